@@ -1,0 +1,31 @@
+"""What a Coder returns: source, entry point and the launch contract."""
+
+from __future__ import annotations
+
+import attrs
+
+from sketchc import ir
+
+
+@attrs.frozen
+class Kernel:
+    """Generated (or LLM-written) code for one sketch and one target.
+
+    `source` is one complete file. For Python targets `entry` names a wrapper function that takes
+    the `in` and `inout` tensors in call order (torch tensors), params by keyword, `out=` tensors
+    optionally by keyword, and returns the outputs in call order (one: bare, several: a tuple).
+    For C++ it names an `extern "C" int64_t` function that takes pointers of all non-workspace
+    tensors in call order, then symbols as int64_t in declaration order, then params (integers as
+    int64_t, floats as double) in declaration order; 0 means done, k > 0 that require number k
+    (1-based, in `sketch.requires`) does not hold, -1 that memory could not be had.
+    `sketch` is the signature: roles, dtypes, extents, requires.
+    """
+
+    target: str
+    hardware: str
+    name: str
+    entry: str
+    language: str  # "python" or "c++"
+    source: str
+    sketch: ir.Sketch
+    extras: tuple[tuple[str, str], ...] = ()  # further files: (file name, text)

@@ -1,0 +1,140 @@
+"""The plan: a typed sketch mapped onto one target. Printed for people, read by both Coders.
+
+Passes (lowering/passes, one file each, in the order of passes/__init__.PASSES) fill it in. An
+emitter walks it and decides nothing that stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from sketchc import ir
+
+
+@attrs.frozen
+class Hardware:
+    """One chip, read from lowering/hardware/<name>.toml. Sizes in bytes, rates in bytes/s and
+    FLOP/s. `facts` keeps the whole file, with the source of each fact."""
+
+    name: str
+    family: str  # "nvidia", "ascend", "cpu"
+    cores: int  # SMs, vector cores, or CPU cores
+    matrix_cores: int  # cube cores; equal to `cores` elsewhere
+    scratch_bytes: int  # what one program's tiles may take: UB, registers + shared, L2 share
+    memory_bandwidth: float
+    facts: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen
+class Capabilities:
+    """What a target can do; passes ask this, never the target's name."""
+
+    name: str  # "triton_cuda"
+    languages: tuple[str, ...]  # language of the generated source
+    default_hardware: str
+    dtypes: frozenset[str]  # spellings of DType
+    precisions: frozenset[str]  # of gemm
+    power_of_two_extents: bool  # physical extents are padded to powers of two
+    symbolic_extents: bool  # a tile axis may have a run-time physical extent (arena), else bucket
+    persistent_grid: bool  # 1-D grid over the cores, each looping over its share
+    maximum_elements: int  # per tile
+    matrix_minimum: Mapping[str, int] = attrs.field(factory=dict)  # dtype -> smallest M, N, K
+    ops_missing: frozenset[str] = frozenset()
+
+
+@attrs.frozen
+class GridAxis:
+    """One parallel loop of the grid, outermost first: variable = start + step * index, with
+    `count` iterations (an expression over host scalars)."""
+
+    variable: str
+    start: ir.Expr
+    step: ir.Expr
+    count: ir.Expr
+    text: str = ""  # the loop as written in the sketch
+
+
+@attrs.frozen
+class PhysicalExtent:
+    """The extent that a tile axis has on the target.
+
+    Exactly one form: `value` (a compile-time integer), or `bucket_of` (a host scalar expression
+    whose next power of two is compiled in, one variant per bucket), or neither (`run_time`: an
+    arena axis with the logical extent).
+    """
+
+    value: int | None = None
+    bucket_of: ir.Expr | None = None
+    name: str = ""  # the compile-time parameter that carries a bucket, e.g. "D2_BLOCK"
+    padded: bool = False  # physical may exceed logical: `lane < extent` joins every domain
+
+
+@attrs.frozen
+class TilePlan:
+    """Where one tile lives. `bytes` is the physical size, None when it depends on a bucket."""
+
+    tile: ir.Tile
+    extents: tuple[PhysicalExtent, ...]
+    memory: str  # "register", "shared", "unified_buffer", "l0", "stack", "arena", "fused"
+    bytes: int | None
+    reason: str = ""
+
+
+@attrs.frozen
+class PhasePlan:
+    """One launch. `body` runs once per grid point with the grid variables bound; loops that remain
+    in it are sequential for this target. `text_before` are comments for the emitted code."""
+
+    index: int
+    name: str  # "rms_norm_optimized", or "..._phase_2"
+    grid: tuple[GridAxis, ...]
+    body: tuple[ir.Statement, ...]
+    loads: frozenset[str] = frozenset()  # base tensors loaded
+    stores: frozenset[str] = frozenset()  # base tensors stored
+    scratch_bytes: int | None = None  # peak of live tiles, physical
+    scratch_parts: tuple[tuple[str, int], ...] = ()  # tile by tile, at the peak
+
+
+@attrs.frozen
+class LoadFill:
+    """What a masked load puts into its void lanes (`other=` in Triton)."""
+
+    value: float | int | bool
+
+
+@attrs.frozen
+class Plan:
+    """The annotated sketch for one target.
+
+    `fills` maps `id`-free keys `(phase, position)` -> value: the position of a Load in a pre-order
+    walk of the phase body. `neutral` holds the positions of cross-lane Computes, each with the
+    operand indices whose void lanes are already the identity (LOWERING 4): no select needed there.
+    """
+
+    sketch: ir.Sketch
+    capabilities: Capabilities
+    hardware: Hardware
+    phases: tuple[PhasePlan, ...]
+    tiles: Mapping[str, TilePlan]
+    fills: Mapping[tuple[int, int], float | int | bool] = attrs.field(factory=dict)
+    neutral: Mapping[tuple[int, int], frozenset[int]] = attrs.field(factory=dict)
+    bytes_moved: ir.Expr | None = None  # compulsory traffic, over host scalars
+    flops: ir.Expr | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def target(self) -> str:
+        return self.capabilities.name
+
+
+def walk(body: tuple[ir.Statement, ...]) -> list[ir.Statement]:
+    """All statements of a body in pre-order; indices are the `position`s used by Plan."""
+    found: list[ir.Statement] = []
+    for statement in body:
+        found.append(statement)
+        if isinstance(statement, ir.For):
+            found.extend(walk(statement.body))
+    return found

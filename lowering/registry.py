@@ -1,0 +1,31 @@
+"""The targets that have a built-in Coder: one literal line each, import paths resolved lazily."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol
+
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.plan import Capabilities, Plan
+
+#: target -> module with `CAPABILITIES`, `emit(plan) -> Kernel`, and optionally `DESCRIPTION`.
+TARGETS: dict[str, str] = {
+    "triton_cuda": "sketchc.lowering.triton.cuda",
+    "triton_ascend": "sketchc.lowering.triton.ascend",
+    "cpp": "sketchc.lowering.cpp.target",
+}
+
+
+class TargetModule(Protocol):
+    """What a target's module offers."""
+
+    CAPABILITIES: Capabilities
+    DESCRIPTION: str
+
+    def emit(self, plan: Plan) -> Kernel:
+        """The source for a finished plan; deterministic."""
+
+
+def target_module(name: str) -> TargetModule:
+    """The module of a target. Raises `KeyError` for an unknown one."""
+    return importlib.import_module(TARGETS[name])  # type: ignore[return-value]

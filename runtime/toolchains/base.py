@@ -1,0 +1,90 @@
+"""What every toolchain offers: is it here, compile, run. One file per target beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    import numpy as np
+    from sketchc.lowering.kernel import Kernel
+
+
+@attrs.frozen
+class ToolchainStatus:
+    """`can_compile` / `can_run` on this machine, the versions found, and how to get the rest."""
+
+    target: str
+    can_compile: bool
+    can_run: bool
+    how_it_runs: str  # "on the GPU", "Triton's interpreter on the CPU", ...
+    versions: Mapping[str, str] = attrs.field(factory=dict)
+    missing: tuple[str, ...] = ()
+    advice: str = ""
+
+
+class ToolchainError(Exception):
+    """A compiler or runner refused: `stage` is "compile", "launch", "timeout" or "infrastructure";
+    `log` is what it printed."""
+
+    def __init__(self, stage: str, message: str, log: str = "") -> None:
+        self.stage = stage
+        self.log = log
+        super().__init__(message)
+
+
+@attrs.frozen
+class Artefact:
+    """A compiled kernel on disk. `details` is for people (registers, shared memory, seconds)."""
+
+    kernel: Kernel
+    folder: Path
+    library: Path | None = None
+    details: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+class Toolchain(Protocol):
+    """`sketchc.runtime.toolchains.<target>.TOOLCHAIN` implements this."""
+
+    target: str
+
+    def status(self) -> ToolchainStatus:
+        """Cheap: looks, compiles nothing."""
+
+    def install(self) -> str:
+        """Set up what can be set up without root; returns what to do for the rest."""
+
+    def compile(self, kernel: Kernel, folder: Path) -> Artefact:
+        """Build into `folder`. Raises `ToolchainError`."""
+
+    def run(
+        self,
+        artefact: Artefact,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """Run once on C-contiguous arrays (bf16 as ml_dtypes.bfloat16). `tensors` holds every in
+        and inout tensor; out tensors may be given as pre-filled (poisoned) buffers. Returns all out
+        and inout tensors by name; the inputs given are never modified. Runs in a worker process
+        unless the docstring of the toolchain says otherwise. Raises `ToolchainError`; a failed
+        launch check (`require`) has stage "launch"."""
+
+
+#: target -> module with `TOOLCHAIN`.
+TOOLCHAINS: dict[str, str] = {
+    "triton_cuda": "sketchc.runtime.toolchains.triton_cuda",
+    "triton_ascend": "sketchc.runtime.toolchains.triton_ascend",
+    "cpp": "sketchc.runtime.toolchains.cpp",
+}
+
+
+def toolchain(target: str) -> Toolchain:
+    """The toolchain of a target. Raises `KeyError` for an unknown one."""
+    import importlib
+
+    return importlib.import_module(TOOLCHAINS[target]).TOOLCHAIN  # type: ignore[no-any-return]

@@ -1,0 +1,79 @@
+"""The checker's entry points: parse, elaborate for each tuning point, infer domains, prove."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from sketchc import ir, syntax
+from sketchc.diagnostics import Diagnostic, has_errors
+from sketchc.source import Source
+
+
+@attrs.frozen
+class CheckedSketch:
+    """One sketch at one assignment of its constants."""
+
+    sketch: ir.Sketch
+    proofs: tuple[ir.Proof, ...]
+
+
+@attrs.frozen
+class CheckResult:
+    """What is known of one file. `sketches` holds each sketch at its default constants (empty for
+    a sketch with errors); `diagnostics` covers every tuning point, without repeats."""
+
+    source: Source
+    tree: syntax.File | None
+    sketches: tuple[CheckedSketch, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not has_errors(self.diagnostics)
+
+
+def check_sketch(
+    tree: syntax.Sketch, constants: Mapping[str, int | float | bool] | None = None
+) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
+    """Elaborate, infer domains and prove one sketch.
+
+    `constants` binds constexprs (and fills params' defaults); a constexpr that shapes tiles and has
+    neither a value nor a binding takes `elaborate.DEFAULT_TILE`. Returns None with the diagnostics
+    when there are errors.
+    """
+    from sketchc.checker.domains import infer_domains
+    from sketchc.checker.elaborate import elaborate
+    from sketchc.checker.proofs import prove
+
+    sketch, found = elaborate(tree, constants or {})
+    if sketch is None or has_errors(found):
+        return None, found
+    sketch, more = infer_domains(sketch)
+    found += more
+    if has_errors(found):
+        return None, found
+    sketch, proofs, more = prove(sketch)
+    found += more
+    return (None if has_errors(found) else CheckedSketch(sketch, proofs)), found
+
+
+def check(source: Source, constants: Mapping[str, int | float | bool] | None = None) -> CheckResult:
+    """Parse and check a whole file; never raises for a user's mistake."""
+    from sketchc.checker.tuning import tuning_points
+    from sketchc.parser import parse
+
+    tree, found = parse(source)
+    if tree is None:
+        return CheckResult(source, None, (), tuple(found))
+    diagnostics = list(found)
+    sketches = []
+    for sketch in tree.sketches:
+        checked, more = check_sketch(sketch, constants)
+        diagnostics.extend(more)
+        if checked is not None:
+            sketches.append(checked)
+            for point in tuning_points(sketch, constants or {}):
+                diagnostics.extend(check_sketch(sketch, {**(constants or {}), **point})[1])
+    return CheckResult(source, tree, tuple(sketches), tuple(dict.fromkeys(diagnostics)))

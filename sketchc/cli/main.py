@@ -1,0 +1,104 @@
+"""The command line: one file per command, imported only when it is called.
+
+Exit status: 0 fine, 1 diagnostics or a failed verdict, 2 misuse. A user never sees a traceback:
+mistakes are diagnostics or one-line messages, and a compiler bug is reported as such.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from sketchc import __version__
+from sketchc.diagnostics import UsageError
+
+#: command -> "module:attribute", and the short help shown in the list.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "check": ("sketchc.cli.check:check", "Report every diagnostic and every proof of sketches."),
+    "lint": ("sketchc.cli.check:check", "The same as check."),
+    "explain": ("sketchc.cli.explain:explain", "Explain a diagnostic code."),
+    "fmt": ("sketchc.cli.fmt:fmt", "Format sketches."),
+    "run": ("sketchc.cli.run:run", "Run a sketch in the reference interpreter."),
+    "lower": ("sketchc.cli.lower:lower", "Lower a sketch to a target's source code."),
+    "verify": ("sketchc.cli.verify:verify", "Verify a lowered sketch against a PyTorch task."),
+    "bench": ("sketchc.cli.bench:bench", "Measure a lowered sketch against a PyTorch task."),
+    "targets": ("sketchc.cli.targets:targets", "Show what can be compiled and run here."),
+    "toolchain": ("sketchc.cli.toolchain:toolchain", "Install toolchains."),
+    "demo": ("sketchc.cli.demo:demo", "The first minute: lower, prove, run, compare."),
+}
+
+
+class LazyGroup(click.Group):
+    """Loads a command's module when the command is used, so that `check` stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sketchc")
+def cli() -> None:
+    """A compiler for Unified Sketches.
+
+    Example: sketchc lower examples/rms.sketch --target triton_ascend
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit the process."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    try:
+        result: Any = cli.main(args=arguments, prog_name="sketchc", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except UsageError as error:
+        click.echo(f"error: {error}", err=True)
+        return 2
+    except BrokenPipeError:
+        return 1
+    except Exception as error:
+        return _internal(error)
+    return result if isinstance(result, int) else 0
+
+
+def _internal(error: Exception) -> int:
+    """A bug in sketchc: say so, keep the traceback in a file, never on the screen."""
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="sketchc-crash-", suffix=".txt", delete=False
+    ) as file:
+        traceback.print_exception(error, file=file)
+    click.echo(
+        f"internal error: {type(error).__name__}: {error}\n"
+        f"This is a bug in sketchc, not in your input. Please report it with {file.name}",
+        err=True,
+    )
+    return 70
+
+
+if __name__ == "__main__":
+    main()

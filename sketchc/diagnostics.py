@@ -1,0 +1,84 @@
+"""Diagnostics as frozen data: code, severity, message, spans, notes and machine-applicable fixes.
+
+`sketchc.reporting` renders them (text, JSON, SARIF); `sketchc.explain` holds one page per code.
+Analyses collect many diagnostics and stop at the end of their stage; a stage that cannot go on
+raises `DiagnosticError`, which carries them. `InternalError` is for compiler bugs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+import attrs
+
+from sketchc.source import Span
+
+
+class Severity(Enum):
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@attrs.frozen
+class Label:
+    """A secondary span with its text."""
+
+    span: Span
+    text: str
+
+
+@attrs.frozen
+class Edit:
+    """Replace the text of `span` by `replacement` (empty span: insert)."""
+
+    span: Span
+    replacement: str
+
+
+@attrs.frozen
+class Fix:
+    """A machine-applicable repair: a title and the edits that carry it out."""
+
+    title: str
+    edits: tuple[Edit, ...]
+
+
+@attrs.frozen
+class Diagnostic:
+    """One finding.
+
+    `message` says what is wrong, `label` (shown at the carets) says it in a few words, `notes` say
+    why, and `help` says how to mend it.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    span: Span
+    label: str = ""
+    labels: tuple[Label, ...] = ()
+    notes: tuple[str, ...] = ()
+    help: str = ""
+    fixes: tuple[Fix, ...] = ()
+
+
+class DiagnosticError(Exception):
+    """Raised by a stage that cannot go on; carries everything it found."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("; ".join(f"{d.code}: {d.message}" for d in self.diagnostics))
+
+
+class InternalError(Exception):
+    """A bug in sketchc itself, never a user's mistake."""
+
+
+class UsageError(Exception):
+    """A misuse of the command line or the API (exit status 2): says what to do instead."""
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    return any(d.severity is Severity.ERROR for d in diagnostics)

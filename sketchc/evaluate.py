@@ -1,0 +1,98 @@
+"""Evaluation of scalar IR expressions on concrete integers, with the language's floor semantics.
+
+Used by the interpreter, the launch wrappers and the counter-examples: one meaning, one place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+from sketchc import ir
+from sketchc.diagnostics import InternalError
+
+Value = int | float | bool
+
+_BINARY: dict[str, Callable[[Value, Value], Value]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "cdiv": lambda a, b: -(-a // b),
+    "min": min,
+    "max": max,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "and": lambda a, b: bool(a) and bool(b),
+    "or": lambda a, b: bool(a) or bool(b),
+}
+
+_FUNCTION: dict[str, Callable[..., Value]] = {
+    "sqrt": math.sqrt,
+    "rsqrt": lambda x: 1.0 / math.sqrt(x),
+    "exp": math.exp,
+    "log": math.log,
+    "log2": math.log2,
+    "pow": math.pow,
+    "abs": abs,
+    "float": float,
+    "int": int,
+}
+
+
+def evaluate(expression: ir.Expr, values: Mapping[str, Value]) -> Value:
+    """The value of a scalar expression; `values` maps every name it uses.
+
+    Raises `ZeroDivisionError` as Python does, `KeyError` for a name without a value, and
+    `InternalError` for an index tile.
+    """
+    match expression:
+        case ir.Literal(value):
+            return value
+        case ir.Ref(name):
+            return values[name]
+        case ir.Unary(operator, operand):
+            inner = evaluate(operand, values)
+            return -inner if operator == "-" else not inner
+        case ir.Binary(operator, left, right):
+            return _BINARY[operator](evaluate(left, values), evaluate(right, values))
+        case ir.Function(name, arguments):
+            return _FUNCTION[name](*(evaluate(a, values) for a in arguments))
+        case ir.Iota():
+            msg = "an index tile has no scalar value"
+            raise InternalError(msg)
+        case _:
+            assert_never(expression)
+
+
+def constants_of(sketch: ir.Sketch) -> dict[str, Value]:
+    """The compile-time constants by name."""
+    return {constant.name: constant.value for constant in sketch.constants}
+
+
+def host_values(
+    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value] | None = None
+) -> dict[str, Value]:
+    """All host scalars by name: constants, symbols, params (defaults filled in), lets in order.
+
+    Raises `KeyError` for a param that has neither a value nor a default.
+    """
+    values: dict[str, Value] = {**constants_of(sketch), **symbols}
+    given = params or {}
+    for param in sketch.params:
+        if param.name in given:
+            values[param.name] = given[param.name]
+        elif param.default is not None:
+            values[param.name] = param.default
+        else:
+            raise KeyError(param.name)
+    for let in sketch.lets:
+        values[let.name] = evaluate(let.value, values)
+    return values

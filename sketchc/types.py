@@ -1,0 +1,116 @@
+"""Element types of the language: their names, widths, kinds, and the promotion rules.
+
+This module is pure data; it imports no numeric library, so that `sketchc check` starts fast.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class DType(Enum):
+    """One element type; the value is its spelling in a sketch."""
+
+    F64 = "f64"
+    F32 = "f32"
+    BF16 = "bf16"
+    F16 = "f16"
+    I64 = "i64"
+    I32 = "i32"
+    I16 = "i16"
+    I8 = "i8"
+    U8 = "u8"
+    U32 = "u32"
+    BOOL = "bool"
+
+    @property
+    def bytes(self) -> int:
+        """Size of one element in memory, in bytes."""
+        return _BYTES[self]
+
+    @property
+    def is_float(self) -> bool:
+        return self in _FLOATS
+
+    @property
+    def is_integer(self) -> bool:
+        """True for the integer types; bool is not one of them."""
+        return self not in _FLOATS and self is not DType.BOOL
+
+    @property
+    def is_signed(self) -> bool:
+        return self not in (DType.U8, DType.U32, DType.BOOL)
+
+    @property
+    def numpy_name(self) -> str:
+        """The NumPy type name ("bfloat16" is registered by ml_dtypes)."""
+        return _NUMPY[self]
+
+    @property
+    def compute(self) -> DType:
+        """The type in which element-wise operations on this type are evaluated (R6)."""
+        return DType.F32 if self in (DType.F16, DType.BF16) else self
+
+
+_BYTES = {
+    DType.F64: 8,
+    DType.F32: 4,
+    DType.BF16: 2,
+    DType.F16: 2,
+    DType.I64: 8,
+    DType.I32: 4,
+    DType.I16: 2,
+    DType.I8: 1,
+    DType.U8: 1,
+    DType.U32: 4,
+    DType.BOOL: 1,
+}
+_FLOATS = (DType.F64, DType.F32, DType.BF16, DType.F16)
+_NUMPY = {
+    DType.F64: "float64",
+    DType.F32: "float32",
+    DType.BF16: "bfloat16",
+    DType.F16: "float16",
+    DType.I64: "int64",
+    DType.I32: "int32",
+    DType.I16: "int16",
+    DType.I8: "int8",
+    DType.U8: "uint8",
+    DType.U32: "uint32",
+    DType.BOOL: "bool",
+}
+
+#: The types that checker, interpreter and all targets carry through today.
+LOWERED = (
+    DType.F64,
+    DType.F32,
+    DType.BF16,
+    DType.F16,
+    DType.I64,
+    DType.I32,
+    DType.BOOL,
+)
+
+
+def promote(left: DType, right: DType) -> DType:
+    """The common type of two operands: float beats integer beats bool, wide beats narrow.
+
+    f16 with bf16 gives f32, and an unsigned with a signed type of the same width gives the next
+    wider signed one, as in NumPy.
+    """
+    if left is right:
+        return left
+    if left.is_float != right.is_float:
+        return left if left.is_float else right
+    if left.is_float:
+        if left.bytes == right.bytes:
+            return DType.F32
+        return max(left, right, key=lambda dtype: dtype.bytes)
+    if DType.BOOL in (left, right):
+        return right if left is DType.BOOL else left
+    if left.is_signed == right.is_signed:
+        return max(left, right, key=lambda dtype: dtype.bytes)
+    signed, unsigned = (left, right) if left.is_signed else (right, left)
+    if signed.bytes > unsigned.bytes:
+        return signed
+    return {1: DType.I16, 4: DType.I64}[unsigned.bytes]
