@@ -84,6 +84,16 @@ class TilePlan:
 
 
 @attrs.frozen
+class MemoryUse:
+    """How much of one memory a phase's tiles take at the fullest moment, in bytes."""
+
+    memory: str
+    bytes: int
+    capacity: int
+    parts: tuple[tuple[str, int], ...]  # (tile, bytes) at that moment
+
+
+@attrs.frozen
 class PhasePlan:
     """One launch. `body` runs once per grid point with the grid variables bound; loops that remain
     in it are sequential for this target. `text_before` are comments for the emitted code."""
@@ -94,24 +104,17 @@ class PhasePlan:
     body: tuple[ir.Statement, ...]
     loads: frozenset[str] = frozenset()  # base tensors loaded
     stores: frozenset[str] = frozenset()  # base tensors stored
-    scratch_bytes: int | None = None  # peak of live tiles, physical
-    scratch_parts: tuple[tuple[str, int], ...] = ()  # tile by tile, at the peak
-
-
-@attrs.frozen
-class LoadFill:
-    """What a masked load puts into its void lanes (`other=` in Triton)."""
-
-    value: float | int | bool
+    memory_use: tuple[MemoryUse, ...] = ()  # physical sizes, buckets at their largest or a sample
 
 
 @attrs.frozen
 class Plan:
     """The annotated sketch for one target.
 
-    `fills` maps `id`-free keys `(phase, position)` -> value: the position of a Load in a pre-order
-    walk of the phase body. `neutral` holds the positions of cross-lane Computes, each with the
-    operand indices whose void lanes are already the identity (LOWERING 4): no select needed there.
+    `fills` maps `(phase, position)` to the value that a masked Load puts into its void lanes
+    (`other=` in Triton); `position` counts statements in a pre-order walk of the phase body (see
+    `walk`). `neutral` maps the positions of cross-lane Computes to the operand indices whose void
+    lanes are already the operation's identity (LOWERING 4): no select needed there.
     """
 
     sketch: ir.Sketch

@@ -1,0 +1,52 @@
+"""Machine facts: one TOML file per chip beside this module, each fact with its source."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from sketchc.diagnostics import UsageError
+from sketchc.lowering.plan import Hardware
+
+#: The chips that ship with sketchc; one literal line each.
+HARDWARE: dict[str, str] = {
+    "ascend910b4": "ascend910b4.toml",
+    "h200": "h200.toml",
+    "cpu": "cpu.toml",
+}
+
+
+def load_hardware(name: str) -> Hardware:
+    """The facts of a chip, by its name or one of its aliases (case does not matter).
+
+    Raises `UsageError` for an unknown one, naming those that exist.
+    """
+    wanted = name.lower()
+    for known in HARDWARE:
+        facts = _facts(known)
+        if wanted == known or wanted in (alias.lower() for alias in facts["aliases"]):
+            return _hardware(facts)
+    msg = f"unknown hardware {name!r}; known: {', '.join(HARDWARE)}"
+    raise UsageError(msg)
+
+
+def _facts(name: str) -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / HARDWARE[name]).read_text("utf-8"))
+
+
+def _hardware(facts: dict[str, Any]) -> Hardware:
+    cores, matrix_cores = facts["cores"], facts["matrix_cores"]
+    if facts.get("detect"):
+        cores = matrix_cores = len(os.sched_getaffinity(0))
+    default = facts["placement"]["default"]
+    return Hardware(
+        name=facts["name"],
+        family=facts["family"],
+        cores=cores,
+        matrix_cores=matrix_cores,
+        scratch_bytes=facts["memory"][default]["bytes"],
+        memory_bandwidth=facts["memory_bandwidth"],
+        facts=facts,
+    )
