@@ -1,0 +1,22 @@
+"""Softmax of rows that are too long for one tile."""
+
+import torch
+from torch import nn
+
+rows = 128
+columns = 131072
+
+
+class Model(nn.Module):
+    """exp(x - max(x)) / sum(exp(x - max(x))), over the last axis."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, dim=-1)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(rows, columns)]
+
+
+def get_init_inputs() -> list[object]:
+    return []
