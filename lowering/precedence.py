@@ -1,0 +1,130 @@
+"""Expression text with its binding strength: one precedence table per output language.
+
+Emitters build `Code` values and never write parentheses themselves, so a nested right operand
+(`a - (b - c)`), a comparison under `&`, or a cast of a sum cannot come out wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+#: Level of names, literals, calls and parenthesised text.
+ATOM = 100
+
+
+@attrs.frozen
+class Code:
+    """A piece of an expression; `level` is the binding strength of its outermost operator."""
+
+    text: str
+    level: int = ATOM
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@attrs.frozen
+class Language:
+    """Levels of one output language (a higher level binds tighter).
+
+    `chained` operators do not nest at their own level on either side: Python's comparisons, where
+    `a < b < c` means something else.
+    """
+
+    name: str
+    binary_levels: Mapping[str, int]
+    unary_levels: Mapping[str, int]
+    postfix_level: int
+    chained: frozenset[str] = frozenset()
+
+    def binary(self, operator: str, left: Code, right: Code) -> Code:
+        """`left operator right`, parenthesised where the operands bind more loosely."""
+        level = self.binary_levels[operator]
+        left_needs = level + 1 if operator in self.chained else level
+        text = f"{_at_least(left, left_needs)} {operator} {_at_least(right, level + 1)}"
+        return Code(text, level)
+
+    def fold(self, operator: str, operands: list[Code]) -> Code:
+        """`a operator b operator c`, grouped to the left; at least one operand."""
+        result = operands[0]
+        for operand in operands[1:]:
+            result = self.binary(operator, result, operand)
+        return result
+
+    def unary(self, operator: str, operand: Code) -> Code:
+        """A prefix operator; words (`not`) are set off by a space."""
+        level = self.unary_levels[operator]
+        # A second sign is parenthesised: `- -x` reads badly and `--x` is another operator in C++.
+        needed = level + 1 if operand.text.startswith(operator) else level
+        space = " " if operator.isalpha() else ""
+        return Code(f"{operator}{space}{_at_least(operand, needed)}", level)
+
+    def postfix(self, operand: Code, suffix: str) -> Code:
+        """`operand` followed by a subscript, a member or a call, such as `[:, None]`."""
+        text = _at_least(operand, self.postfix_level)
+        if operand.text[0].isdigit() or operand.text[0] == "-":
+            text = f"({operand.text})"
+        return Code(text + suffix, self.postfix_level)
+
+    def call(self, function: str, *arguments: Code | str) -> Code:
+        """`function(arguments)`; an argument given as `str` is passed through as it is."""
+        inner = ", ".join(str(argument) for argument in arguments)
+        return Code(f"{function}({inner})", self.postfix_level)
+
+
+def _at_least(code: Code, level: int) -> str:
+    return code.text if code.level >= level else f"({code.text})"
+
+
+_PYTHON_COMPARISONS = {name: 4 for name in ("<", "<=", ">", ">=", "==", "!=", "in", "is")}
+
+PYTHON = Language(
+    "python",
+    binary_levels={
+        "or": 1,
+        "and": 2,
+        **_PYTHON_COMPARISONS,
+        "|": 5,
+        "^": 6,
+        "&": 7,
+        "<<": 8,
+        ">>": 8,
+        "+": 9,
+        "-": 9,
+        "*": 10,
+        "/": 10,
+        "//": 10,
+        "%": 10,
+    },
+    unary_levels={"not": 3, "-": 11, "~": 11},
+    postfix_level=13,
+    chained=frozenset(_PYTHON_COMPARISONS),
+)
+
+CPP = Language(
+    "c++",
+    binary_levels={
+        "||": 2,
+        "&&": 3,
+        "|": 4,
+        "^": 5,
+        "&": 6,
+        "==": 7,
+        "!=": 7,
+        "<": 8,
+        "<=": 8,
+        ">": 8,
+        ">=": 8,
+        "<<": 9,
+        ">>": 9,
+        "+": 10,
+        "-": 10,
+        "*": 11,
+        "/": 11,
+        "%": 11,
+    },
+    unary_levels={"!": 12, "-": 12, "~": 12},
+    postfix_level=13,
+)
