@@ -1,0 +1,135 @@
+"""Pick the tile sizes that the sketch leaves open, for the hardware at hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+
+import attrs
+
+from sketchc import ir
+from sketchc.evaluate import evaluate
+from sketchc.lowering.passes.map_grid import MapGrid
+from sketchc.lowering.passes.place_tiles import (
+    PlaceTiles,
+    memory_use,
+    physical_bytes,
+    sample_values,
+)
+from sketchc.lowering.plan import Capabilities, Hardware, Plan, walk
+from sketchc.ops import OPS, Category
+
+Choice = dict[str, int]
+
+#: Candidate values of a constant without `in [...]`: powers of two.
+POWERS = tuple(1 << exponent for exponent in range(13))
+
+
+@attrs.frozen
+class ChooseConstants:
+    """Search the candidates and return the cheapest that fits, with the reason in words.
+
+    Why: "with no value: one that shapes tiles is picked by the plan for the hardware, and said".
+    The cost is the distance, in powers of two, from what the hardware file aims at: tile elements
+    and innermost extent for element-wise kernels; rows, columns and depth for matrix products.
+    Requires: an elaborated sketch. Ensures: the choice is deterministic and fits the scratch, or,
+    where nothing fits, is the smallest (CheckScratch then reports the account).
+    """
+
+    capabilities: Capabilities
+    hardware: Hardware
+
+    def run(self, sketch: ir.Sketch) -> tuple[Choice, tuple[str, ...]]:
+        open_constants = [c for c in sketch.constants if c.chosen_by == "plan"]
+        if not open_constants:
+            return {}, ()
+        plan = MapGrid().run(Plan(sketch, self.capabilities, self.hardware, (), {}))
+        domains = [_candidates(constant) for constant in open_constants]
+        names = [constant.name for constant in open_constants]
+        while math.prod(len(domain) for domain in domains) > 4096:
+            widest = max(range(len(domains)), key=lambda index: len(domains[index]))
+            domains[widest] = domains[widest][::2]
+        best: tuple[tuple[float, ...], Choice] | None = None
+        for values in itertools.product(*domains):
+            choice = dict(zip(names, values, strict=True))
+            score = self._score(plan, choice)
+            key = (*score, *(float(-value) for value in values))
+            if best is None or key < best[0]:
+                best = (key, choice)
+        assert best is not None  # every constant has at least one candidate
+        said = ", ".join(f"{name} = {value}" for name, value in best[1].items())
+        return best[1], (f"{said}: picked for {self.hardware.name}",)
+
+    def _score(self, plan: Plan, choice: Choice) -> tuple[float, ...]:
+        """(does not fit, cost): smaller is better."""
+        sketch = _bind(plan.sketch, choice)
+        placed = PlaceTiles().run(attrs.evolve(plan, sketch=sketch))
+        values = sample_values(sketch)
+        over = 0
+        for phase in placed.phases:
+            for use in memory_use(phase, placed.tiles, self.hardware, values):
+                over += max(use.bytes - use.capacity, 0)
+        for tile in placed.tiles.values():
+            elements = physical_bytes(tile, values) // tile.tile.dtype.bytes
+            over += max(elements - self.capabilities.maximum_elements, 0)
+        return (float(over), self._cost(placed, values))
+
+    def _cost(self, plan: Plan, values: Mapping[str, int | float | bool]) -> float:
+        aims = self.hardware.facts["tuning"]
+        matrix = [s for p in plan.phases for s in walk(p.body) if _is_matrix(s)]
+        if matrix:
+            return sum(self._matrix_cost(plan, s, values, aims) for s in matrix)
+        cost = 0.0
+        shapes = {
+            tuple(int(evaluate(extent, values)) for extent in tile.tile.extents)
+            for tile in plan.tiles.values()
+        }
+        largest = max((math.prod(shape) for shape in shapes), default=1)
+        cost += _distance(largest, aims["tile_elements"])
+        inner = max((shape[-1] for shape in shapes), default=1)
+        return cost + 2.0 * max(math.log2(aims["inner_elements"] / max(inner, 1)), 0.0)
+
+    def _matrix_cost(
+        self,
+        plan: Plan,
+        statement: ir.Compute,
+        values: Mapping[str, int | float | bool],
+        aims: Mapping[str, int],
+    ) -> float:
+        def shape(name: str) -> list[int]:
+            return [int(evaluate(e, values)) for e in plan.sketch.tile(name).extents]
+
+        rows, columns = shape(statement.destination)[-2:]
+        left = statement.operands[0]
+        depth = 1
+        if isinstance(left, ir.TileOperand):
+            depth = shape(left.tile)[-2 if statement.attributes.get("trans_a") else -1]
+        return (
+            _distance(rows, aims["matrix_rows"])
+            + _distance(columns, aims["matrix_columns"])
+            + _distance(depth, aims["matrix_depth"])
+        )
+
+
+def _is_matrix(statement: ir.Statement) -> bool:
+    return (
+        isinstance(statement, ir.Compute) and OPS[statement.operation].category is Category.MATRIX
+    )
+
+
+def _candidates(constant: ir.Constant) -> tuple[int, ...]:
+    if constant.choices:
+        return tuple(int(choice) for choice in constant.choices)
+    return POWERS
+
+
+def _distance(actual: int, aim: int) -> float:
+    return abs(math.log2(max(actual, 1) / aim))
+
+
+def _bind(sketch: ir.Sketch, choice: Choice) -> ir.Sketch:
+    constants = tuple(
+        attrs.evolve(c, value=choice[c.name]) if c.name in choice else c for c in sketch.constants
+    )
+    return attrs.evolve(sketch, constants=constants)

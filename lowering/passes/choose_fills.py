@@ -1,0 +1,150 @@
+"""Choose what masked loads put into void lanes, and find where no identity select is needed."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering.plan import Plan, walk
+from sketchc.ops import OPS, Category
+from sketchc.types import DType
+
+Value = float | int | bool
+
+#: Element-wise operations that map an all-zero lane to zero, whatever the dtype.
+_KEEPS_ZERO = frozenset(
+    {"copy", "neg", "abs", "relu", "sqrt", "cast", "mul", "add", "sub", "sin", "tanh", "erf"}
+)
+
+
+@attrs.frozen
+class ChooseFills:
+    """Fill in `Plan.fills` and `Plan.neutral`.
+
+    Why: the identity fill before a cross-lane operation is a select (LOWERING 4); when the load
+    already put the identity into the void lanes, the select is waste.
+    Requires: phases mapped, domains inferred. Ensures: an operand is listed as neutral only if
+    dataflow within one iteration proves each of its void lanes, padding included, to hold the
+    operation's identity; values that flow around a loop count as unknown.
+    """
+
+    def run(self, plan: Plan) -> Plan:
+        fills: dict[tuple[int, int], Value] = {}
+        neutral: dict[tuple[int, int], frozenset[int]] = {}
+        for phase in plan.phases:
+            statements = walk(phase.body)
+            for position, statement in enumerate(statements):
+                if isinstance(statement, ir.Load):
+                    dtype = plan.sketch.tile(statement.tile).dtype
+                    fills[phase.index, position] = _wanted(
+                        statements[position + 1 :], statement, dtype
+                    )
+            flow = _Flow(plan.sketch, phase.index, fills, neutral)
+            flow.visit(phase.body, {})
+        return attrs.evolve(plan, fills=fills, neutral=neutral)
+
+
+def identity_value(identity: str, dtype: DType) -> Value:
+    """The identity of a cross-lane operation in a dtype: "zero", "one", "lowest", "highest"..."""
+    match identity:
+        case "zero" | "false":
+            return False if dtype is DType.BOOL else 0
+        case "one" | "true":
+            return True if dtype is DType.BOOL else 1
+        case _:
+            sign = -1 if identity == "lowest" else 1
+            if dtype.is_float:
+                return sign * math.inf
+            if dtype is DType.BOOL:
+                return sign > 0
+            bits = 8 * dtype.bytes - (1 if dtype.is_signed else 0)
+            if sign > 0:
+                return (1 << bits) - 1
+            return -(1 << bits) if dtype.is_signed else 0
+
+
+def _wanted(after: list[ir.Statement], load: ir.Load, dtype: DType) -> Value:
+    """The identity of the first cross-lane operation that reads the loaded tile as it is."""
+    for statement in after:
+        match statement:
+            case ir.Compute(operation, operands, destination):
+                reads = any(isinstance(o, ir.TileOperand) and o.tile == load.tile for o in operands)
+                identity = OPS[operation].identity
+                if reads and identity is not None:
+                    return identity_value(identity, dtype)
+                if destination == load.tile:
+                    break
+            case ir.Load(_, tile) if tile == load.tile:
+                break
+            case _:
+                pass
+    return identity_value("zero", dtype)
+
+
+@attrs.define
+class _Flow:
+    """What is known of each tile's void lanes, statement by statement."""
+
+    sketch: ir.Sketch
+    phase: int
+    fills: dict[tuple[int, int], Value]
+    neutral: dict[tuple[int, int], frozenset[int]]
+    position: int = 0
+
+    def visit(
+        self, body: tuple[ir.Statement, ...], known: dict[str, tuple[Value, ir.Domain]]
+    ) -> None:
+        for statement in body:
+            here = self.position
+            self.position += 1
+            match statement:
+                case ir.Load(_, tile, domain):
+                    known[tile] = (self.fills[self.phase, here], domain)
+                case ir.Compute():
+                    self._compute(statement, here, known)
+                case ir.For(body=inner):
+                    for name in _written(inner):
+                        known.pop(name, None)
+                    self.visit(inner, dict(known))
+                case ir.Alloc() | ir.Store() | ir.Bind():
+                    pass
+
+    def _compute(
+        self, statement: ir.Compute, here: int, known: dict[str, tuple[Value, ir.Domain]]
+    ) -> None:
+        row = OPS[statement.operation]
+        operands = [o for o in statement.operands if isinstance(o, ir.TileOperand)]
+        if row.identity is not None:
+            found = set()
+            for index, operand in enumerate(statement.operands):
+                if not isinstance(operand, ir.TileOperand) or operand.tile not in known:
+                    continue
+                dtype = self.sketch.tile(operand.tile).dtype
+                if known[operand.tile][0] == identity_value(row.identity, dtype):
+                    found.add(index)
+            self.neutral[self.phase, here] = frozenset(found)
+        keeps = (
+            row.category is Category.ELEMENTWISE
+            and statement.operation in _KEEPS_ZERO
+            and not statement.masked
+            and len(operands) == len(statement.operands)
+            and all(known.get(o.tile, (None,))[0] == 0 for o in operands)
+            and len({o.domain for o in operands}) == 1
+            and len({self.sketch.tile(o.tile).extents for o in operands}) == 1
+            and self.sketch.tile(statement.destination).extents
+            == self.sketch.tile(operands[0].tile).extents
+        )
+        if keeps:
+            known[statement.destination] = (0, statement.domain)
+        else:
+            known.pop(statement.destination, None)
+
+
+def _written(body: tuple[ir.Statement, ...]) -> set[str]:
+    return {
+        s.tile if isinstance(s, ir.Load) else s.destination
+        for s in walk(body)
+        if isinstance(s, ir.Load | ir.Compute)
+    }

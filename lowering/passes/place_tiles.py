@@ -1,0 +1,221 @@
+"""Give every tile a memory and physical extents, and account for the scratch it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from sketchc import ir
+from sketchc.evaluate import evaluate, host_values
+from sketchc.lowering.plan import (
+    Capabilities,
+    Hardware,
+    MemoryUse,
+    PhasePlan,
+    PhysicalExtent,
+    Plan,
+    TilePlan,
+    walk,
+)
+from sketchc.ops import OPS, Category
+
+#: What an unbounded symbol counts as while sizes are estimated.
+SAMPLE = 1024
+
+
+@attrs.frozen
+class PlaceTiles:
+    """Fill in `Plan.tiles` and each phase's `memory_use`.
+
+    Why: what fits is the target's affair, and it is known before any code is written.
+    Requires: phases mapped (MapGrid), constants chosen. Ensures: every tile has one TilePlan; the
+    use of each memory is the largest sum of physical sizes of tiles alive together; an unbounded
+    run-time extent counts as one bucket of `SAMPLE` elements here and is checked at launch.
+    """
+
+    def run(self, plan: Plan) -> Plan:
+        roles = _matrix_roles(plan.phases)
+        buckets: dict[ir.Expr, str] = {}
+        tiles = {
+            tile.name: _place(plan, tile, roles.get(tile.name, "default"), buckets)
+            for tile in plan.sketch.tiles
+        }
+        values = sample_values(plan.sketch)
+        phases = tuple(
+            attrs.evolve(phase, memory_use=memory_use(phase, tiles, plan.hardware, values))
+            for phase in plan.phases
+        )
+        return attrs.evolve(plan, tiles=tiles, phases=phases)
+
+
+def sample_values(sketch: ir.Sketch) -> dict[str, int | float | bool]:
+    """Host values for size estimates: a symbol's upper bound, or `SAMPLE`; params default to 1."""
+    symbols = {s.name: SAMPLE if s.upper_bound is None else s.upper_bound for s in sketch.symbols}
+    params = {p.name: 1 if p.default is None else p.default for p in sketch.params}
+    return host_values(sketch, symbols, params)
+
+
+def next_power_of_two(value: int) -> int:
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def physical_elements(
+    extent: ir.Expr, values: Mapping[str, int | float | bool], power_of_two: bool
+) -> int:
+    """The physical extent of a logical one at concrete host values."""
+    logical = max(int(evaluate(extent, values)), 1)
+    return next_power_of_two(logical) if power_of_two else logical
+
+
+def _matrix_roles(phases: Iterable[PhasePlan]) -> dict[str, str]:
+    """Which tiles feed or hold matrix products."""
+    roles: dict[str, str] = {}
+    for phase in phases:
+        for statement in walk(phase.body):
+            if not isinstance(statement, ir.Compute):
+                continue
+            if OPS[statement.operation].category is not Category.MATRIX:
+                continue
+            sides = ("matrix_left", "matrix_right")
+            for side, operand in zip(sides, statement.operands, strict=True):
+                if isinstance(operand, ir.TileOperand):
+                    roles[operand.tile] = side
+            roles[statement.destination] = "matrix_accumulator"
+    return roles
+
+
+def _place(plan: Plan, tile: ir.Tile, role: str, buckets: dict[ir.Expr, str]) -> TilePlan:
+    capabilities = plan.capabilities
+    extents = tuple(
+        _physical(plan.sketch, capabilities, extent, buckets) for extent in tile.extents
+    )
+    memory = plan.hardware.facts["placement"][role]
+    size: int | None = tile.dtype.bytes
+    for extent in extents:
+        size = None if size is None or extent.value is None else size * extent.value
+    hint = next((h for h in tile.hints if h in ("fastest", "fast", "medium", "slow")), None)
+    reason = role.replace("_", " ") if role != "default" else f'hint "{hint}"' if hint else ""
+    return TilePlan(tile, extents, memory, size, reason)
+
+
+def _physical(
+    sketch: ir.Sketch,
+    capabilities: Capabilities,
+    extent: ir.Expr,
+    buckets: dict[ir.Expr, str],
+) -> PhysicalExtent:
+    if not _depends_on_launch(extent):
+        values = {c.name: c.value for c in sketch.constants}
+        logical = int(evaluate(extent, values))
+        value = next_power_of_two(logical) if capabilities.power_of_two_extents else logical
+        return PhysicalExtent(value=value, padded=value != logical)
+    if capabilities.symbolic_extents:
+        return PhysicalExtent()
+    if extent not in buckets:
+        stem = extent.name if isinstance(extent, ir.Ref) else f"EXTENT_{len(buckets) + 1}"
+        name = f"{stem}_BLOCK"
+        taken = {c.name for c in (*sketch.constants, *sketch.tensors, *sketch.params)}
+        taken |= {d.name for d in (*sketch.symbols, *sketch.lets, *sketch.views)}
+        while name in taken or name in buckets.values():
+            name += "_"
+        buckets[extent] = name
+    return PhysicalExtent(bucket_of=extent, name=buckets[extent], padded=True)
+
+
+def _depends_on_launch(extent: ir.Expr) -> bool:
+    match extent:
+        case ir.Ref(kind=kind):
+            return kind is not ir.NameKind.CONSTANT
+        case ir.Unary(_, operand):
+            return _depends_on_launch(operand)
+        case ir.Binary(_, left, right):
+            return _depends_on_launch(left) or _depends_on_launch(right)
+        case ir.Function(_, arguments):
+            return any(_depends_on_launch(argument) for argument in arguments)
+        case _:
+            return False
+
+
+# ---------------------------------------------------------------- accounting
+
+
+def memory_use(
+    phase: PhasePlan,
+    tiles: Mapping[str, TilePlan],
+    hardware: Hardware,
+    values: Mapping[str, int | float | bool],
+) -> tuple[MemoryUse, ...]:
+    """The fullest moment of each memory in one program of the phase."""
+    initialised = frozenset(n for n, t in tiles.items() if t.tile.initial is not None)
+    intervals = live_intervals(phase.body, initialised)
+    sizes = {name: physical_bytes(tiles[name], values) for name in intervals}
+    found = []
+    for memory, facts in hardware.facts["memory"].items():
+        here = {n: span for n, span in intervals.items() if tiles[n].memory == memory}
+        best: tuple[tuple[str, int], ...] = ()
+        for start, _ in here.values():
+            alive = tuple(
+                (name, sizes[name]) for name, (low, high) in here.items() if low <= start <= high
+            )
+            if sum(size for _, size in alive) > sum(size for _, size in best):
+                best = alive
+        if best:
+            total = sum(size for _, size in best)
+            found.append(MemoryUse(memory, total, facts["bytes"], best))
+    return tuple(found)
+
+
+def physical_bytes(tile: TilePlan, values: Mapping[str, int | float | bool]) -> int:
+    """The size of a tile in bytes, buckets and run-time extents at the given host values."""
+    size = tile.tile.dtype.bytes
+    for physical, logical in zip(tile.extents, tile.tile.extents, strict=True):
+        if physical.value is not None:
+            size *= physical.value
+        else:
+            size *= physical_elements(logical, values, physical.bucket_of is not None)
+    return size
+
+
+def live_intervals(
+    body: tuple[ir.Statement, ...], initialised: frozenset[str] = frozenset()
+) -> dict[str, tuple[int, int]]:
+    """First write and last use of every tile, as positions in the pre-order walk of `body`.
+
+    A tile with an initial value (`initialised`) lives from its alloc. A tile that lives into a
+    loop and is used there stays alive until the loop's end.
+    """
+    intervals: dict[str, tuple[int, int]] = {}
+    position = 0
+
+    def touch(tile: str, at: int) -> None:
+        low, high = intervals.get(tile, (at, at))
+        intervals[tile] = (min(low, at), max(high, at))
+
+    def visit(statements: tuple[ir.Statement, ...]) -> None:
+        nonlocal position
+        for statement in statements:
+            here = position
+            position += 1
+            match statement:
+                case ir.Load(_, tile) | ir.Store(tile):
+                    touch(tile, here)
+                case ir.Compute(_, operands, destination):
+                    for operand in operands:
+                        if isinstance(operand, ir.TileOperand):
+                            touch(operand.tile, here)
+                    touch(destination, here)
+                case ir.Alloc(tile):
+                    if tile in initialised:
+                        touch(tile, here)
+                case ir.Bind():
+                    pass
+                case ir.For(body=inner):
+                    before = dict(intervals)
+                    visit(inner)
+                    for tile in before:
+                        if intervals[tile][1] > here:
+                            touch(tile, position - 1)
+
+    visit(body)
+    return intervals

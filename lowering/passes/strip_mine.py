@@ -1,0 +1,241 @@
+"""Split a symbolic tile axis over the grid, where nothing crosses its lanes."""
+
+from __future__ import annotations
+
+import attrs
+import networkx
+
+from sketchc import ir
+from sketchc.lowering.plan import walk
+from sketchc.ops import OPS, Category
+from sketchc.types import DType
+
+Axis = tuple[str, int]  # (tile, axis)
+
+
+@attrs.frozen
+class StripMine:
+    """Rewrite `alloc([T, D2])` with `0:D2` accesses into blocks of D2 and one more parallel loop.
+
+    Why: a tile axis as wide as a symbol costs one compiled variant per power of two and may not fit
+    the scratch; if no operation crosses its lanes, blocks of it are independent (LOWERING 2).
+    Requires: an elaborated sketch whose domains have not been inferred yet. Ensures: every group of
+    tile axes that flow into one another, whose extent is the same run-time expression, which all
+    accesses touch in full, over which nothing reduces, and on which every store of the nest lies,
+    has a compile-time extent; a new parallel loop runs over its blocks. Meaning is unchanged, and
+    the proofs run again on the result.
+    """
+
+    block: int  # elements of a block when `blocks` does not say
+    blocks: tuple[tuple[str, int], ...] = ()  # chosen block sizes by constant name
+
+    def run(self, sketch: ir.Sketch) -> ir.Sketch:
+        for index in range(len(sketch.phases)):
+            for group in _groups(sketch, sketch.phases[index]):
+                sketch = self._split(sketch, index, group)
+        return sketch
+
+    def _split(self, sketch: ir.Sketch, index: int, group: frozenset[Axis]) -> ir.Sketch:
+        tile, axis = min(group)
+        extent = sketch.tile(tile).extents[axis]
+        constant, variable = _names(sketch, extent)
+        value = dict(self.blocks).get(constant, self.block)
+        size = ir.Ref(constant, ir.NameKind.CONSTANT)
+        counter = ir.Ref(variable, ir.NameKind.LOOP)
+        body = _rewrite(sketch.phases[index].body, group, counter, size)
+        loop_text = f"for {variable} in range(cdiv({_show(extent)}, {constant})):"
+        phases = list(sketch.phases)
+        phases[index] = ir.Phase(_wrap(body, variable, ir.Binary("cdiv", extent, size), loop_text))
+        return attrs.evolve(
+            sketch,
+            constants=(
+                *sketch.constants,
+                ir.Constant(constant, DType.I64, value, tunable=True, chosen_by="plan"),
+            ),
+            tiles=tuple(_resize(tile, group, size) for tile in sketch.tiles),
+            phases=tuple(phases),
+        )
+
+
+def _show(extent: ir.Expr) -> str:
+    from sketchc.symbolic import show
+
+    return show(extent)
+
+
+def _names(sketch: ir.Sketch, extent: ir.Expr) -> tuple[str, str]:
+    """A free constant name and a free loop variable for blocks of `extent`."""
+    stem = extent.name if isinstance(extent, ir.Ref) else "AXIS"
+    taken = {d.name for d in (*sketch.symbols, *sketch.params, *sketch.constants, *sketch.lets)}
+    taken |= {d.name for d in (*sketch.tensors, *sketch.views, *sketch.tiles)}
+    for phase in sketch.phases:
+        taken |= {s.variable for s in walk(phase.body) if isinstance(s, ir.For)}
+        taken |= {s.name for s in walk(phase.body) if isinstance(s, ir.Bind)}
+    constant, variable = f"{stem}_BLOCK", f"{stem.lower()}_block"
+    while constant in taken or variable in taken:
+        constant, variable = constant + "_", variable + "_"
+    return constant, variable
+
+
+def _groups(sketch: ir.Sketch, phase: ir.Phase) -> list[frozenset[Axis]]:
+    """The groups of axes that can be split, in a deterministic order."""
+    statements = walk(phase.body)
+    if not any(isinstance(s, ir.For) and s.parallel for s in phase.body):
+        return []
+    graph: networkx.Graph[Axis] = networkx.Graph()
+    barred: set[Axis] = set()
+    stores: list[set[Axis]] = []
+    inner = walk(_innermost(phase.body))
+    for statement in statements:
+        if statement not in inner and isinstance(statement, ir.Load | ir.Store | ir.Compute):
+            barred |= _touched(sketch, statement)
+        match statement:
+            case ir.Alloc(name):
+                graph.add_nodes_from((name, axis) for axis in range(_rank(sketch, name)))
+            case ir.Load(access, tile):
+                barred |= _partial(sketch, access, tile)
+            case ir.Store(tile, access):
+                barred |= _partial(sketch, access, tile)
+                stores.append({(tile, axis) for axis in range(_rank(sketch, tile))})
+            case ir.Compute():
+                _connect(sketch, statement, graph, barred)
+            case ir.Bind() | ir.For():
+                pass
+    found = []
+    for component in networkx.connected_components(graph):
+        group = frozenset(a for a in component if _run_time(sketch.tile(a[0]).extents[a[1]]))
+        extents = {sketch.tile(name).extents[axis] for name, axis in group}
+        if len(extents) == 1 and not group & barred and all(group & axes for axes in stores):
+            found.append(group)
+    return sorted(found, key=min)
+
+
+def _innermost(body: tuple[ir.Statement, ...]) -> tuple[ir.Statement, ...]:
+    """What the innermost loop of the parallel chain runs."""
+    parallel = [s for s in body if isinstance(s, ir.For) and s.parallel]
+    return _innermost(parallel[0].body) if len(parallel) == 1 else body
+
+
+def _touched(sketch: ir.Sketch, statement: ir.Load | ir.Store | ir.Compute) -> set[Axis]:
+    """All axes of the tiles that a statement reads or writes."""
+    match statement:
+        case ir.Load() | ir.Store():
+            tiles = [statement.tile]
+        case ir.Compute():
+            operands = statement.operands
+            tiles = [o.tile for o in operands if isinstance(o, ir.TileOperand)]
+            tiles.append(statement.destination)
+    return {(tile, axis) for tile in tiles for axis in range(_rank(sketch, tile))}
+
+
+def _rank(sketch: ir.Sketch, tile: str) -> int:
+    return len(sketch.tile(tile).extents)
+
+
+def _run_time(extent: ir.Expr) -> bool:
+    """True if the extent is known only at launch."""
+    match extent:
+        case ir.Ref(kind=kind):
+            return kind is not ir.NameKind.CONSTANT
+        case ir.Unary(_, operand):
+            return _run_time(operand)
+        case ir.Binary(_, left, right):
+            return _run_time(left) or _run_time(right)
+        case ir.Function(_, arguments):
+            return any(_run_time(argument) for argument in arguments)
+        case _:
+            return False
+
+
+def _partial(sketch: ir.Sketch, access: ir.Access, tile: str) -> set[Axis]:
+    """The tile's axes whose slice is not the whole tensor axis."""
+    slices = [
+        (subscript, extent)
+        for subscript, extent in zip(access.subscripts, sketch.extents(access.tensor), strict=True)
+        if isinstance(subscript, ir.SliceSubscript)
+    ]
+    tile_extents = sketch.tile(tile).extents
+    return {
+        (tile, axis)
+        for axis, (subscript, extent) in enumerate(slices)
+        if subscript.lower != ir.Literal(0)
+        or subscript.upper != extent
+        or tile_extents[axis] != extent
+    }
+
+
+def _connect(
+    sketch: ir.Sketch, statement: ir.Compute, graph: networkx.Graph[Axis], barred: set[Axis]
+) -> None:
+    """Join axes that an element-wise operation pairs; bar all axes of anything else."""
+    tiles = [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]
+    row = OPS[statement.operation]
+    if row.category is not Category.ELEMENTWISE:
+        for tile in (*tiles, statement.destination):
+            barred |= {(tile, axis) for axis in range(_rank(sketch, tile))}
+        return
+    if any(isinstance(o, ir.IndexOperand) for o in statement.operands):
+        rank = _rank(sketch, statement.destination)
+        barred |= {(statement.destination, axis) for axis in range(rank)}
+    rank = _rank(sketch, statement.destination)
+    for tile in tiles:
+        shift = rank - _rank(sketch, tile)
+        for axis, extent in enumerate(sketch.tile(tile).extents):
+            if extent != ir.Literal(1):
+                graph.add_edge((tile, axis), (statement.destination, axis + shift))
+
+
+def _resize(tile: ir.Tile, group: frozenset[Axis], size: ir.Expr) -> ir.Tile:
+    extents = tuple(
+        size if (tile.name, axis) in group else extent for axis, extent in enumerate(tile.extents)
+    )
+    return attrs.evolve(tile, extents=extents)
+
+
+def _rewrite(
+    body: tuple[ir.Statement, ...], group: frozenset[Axis], counter: ir.Expr, size: ir.Expr
+) -> tuple[ir.Statement, ...]:
+    """Replace the full slices of the group's axes by those of one block."""
+    lower = ir.Binary("*", counter, size)
+    upper = ir.Binary("*", ir.Binary("+", counter, ir.Literal(1)), size)
+
+    def access(old: ir.Access, tile: str) -> ir.Access:
+        subscripts: list[ir.ScalarSubscript | ir.SliceSubscript] = []
+        axis = 0
+        for subscript in old.subscripts:
+            if isinstance(subscript, ir.SliceSubscript):
+                inside = (tile, axis) in group
+                subscripts.append(ir.SliceSubscript(lower, upper) if inside else subscript)
+                axis += 1
+            else:
+                subscripts.append(subscript)
+        return attrs.evolve(old, subscripts=tuple(subscripts))
+
+    rewritten: list[ir.Statement] = []
+    for statement in body:
+        match statement:
+            case ir.Load() | ir.Store():
+                changed = access(statement.access, statement.tile)
+                rewritten.append(attrs.evolve(statement, access=changed))
+            case ir.For():
+                inner = _rewrite(statement.body, group, counter, size)
+                rewritten.append(attrs.evolve(statement, body=inner))
+            case ir.Alloc() | ir.Compute() | ir.Bind():
+                rewritten.append(statement)
+    return tuple(rewritten)
+
+
+def _wrap(
+    body: tuple[ir.Statement, ...], variable: str, count: ir.Expr, text: str
+) -> tuple[ir.Statement, ...]:
+    """Put the new parallel loop around what the innermost loop of the parallel chain runs."""
+    parallel = [s for s in body if isinstance(s, ir.For) and s.parallel]
+    if len(parallel) == 1:
+        loop = parallel[0]
+        inner = attrs.evolve(loop, body=_wrap(loop.body, variable, count, text))
+        return tuple(inner if s is loop else s for s in body)
+    new = ir.For(
+        variable, ir.Literal(0), count, ir.Literal(1), body,
+        parallel=True, hints=("parallel",), text=text,
+    )  # fmt: skip
+    return (new,)
