@@ -1,0 +1,232 @@
+"""Print a typed sketch or a plan as an annotated sketch: valid source with facts in comments.
+
+People read it, the LLM Coder reads it, and the parser accepts it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering.plan import Plan, TilePlan
+from sketchc.ops import OPS
+from sketchc.symbolic import show
+
+_INDENT = "    "
+
+
+def print_sketch(sketch: ir.Sketch) -> str:
+    """The typed sketch (`--emit ir`): unique names, dtypes, domains in comments."""
+    return _Printer(sketch, {}).text()
+
+
+def print_plan(plan: Plan) -> str:
+    """The plan (`--emit plan`): grid, memories, masks, fills and cost in comments."""
+    head = [
+        f"# plan for {plan.target} on {plan.hardware.name}: {plan.hardware.facts['description']}",
+        *(f"# {note}" for note in plan.notes),
+        *_launches(plan),
+    ]
+    if plan.bytes_moved is not None and plan.flops is not None:
+        head.append(f"# bytes that must move: {show(plan.bytes_moved)}")
+        head.append(f"# operations: {show(plan.flops)}")
+    return "\n".join(head) + "\n" + _Printer(plan.sketch, plan.tiles).text()
+
+
+def _launches(plan: Plan) -> list[str]:
+    lines = []
+    for phase in plan.phases:
+        axes = " x ".join(f"{axis.variable} in {show(axis.count)}" for axis in phase.grid)
+        how = (
+            f"programs shared out over at most {plan.hardware.cores} cores"
+            if plan.capabilities.persistent_grid
+            else "one program each"
+        )
+        lines.append(f"# launch {phase.name}: {axes or 'one program'} ({how})")
+        for use in phase.memory_use:
+            parts = " + ".join(f"{name} {size:,}" for name, size in use.parts)
+            lines.append(
+                f"#   {use.memory.replace('_', ' ')}: {use.bytes:,} of {use.capacity:,} bytes"
+                f" at the fullest moment ({parts})"
+            )
+    return lines
+
+
+@attrs.define
+class _Printer:
+    sketch: ir.Sketch
+    tiles: Mapping[str, TilePlan]
+
+    def text(self) -> str:
+        lines = [f"sketch {self.sketch.name} {{"]
+        lines += [_INDENT + line for line in self._sections()]
+        for phase in self.sketch.phases:
+            lines.append("")
+            lines += self._body(phase.body, 1)
+        return "\n".join([*lines, "}", ""])
+
+    # ------------------------------------------------------------ sections
+
+    def _sections(self) -> list[str]:
+        sketch = self.sketch
+        tensors = [t for t in sketch.tensors if t.role is not ir.Role.WORKSPACE]
+        workspaces = [t for t in sketch.tensors if t.role is ir.Role.WORKSPACE]
+        sections = [
+            ("symbols", ", ".join(_symbol(s) for s in sketch.symbols)),
+            ("params", "; ".join(_param(p) for p in sketch.params)),
+            ("constexpr", ", ".join(f"{c.name} = {_value(c.value)}" for c in sketch.constants)),
+            ("let", "; ".join(f"{let.name} = {show(let.value)}" for let in sketch.lets)),
+            ("tensors", "; ".join(_tensor(t) for t in tensors)),
+            ("workspace", "; ".join(_tensor(t) for t in workspaces)),
+            ("views", "; ".join(_view(v) for v in sketch.views)),
+            ("require", "; ".join(show(r.condition) for r in sketch.requires)),
+        ]
+        return [f"{keyword}: {text};" for keyword, text in sections if text]
+
+    # ------------------------------------------------------------ statements
+
+    def _body(self, body: tuple[ir.Statement, ...], depth: int) -> list[str]:
+        lines: list[str] = []
+        for statement in body:
+            lines += self._statement(statement, depth)
+        return lines
+
+    def _statement(self, statement: ir.Statement, depth: int) -> list[str]:
+        pad = _INDENT * depth
+        match statement:
+            case ir.For():
+                hints = [f'"{hint}"' for hint in statement.hints]
+                if statement.stages is not None:
+                    hints.append(f"stages={statement.stages}")
+                lines = [f"{pad}@llm_hint({', '.join(hints)})"] if hints else []
+                if statement.carried:
+                    lines.append(f"{pad}# carried: {', '.join(statement.carried)}")
+                return [
+                    *lines,
+                    f"{pad}{_header(statement)}",
+                    *self._body(statement.body, depth + 1),
+                ]
+            case ir.Alloc(name):
+                tile = self.sketch.tile(name)
+                return [f"{pad}{_alloc(tile)}{self._placement(name)}"]
+            case ir.Load(access, tile, domain):
+                return [f"{pad}load({_access(access)} -> {tile}){_lanes(domain)}"]
+            case ir.Store(tile, access, domain):
+                return [f"{pad}store({tile} -> {_access(access)}){_lanes(domain)}"]
+            case ir.Compute():
+                note = _lanes(statement.written, "changes lanes") if statement.masked else ""
+                return [f"{pad}{_call(statement)}{note}"]
+            case ir.Bind(name, value):
+                return [f"{pad}{name} = {show(value)}"]
+
+    def _placement(self, name: str) -> str:
+        placed = self.tiles.get(name)
+        if placed is None:
+            return ""
+        size = "size known at launch" if placed.bytes is None else f"{placed.bytes:,} bytes"
+        buckets = ", ".join(
+            f"{e.name} = the power of two from {show(e.bucket_of)}"
+            for e in placed.extents
+            if e.bucket_of is not None
+        )
+        reason = f", {placed.reason}" if placed.reason else ""
+        extra = f"; {buckets}" if buckets else ""
+        return f"  # {placed.memory.replace('_', ' ')}, {size}{reason}{extra}"
+
+
+def _header(loop: ir.For) -> str:
+    arguments = [show(loop.stop)]
+    if loop.start != ir.Literal(0) or loop.step != ir.Literal(1):
+        arguments.insert(0, show(loop.start))
+    if loop.step != ir.Literal(1):
+        arguments.append(show(loop.step))
+    return f"for {loop.variable} in range({', '.join(arguments)}):"
+
+
+def _alloc(tile: ir.Tile) -> str:
+    extents = ", ".join(show(extent) for extent in tile.extents)
+    parts = [f"[{extents}]", tile.dtype.value]
+    if tile.initial is not None:
+        parts.append(f"init={_value(tile.initial)}")
+    if tile.hints:
+        hints = ", ".join(f'"{hint}"' for hint in tile.hints)
+        parts.append(f"llm_hint=[{hints}]")
+    return f"{tile.name} = alloc({', '.join(parts)})"
+
+
+def _access(access: ir.Access) -> str:
+    shown = []
+    for subscript in access.subscripts:
+        match subscript:
+            case ir.ScalarSubscript(index):
+                shown.append(show(index))
+            case ir.SliceSubscript(lower, upper):
+                shown.append(f"{show(lower)}:{show(upper)}")
+    return f"{access.tensor}[{', '.join(shown)}]"
+
+
+def _lanes(domain: ir.Domain, words: str = "lanes") -> str:
+    bounds = []
+    for axis, lanes in enumerate(domain):
+        bounds += [f"{show(lower)} <= axis {axis}" for lower in lanes.lower]
+        bounds += [f"axis {axis} < {show(upper)}" for upper in lanes.upper]
+    return f"  # {words}: {', '.join(bounds)}" if bounds else ""
+
+
+def _call(statement: ir.Compute) -> str:
+    row = OPS[statement.operation]
+    arguments = [_operand(operand) for operand in statement.operands]
+    keywords = []
+    for attribute in row.attributes:
+        value = statement.attributes.get(attribute.name)
+        if attribute.positional:
+            arguments.append(_axes(value))
+        elif value != attribute.default:
+            keywords.append(f"{attribute.name}={_value(value)}")
+    everything = [*arguments, statement.destination, *keywords]
+    return f"{statement.operation}({', '.join(everything)})"
+
+
+def _axes(value: object) -> str:
+    if isinstance(value, tuple):
+        return str(value[0]) if len(value) == 1 else f"[{', '.join(map(str, value))}]"
+    return str(value)
+
+
+def _operand(operand: ir.Operand) -> str:
+    match operand:
+        case ir.TileOperand(tile):
+            return tile
+        case ir.ScalarOperand(value):
+            return show(value)
+        case ir.IndexOperand(value):
+            return show(value)
+
+
+def _value(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _symbol(symbol: ir.Symbol) -> str:
+    return symbol.name if symbol.upper_bound is None else f"{symbol.name} <= {symbol.upper_bound}"
+
+
+def _param(param: ir.Param) -> str:
+    default = "" if param.default is None else f" = {_value(param.default)}"
+    return f"{param.name}: {param.dtype.value}{default}"
+
+
+def _tensor(tensor: ir.Tensor) -> str:
+    extents = []
+    for axis, extent in enumerate(tensor.extents):
+        broadcast = axis < len(tensor.broadcast) and tensor.broadcast[axis]
+        extents.append(show(extent) + ("|1" if broadcast else ""))
+    role = "" if tensor.role is ir.Role.WORKSPACE else f"{tensor.role.value} "
+    initial = "" if tensor.initial is None else f" = {_value(tensor.initial)}"
+    return f"{tensor.name}[{', '.join(extents)}]: {role}{tensor.dtype.value}{initial}"
+
+
+def _view(view: ir.View) -> str:
+    return f"{view.name}[{', '.join(show(extent) for extent in view.extents)}] = {view.base}"

@@ -1,0 +1,192 @@
+"""`sketchc lower`: from a sketch to a target's source code, with the plan and the proofs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sketchc.cli import options
+from sketchc.diagnostics import DiagnosticError, UsageError
+
+if TYPE_CHECKING:
+    from sketchc import syntax
+    from sketchc.lowering.passes import PlannedSketch
+    from sketchc.source import Source
+
+#: The paper's spelling of backends, and the targets they allow.
+BACKENDS = {"ascend": ("triton_ascend",), "cuda": ("triton_cuda",), "cpu": ("cpp",)}
+
+
+@click.command()
+@click.argument("file")
+@click.option("--target", "-t", help="triton_ascend (ascend910b4), triton_cuda (h200), cpp (cpu).")
+@click.option("--hardware", help="The chip; default: the one in brackets above.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Bind a constexpr, or the default of a param.",
+)
+@click.option(
+    "--emit",
+    type=click.Choice(["tree", "ir", "plan", "code"]),
+    default="code",
+    show_default=True,
+    help="What to print.",
+)
+@click.option("--output", "-o", metavar="FILE", help="Write there instead of standard output.")
+@click.option("--sketch", "name", help="Which sketch of the file.")
+@click.option("--dsl", help="The paper's spelling of --target.")
+@click.option("--backend", help="The paper's spelling: ascend, cuda or cpu.")
+@click.option("--arch", help="The paper's spelling of --hardware.")
+@click.option("--quiet", "-q", is_flag=True, help="No summary and no warnings on standard error.")
+def lower(
+    file: str,
+    target: str | None,
+    hardware: str | None,
+    settings: tuple[str, ...],
+    emit: str,
+    output: str | None,
+    name: str | None,
+    dsl: str | None,
+    backend: str | None,
+    arch: str | None,
+    quiet: bool,
+) -> int:
+    """Lower a sketch to source code for a target.
+
+    \b
+    Examples:
+      sketchc lower examples/rms.sketch --target triton_ascend
+      sketchc lower examples/rms.sketch --target cpp --set TILE_SIZE=8 --emit plan
+      sketchc lower x.sketch --dsl triton_ascend --backend ascend --arch ascend910b4
+    """
+    chosen, chip = resolve_target(target, hardware, dsl, backend, arch)
+    constants = options.parse_assignments(settings, "--set")
+    try:
+        source, tree = options.load_sketch(file, name)
+        try:
+            text, planned = lower_text(tree, source, chosen, chip, constants, emit)
+        except DiagnosticError as error:
+            raise options.SketchError(source, error) from error
+    except options.SketchError as error:
+        options.show_diagnostics(error.source, error.diagnostics)
+        return 1
+    options.write_output(text, output)
+    if planned is not None and not quiet:
+        options.show_diagnostics(source, planned.diagnostics)
+        click.echo(summary(planned), err=True)
+    return 0
+
+
+def resolve_target(
+    target: str | None, hardware: str | None, dsl: str | None, backend: str | None, arch: str | None
+) -> tuple[str, str | None]:
+    """One target and chip from our spelling and the paper's. Raises `UsageError`."""
+    from sketchc.lowering.registry import TARGETS
+
+    if target and dsl and target != dsl:
+        msg = f"--target {target} and --dsl {dsl} disagree"
+        raise UsageError(msg)
+    if hardware and arch and hardware != arch:
+        msg = f"--hardware {hardware} and --arch {arch} disagree"
+        raise UsageError(msg)
+    chosen = target or dsl
+    if backend is not None:
+        if backend not in BACKENDS:
+            msg = f"unknown backend {backend!r}; known: {', '.join(BACKENDS)}"
+            raise UsageError(msg)
+        chosen = chosen or BACKENDS[backend][0]
+        if chosen not in BACKENDS[backend]:
+            msg = f"target {chosen} does not run on backend {backend}"
+            raise UsageError(msg)
+    if chosen is None:
+        msg = f"say --target T, one of: {', '.join(TARGETS)}"
+        raise UsageError(msg)
+    if chosen not in TARGETS:
+        msg = f"unknown target {chosen!r}; known: {', '.join(TARGETS)}"
+        raise UsageError(msg)
+    return chosen, hardware or arch
+
+
+def lower_text(
+    tree: syntax.Sketch,
+    source: Source,
+    target: str,
+    hardware: str | None,
+    constants: dict[str, options.Scalar],
+    emit: str,
+) -> tuple[str, PlannedSketch | None]:
+    """The text that `--emit` asks for, and the plan it came from (None for the tree).
+
+    Raises `DiagnosticError` for what the sketch or the target refuses, `UsageError` for a name in
+    `constants` that the sketch does not declare.
+    """
+    if emit == "tree":
+        return show_tree(tree), None
+    from sketchc.lowering.passes import build_plan
+    from sketchc.lowering.printing import print_plan, print_sketch
+    from sketchc.lowering.registry import target_module
+
+    check_bindable(tree, constants)
+    planned = build_plan(tree, target, hardware, constants)
+    if emit == "ir":
+        return print_sketch(planned.plan.sketch), planned
+    if emit == "plan":
+        return print_plan(planned.plan), planned
+    return target_module(target).emit(planned.plan).source, planned
+
+
+def check_bindable(tree: syntax.Sketch, constants: dict[str, options.Scalar]) -> None:
+    """Raises `UsageError` for a `--set` name that is neither a constexpr nor a param."""
+    from sketchc.checker.elaborate import bindable
+
+    known = bindable(tree)
+    for name in constants:
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            msg = f"--set {name}: `{tree.name}` has no such constexpr or param; it has: {names}"
+            raise UsageError(msg)
+
+
+def show_tree(node: object, depth: int = 0) -> str:
+    """A syntax tree as indented text: one node per line, spans left out."""
+    import attrs
+
+    pad = "  " * depth
+    if not attrs.has(type(node)):
+        return f"{pad}{node!r}"
+    lines = [f"{pad}{type(node).__name__}"]
+    for field in attrs.fields(type(node)):
+        value = getattr(node, field.name)
+        if field.name.endswith("span") or field.name == "comments":
+            continue
+        if isinstance(value, tuple) and value:
+            lines.append(f"{pad}  {field.name}:")
+            lines += [show_tree(item, depth + 2) for item in value]
+        elif attrs.has(type(value)):
+            lines.append(f"{pad}  {field.name}:")
+            lines.append(show_tree(value, depth + 2))
+        elif value not in (None, ()):
+            lines.append(f"{pad}  {field.name}: {value!r}")
+    return "\n".join(lines)
+
+
+def summary(planned: PlannedSketch) -> str:
+    """What was proved, and how, in one paragraph."""
+    plan = planned.plan
+    tiers: dict[str, int] = {}
+    for proof in planned.proofs:
+        tiers[proof.tier.value] = tiers.get(proof.tier.value, 0) + 1
+    counted = ", ".join(f"{count} {tier}" for tier, count in tiers.items()) or "nothing to prove"
+    lines = [f"{plan.sketch.name} for {plan.target} on {plan.hardware.name}: claims {counted}"]
+    lines += [f"  {note}" for note in plan.notes]
+    for phase in plan.phases:
+        for use in phase.memory_use:
+            lines.append(
+                f"  {phase.name}: {use.bytes:,} of {use.capacity:,} bytes of"
+                f" {use.memory.replace('_', ' ')}"
+            )
+    return "\n".join(lines)

@@ -1,0 +1,111 @@
+"""Options and helpers that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sketchc.diagnostics import Diagnostic, UsageError
+from sketchc.source import Source
+
+if TYPE_CHECKING:
+    from sketchc import syntax
+
+Scalar = int | float | bool
+
+
+def parse_assignments(pairs: Iterable[str], option: str) -> dict[str, Scalar]:
+    """`NAME=VALUE` pairs, several per item when separated by commas.
+
+    Raises `UsageError` for what is not an assignment of a number, true or false.
+    """
+    values: dict[str, Scalar] = {}
+    for item in pairs:
+        for pair in item.split(","):
+            name, equals, text = pair.partition("=")
+            if not equals or not name.strip():
+                msg = f"{option} takes NAME=VALUE, not {pair!r}"
+                raise UsageError(msg)
+            values[name.strip()] = _scalar(text.strip(), option)
+    return values
+
+
+def _scalar(text: str, option: str) -> Scalar:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    msg = f"{option}: {text!r} is not a number, true or false"
+    raise UsageError(msg)
+
+
+def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sketch]:
+    """Read and parse `path` and pick one sketch of it.
+
+    Raises `DiagnosticError` for a text that does not parse and `UsageError` for a file that cannot
+    be read, holds no sketch, or holds several when `name` does not say which.
+    """
+    from sketchc.diagnostics import DiagnosticError, has_errors
+    from sketchc.parser import parse
+
+    source = read_source(path)
+    tree, found = parse(source)
+    if tree is None or has_errors(found):
+        raise SketchError(source, DiagnosticError(found))
+    names = [sketch.name for sketch in tree.sketches]
+    if name is None and len(names) == 1:
+        return source, tree.sketches[0]
+    if name in names:
+        return source, tree.sketches[names.index(name)]
+    known = ", ".join(names) or "none"
+    asked = f"has no sketch {name!r}" if name else "holds several sketches; say --sketch NAME"
+    msg = f"{path} {asked}; it holds: {known}"
+    raise UsageError(msg)
+
+
+class SketchError(Exception):
+    """Diagnostics together with the source they point into, on their way to the screen."""
+
+    def __init__(self, source: Source, error: Exception) -> None:
+        from sketchc.diagnostics import DiagnosticError
+
+        assert isinstance(error, DiagnosticError)
+        self.source = source
+        self.diagnostics: tuple[Diagnostic, ...] = error.diagnostics
+        super().__init__(str(error))
+
+
+def read_source(path: str) -> Source:
+    """The text of a sketch file; "-" is standard input. Raises `UsageError` or `SketchError`."""
+    from sketchc.reading import read
+
+    return read(path)
+
+
+def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
+    """Render diagnostics on standard error, in colour on a terminal."""
+    import sys
+
+    from sketchc.reporting import render_text
+
+    text = render_text(list(diagnostics), [source], sys.stderr.isatty())
+    if text.strip():
+        click.echo(text, err=True)
+
+
+def write_output(text: str, path: str | None) -> None:
+    """Write to `path`, or to standard output. Raises `UsageError` when the file refuses."""
+    if path is None or path == "-":
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    try:
+        Path(path).write_text(text, "utf-8")
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror}"
+        raise UsageError(msg) from error
