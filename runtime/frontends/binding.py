@@ -1,0 +1,278 @@
+"""How a task's values reach a sketch: inputs and parameters by position, symbols from shapes.
+
+Forward's tensors fill the sketch's `in` and `inout` tensors in call order; the model's parameters
+and buffers fill those that are left, by name where names agree and else by position. Forward's
+numbers fill the sketch's params in order; a param that is left takes what `--set` says, else the
+model's attribute of its name, else its default. Every mismatch is one `UsageError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from sketchc import ir
+from sketchc.diagnostics import UsageError
+from sketchc.evaluate import evaluate, host_values
+from sketchc.runtime.frontends.torch_task import (
+    OtherSpec,
+    Scalar,
+    TaskDescription,
+    TensorSpec,
+)
+from sketchc.types import DType
+
+
+@attrs.frozen
+class TensorSource:
+    """Where one tensor of the sketch comes from: position `position` of forward's inputs, or the
+    parameter or buffer `state`."""
+
+    tensor: ir.Tensor
+    specification: TensorSpec
+    position: int | None = None
+    state: str | None = None
+
+    @property
+    def text(self) -> str:
+        if self.state is not None:
+            return f"the model's {self.state}"
+        return f"input {(self.position or 0) + 1}"
+
+
+@attrs.frozen
+class Binding:
+    """A sketch bound to a task at the task's own sizes.
+
+    `symbols` and `params` hold every symbol and param; `param_inputs` maps positions of forward's
+    inputs to params; `notes` say what was decided silently.
+    """
+
+    sketch: ir.Sketch
+    description: TaskDescription
+    tensors: tuple[TensorSource, ...]
+    outputs: tuple[ir.Tensor, ...]
+    symbols: Mapping[str, int]
+    params: Mapping[str, Scalar]
+    param_inputs: Mapping[int, str]
+    notes: tuple[str, ...] = ()
+
+    def shapes(self, symbols: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+        """The shape of every in, inout and out tensor at these symbols."""
+        values = host_values(self.sketch, symbols, self.params)
+        return {
+            tensor.name: tuple(int(evaluate(extent, values)) for extent in tensor.extents)
+            for tensor in self.sketch.tensors
+            if tensor.role is not ir.Role.WORKSPACE
+        }
+
+
+def bind(
+    sketch: ir.Sketch, task: TaskDescription, settings: Mapping[str, Scalar] | None = None
+) -> Binding:
+    """Bind; `settings` are the user's `--set` values. Raises `UsageError`."""
+    tensors = _tensor_sources(sketch, task)
+    notes = [note for source in tensors if (note := _conversion(source))]
+    params, param_inputs, more = _params(sketch, task, settings or {})
+    shapes = {source.tensor.name: source.specification.shape for source in tensors}
+    symbols = bind_symbols(sketch, shapes, {s.tensor.name: s.text for s in tensors})
+    _check_extents(sketch, symbols, params, shapes)
+    outputs = tuple(t for t in sketch.tensors if t.role in (ir.Role.OUT, ir.Role.INOUT))
+    if len(outputs) != len(task.outputs):
+        msg = (
+            f"the task returns {_count(len(task.outputs), 'tensor')} and the sketch "
+            f"{sketch.name} has {_count(len(outputs), 'output')} ({_names(outputs)})"
+        )
+        raise UsageError(msg)
+    for output, given in zip(outputs, task.outputs, strict=True):
+        if output.dtype is not given.dtype:
+            notes.append(
+                f"{output.name} is {output.dtype.value}; the task returns {given.dtype.value}"
+            )
+    return Binding(sketch, task, tensors, outputs, symbols, params, param_inputs, (*notes, *more))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _names(tensors: Sequence[ir.Tensor]) -> str:
+    return ", ".join(tensor.name for tensor in tensors) or "none"
+
+
+def _tensor_sources(sketch: ir.Sketch, task: TaskDescription) -> tuple[TensorSource, ...]:
+    wanted = [t for t in sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)]
+    given: list[tuple[int, TensorSpec]] = []
+    for position, value in enumerate(task.inputs):
+        if isinstance(value, OtherSpec):
+            msg = (
+                f"input {position + 1} of the task is of type {value.type}; "
+                "a sketch takes tensors and numbers"
+            )
+            raise UsageError(msg)
+        if isinstance(value, TensorSpec):
+            given.append((position, value))
+    if len(given) > len(wanted):
+        msg = (
+            f"the task's forward takes {_count(len(given), 'tensor')} and the sketch "
+            f"{sketch.name} has {_count(len(wanted), 'input')} ({_names(wanted)})"
+        )
+        raise UsageError(msg)
+    sources = [
+        TensorSource(tensor, specification, position=position)
+        for tensor, (position, specification) in zip(wanted, given, strict=False)
+    ]
+    sources += _state_sources(sketch, wanted[len(given) :], task, len(given))
+    for source in sources:
+        _check_rank(source)
+    return tuple(sources)
+
+
+def _state_sources(
+    sketch: ir.Sketch, wanted: Sequence[ir.Tensor], task: TaskDescription, given: int
+) -> list[TensorSource]:
+    """Parameters and buffers for the tensors that forward's inputs leave."""
+    if len(wanted) > len(task.state):
+        total = given + len(wanted)
+        msg = (
+            f"the sketch {sketch.name} has {_count(total, 'input')}; the task's forward takes "
+            f"{_count(given, 'tensor')} and its model has "
+            f"{_count(len(task.state), 'parameter or buffer')}"
+        )
+        raise UsageError(msg)
+    by_name = {spec.name.rpartition(".")[2].lower(): spec for spec in reversed(task.state)}
+    named = {t.name: by_name[t.name.lower()] for t in wanted if t.name.lower() in by_name}
+    taken = {spec.name for spec in named.values()}
+    others = iter([spec for spec in task.state if spec.name not in taken])
+    sources = []
+    for tensor in wanted:
+        spec = named.get(tensor.name) or next(others)
+        sources.append(TensorSource(tensor, spec, state=spec.name))
+    return sources
+
+
+def _check_rank(source: TensorSource) -> None:
+    have, want = len(source.specification.shape), len(source.tensor.extents)
+    if have != want:
+        msg = (
+            f"{source.text} of the task has rank {have} (shape "
+            f"{list(source.specification.shape)}) and {source.tensor.name} has rank {want}"
+        )
+        raise UsageError(msg)
+
+
+def _conversion(source: TensorSource) -> str:
+    """What happens to the elements, in words; "" for nothing. Raises for float <-> integer."""
+    have, want = source.specification.dtype, source.tensor.dtype
+    if have is want:
+        return ""
+    if _kind(have) != _kind(want):
+        msg = (
+            f"{source.text} of the task is {have.value} and {source.tensor.name} is {want.value}; "
+            "declare the tensor with the task's type"
+        )
+        raise UsageError(msg)
+    return (
+        f"{source.text} of the task is {have.value}; {source.tensor.name} is {want.value}, "
+        "so inputs are rounded to it before both sides get them"
+    )
+
+
+def _kind(dtype: DType) -> str:
+    return "float" if dtype.is_float else "integer" if dtype.is_integer else "bool"
+
+
+def _params(
+    sketch: ir.Sketch, task: TaskDescription, settings: Mapping[str, Scalar]
+) -> tuple[dict[str, Scalar], dict[int, str], list[str]]:
+    """Values of all params, which of forward's inputs fill which, and notes."""
+    numbers = [
+        (position, value)
+        for position, value in enumerate(task.inputs)
+        if isinstance(value, bool | int | float)
+    ]
+    if len(numbers) > len(sketch.params):
+        position, value = numbers[len(sketch.params)]
+        msg = (
+            f"input {position + 1} of the task is the number {value}, and the sketch {sketch.name} "
+            f"has {_count(len(sketch.params), 'param')} only"
+        )
+        raise UsageError(msg)
+    values: dict[str, Scalar] = {}
+    positions: dict[int, str] = {}
+    notes: list[str] = []
+    for param, (position, value) in zip(sketch.params, numbers, strict=False):
+        values[param.name] = value
+        positions[position] = param.name
+    for param in sketch.params[len(numbers) :]:
+        if param.name in settings:
+            values[param.name] = settings[param.name]
+        elif param.name in task.scalars:
+            values[param.name] = task.scalars[param.name]
+            notes.append(f"{param.name} = {values[param.name]!r}, the model's attribute")
+        elif param.default is not None:
+            values[param.name] = param.default
+        else:
+            msg = (
+                f"the sketch {sketch.name} needs a value for {param.name}, which the task does not "
+                f"give; say --set {param.name}=..."
+            )
+            raise UsageError(msg)
+    return values, positions, notes
+
+
+def bind_symbols(
+    sketch: ir.Sketch,
+    shapes: Mapping[str, Sequence[int]],
+    sources: Mapping[str, str] | None = None,
+) -> dict[str, int]:
+    """The symbols' values from the shapes of the given tensors. Raises `UsageError` when two
+    shapes disagree, a bound is exceeded, or a symbol occurs in no shape."""
+    found: dict[str, tuple[int, str]] = {}
+    for tensor in sketch.tensors:
+        if tensor.name not in shapes:
+            continue
+        for axis, (extent, size) in enumerate(
+            zip(tensor.extents, shapes[tensor.name], strict=True)
+        ):
+            if not (isinstance(extent, ir.Ref) and extent.kind is ir.NameKind.SYMBOL):
+                continue
+            if tensor.broadcast and tensor.broadcast[axis] and size == 1:
+                continue
+            where = f"axis {axis} of {(sources or {}).get(tensor.name, tensor.name)}"
+            if extent.name in found and found[extent.name][0] != size:
+                value, other = found[extent.name]
+                msg = f"{extent.name} is {value} by {other} and {size} by {where}"
+                raise UsageError(msg)
+            found.setdefault(extent.name, (size, where))
+    for symbol in sketch.symbols:
+        if symbol.name not in found:
+            msg = f"no shape of an input gives the symbol {symbol.name}"
+            raise UsageError(msg)
+        value, where = found[symbol.name]
+        if symbol.upper_bound is not None and value > symbol.upper_bound:
+            msg = f"{symbol.name} is {value} by {where}; the sketch allows {symbol.upper_bound}"
+            raise UsageError(msg)
+    return {symbol.name: found[symbol.name][0] for symbol in sketch.symbols}
+
+
+def _check_extents(
+    sketch: ir.Sketch,
+    symbols: Mapping[str, int],
+    params: Mapping[str, Scalar],
+    shapes: Mapping[str, Sequence[int]],
+) -> None:
+    """Extents that are expressions, and the sketch's own requires."""
+    values = host_values(sketch, symbols, params)
+    for tensor in sketch.tensors:
+        for axis, extent in enumerate(tensor.extents if tensor.name in shapes else ()):
+            size, wanted = shapes[tensor.name][axis], int(evaluate(extent, values))
+            broadcast = bool(tensor.broadcast) and tensor.broadcast[axis] and size == 1
+            if size != wanted and not broadcast:
+                msg = f"axis {axis} of {tensor.name} is {size}; the sketch says {wanted}"
+                raise UsageError(msg)
+    for require in sketch.requires:
+        if not evaluate(require.condition, values):
+            msg = f"the task's sizes break the sketch's `require: {require.text}`"
+            raise UsageError(msg)

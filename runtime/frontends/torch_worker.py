@@ -1,0 +1,310 @@
+"""The process that runs a PyTorch task: it loads the user's file and answers requests about it.
+
+Started by `torch_task.TorchTask`, never imported by it: a task may print, hang, or end the process.
+Requests and replies are JSON lines over two pipes of their own; arrays travel as raw files. The
+task's own stdout and stderr go to a log file.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+#: spelling in a sketch -> torch type
+DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "u32": torch.uint32,
+    "bool": torch.bool,
+}
+SPELLINGS = {dtype: name for name, dtype in DTYPES.items()}
+
+
+class TaskError(Exception):
+    """The task is not what it should be; the message is for the user."""
+
+
+class Raised(Exception):
+    """The task's own code raised: where, what, and the line it happened on."""
+
+    def __init__(self, where: str, error: BaseException, path: Path) -> None:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if frame.filename == str(path)]
+        line, text = 0, ""
+        if own:
+            line, text = own[-1].lineno or 0, own[-1].line or ""
+        elif isinstance(error, SyntaxError):
+            line, text = error.lineno or 0, (error.text or "").strip()
+        message = str(error).strip().split("\n")[0]
+        if isinstance(error, SyntaxError):
+            message = error.msg
+        elif isinstance(error, SystemExit):
+            message = f"the task ends the process with status {error.code}"
+        self.report = {
+            "where": where,
+            "type": type(error).__name__,
+            "message": message[:500],
+            "line": line,
+            "text": text[:200],
+        }
+        super().__init__(message)
+
+
+@contextmanager
+def _user_code(where: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (TaskError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise Raised(where, error, path) from None
+
+
+def load_tensor(description: dict[str, Any]) -> torch.Tensor:
+    """The tensor in a file written by `arrays.write_array`."""
+    data = torch.from_numpy(np.fromfile(description["file"], np.uint8))
+    if not data.numel():
+        return torch.empty(description["shape"], dtype=DTYPES[description["dtype"]])
+    return data.view(DTYPES[description["dtype"]]).reshape(description["shape"])
+
+
+def save_tensor(path: str, tensor: torch.Tensor) -> dict[str, Any]:
+    """Write a tensor for `arrays.read_array`."""
+    plain = tensor.detach().cpu().contiguous()
+    if plain.numel():
+        plain.reshape(-1).view(torch.uint8).numpy().tofile(path)
+    else:
+        Path(path).write_bytes(b"")
+    return {"file": path, "dtype": SPELLINGS[plain.dtype], "shape": list(plain.shape)}
+
+
+def _describe(value: object) -> dict[str, Any]:
+    if isinstance(value, torch.Tensor):
+        if value.dtype not in SPELLINGS:
+            msg = f"a tensor of {value.dtype} has no counterpart in a sketch"
+            raise TaskError(msg)
+        return {"dtype": SPELLINGS[value.dtype], "shape": list(value.shape)}
+    if isinstance(value, bool | int | float):
+        return {"value": value}
+    return {"repr": repr(value)[:200], "type": type(value).__name__}
+
+
+def as_outputs(result: object) -> list[torch.Tensor]:
+    """What `forward` returned, as a list of tensors."""
+    values = list(result) if isinstance(result, tuple | list) else [result]
+    for value in values:
+        if not isinstance(value, torch.Tensor):
+            msg = (
+                f"Model.forward must return a tensor or several, and returns {type(value).__name__}"
+            )
+            raise TaskError(msg)
+    return values
+
+
+class Task:
+    """One loaded task file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        specification = importlib.util.spec_from_file_location("sketchc_user_task", path)
+        if specification is None or specification.loader is None:
+            msg = "it is not a Python file (its name must end in .py)"
+            raise TaskError(msg)
+        self.module = importlib.util.module_from_spec(specification)
+        sys.modules["sketchc_user_task"] = self.module
+        sys.path.append(str(path.parent))
+        with _user_code("loading the file", path):
+            specification.loader.exec_module(self.module)
+        self.model_class = self._attribute("Model", "class Model(torch.nn.Module)")
+        if not (
+            isinstance(self.model_class, type) and issubclass(self.model_class, torch.nn.Module)
+        ):
+            msg = "Model must be a class derived from torch.nn.Module"
+            raise TaskError(msg)
+        self._attribute("get_inputs", "def get_inputs(): the list of forward's inputs")
+
+    def _attribute(self, name: str, wanted: str) -> Any:
+        if not hasattr(self.module, name):
+            msg = f"it defines no `{name}`; a task has `{wanted}`"
+            raise TaskError(msg)
+        return getattr(self.module, name)
+
+    def init_inputs(self) -> list[Any]:
+        """What `get_init_inputs` gives; nothing when the task has none."""
+        if not hasattr(self.module, "get_init_inputs"):
+            return []
+        with _user_code("get_init_inputs", self.path):
+            values = self.module.get_init_inputs()
+        if not isinstance(values, list | tuple):
+            msg = f"get_init_inputs must return a list, and returns {type(values).__name__}"
+            raise TaskError(msg)
+        return list(values)
+
+    def model(self, substitutes: dict[str, int]) -> torch.nn.Module:
+        """A fresh model; `substitutes` maps positions of init inputs to other sizes."""
+        values = self.init_inputs()
+        for position, value in substitutes.items():
+            values[int(position)] = value
+        with _user_code("Model.__init__", self.path):
+            model: torch.nn.Module = self.model_class(*values)
+        return model.eval()
+
+    def inputs(self, seed: int) -> list[Any]:
+        """The inputs that `get_inputs` gives after seeding."""
+        torch.manual_seed(seed)
+        with _user_code("get_inputs", self.path):
+            values = self.module.get_inputs()
+        if not isinstance(values, list | tuple):
+            msg = f"get_inputs must return a list, and returns {type(values).__name__}"
+            raise TaskError(msg)
+        return list(values)
+
+    def forward(self, model: torch.nn.Module, inputs: Sequence[Any]) -> list[torch.Tensor]:
+        """The outputs, without gradients."""
+        with _user_code("Model.forward", self.path), torch.no_grad():
+            return as_outputs(model(*inputs))
+
+
+def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters in their order, then buffers, by dotted name."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _describe_task(task: Task, request: dict[str, Any]) -> dict[str, Any]:
+    """Shapes and dtypes of everything, if possible without making the data (meta tensors)."""
+    import copy
+
+    torch.manual_seed(request["seed"])
+    model = task.model({})
+    outputs: list[torch.Tensor] | None = None
+    try:
+        with torch.device("meta"):
+            inputs = task.inputs(request["seed"])
+            outputs = task.forward(copy.deepcopy(model).to("meta"), inputs)
+    except Exception:
+        # The task looks at values, or its code is wrong: only real tensors tell which.
+        inputs = task.inputs(request["seed"])
+        outputs = task.forward(model, inputs)
+    scalars = {
+        name: value
+        for name, value in vars(model).items()
+        if isinstance(value, bool | int | float) and not name.startswith("_") and name != "training"
+    }
+    return {
+        "inputs": [_describe(value) for value in inputs],
+        "init_inputs": [_describe(value) for value in task.init_inputs()],
+        "state": [{"name": name, **_describe(value)} for name, value in state(model).items()],
+        "scalars": scalars,
+        "outputs": [_describe(value) for value in outputs],
+    }
+
+
+def _own_inputs(task: Task, request: dict[str, Any]) -> dict[str, Any]:
+    values = task.inputs(request["seed"])
+    replies = []
+    for position, value in enumerate(values):
+        if isinstance(value, torch.Tensor):
+            replies.append(save_tensor(f"{request['folder']}/input_{position}.bin", value))
+        else:
+            replies.append(_describe(value))
+    return {"inputs": replies}
+
+
+def _shapes(task: Task, request: dict[str, Any]) -> dict[str, Any]:
+    """The shapes of the parameters of a model built with other sizes."""
+    model = task.model(request["substitutes"])
+    return {"state": {name: list(value.shape) for name, value in state(model).items()}}
+
+
+def _double(value: Any) -> Any:
+    """A floating-point tensor in float64; everything else as it is."""
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.double()
+    return value
+
+
+def _reference(task: Task, request: dict[str, Any]) -> dict[str, Any]:
+    """Outputs on given inputs, in float64 where `double` is asked for."""
+    torch.manual_seed(request["seed"])
+    model = task.model(request["substitutes"])
+    own = state(model)
+    for name, description in request["state"].items():
+        own[name].data = load_tensor(description)
+    inputs = []
+    for value in request["inputs"]:
+        inputs.append(load_tensor(value) if "file" in value else value["value"])
+    if request["double"]:
+        model = model.double()
+        inputs = [
+            value.double()
+            if isinstance(value, torch.Tensor) and value.is_floating_point()
+            else value
+            for value in inputs
+        ]
+    outputs = task.forward(model, inputs)
+    if request["double"]:
+        outputs = [_double(value) for value in outputs]
+    return {
+        "outputs": [
+            save_tensor(f"{request['folder']}/output_{position}.bin", value)
+            for position, value in enumerate(outputs)
+        ]
+    }
+
+
+COMMANDS: dict[str, Callable[[Task, dict[str, Any]], dict[str, Any]]] = {
+    "describe": _describe_task,
+    "inputs": _own_inputs,
+    "shapes": _shapes,
+    "reference": _reference,
+}
+
+
+def _answer(task: Task | None, request: dict[str, Any]) -> tuple[Task | None, dict[str, Any]]:
+    try:
+        if request["command"] == "load":
+            return Task(Path(request["path"])), {}
+        if task is None:
+            msg = "no task is loaded"
+            raise TaskError(msg)
+        return task, COMMANDS[request["command"]](task, request)
+    except TaskError as error:
+        return task, {"refused": str(error)}
+    except Raised as error:
+        return task, {"raised": error.report}
+    except (RuntimeError, MemoryError, OSError, ValueError, KeyError) as error:
+        return task, {"refused": f"{type(error).__name__}: {str(error).split(chr(10))[0]}"}
+    finally:
+        linecache.clearcache()
+
+
+def main(read_from: int, write_to: int) -> None:
+    """Serve requests until the pipe closes."""
+    task: Task | None = None
+    with os.fdopen(read_from) as requests, os.fdopen(write_to, "w") as replies:
+        for line in requests:
+            task, reply = _answer(task, json.loads(line))
+            replies.write(json.dumps(reply) + "\n")
+            replies.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

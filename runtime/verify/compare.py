@@ -1,0 +1,252 @@
+"""Compare an output with its float64 reference: the strict rule that decides, and the paper's rule.
+
+The strict rule asks for the exact shape and dtype, NaN and infinities exactly where the reference
+has them, exact integers and booleans, and for *every* other element
+
+    |y - reference| <= rtol * |reference| + atol,    atol = rtol * RMS(reference),
+
+    rtol = 8 * sqrt(K) * eps(accumulator) + roundings * u(output),  at most the paper's tau,
+
+where K is the longest chain of additions behind one element, the accumulator is f32 (f64 for f64),
+and the second term stands for the rounding of f16 and bf16 outputs (u is half of eps). It is
+calibrated in tests/unit/test_compare.py: the framework's own kernels pass; f16 accumulation, a
+dropped last K tile and one element that is off by 1 % of the RMS fail.
+
+The paper's rule (arXiv 2512.23424, Eq. 2 and 3) is reported beside it and decides nothing: it
+accepts an output of NaNs alone, and a share of tau of the elements may be arbitrarily wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from sketchc.runtime.frontends.arrays import dtype_of
+from sketchc.types import DType
+
+Array = npt.NDArray[Any]
+
+#: The paper's thresholds. It gives none for f64 and integers; these follow its pattern.
+PAPER_TAU = {DType.F16: 0.004, DType.BF16: 0.03, DType.F32: 0.001, DType.F64: 0.001}
+PAPER_EPSILON = 1e-8
+
+#: How many roundings to the output's type the rule allows; `u` is the unit roundoff of the type.
+_ROUNDINGS = {DType.F16: 4.0, DType.BF16: 2.0}
+_UNIT_ROUNDOFF = {DType.F16: 2.0**-11, DType.BF16: 2.0**-8}
+_ACCUMULATOR_EPSILON = {DType.F64: 2.0**-52}
+_FLOAT32_EPSILON = 2.0**-23
+_FACTOR = 8.0
+#: Elements compared at a time: bounds the memory of the temporaries.
+_BLOCK = 1 << 22
+
+
+@attrs.frozen
+class WrongElement:
+    """One element that breaks the rule; values are floats, or integers as they are."""
+
+    index: tuple[int, ...]
+    expected: float | int
+    actual: float | int
+
+
+@attrs.frozen
+class PaperRule:
+    """Eq. 2 and 3: the share of elements whose relative error exceeds tau, which may be tau."""
+
+    tau: float
+    fraction: float
+
+    @property
+    def passed(self) -> bool:
+        return self.fraction <= self.tau
+
+
+@attrs.frozen
+class Comparison:
+    """The verdict on one output.
+
+    `failure` is "" (passed), "wrong_shape" (also for a dtype) or "numerical"; `reason` is a
+    sentence. `worst` is the largest |error| / tolerance over the elements: passed means <= 1.
+    """
+
+    name: str
+    failure: str
+    reason: str
+    elements: int
+    wrong: int = 0
+    first: WrongElement | None = None
+    rtol: float = 0.0
+    atol: float = 0.0
+    max_error: float = 0.0
+    max_relative_error: float = 0.0
+    worst: float = 0.0
+    paper: PaperRule | None = None
+
+    @property
+    def passed(self) -> bool:
+        return not self.failure
+
+
+def relative_tolerance(dtype: DType, reduction_length: int) -> float:
+    """The `rtol` of the strict rule; 0 for integers and bool."""
+    if not dtype.is_float:
+        return 0.0
+    epsilon = _ACCUMULATOR_EPSILON.get(dtype, _FLOAT32_EPSILON)
+    rounding = _ROUNDINGS.get(dtype, 0.0) * _UNIT_ROUNDOFF.get(dtype, 0.0)
+    return min(_FACTOR * math.sqrt(max(reduction_length, 1)) * epsilon + rounding, PAPER_TAU[dtype])
+
+
+def compare(
+    name: str, actual: Array, reference: Array, dtype: DType, reduction_length: int = 1
+) -> Comparison:
+    """Decide whether `actual` is right.
+
+    `reference` is float64 (int64 or bool for exact outputs) and has the right shape; `dtype` is
+    what the output's elements must be.
+    """
+    if actual.shape != reference.shape:
+        reason = f"its shape is {list(actual.shape)} and should be {list(reference.shape)}"
+        return Comparison(name, "wrong_shape", reason, reference.size)
+    if dtype_of(actual) is not dtype:
+        reason = f"its elements are {actual.dtype.name} and should be {dtype.numpy_name}"
+        return Comparison(name, "wrong_shape", reason, reference.size)
+    if dtype.is_float:
+        return _compare_floats(name, actual, reference, dtype, reduction_length)
+    return _compare_exact(name, actual, reference)
+
+
+def _compare_exact(name: str, actual: Array, reference: Array) -> Comparison:
+    """Integers and booleans: equality."""
+    wrong = np.flatnonzero(actual.reshape(-1) != reference.reshape(-1))
+    if wrong.size == 0:
+        return Comparison(name, "", "equal", reference.size)
+    index = tuple(int(i) for i in np.unravel_index(int(wrong[0]), reference.shape))
+    first = WrongElement(index, int(reference[index]), int(actual[index]))
+    reason = f"{wrong.size} of {reference.size} elements differ"
+    return Comparison(
+        name, "numerical", reason, reference.size, int(wrong.size), first, worst=math.inf
+    )
+
+
+def root_mean_square(reference: Array) -> float:
+    """The RMS of the finite elements of a float64 array; 0 when there are none."""
+    total, count = 0.0, 0
+    flat = reference.reshape(-1)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        finite = block[np.isfinite(block)].astype(np.float64)
+        total += float(np.dot(finite, finite))
+        count += finite.size
+    return math.sqrt(total / count) if count else 0.0
+
+
+def _largest_finite(dtype: DType) -> float:
+    if dtype is DType.BF16:
+        return 3.3895313892515355e38
+    return float(np.finfo(dtype.numpy_name).max)
+
+
+def _smallest_normal(dtype: DType) -> float:
+    if dtype is DType.BF16:
+        return 2.0**-126
+    return float(np.finfo(dtype.numpy_name).tiny)
+
+
+@attrs.define
+class _Tally:
+    """What is known of the elements compared so far."""
+
+    wrong: int = 0
+    misplaced: int = 0
+    first: int | None = None
+    max_error: float = 0.0
+    max_relative: float = 0.0
+    worst: float = 0.0
+    over_tau: int = 0
+
+
+def _compare_floats(
+    name: str, actual: Array, reference: Array, dtype: DType, reduction_length: int
+) -> Comparison:
+    rtol = relative_tolerance(dtype, reduction_length)
+    # The floor lets a target flush denormals.
+    atol = rtol * root_mean_square(reference) + _smallest_normal(dtype)
+    flat_actual, flat_reference = actual.reshape(-1), reference.reshape(-1)
+    tally = _Tally()
+    for start in range(0, reference.size, _BLOCK):
+        y = flat_actual[start : start + _BLOCK].astype(np.float64)
+        expected = flat_reference[start : start + _BLOCK].astype(np.float64)
+        _count_block(tally, start, y, expected, dtype, rtol, atol)
+    first = None
+    if tally.first is not None:
+        index = tuple(int(i) for i in np.unravel_index(tally.first, reference.shape))
+        first = WrongElement(index, float(reference[index]), float(actual[index]))
+    reason = "within tolerance"
+    if tally.wrong:
+        reason = f"{tally.wrong} of {reference.size} elements are wrong"
+        if tally.misplaced:
+            reason += f", {tally.misplaced} of them by NaN or infinity in the wrong place"
+    fraction = tally.over_tau / reference.size if reference.size else 0.0
+    return Comparison(
+        name,
+        "numerical" if tally.wrong else "",
+        reason,
+        reference.size,
+        tally.wrong,
+        first,
+        rtol,
+        atol,
+        tally.max_error,
+        tally.max_relative,
+        tally.worst,
+        PaperRule(PAPER_TAU[dtype], fraction),
+    )
+
+
+def _count_block(
+    tally: _Tally, start: int, y: Array, reference: Array, dtype: DType, rtol: float, atol: float
+) -> None:
+    """Add one block of elements, both float64, to the tally."""
+    largest = _largest_finite(dtype)
+    with np.errstate(all="ignore"):
+        magnitude = np.abs(reference)
+        # Right at the type's largest value, rounding may go either way.
+        expected = np.where(
+            magnitude > largest * (1 + rtol), np.sign(reference) * np.inf, reference
+        )
+        border = np.isfinite(reference) & (magnitude > largest * (1 - rtol))
+        border &= np.isinf(y) & (np.sign(y) == np.sign(reference))
+        plain = np.isfinite(expected) & np.isfinite(y)
+        same = (np.isnan(expected) & np.isnan(y)) | ((expected == y) & np.isinf(y)) | border
+        error = np.abs(y - expected)
+        limit = atol + rtol * np.abs(expected)
+        bad = ~same & (~plain | (error > limit))
+        tally.over_tau += _over_tau(y, reference, PAPER_TAU[dtype])
+        if plain.any():
+            tally.max_error = max(tally.max_error, float(error[plain].max()))
+            tally.worst = max(tally.worst, float((error[plain] / limit[plain]).max()))
+            relative = error[plain] / np.abs(expected[plain])
+            relative = relative[np.isfinite(relative)]
+            tally.max_relative = max(tally.max_relative, float(relative.max(initial=0.0)))
+    where = np.flatnonzero(bad)
+    if where.size:
+        tally.wrong += int(where.size)
+        misplaced = int((bad & ~plain).sum())
+        tally.misplaced += misplaced
+        if misplaced:
+            tally.worst = math.inf
+        if tally.first is None:
+            tally.first = start + int(where[0])
+
+
+def _over_tau(y: Array, reference: Array, tau: float) -> int:
+    """How many elements have an error above tau by Eq. 2, taken literally; 0/0 counts as 0."""
+    difference = np.abs(y - reference)
+    magnitude = np.abs(reference)
+    divisor = np.where(magnitude > PAPER_EPSILON, magnitude, np.abs(y))
+    error = np.where((difference == 0) & (divisor == 0), 0.0, difference / divisor)
+    return int((error > tau).sum())

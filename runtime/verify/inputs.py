@@ -1,0 +1,101 @@
+"""Inputs that discriminate: signed, of mixed scale, structured, large, and non-negative.
+
+Uniform numbers in [0, 1) hide a missing sign, a wrong identity of a maximum, and most mistakes of
+rounding; every kind here was chosen for a bug that the others let pass. Values stay in the range
+where the framework's own kernels are exact to rounding (no overflow of squares in f32, constants
+whose sums are exact), so that a failure speaks of the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sketchc.runtime.frontends.arrays import numpy_dtype
+from sketchc.types import DType
+
+Array = npt.NDArray[Any]
+
+#: kind -> what it is for.
+KINDS: dict[str, str] = {
+    "normal": "signed, of one scale",
+    "mixed_scale": "signed, magnitudes over four decades",
+    "structured": "rows that are sorted, constant, zero, alternating, denormal, with one outlier",
+    "large": "signed, of large magnitude",
+    "non_negative": "uniform in [0, 1)",
+}
+#: Beyond the range of f16, squares in tasks that compute in f16 would overflow.
+_LARGE = {DType.F16: 16.0}
+_SMALLEST = {DType.F16: 2.0**-24, DType.BF16: 2.0**-133, DType.F32: 2.0**-149}
+
+
+def generate(kind: str, dtype: DType, shape: Sequence[int], random: np.random.Generator) -> Array:
+    """An array of `shape`, C-contiguous. Raises `KeyError` for an unknown kind."""
+    if kind not in KINDS:
+        raise KeyError(kind)
+    if dtype is DType.BOOL:
+        return random.random(shape) < 0.5
+    if dtype.is_integer:
+        return random.integers(-100 if dtype.is_signed else 0, 100, shape).astype(dtype.numpy_name)
+    values = _floats(kind, dtype, tuple(shape), random)
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(values.astype(numpy_dtype(dtype)))
+
+
+def _floats(
+    kind: str, dtype: DType, shape: tuple[int, ...], random: np.random.Generator
+) -> npt.NDArray[np.float64]:
+    large = _LARGE.get(dtype, 1e3)
+    match kind:
+        case "normal":
+            return random.standard_normal(shape)
+        case "mixed_scale":
+            top = math.log10(large)
+            return random.standard_normal(shape) * 10.0 ** random.uniform(top - 4, top - 1, shape)
+        case "large":
+            return random.standard_normal(shape) * large
+        case "non_negative":
+            return random.random(shape)
+        case _:
+            return _structured(dtype, shape, random)
+
+
+def _structured(
+    dtype: DType, shape: tuple[int, ...], random: np.random.Generator
+) -> npt.NDArray[np.float64]:
+    """Rows (the last axis) of six sorts, in a random order that repeats."""
+    values = random.standard_normal(shape)
+    if values.size == 0:
+        return values
+    rows = values.reshape(-1, shape[-1] if shape else 1)
+    columns = rows.shape[1]
+    sorts = random.permutation(6)
+    for number, row in enumerate(rows):
+        match int(sorts[number % 6]):
+            case 0:
+                row.sort()
+            case 1:  # a power of two: its sums are exact
+                row[:] = math.copysign(2.0 ** -random.integers(3, 9), random.normal())
+            case 2:
+                row[:] = 0.0
+            case 3:
+                row[:] = np.where(np.arange(columns) % 2, -1.0, 1.0) * np.abs(row)
+            case 4:
+                row[:] = random.integers(-8, 9, columns) * _SMALLEST.get(dtype, 2.0**-1074)
+            case _:
+                row[random.integers(columns)] = _LARGE.get(dtype, 1e3)
+    return values
+
+
+def poison(dtype: DType, shape: Sequence[int], *, second: bool = False) -> Array:
+    """A buffer for an output that is not yet written: NaN, or a value that no kernel is likely to
+    give. bool has no third value: the `second` run starts from the other one."""
+    if dtype.is_float:
+        return np.full(shape, np.nan, numpy_dtype(dtype))
+    if dtype is DType.BOOL:
+        return np.full(shape, not second)
+    return np.full(shape, np.iinfo(dtype.numpy_name).max - 12345 - second, dtype.numpy_name)
