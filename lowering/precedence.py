@@ -78,7 +78,7 @@ def _at_least(code: Code, level: int) -> str:
     return code.text if code.level >= level else f"({code.text})"
 
 
-_PYTHON_COMPARISONS = {name: 4 for name in ("<", "<=", ">", ">=", "==", "!=", "in", "is")}
+_PYTHON_COMPARISONS = dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "in", "is"), 4)
 
 PYTHON = Language(
     "python",
