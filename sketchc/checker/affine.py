@@ -1,0 +1,230 @@
+"""Affine forms over numbered atoms: the arithmetic under domains and proofs.
+
+An *atom* is a base variable (symbol, loop variable, lane) or a derived quantity that stands for a
+sub-expression which is not affine: `floor(e / c)`, a product of atoms, `min`/`max`, or something
+opaque. Every derived atom carries the facts that define it, so that integer division by constants
+is exact, and a product of symbols is one fresh non-negative quantity (LANGUAGE section 6).
+
+A `Linear` maps atoms to integer coefficients; atom `ONE` (0) holds the constant term. Linears are
+never changed once made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+
+Linear: TypeAlias = Mapping[int, int]
+ONE = 0
+
+
+def constant(value: int) -> Linear:
+    return {ONE: value}
+
+
+def add(left: Linear, right: Linear, factor: int = 1) -> dict[int, int]:
+    """left + factor * right."""
+    result = dict(left)
+    for atom, coefficient in right.items():
+        total = result.get(atom, 0) + factor * coefficient
+        if total:
+            result[atom] = total
+        else:
+            result.pop(atom, None)
+    return result
+
+
+def scale(linear: Linear, factor: int) -> dict[int, int]:
+    return {atom: factor * coefficient for atom, coefficient in linear.items()} if factor else {}
+
+
+def constant_value(linear: Linear) -> int | None:
+    """The value of a form without variables, else None."""
+    if not linear:
+        return 0
+    if len(linear) == 1 and ONE in linear:
+        return linear[ONE]
+    return None
+
+
+@attrs.frozen
+class Fact:
+    """`form >= 0`, or `form == 0` where `equality` is set."""
+
+    form: Linear
+    equality: bool = False
+
+
+@attrs.frozen
+class Floor:
+    """floor(numerator / divisor) for an integer divisor >= 2."""
+
+    numerator: Linear
+    divisor: int
+
+
+@attrs.frozen
+class Product:
+    """The product of atoms, repeated ones included."""
+
+    factors: tuple[int, ...]
+
+
+@attrs.frozen
+class Extremum:
+    """min or max of two forms."""
+
+    operator: str
+    left: Linear
+    right: Linear
+
+
+@attrs.frozen
+class Opaque:
+    """A quantity of which nothing is known but the atoms it depends on. `key` tells equal ones."""
+
+    key: str
+
+
+Definition: TypeAlias = Floor | Product | Extremum | Opaque | None  # None: a base variable
+
+
+class Atoms:
+    """The numbering of atoms for one sketch, with what is known of each."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = ["1"]
+        self.definitions: list[Definition] = [None]
+        self.facts: list[tuple[Fact, ...]] = [()]
+        self.dependencies: list[frozenset[int]] = [frozenset()]
+        self.non_negative: list[bool] = [True]
+        self._numbers: dict[object, int] = {}
+
+    def _new(
+        self,
+        key: object,
+        name: str,
+        definition: Definition,
+        dependencies: frozenset[int],
+        non_negative: bool,
+    ) -> int:
+        number = len(self.names)
+        self._numbers[key] = number
+        self.names.append(name)
+        self.definitions.append(definition)
+        self.facts.append((Fact({number: 1}),) if non_negative else ())
+        self.dependencies.append(dependencies or frozenset((number,)))
+        self.non_negative.append(non_negative)
+        return number
+
+    def variable(self, name: str, non_negative: bool = False) -> int:
+        """The base variable of this name; `non_negative` counts when it is first seen."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._new(name, name, None, frozenset(), non_negative)
+        return number
+
+    def opaque(self, key: str, dependencies: frozenset[int]) -> int:
+        number = self._numbers.get(("opaque", key))
+        if number is None:
+            number = self._new(("opaque", key), key, Opaque(key), dependencies, False)
+        return number
+
+    def depends(self, linear: Linear) -> frozenset[int]:
+        """The base variables below a form."""
+        found: frozenset[int] = frozenset()
+        for atom in linear:
+            found |= self.dependencies[atom]
+        return found
+
+    def multiply(self, left: Linear, right: Linear) -> Linear:
+        """The product, expanded into monomials."""
+        value = constant_value(left)
+        if value is not None:
+            return scale(right, value)
+        value = constant_value(right)
+        if value is not None:
+            return scale(left, value)
+        result: dict[int, int] = {}
+        for atom, coefficient in left.items():
+            for other, factor in right.items():
+                term = {self._product(atom, other): coefficient * factor}
+                result = add(result, term)
+        return result
+
+    def _product(self, left: int, right: int) -> int:
+        if ONE in (left, right):
+            return left + right
+        factors = tuple(sorted((*self.factors(left), *self.factors(right))))
+        key = ("*", factors)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._new(
+                key,
+                "*".join(self.names[factor] for factor in factors),
+                Product(factors),
+                frozenset().union(*(self.dependencies[factor] for factor in factors)),
+                all(self.non_negative[factor] for factor in factors),
+            )
+        return number
+
+    def factors(self, atom: int) -> tuple[int, ...]:
+        """The factors of a product atom; any other atom stands alone."""
+        definition = self.definitions[atom]
+        return definition.factors if isinstance(definition, Product) else (atom,)
+
+    def floor(self, numerator: Linear, divisor: int) -> Linear:
+        """floor(numerator / divisor), divisor >= 1; multiples of the divisor are taken out."""
+        if divisor == 1:
+            return numerator
+        whole: dict[int, int] = {}
+        rest: dict[int, int] = {}
+        for atom, coefficient in numerator.items():
+            quotient, remainder = divmod(coefficient, divisor)
+            if quotient:
+                whole[atom] = quotient
+            if remainder:
+                rest[atom] = remainder
+        if set(rest) <= {ONE}:
+            return whole
+        key = ("//", tuple(sorted(rest.items())), divisor)
+        number = self._numbers.get(key)
+        if number is None:
+            name = f"floor({self.describe(rest)} / {divisor})"
+            known = all(self.non_negative[atom] for atom in rest)
+            number = self._new(key, name, Floor(rest, divisor), self.depends(rest), known)
+            below = add(rest, {number: divisor}, -1)
+            above = add(scale(below, -1), {ONE: divisor - 1})
+            self.facts[number] += (Fact(below), Fact(above))
+        return add(whole, {number: 1})
+
+    def extremum(self, operator: str, left: Linear, right: Linear) -> Linear:
+        """min or max of two forms; equal up to a constant, it is decided here."""
+        gap = constant_value(add(left, right, -1))
+        if gap is not None:
+            return left if (gap <= 0) == (operator == "min") else right
+        pair = sorted((tuple(sorted(left.items())), tuple(sorted(right.items()))))
+        key = (operator, *pair)
+        number = self._numbers.get(key)
+        if number is None:
+            name = f"{operator}({self.describe(left)}, {self.describe(right)})"
+            depends = self.depends(left) | self.depends(right)
+            definition = Extremum(operator, dict(pair[0]), dict(pair[1]))
+            number = self._new(key, name, definition, depends, False)
+            sign = 1 if operator == "min" else -1
+            self.facts[number] += tuple(
+                Fact(add(scale(form, sign), {number: sign}, -1)) for form in (left, right)
+            )
+        return {number: 1}
+
+    def describe(self, linear: Linear) -> str:
+        """A form in words, for names of derived atoms and for tests."""
+        terms = [
+            f"{'' if abs(c) == 1 else f'{abs(c)}*'}{self.names[a]}" if a else str(abs(c))
+            for a, c in linear.items()
+        ]
+        signs = ["-" if c < 0 else "+" for c in linear.values()]
+        text = " ".join(f"{sign} {term}" for sign, term in zip(signs, terms, strict=True))
+        return text.removeprefix("+ ") or "0"
