@@ -14,7 +14,8 @@ from sketchc.diagnostics import InternalError
 
 Value = int | float | bool
 
-_BINARY: dict[str, Callable[[Value, Value], Value]] = {
+#: Scalar operators and functions by name, as the interpreter compiles them.
+BINARY: dict[str, Callable[[Value, Value], Value]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
@@ -34,7 +35,7 @@ _BINARY: dict[str, Callable[[Value, Value], Value]] = {
     "or": lambda a, b: bool(a) or bool(b),
 }
 
-_FUNCTION: dict[str, Callable[..., Value]] = {
+FUNCTION: dict[str, Callable[..., Value]] = {
     "sqrt": math.sqrt,
     "rsqrt": lambda x: 1.0 / math.sqrt(x),
     "exp": math.exp,
@@ -62,9 +63,9 @@ def evaluate(expression: ir.Expr, values: Mapping[str, Value]) -> Value:
             inner = evaluate(operand, values)
             return -inner if operator == "-" else not inner
         case ir.Binary(operator, left, right):
-            return _BINARY[operator](evaluate(left, values), evaluate(right, values))
+            return BINARY[operator](evaluate(left, values), evaluate(right, values))
         case ir.Function(name, arguments):
-            return _FUNCTION[name](*(evaluate(a, values) for a in arguments))
+            return FUNCTION[name](*(evaluate(a, values) for a in arguments))
         case ir.Iota():
             msg = "an index tile has no scalar value"
             raise InternalError(msg)
