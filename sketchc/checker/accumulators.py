@@ -14,10 +14,10 @@ import attrs
 from sketchc import ir
 from sketchc.checker import bounds
 from sketchc.checker.affine import Linear, constant_value
-from sketchc.checker.scope import Scope, free_names, substitute
-from sketchc.checker.simplify import simplify, text
+from sketchc.checker.scope import Scope, free_names
 from sketchc.diagnostics import Diagnostic, Label, Severity
 from sketchc.source import Span
+from sketchc.symbolic import show, simplify, substitute
 
 #: Per axis of the tile, the domains of the operands that count there; None where none does.
 Axes = tuple[tuple[ir.AxisDomain, ...] | None, ...]
@@ -40,7 +40,7 @@ class _Unquantifiable(Exception):
     def __init__(self, bound: ir.Expr, variable: str) -> None:
         self.bound = bound
         self.variable = variable
-        super().__init__(text(bound))
+        super().__init__(show(bound))
 
 
 def solve(
@@ -150,7 +150,7 @@ def _unquantifiable(tile: ir.Tile, write: Write, problem: _Unquantifiable) -> Di
         Severity.ERROR,
         f"the valid lanes of `{tile.source_name}` cannot be stated outside the inner loop",
         write.span,
-        f"valid lanes depend on `{problem.variable}` through `{text(problem.bound)}`",
+        f"valid lanes depend on `{problem.variable}` through `{show(problem.bound)}`",
         (Label(tile.span, "lives longer than that loop"),),
         notes=("a tile with `init=` has one domain for its whole life (R4)",),
         help=f"allocate the tile inside the loop over `{problem.variable}`",
@@ -185,6 +185,6 @@ def _disagreement(
 def _words(domain: ir.AxisDomain) -> str:
     if domain.full:
         return "all lanes are valid"
-    terms = [f"`{text(bound)} <= j`" for bound in domain.lower]
-    terms += [f"`j < {text(bound)}`" for bound in domain.upper]
+    terms = [f"`{show(bound)} <= j`" for bound in domain.lower]
+    terms += [f"`j < {show(bound)}`" for bound in domain.upper]
     return f"lanes j with {' and '.join(terms)} are valid"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from sketchc import ir
 from sketchc.checker.affine import Fact, Linear, add, constant
 from sketchc.checker.scope import Scope
-from sketchc.checker.simplify import difference, simplify
+from sketchc.symbolic import simplify
 
 _LANE = "'lane"
 
@@ -88,7 +88,7 @@ def slice_domain(
     every lane reads element 0, so the same lanes are wanted."""
     start = simplify(subscript.lower)
     upper = [] if subscript.exact else _minima(subscript.upper)
-    bounds = [difference(bound, start) for bound in (*upper, tensor_extent)]
+    bounds = [simplify(ir.Binary("-", bound, start)) for bound in (*upper, tensor_extent)]
     lower = () if scope.proves(scope.form(start)) else (simplify(ir.Unary("-", start)),)
     candidates = [ir.AxisDomain(lower)]
     candidates += [ir.AxisDomain((), (bound,)) for bound in bounds]

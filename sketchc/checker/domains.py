@@ -16,9 +16,9 @@ from sketchc import ir
 from sketchc.checker import accumulators, bounds
 from sketchc.checker.accumulators import Axes, Write
 from sketchc.checker.scope import Scope, root_scope
-from sketchc.checker.simplify import simplify, text
 from sketchc.diagnostics import Diagnostic, Severity
 from sketchc.ops import OPS, Category, Shape
+from sketchc.symbolic import show, simplify
 
 #: Domains shrink at every round and depend on each other along chains of tiles; a sketch with a
 #: longer chain than this has an unstable domain, which is reported.
@@ -248,7 +248,7 @@ class _Walk:
         self, operand: ir.TileOperand | ir.IndexOperand, valid: ir.AxisDomain
     ) -> None:
         name = self.tiles[operand.tile].source_name if isinstance(operand, ir.TileOperand) else ""
-        limit = text(simplify((*valid.upper, *valid.lower)[0]))
+        limit = show(simplify((*valid.upper, *valid.lower)[0]))
         self.diagnostics.append(
             Diagnostic(
                 "SK0424",
@@ -288,8 +288,8 @@ def describe(domain: ir.Domain) -> str:
         return "all lanes"
     parts = []
     for axis in domain:
-        terms = [f"{text(bound)} <= j" for bound in axis.lower]
-        terms += [f"j < {text(bound)}" for bound in axis.upper]
+        terms = [f"{show(bound)} <= j" for bound in axis.lower]
+        terms += [f"j < {show(bound)}" for bound in axis.upper]
         parts.append(" and ".join(terms) or "all")
     return f"[{', '.join(parts)}]"
 

@@ -25,6 +25,7 @@ from sketchc.checker.affine import (
     scale,
 )
 from sketchc.checker.feasibility import infeasible
+from sketchc.symbolic import references
 from sketchc.types import DType
 
 
@@ -251,48 +252,7 @@ def relevant(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> l
 
 def free_names(expression: ir.Expr) -> frozenset[str]:
     """The names an expression uses."""
-    match expression:
-        case ir.Literal():
-            return frozenset()
-        case ir.Ref(name):
-            return frozenset((name,))
-        case ir.Unary(_, operand):
-            return free_names(operand)
-        case ir.Binary(_, left, right):
-            return free_names(left) | free_names(right)
-        case ir.Function(_, arguments):
-            return frozenset().union(*(free_names(argument) for argument in arguments))
-        case ir.Iota(extent, lower, upper):
-            names = free_names(extent) | free_names(lower)
-            return names if upper is None else names | free_names(upper)
-        case _:
-            assert_never(expression)
-
-
-def substitute(expression: ir.Expr, values: Mapping[str, ir.Expr]) -> ir.Expr:
-    """The expression with names replaced."""
-    match expression:
-        case ir.Literal():
-            return expression
-        case ir.Ref(name):
-            return values.get(name, expression)
-        case ir.Unary(_, operand):
-            return attrs.evolve(expression, operand=substitute(operand, values))
-        case ir.Binary(_, left, right):
-            left, right = substitute(left, values), substitute(right, values)
-            return attrs.evolve(expression, left=left, right=right)
-        case ir.Function(_, arguments):
-            replaced = tuple(substitute(argument, values) for argument in arguments)
-            return attrs.evolve(expression, arguments=replaced)
-        case ir.Iota(extent, lower, upper):
-            return attrs.evolve(
-                expression,
-                extent=substitute(extent, values),
-                lower=substitute(lower, values),
-                upper=None if upper is None else substitute(upper, values),
-            )
-        case _:
-            assert_never(expression)
+    return frozenset(reference.name for reference in references(expression))
 
 
 def contains_iota(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> bool:
