@@ -98,4 +98,4 @@ def poison(dtype: DType, shape: Sequence[int], *, second: bool = False) -> Array
         return np.full(shape, np.nan, numpy_dtype(dtype))
     if dtype is DType.BOOL:
         return np.full(shape, not second)
-    return np.full(shape, np.iinfo(dtype.numpy_name).max - 12345 - second, dtype.numpy_name)
+    return np.full(shape, np.iinfo(dtype.numpy_name).max - 21 - second, dtype.numpy_name)
