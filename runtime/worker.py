@@ -1,0 +1,202 @@
+"""Run a function in a process of its own: generated code may hang, crash or print.
+
+`run_worker("sketchc.runtime.toolchains.cpp_worker:execute", request, arrays, folder)` starts a
+Python process in its own process group with a scratch folder, an environment without secrets, a
+wall-clock limit and optional memory, CPU and file-size caps. The handler gets the request and the
+arrays and returns `(reply, arrays)`; see `worker_child`. When the process is done or its time is
+up, its whole group is killed. No network isolation is attempted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+if TYPE_CHECKING:
+    import numpy as np
+
+#: Environment variables that a worker may see; everything else may hold a secret.
+ENVIRONMENT_NAMES = frozenset(
+    {"PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "CXX"}
+)
+ENVIRONMENT_PREFIXES = ("LC_", "XDG_", "OMP_", "KMP_", "GOMP_", "CUDA_", "NVIDIA_", "TRITON_")
+
+#: How much of what a worker printed is kept, in bytes.
+OUTPUT_TAIL = 32_768
+
+
+@attrs.frozen
+class WorkerResult:
+    """What came of one request.
+
+    `exit_code` is negative when a signal ended the process (-6: aborted, -11: segmentation fault),
+    and `reply` and `arrays` are there only when the handler returned. `error` is the handler's
+    exception as "Type: message" and `traceback` its text; both are empty when it did not raise.
+    """
+
+    exit_code: int
+    timed_out: bool
+    seconds: float
+    output: str
+    reply: Mapping[str, Any] | None = None
+    arrays: Mapping[str, np.ndarray[Any, Any]] = attrs.field(factory=dict, repr=False)
+    error: str = ""
+    traceback: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.reply is not None
+
+    def describe(self) -> str:
+        """One line on why there is no reply."""
+        if self.ok:
+            return "done"
+        if self.timed_out:
+            return f"no answer within {self.seconds:.0f} s"
+        if self.error:
+            return self.error
+        if self.exit_code < 0:
+            return f"the process was ended by {_signal_name(-self.exit_code)}"
+        return f"the process ended with status {self.exit_code} and no answer"
+
+
+def run_worker(
+    handler: str,
+    request: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    *,
+    folder: Path | None = None,
+    timeout: float = 300.0,
+    python: str | Path | None = None,
+    memory_bytes: int | None = None,
+    cpu_seconds: int | None = None,
+    file_bytes: int | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> WorkerResult:
+    """Call `handler` ("package.module:function" or "/path/file.py:function") in a new process.
+
+    `request` must be JSON-able. `arrays` are copied (bfloat16 as ml_dtypes.bfloat16). `folder` is
+    where the scratch folder is made (default: the system's temporary folder); it is removed
+    afterwards. `python` defaults to this interpreter; `environment` adds to the cleared one.
+    Never raises for what the handler does; raises `OSError` when no process can be started.
+    """
+    from sketchc.runtime import worker_child
+
+    with tempfile.TemporaryDirectory(prefix="worker-", dir=folder) as name:
+        scratch = Path(name)
+        limits = {
+            "RLIMIT_AS": memory_bytes,
+            "RLIMIT_CPU": cpu_seconds,
+            "RLIMIT_FSIZE": file_bytes,
+        }
+        body = {
+            "body": dict(request),
+            "arrays": worker_child.write_arrays(arrays or {}, scratch / "in"),
+            "limits": {key: value for key, value in limits.items() if value is not None},
+        }
+        (scratch / "request.json").write_text(json.dumps(body))
+        command = [
+            str(python or sys.executable),
+            "-P",
+            str(Path(worker_child.__file__).resolve()),
+            handler,
+            str(scratch),
+        ]
+        started = time.monotonic()
+        exit_code, timed_out = _run(command, scratch, timeout, environment or {})
+        seconds = time.monotonic() - started
+        output = _tail(scratch / "output.txt")
+        return _collect(scratch, exit_code, timed_out, seconds, output)
+
+
+def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The part of the environment that a worker may see, and `extra`."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in ENVIRONMENT_NAMES or name.startswith(ENVIRONMENT_PREFIXES)
+    }
+    return {**kept, **extra}
+
+
+def _run(
+    command: list[str], scratch: Path, timeout: float, extra: Mapping[str, str]
+) -> tuple[int, bool]:
+    temporary = scratch / "tmp"
+    temporary.mkdir()
+    environment = clean_environment(
+        {"TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1", **extra}
+    )
+    with (scratch / "output.txt").open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=temporary,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(timeout), False
+        except subprocess.TimeoutExpired:
+            return -signal.SIGKILL, True
+        finally:
+            _kill_group(process)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End what the worker started too. The group's id stays reserved while a member lives."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # nobody is left
+    except PermissionError:
+        process.kill()
+    process.wait()
+
+
+def _collect(
+    scratch: Path, exit_code: int, timed_out: bool, seconds: float, output: str
+) -> WorkerResult:
+    from sketchc.runtime.worker_child import read_arrays
+
+    plain = WorkerResult(exit_code, timed_out, seconds, output)
+    path = scratch / "reply.json"
+    if timed_out or not path.exists():
+        return plain
+    try:
+        reply = json.loads(path.read_text())
+        if "error" in reply:
+            error = reply["error"]
+            text = f"{error['type']}: {error['message']}"
+            return attrs.evolve(plain, error=text, traceback=str(error["traceback"]))
+        arrays = read_arrays(reply["arrays"], scratch / "out")
+        return attrs.evolve(plain, reply=dict(reply["answer"]), arrays=arrays)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        # The candidate shares the process with the channel: a garbled reply is its doing.
+        return attrs.evolve(plain, error=f"the worker's reply cannot be read: {error}")
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - OUTPUT_TAIL))
+        return file.read().decode("utf-8", "replace")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

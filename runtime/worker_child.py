@@ -1,0 +1,114 @@
+"""The inside of a worker process: reads a request, calls a handler, writes the reply.
+
+Started by `sketchc.runtime.worker` as `python -P worker_child.py HANDLER FOLDER`; it needs only
+numpy and the standard library, so that it also runs in an environment that has no sketchc. HANDLER
+is "package.module:function", or "/path/to/file.py:function". The folder holds `request.json` and
+the input arrays; `reply.json` and the output arrays are written there. A bfloat16 array travels as
+uint16 with "bfloat16" in the manifest, and stays uint16 where ml_dtypes is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+#: What a handler is: (request, input arrays) -> (JSON-able reply, output arrays).
+Handler = Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]
+
+BFLOAT16 = "bfloat16"
+
+
+def write_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], folder: Path) -> list[dict[str, str]]:
+    """Save arrays as .npy files of `folder`; returns the manifest that `read_arrays` takes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = []
+    for position, (name, array) in enumerate(arrays.items()):
+        dtype = array.dtype.name
+        plain = array.view(np.uint16) if dtype == BFLOAT16 else array
+        np.save(folder / f"{position}.npy", plain, allow_pickle=False)
+        manifest.append({"name": name, "file": f"{position}.npy", "dtype": dtype})
+    return manifest
+
+
+def read_arrays(manifest: list[dict[str, str]], folder: Path) -> Arrays:
+    """The arrays of a manifest. Raises `ValueError` or `OSError` for files that are not arrays."""
+    arrays: Arrays = {}
+    for entry in manifest:
+        array = np.load(folder / Path(entry["file"]).name, allow_pickle=False)
+        if entry["dtype"] == BFLOAT16 and (dtype := _bfloat16()) is not None:
+            array = array.view(dtype)
+        arrays[entry["name"]] = array
+    return arrays
+
+
+def _bfloat16() -> Any:
+    if importlib.util.find_spec("ml_dtypes") is None:
+        return None
+    return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+
+
+def load_handler(text: str) -> Handler:
+    """The function that HANDLER names."""
+    place, _, name = text.rpartition(":")
+    if not place.endswith(".py"):
+        handler: Handler = getattr(importlib.import_module(place), name)
+        return handler
+    specification = importlib.util.spec_from_file_location(Path(place).stem, place)
+    if specification is None or specification.loader is None:
+        message = f"cannot load {place}"
+        raise ImportError(message)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[specification.name] = module
+    specification.loader.exec_module(module)
+    by_path: Handler = getattr(module, name)
+    return by_path
+
+
+def _set_limits(limits: Mapping[str, int]) -> None:
+    """Caps on this process and its children: they are inherited and cannot be raised again."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, value in limits.items():
+        kind = getattr(resource, name)
+        hard = resource.getrlimit(kind)[1]
+        if hard != resource.RLIM_INFINITY:
+            value = min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+def main(handler: str, folder: Path) -> int:
+    """Serve one request; returns the exit status (1: the handler raised)."""
+    request = json.loads((folder / "request.json").read_text())
+    _set_limits(request["limits"])
+    reply: dict[str, Any]
+    try:
+        arrays = read_arrays(request["arrays"], folder / "in")
+        answer, results = load_handler(handler)(request["body"], arrays)
+        reply = {"answer": answer, "arrays": write_arrays(results, folder / "out")}
+    except Exception as error:
+        # Reported to the parent, which decides what it means.
+        reply = {
+            "error": {
+                "type": type(error).__name__,
+                "message": str(error),
+                "traceback": traceback.format_exc(),
+            }
+        }
+    partial = folder / "reply.part"
+    partial.write_text(json.dumps(reply))
+    partial.rename(folder / "reply.json")
+    return 1 if "error" in reply else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2])))

@@ -1,0 +1,163 @@
+"""Worker processes: arrays go both ways, and nothing the handler does reaches the parent."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from sketchc.runtime.worker import run_worker
+
+HANDLERS = """
+import os, subprocess, sys, time
+import numpy as np
+
+def echo(request, arrays):
+    return {"request": request, "names": sorted(arrays)}, arrays
+
+def secret(request, arrays):
+    return {"names": sorted(os.environ)}, {}
+
+def abort(request, arrays):
+    print("about to abort", flush=True)
+    os.abort()
+
+def leave(request, arrays):
+    sys.exit(3)
+
+def fail(request, arrays):
+    raise ValueError("no such luck")
+
+def hang(request, arrays):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with open(request["file"], "w") as file:
+        file.write(str(child.pid))
+    time.sleep(600)
+
+def orphan(request, arrays):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    return {"child": child.pid}, {}
+
+def hungry(request, arrays):
+    return {}, {"x": np.ones(request["bytes"], np.uint8)}
+
+def garbled(request, arrays):
+    folder = os.path.dirname(os.getcwd())
+    os.makedirs(folder + "/out", exist_ok=True)
+    return {"x": 1}, {"x": np.array([object()], dtype=object)}
+"""
+
+
+@pytest.fixture
+def handlers(tmp_path: Path) -> str:
+    path = tmp_path / "handlers.py"
+    path.write_text(HANDLERS)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "float16", "int64", "int32", "int8", "uint8", "uint32", "bool"]
+)
+def test_arrays_come_back_bit_for_bit(handlers: str, dtype: str) -> None:
+    array = np.arange(-6, 6).reshape(3, 4).astype(dtype)
+    result = run_worker(f"{handlers}:echo", {"a": [1, "b"]}, {"X y": array, "e": array[:, :0]})
+    assert result.reply == {"request": {"a": [1, "b"]}, "names": ["X y", "e"]}
+    np.testing.assert_array_equal(result.arrays["X y"], array)
+    assert result.arrays["X y"].dtype == array.dtype
+    assert result.arrays["e"].shape == (3, 0)
+
+
+def test_bfloat16_keeps_its_type(handlers: str) -> None:
+    array = np.array([1.5, -0.0, np.nan, 3e38], ml_dtypes.bfloat16)
+    result = run_worker(f"{handlers}:echo", {}, {"x": array})
+    assert result.arrays["x"].dtype == array.dtype
+    np.testing.assert_array_equal(result.arrays["x"].view(np.uint16), array.view(np.uint16))
+
+
+def test_rank_zero_and_non_contiguous(handlers: str) -> None:
+    strided = np.arange(12.0).reshape(3, 4).T[::2]
+    result = run_worker(f"{handlers}:echo", {}, {"a": np.array(2.0), "b": strided})
+    assert result.arrays["a"].shape == ()
+    np.testing.assert_array_equal(result.arrays["b"], strided)
+
+
+def test_the_environment_holds_no_secrets(handlers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "hidden")
+    result = run_worker(f"{handlers}:secret", {}, environment={"GIVEN": "1"})
+    assert result.reply is not None
+    assert "SOME_API_KEY" not in result.reply["names"]
+    assert {"GIVEN", "PATH"} <= set(result.reply["names"])
+
+
+def test_an_abort_is_reported_with_what_was_printed(handlers: str) -> None:
+    result = run_worker(f"{handlers}:abort", {})
+    assert not result.ok
+    assert result.exit_code < 0
+    assert "SIGABRT" in result.describe()
+    assert "about to abort" in result.output
+
+
+def test_leaving_and_raising_are_told_apart(handlers: str) -> None:
+    left = run_worker(f"{handlers}:leave", {})
+    assert (left.ok, left.exit_code, left.error) == (False, 3, "")
+    raised = run_worker(f"{handlers}:fail", {})
+    assert raised.error == "ValueError: no such luck"
+    assert "in fail" in raised.traceback
+
+
+def test_a_timeout_kills_the_whole_group(handlers: str, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    result = run_worker(f"{handlers}:hang", {"file": str(file)}, timeout=3)
+    assert result.timed_out
+    assert "no answer within" in result.describe()
+    assert _ended(int(file.read_text()))
+
+
+def test_what_the_worker_started_ends_with_it(handlers: str) -> None:
+    result = run_worker(f"{handlers}:orphan", {})
+    assert result.reply is not None
+    assert _ended(result.reply["child"])
+
+
+def test_the_memory_cap_holds(handlers: str) -> None:
+    enough = run_worker(f"{handlers}:hungry", {"bytes": 1 << 20}, memory_bytes=4 << 30)
+    assert enough.arrays["x"].size == 1 << 20
+    too_much = run_worker(f"{handlers}:hungry", {"bytes": 6 << 30}, memory_bytes=4 << 30)
+    assert not too_much.ok
+    assert "Memory" in too_much.describe()
+
+
+def test_object_arrays_are_refused(handlers: str) -> None:
+    result = run_worker(f"{handlers}:garbled", {})
+    assert not result.ok
+
+
+def test_scratch_folders_are_removed(handlers: str, tmp_path: Path) -> None:
+    place = tmp_path / "scratch"
+    place.mkdir()
+    run_worker(f"{handlers}:echo", {}, folder=place)
+    run_worker(f"{handlers}:abort", {}, folder=place)
+    assert list(place.iterdir()) == []
+
+
+def test_a_handler_of_an_installed_module() -> None:
+    result = run_worker("json:no_such_function", {})
+    assert "no_such_function" in result.error
+
+
+def _ended(process: int) -> bool:
+    """Whether a process is gone (or a zombie that waits for its reaper) within five seconds."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            os.kill(process, 0)
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
