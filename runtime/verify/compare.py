@@ -99,7 +99,8 @@ def relative_tolerance(dtype: DType, reduction_length: int) -> float:
         return 0.0
     epsilon = _ACCUMULATOR_EPSILON.get(dtype, _FLOAT32_EPSILON)
     rounding = _ROUNDINGS.get(dtype, 0.0) * _UNIT_ROUNDOFF.get(dtype, 0.0)
-    return min(_FACTOR * math.sqrt(max(reduction_length, 1)) * epsilon + rounding, PAPER_TAU[dtype])
+    chain = _FACTOR * math.sqrt(max(reduction_length, 1)) + _FUNCTION_ERROR
+    return min(chain * epsilon + rounding, PAPER_TAU[dtype])
 
 
 def compare(
