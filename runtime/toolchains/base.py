@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class ToolchainStatus:
-    """`can_compile` / `can_run` on this machine, the versions found, and how to get the rest."""
+    """`can_compile` / `can_run` on this machine, the versions found, and how to get the rest.
+
+    `interpreted`: runs are far slower than the kernel would be on its hardware, so `verify` scales
+    large sizes down (and says so), and `bench` declines.
+    """
 
     target: str
     can_compile: bool
@@ -24,6 +28,7 @@ class ToolchainStatus:
     versions: Mapping[str, str] = attrs.field(factory=dict)
     missing: tuple[str, ...] = ()
     advice: str = ""
+    interpreted: bool = False
 
 
 class ToolchainError(Exception):
