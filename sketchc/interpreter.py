@@ -1,0 +1,84 @@
+"""The reference interpreter: the meaning of a checked sketch, executed with NumPy.
+
+It is the oracle of the project: generated code that differs from it is wrong. Floats are evaluated
+in float64 from exactly rounded inputs and rounded at each write to a tile or tensor (R6);
+reductions and matrix products accumulate in float64; void lanes hold poison; shadow memory finds
+what distinct parallel iterations must not share (R7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from sketchc import ir
+from sketchc.interpreter_launch import Launch, prepare
+from sketchc.interpreter_machine import Machine
+from sketchc.interpreter_memory import Memory
+from sketchc.interpreter_options import Options
+from sketchc.interpreter_tiles import Array
+from sketchc.interpreter_violations import Violation, Violations, show_element
+
+__all__ = ["Options", "Result", "Violation", "interpret"]
+
+DEFAULT_OPTIONS = Options()
+
+
+@attrs.frozen
+class Result:
+    """Outputs (out and inout tensors, in call order) by name, the symbols' values, and what was
+    found wrong (always empty unless `Options.collect`)."""
+
+    outputs: dict[str, Array]
+    symbols: dict[str, int]
+    violations: tuple[Violation, ...] = ()
+
+
+def interpret(
+    sketch: ir.Sketch,
+    tensors: Mapping[str, Array],
+    symbols: Mapping[str, int] | None = None,
+    params: Mapping[str, int | float | bool] | None = None,
+    options: Options = DEFAULT_OPTIONS,
+) -> Result:
+    """Execute `sketch` on `tensors` (its in and inout parameters, unchanged by the call).
+
+    Symbols are bound from the arrays' shapes and from `symbols`; `params` overrides defaults.
+    bfloat16 arrays are those of ml_dtypes (or raw 2-byte ones, as NumPy files hold them).
+
+    Raises `UsageError` for arguments that do not fit, `DiagnosticError` with an SK08xx code for a
+    launch condition or rule that does not hold (violations are returned instead with
+    `options.collect`), and `InternalError` for a static domain found wrong.
+    """
+    launch = prepare(sketch, tensors, symbols or {}, params or {}, options)
+    violations = Violations(options.collect, launch.symbols)
+    machine = Machine(
+        sketch, options, dict(launch.values), launch.memories, launch.windows, violations
+    )
+    with np.errstate(all="ignore"):
+        machine.run()
+    _check_coverage(launch, violations)
+    outputs = {
+        name: memory.data
+        for name, memory in launch.memories.items()
+        if memory.tensor.role in (ir.Role.OUT, ir.Role.INOUT)
+    }
+    return Result(outputs, launch.symbols, tuple(violations.found.values()))
+
+
+def _check_coverage(launch: Launch, violations: Violations) -> None:
+    """Every element of every output must have been written."""
+    for name, memory in launch.memories.items():
+        element = _unwritten(memory)
+        if element is not None:
+            text = f"{show_element(name, element)} is never written"
+            span = memory.tensor.span
+            violations.add(Violation("covered", name, element, (), text, span))
+
+
+def _unwritten(memory: Memory) -> tuple[int, ...] | None:
+    if memory.tensor.role is not ir.Role.OUT or memory.written is None or memory.written.all():
+        return None
+    return tuple(int(index) for index in np.argwhere(~memory.written)[0])

@@ -1,0 +1,258 @@
+"""Scalar and index-tile expressions of the IR, compiled to Python closures.
+
+A closure takes the values in scope (loop variables, symbols, bindings ...) and gives a Python
+number or, for an expression over `iota`, a `TileValue` of type i64 or bool whose box says which
+lanes are valid. Void lanes never trap (LOWERING 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, assert_never
+
+import attrs
+import numpy as np
+
+from sketchc import evaluate, ir
+from sketchc.diagnostics import DiagnosticError, InternalError
+from sketchc.interpreter_tiles import (
+    Array,
+    Box,
+    Extents,
+    TileValue,
+    box_shape,
+    broadcast_extents,
+    full_box,
+    intersect,
+    operand_box,
+    physical_shape,
+    select,
+)
+from sketchc.interpreter_violations import Violation
+from sketchc.types import DType
+
+Scalar: TypeAlias = int | float | bool
+Values: TypeAlias = dict[str, "Scalar | TileValue"]
+ScalarFunction: TypeAlias = Callable[[Values], Scalar]
+IndexFunction: TypeAlias = Callable[[Values], TileValue]
+
+_INDEX_BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "//": np.floor_divide,
+    "%": np.mod,
+    "cdiv": lambda a, b: -(-a // b),
+    "min": np.minimum,
+    "max": np.maximum,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+}
+
+
+def compile_scalar(expression: ir.Expr) -> ScalarFunction:
+    """A closure for a scalar expression; `ZeroDivisionError` becomes an SK0807 diagnostic."""
+    match expression:
+        case ir.Literal(value):
+            return lambda values: value
+        case ir.Ref(name):
+            return lambda values: values[name]  # type: ignore[return-value]
+        case ir.Unary("-", operand):
+            inner = compile_scalar(operand)
+            return lambda values: -inner(values)
+        case ir.Unary(_, operand):
+            inner = compile_scalar(operand)
+            return lambda values: not inner(values)
+        case ir.Binary(operator, left, right):
+            return _scalar_binary(expression, operator, compile_scalar(left), compile_scalar(right))
+        case ir.Function(name, arguments):
+            function = evaluate.FUNCTION[name]
+            parts = tuple(compile_scalar(argument) for argument in arguments)
+            return lambda values: function(*(part(values) for part in parts))
+        case ir.Iota():
+            msg = "an index tile has no scalar value"
+            raise InternalError(msg)
+        case _:
+            assert_never(expression)
+
+
+def _scalar_binary(
+    expression: ir.Binary, operator: str, left: ScalarFunction, right: ScalarFunction
+) -> ScalarFunction:
+    function = evaluate.BINARY[operator]
+    if operator not in ("//", "%", "/", "cdiv"):
+        return lambda values: function(left(values), right(values))
+
+    def divide(values: Values) -> Scalar:
+        try:
+            return function(left(values), right(values))
+        except ZeroDivisionError as error:
+            text = f"division by zero: {left(values)} {operator} 0"
+            violation = Violation("arithmetic", "", (), (), text, expression.span)
+            raise DiagnosticError([violation.diagnostic()]) from error
+
+    return divide
+
+
+def is_index(expression: ir.Expr, bindings: frozenset[str] | set[str]) -> bool:
+    """Whether the expression has lanes; `bindings` names the bindings that do."""
+    match expression:
+        case ir.Literal() | ir.Function():
+            return False
+        case ir.Ref(name):
+            return name in bindings
+        case ir.Unary(_, operand):
+            return is_index(operand, bindings)
+        case ir.Binary(_, left, right):
+            return is_index(left, bindings) or is_index(right, bindings)
+        case ir.Iota():
+            return True
+        case _:
+            assert_never(expression)
+
+
+@attrs.frozen
+class IndexCompiler:
+    """Compiles index tiles; `padding` more void lanes stand on every axis (physical extents)."""
+
+    bindings: set[str]
+    padding: int = 0
+
+    def compile(self, expression: ir.Expr) -> IndexFunction:
+        """A closure for an expression with lanes; scalars become rank-0 tiles."""
+        if not is_index(expression, self.bindings):
+            return _lift(compile_scalar(expression))
+        match expression:
+            case ir.Iota():
+                return self._iota(expression)
+            case ir.Ref(name, _, _, layout):
+                return _reference(name, layout)
+            case ir.Unary(operator, operand):
+                return _unary(operator, self.compile(operand))
+            case ir.Binary(operator, left, right):
+                return _binary(expression, operator, self.compile(left), self.compile(right))
+            case ir.Literal() | ir.Function():
+                msg = "a scalar has no lanes"
+                raise InternalError(msg)
+            case _:
+                assert_never(expression)
+
+    def _iota(self, expression: ir.Iota) -> IndexFunction:
+        extent_of = compile_scalar(expression.extent)
+        lower_of = compile_scalar(expression.lower)
+        upper_of = None if expression.upper is None else compile_scalar(expression.upper)
+        layout = expression.layout
+
+        def iota(values: Values) -> TileValue:
+            extent, lower = int(extent_of(values)), int(lower_of(values))
+            stop = extent
+            if upper_of is not None:
+                stop = max(0, min(extent, int(upper_of(values)) - lower))
+            (length,) = physical_shape((extent,), self.padding)
+            array = lower + np.arange(length, dtype=np.int64)
+            tile = TileValue("iota", DType.I64, (extent,), array, ((0, stop),))
+            return _lay_out(tile, layout)
+
+        return iota
+
+
+def _lift(scalar: ScalarFunction) -> IndexFunction:
+    def lift(values: Values) -> TileValue:
+        value = scalar(values)
+        dtype = DType.BOOL if isinstance(value, bool) else DType.I64
+        return TileValue("", dtype, (), np.asarray(value), ())
+
+    return lift
+
+
+def _reference(name: str, layout: tuple[bool, ...] | None) -> IndexFunction:
+    def reference(values: Values) -> TileValue:
+        tile = values[name]
+        if not isinstance(tile, TileValue):
+            msg = f"{name} is not an index tile"
+            raise InternalError(msg)
+        return tile if layout is None else _lay_out(tile, layout)
+
+    return reference
+
+
+def _lay_out(tile: TileValue, layout: tuple[bool, ...]) -> TileValue:
+    """The tile's axes where `layout` is True, new axes of extent 1 elsewhere."""
+    if layout == (True,) * len(tile.extents):
+        return tile
+    box = full_box(tile.extents) if tile.box is None else tile.box
+    axes = iter(zip(tile.extents, tile.array.shape, box, strict=True))
+    placed = [next(axes) if own else (1, 1, (0, 1)) for own in layout]
+    return TileValue(
+        tile.name,
+        tile.dtype,
+        tuple(extent for extent, _, _ in placed),
+        tile.array.reshape([length for _, length, _ in placed]),
+        tuple(part for _, _, part in placed),
+    )
+
+
+def _unary(operator: str, operand: IndexFunction) -> IndexFunction:
+    def apply(values: Values) -> TileValue:
+        tile = operand(values)
+        array = -tile.array if operator == "-" else np.logical_not(tile.array)
+        dtype = tile.dtype if operator == "-" else DType.BOOL
+        return TileValue("", dtype, tile.extents, array, tile.box)
+
+    return apply
+
+
+def _binary(
+    expression: ir.Binary, operator: str, left: IndexFunction, right: IndexFunction
+) -> IndexFunction:
+    function = _INDEX_BINARY[operator]
+    divides = operator in ("//", "%", "cdiv")
+
+    def apply(values: Values) -> TileValue:
+        a, b = left(values), right(values)
+        extents = broadcast_extents([a.extents, b.extents])
+        box = intersect(operand_box(a, extents), operand_box(b, extents))
+        if divides:
+            b = _guarded(expression, b, extents, box)
+        array = function(a.array, b.array)
+        dtype = DType.BOOL if array.dtype == np.bool_ else DType.I64
+        return TileValue("", dtype, extents, array, box)
+
+    return apply
+
+
+def _guarded(expression: ir.Binary, divisor: TileValue, extents: Extents, box: Box) -> TileValue:
+    """The divisor with 1 for zeros; a zero on a valid lane is an error."""
+    shape = box_shape(box)
+    zeros = np.broadcast_to(select(divisor, extents, box) == 0, shape)
+    if zeros.any():
+        lane = tuple(int(i) for i in np.argwhere(zeros)[0]) if zeros.ndim else ()
+        violation = Violation("arithmetic", "", lane, (), "division by zero", expression.span)
+        raise DiagnosticError([violation.diagnostic()])
+    array = np.where(divisor.array == 0, 1, divisor.array)
+    return attrs.evolve(divisor, array=array)
+
+
+def compile_domain(domain: ir.Domain) -> Callable[[Values, Extents], Box]:
+    """A closure that gives the lanes of a static domain for logical extents."""
+    axes = [
+        (tuple(map(compile_scalar, axis.lower)), tuple(map(compile_scalar, axis.upper)))
+        for axis in domain
+    ]
+
+    def evaluate_domain(values: Values, extents: Extents) -> Box:
+        return tuple(
+            (
+                max(0, *(int(bound(values)) for bound in lower)) if lower else 0,
+                min(extent, *(int(bound(values)) for bound in upper)) if upper else extent,
+            )
+            for (lower, upper), extent in zip(axes, extents, strict=True)
+        )
+
+    return evaluate_domain

@@ -1,0 +1,338 @@
+"""What happens at a launch before any statement runs: symbols from shapes, host values, requires,
+and memory for outputs and workspaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import assert_never
+
+import attrs
+import numpy as np
+
+from sketchc import ir
+from sketchc.diagnostics import UsageError
+from sketchc.evaluate import evaluate, host_values
+from sketchc.interpreter_memory import Memory, Window
+from sketchc.interpreter_options import Options
+from sketchc.interpreter_tiles import Array, numpy_dtype, poison, tile_dtype, to_tensor, to_tile
+from sketchc.interpreter_violations import launch_error, show_values
+from sketchc.types import DType
+
+Scalar = int | float | bool
+
+
+@attrs.frozen
+class Launch:
+    """Host values by name, and the tensors' memory and windows."""
+
+    symbols: dict[str, int]
+    values: dict[str, Scalar]
+    memories: dict[str, Memory]
+    windows: dict[str, Window]
+
+
+def prepare(
+    sketch: ir.Sketch,
+    tensors: Mapping[str, Array],
+    symbols: Mapping[str, int],
+    params: Mapping[str, Scalar],
+    options: Options,
+) -> Launch:
+    """Bind and check everything the host knows.
+
+    Raises `UsageError` for arguments that do not fit the sketch, `DiagnosticError` (SK0801) for a
+    condition of the sketch that does not hold.
+    """
+    given = _inputs(sketch, tensors)
+    bound = bind_symbols(sketch, {name: array.shape for name, array in given.items()}, symbols)
+    values = bind_values(sketch, bound, params)
+    shapes = {
+        tensor.name: _extents(tensor.name, tensor.extents, values, tensor)
+        for tensor in sketch.tensors
+    }
+    refuse_large(sketch, shapes, options.memory_limit)
+    memories = {
+        tensor.name: _memory(tensor, shapes[tensor.name], given.get(tensor.name), options)
+        for tensor in sketch.tensors
+    }
+    windows = {
+        name: Window(name, memory, shapes[name], any(memory.tensor.broadcast))
+        for name, memory in memories.items()
+    }
+    for view in sketch.views:
+        shape = _extents(view.name, view.extents, values, view)
+        base = memories[view.base]
+        if _size(shape) != base.data.size:
+            msg = (
+                f"the view {view.name}{list(shape)} has {_size(shape)} elements, "
+                f"{view.base}{list(base.data.shape)} has {base.data.size}"
+            )
+            raise launch_error(msg, view.span)
+        windows[view.name] = Window(view.name, base, shape)
+    return Launch(bound, values, memories, windows)
+
+
+def _inputs(sketch: ir.Sketch, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """The given arrays, checked against names, ranks and types."""
+    wanted = {t.name: t for t in sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)}
+    for name in tensors:
+        if name not in wanted:
+            known = ", ".join(wanted) or "none"
+            msg = f"{name} is not an input of {sketch.name}; its inputs are: {known}"
+            raise UsageError(msg)
+    missing = [name for name in wanted if name not in tensors]
+    if missing:
+        msg = f"no array was given for the input{'s' * (len(missing) > 1)} {', '.join(missing)}"
+        raise UsageError(msg)
+    return {name: checked_array(tensor, tensors[name]) for name, tensor in wanted.items()}
+
+
+def checked_array(tensor: ir.Tensor, value: Array) -> Array:
+    """`value` as an array of the tensor's type and rank; raises `UsageError` otherwise."""
+    array = np.asarray(value)
+    expected = numpy_dtype(tensor.dtype)
+    if tensor.dtype is DType.BF16 and array.dtype.kind == "V" and array.dtype.itemsize == 2:
+        array = array.view(expected)  # how NumPy files hold bfloat16
+    if array.ndim != len(tensor.extents):
+        msg = (
+            f"{tensor.name} has {array.ndim} axes, the sketch declares {len(tensor.extents)}: "
+            f"{show_declaration(tensor)}"
+        )
+        raise UsageError(msg)
+    if array.dtype != expected:
+        convertible = array.dtype.kind in "fiub" or array.dtype == numpy_dtype(DType.BF16)
+        advice = f"; convert it first: array.astype({expected.name!r})" if convertible else ""
+        msg = (
+            f"{tensor.name} is {array.dtype}, the sketch declares {tensor.dtype.value} "
+            f"({expected.name}){advice}"
+        )
+        raise UsageError(msg)
+    return array
+
+
+def show_declaration(tensor: ir.Tensor) -> str:
+    """`X[M, 2*N]: f32`."""
+    extents = ", ".join(show_expression(extent) for extent in tensor.extents)
+    return f"{tensor.name}[{extents}]: {tensor.dtype.value}"
+
+
+def show_expression(expression: ir.Expr) -> str:
+    """An expression as a reader would write it."""
+    match expression:
+        case ir.Literal(value):
+            return str(value)
+        case ir.Ref(name):
+            return name
+        case ir.Unary(operator, operand):
+            return f"{operator}{' ' * (operator == 'not')}{show_expression(operand)}"
+        case ir.Binary("cdiv" | "min" | "max" as name, left, right):
+            return f"{name}({show_expression(left)}, {show_expression(right)})"
+        case ir.Binary(operator, left, right):
+            return f"({show_expression(left)} {operator} {show_expression(right)})"
+        case ir.Function(name, arguments):
+            return f"{name}({', '.join(map(show_expression, arguments))})"
+        case ir.Iota(extent):
+            return f"iota({show_expression(extent)})"
+        case _:
+            assert_never(expression)
+
+
+def names_in(expression: ir.Expr) -> Iterator[str]:
+    """Every name that an expression uses, in order of appearance."""
+    match expression:
+        case ir.Literal():
+            return
+        case ir.Ref(name):
+            yield name
+        case ir.Unary(_, operand):
+            yield from names_in(operand)
+        case ir.Binary(_, left, right):
+            yield from names_in(left)
+            yield from names_in(right)
+        case ir.Function(_, arguments):
+            for argument in arguments:
+                yield from names_in(argument)
+        case ir.Iota(extent, lower, upper):
+            for part in (extent, lower, *(() if upper is None else (upper,))):
+                yield from names_in(part)
+        case _:
+            assert_never(expression)
+
+
+def bind_symbols(
+    sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int]
+) -> dict[str, int]:
+    """Every symbol's value from the bare symbols of the inputs' shapes and from `given`.
+
+    An axis declared `M|1` binds M only where nothing else does. Raises `UsageError` for a symbol
+    without a value or with two.
+    """
+    known = {symbol.name for symbol in sketch.symbols}
+    for name, value in given.items():
+        if name not in known:
+            msg = f"{name} is not a symbol of {sketch.name}; its symbols are: {_listed(known)}"
+            raise UsageError(msg)
+        if value < 0:
+            msg = f"the symbol {name} = {value} is negative; sizes are 0 or more"
+            raise UsageError(msg)
+    bound = dict(given)
+    source = dict.fromkeys(given, "the given symbols")
+    later: list[tuple[str, int]] = []
+    for tensor in sketch.tensors:
+        if tensor.name not in shapes:
+            continue
+        broadcast = tensor.broadcast or (False,) * len(tensor.extents)
+        for extent, size, free in zip(tensor.extents, shapes[tensor.name], broadcast, strict=True):
+            if not isinstance(extent, ir.Ref) or extent.name not in known:
+                continue
+            if free:
+                later.append((extent.name, size))
+            elif bound.setdefault(extent.name, size) != size:
+                msg = (
+                    f"{extent.name} is {bound[extent.name]} after "
+                    f"{source[extent.name]} but {size} after {tensor.name}"
+                )
+                raise UsageError(msg)
+            source.setdefault(extent.name, f"{tensor.name}{list(shapes[tensor.name])}")
+    for name, size in sorted(later, key=lambda pair: pair[1] == 1):
+        bound.setdefault(name, size)
+    missing = [symbol.name for symbol in sketch.symbols if symbol.name not in bound]
+    if missing:
+        example = ",".join(f"{name}=64" for name in missing)
+        msg = f"no size for {', '.join(missing)}; give --symbols {example}"
+        raise UsageError(msg)
+    return {symbol.name: int(bound[symbol.name]) for symbol in sketch.symbols}
+
+
+def bind_values(
+    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Scalar]
+) -> dict[str, Scalar]:
+    """All host scalars, with bounds of symbols and requires checked.
+
+    Params are rounded to their type. Raises `UsageError` for a param without value or unknown, and
+    `DiagnosticError` (SK0801) for a condition that does not hold.
+    """
+    declared = {param.name: param for param in sketch.params}
+    for name in params:
+        if name not in declared:
+            msg = f"{name} is not a parameter of {sketch.name}; it has: {_listed(declared)}"
+            raise UsageError(msg)
+    rounded = {
+        name: _param(declared[name], value)
+        for name, value in {
+            **{p.name: p.default for p in sketch.params if p.default is not None},
+            **params,
+        }.items()
+    }
+    for symbol in sketch.symbols:
+        if symbol.upper_bound is not None and symbols[symbol.name] > symbol.upper_bound:
+            msg = f"{symbol.name} = {symbols[symbol.name]} exceeds its bound {symbol.upper_bound}"
+            raise launch_error(msg, symbol.span)
+    try:
+        values = host_values(sketch, symbols, rounded)
+    except KeyError as error:
+        name = error.args[0]
+        msg = f"{name} has no value; give --set {name}=VALUE"
+        raise UsageError(msg) from error
+    except (ArithmeticError, ValueError) as error:
+        msg = f"a let of {sketch.name} has no value: {error}"
+        span = sketch.lets[0].span if sketch.lets else sketch.span
+        raise launch_error(msg, span, f"with {show_values(symbols)}") from error
+    for require in sketch.requires:
+        check_require(require, values)
+    return values
+
+
+def check_require(require: ir.Require, values: Mapping[str, Scalar]) -> None:
+    """Raises `DiagnosticError` (SK0801) with the values when the condition does not hold."""
+    used = {name: values[name] for name in dict.fromkeys(names_in(require.condition))}
+    try:
+        holds = bool(evaluate(require.condition, values))
+    except ArithmeticError as error:
+        msg = f"{require.text} cannot be evaluated: {error}"
+        raise launch_error(msg, require.span, f"with {show_values(used)}") from error
+    if not holds:
+        advice = "choose sizes or constants for which it does"
+        msg = f"the condition {require.text} does not hold"
+        raise launch_error(msg, require.span, f"with {show_values(used)}", advice=advice)
+
+
+def _param(param: ir.Param, value: Scalar) -> Scalar:
+    """The value rounded to the param's type."""
+    if param.dtype.is_float:
+        return float(to_tile(np.asarray(value, np.float64), param.dtype))
+    if param.dtype is DType.BOOL:
+        return bool(value)
+    if float(value) != int(value):
+        msg = f"{param.name} is {param.dtype.value}; {value} is not an integer"
+        raise UsageError(msg)
+    return int(value)
+
+
+def _extents(
+    name: str, extents: tuple[ir.Expr, ...], values: Mapping[str, Scalar], node: ir.Tensor | ir.View
+) -> tuple[int, ...]:
+    try:
+        shape = tuple(int(evaluate(extent, values)) for extent in extents)
+    except ArithmeticError as error:
+        msg = f"the extents of {name} cannot be computed: {error}"
+        raise launch_error(msg, node.span) from error
+    if min(shape, default=0) < 0:
+        msg = f"{name} has a negative extent: {list(shape)}"
+        raise launch_error(msg, node.span)
+    return shape
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def refuse_large(sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]], limit: int) -> None:
+    """Raises `UsageError` when tensors and their shadow memory exceed `limit` bytes."""
+    total = 0
+    for tensor in sketch.tensors:
+        shadow = 0 if tensor.role is ir.Role.IN else 9
+        total += _size(shapes[tensor.name]) * (tensor.dtype.bytes + shadow)
+    if total > limit:
+        msg = (
+            f"the tensors of {sketch.name} would take {total / 2**30:.1f} GiB in the interpreter, "
+            f"more than its limit of {limit / 2**30:.1f} GiB; choose smaller sizes"
+        )
+        raise UsageError(msg)
+
+
+def _memory(
+    tensor: ir.Tensor, shape: tuple[int, ...], given: Array | None, options: Options
+) -> Memory:
+    wide = not options.rounding
+    if given is not None:
+        broadcast = tensor.broadcast or (False,) * len(shape)
+        fits = all(
+            actual == wanted or (free and actual == 1)
+            for actual, wanted, free in zip(given.shape, shape, broadcast, strict=True)
+        )
+        if not fits:
+            msg = f"{tensor.name} has shape {list(given.shape)}, the sketch expects {list(shape)}"
+            raise UsageError(msg)
+        kind = tile_dtype(tensor.dtype) if wide else numpy_dtype(tensor.dtype)
+        if tensor.role is ir.Role.IN:
+            data = np.ascontiguousarray(given.astype(kind, copy=False)).reshape(given.shape)
+            data = data.view()
+            data.flags.writeable = False
+            return Memory(tensor, data)
+        return Memory(tensor, given.astype(kind, order="C", copy=True))
+    initial = poison(tensor.dtype, options.poison) if tensor.initial is None else tensor.initial
+    value = to_tile(
+        np.asarray(initial), DType.F64 if wide and tensor.dtype.is_float else tensor.dtype
+    )
+    data = np.full(shape, value) if wide else np.full(shape, to_tensor(value, tensor.dtype))
+    written = np.zeros(shape, np.bool_) if tensor.initial is None else None
+    return Memory(tensor, data, written)
+
+
+def _listed(names: object) -> str:
+    return ", ".join(sorted(names)) or "none"  # type: ignore[call-overload]

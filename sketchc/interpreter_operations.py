@@ -1,0 +1,348 @@
+"""The tile operations of the interpreter: values and valid lanes of one Compute statement.
+
+Element-wise results are valid where all tile operands are (R2); reductions and matrix products
+see the identity at void lanes (R3). Floats are evaluated in float64, integers in the width of the
+statement's type, where they wrap (R6).
+
+There are two ways to leave void lanes out, and they must agree: operate on the valid box alone, or
+(`whole=True`, the physical-extent mode) on whole arrays with poison in them, selecting identities
+before each cross-lane operation as generated code does (LOWERING 4 and 19).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from sketchc.interpreter_tiles import (
+    Array,
+    Box,
+    Extents,
+    TileValue,
+    box_shape,
+    broadcast_extents,
+    full_box,
+    intersect,
+    is_empty,
+    lanes,
+    numpy_dtype,
+    operand_box,
+    select,
+)
+from sketchc.ops import Category, Op
+from sketchc.types import DType
+
+
+@attrs.frozen
+class OperationError(Exception):
+    """An operation without meaning on a valid lane; `kind` as in `Violation`, `lane` in the
+    destination's extents."""
+
+    text: str
+    kind: str
+    lane: tuple[int, ...]
+
+
+@attrs.frozen
+class Outcome:
+    """Values over `box` of the destination's extents."""
+
+    values: Array
+    box: Box
+
+
+@attrs.frozen
+class Operation:
+    """One Compute statement's operation with all that is static about it.
+
+    `dtype` is the type of evaluation, `destination` the destination's type.
+    """
+
+    row: Op
+    dtype: DType
+    destination: DType
+    attributes: Mapping[str, Any]
+    whole: bool = False
+
+    def apply(self, operands: Sequence[TileValue], target: Extents) -> Outcome:
+        """The result for a destination of logical extents `target`.
+
+        Raises `OperationError` for integer operations and conversions without meaning.
+        """
+        match self.row.category:
+            case Category.REDUCTION:
+                return self._reduce(operands[0], len(target))
+            case Category.MATRIX:
+                return self._product(operands[0], operands[1])
+            case _ if self.row.name == "transpose":
+                return self._transpose(operands[0])
+            case _:
+                return self._elementwise(operands, target)
+
+    # ------------------------------------------------------------ element-wise
+
+    def _elementwise(self, operands: Sequence[TileValue], target: Extents) -> Outcome:
+        extents = broadcast_extents([target, *(operand.extents for operand in operands)])
+        box = full_box(extents)
+        for operand in operands:
+            box = intersect(box, operand_box(operand, extents))
+        if self.whole:
+            arrays = [operand.array for operand in operands]
+        else:
+            arrays = [select(operand, extents, box) for operand in operands]
+        arrays = [
+            self._converted(array, operand.dtype, position)
+            for position, (array, operand) in enumerate(zip(arrays, operands, strict=True))
+        ]
+        shape = box_shape(box)
+        self._reject_undefined(operands, extents, box)
+        values = self._evaluate(self._safe(arrays))
+        if self.whole:
+            values = _cut(np.asarray(values), extents, box)
+        return Outcome(np.broadcast_to(values, shape), box)
+
+    def _converted(self, array: Array, dtype: DType, position: int) -> Array:
+        """An operand in the type of evaluation; floats stay float64, rounded exactly."""
+        if self.row.name == "cast":
+            return array
+        if self.row.name == "where" and position == 0:
+            return array.astype(np.bool_, copy=False)
+        if self.row.name.startswith("logical_"):
+            return array != 0
+        return convert(array, dtype, self.dtype)
+
+    def _safe(self, arrays: list[Array]) -> list[Array]:
+        """Void lanes never trap: divisors of 0 and shift counts out of range become harmless."""
+        if self.dtype.is_float or not self.whole:
+            return arrays
+        if self.row.name in ("floordiv", "mod"):
+            arrays[1] = np.where(arrays[1] == 0, 1, arrays[1])
+        elif self.row.name == "pow":
+            arrays[1] = np.maximum(arrays[1], 0)
+        elif self.row.name in ("shl", "shr"):
+            arrays[1] = arrays[1] & (self.dtype.bytes * 8 - 1)
+        return arrays
+
+    def _reject_undefined(self, operands: Sequence[TileValue], extents: Extents, box: Box) -> None:
+        """Integer division by zero, negative powers and shifts, on valid lanes only."""
+        if self.dtype.is_float or self.row.name not in _UNDEFINED or is_empty(box):
+            return
+        right = convert(select(operands[1], extents, box), operands[1].dtype, self.dtype)
+        text, rejects = _UNDEFINED[self.row.name]
+        bad = np.broadcast_to(rejects(right, self.dtype.bytes * 8), box_shape(box))
+        if bad.any():
+            raise OperationError(text, "arithmetic", _lane(bad, box))
+
+    def _evaluate(self, arrays: list[Array]) -> Array:
+        name = self.row.name
+        if name == "cast":
+            return cast(arrays[0], self.destination, self.attributes, self.whole)
+        if self.row.name in ("floordiv", "mod") and self.dtype.is_float:
+            quotient = np.floor(_rounded(np.true_divide(arrays[0], arrays[1]), self.dtype))
+            return quotient if name == "floordiv" else arrays[0] - arrays[1] * quotient
+        if self.row.reference is None:
+            msg = f"{name} has no reference"
+            raise AssertionError(msg)
+        given = {key: value for key, value in self.attributes.items() if value is not None}
+        result: Array = self.row.reference(np, *arrays, **given)
+        return result
+
+    # ------------------------------------------------------------ cross-lane
+
+    def _reduce(self, source: TileValue, rank: int) -> Outcome:
+        axes: tuple[int, ...] = tuple(self.attributes["axis"])
+        box = full_box(source.extents) if source.box is None else source.box
+        dtype = self._reduction_dtype(source.dtype)
+        unit = identity(self.row.identity or "zero", dtype)
+        array = convert(source.array, source.dtype, dtype)
+        if self.whole:
+            valid = np.zeros(array.shape, np.bool_)
+            valid[lanes(box)] = True
+            array = np.where(valid, array, unit)
+        else:
+            array = array[lanes(box)]
+        if any(array.shape[axis] == 0 for axis in axes):
+            shape = [1 if axis in axes else size for axis, size in enumerate(array.shape)]
+            values = np.full(shape, unit)
+        else:
+            reference = self.row.reference
+            assert reference is not None  # every reduction has one
+            values = reference(np, array, axis=axes)
+        kept = tuple((0, 1) if axis in axes else part for axis, part in enumerate(box))
+        if self.whole:
+            values = values[lanes(kept)]
+        if rank < len(source.extents):
+            values = values.reshape([n for a, n in enumerate(values.shape) if a not in axes])
+            kept = tuple(part for axis, part in enumerate(kept) if axis not in axes)
+        return Outcome(values, kept)
+
+    def _reduction_dtype(self, source: DType) -> DType:
+        """The type in which lanes are combined: sums of integers take the destination's (R6)."""
+        if self.row.name in ("reduce_any", "reduce_all"):
+            return DType.BOOL
+        if self.row.name in ("reduce_max", "reduce_min") or source.is_float:
+            return source
+        return self.destination if not self.destination.is_float else DType.F64
+
+    def _product(self, a: TileValue, b: TileValue) -> Outcome:
+        left, left_box = _oriented(a, bool(self.attributes.get("trans_a")))
+        right, right_box = _oriented(b, bool(self.attributes.get("trans_b")))
+        floats = self.destination.is_float
+        dtype = DType.F64 if floats else self.destination
+        left = left.astype(np.float64) if floats else convert(left, a.dtype, dtype)
+        right = right.astype(np.float64) if floats else convert(right, b.dtype, dtype)
+        inner = intersect((left_box[-1],), (right_box[-2],))[0]
+        rows, columns = left_box[-2], right_box[-1]
+        outer = tuple(
+            intersect((x,), (y,))[0] for x, y in zip(left_box[:-2], right_box[:-2], strict=True)
+        )
+        if self.whole:
+            left = _only(left, -1, inner)
+            right = _only(right, -2, inner)
+            values = np.matmul(left, right)[lanes((*outer, rows, columns))]
+        else:
+            values = np.matmul(
+                left[lanes((*outer, rows, inner))], right[lanes((*outer, inner, columns))]
+            )
+        return Outcome(values, (*outer, rows, columns))
+
+    def _transpose(self, source: TileValue) -> Outcome:
+        array, box = _oriented(source, True)
+        return Outcome(array[lanes(box)], box)
+
+
+def _oriented(tile: TileValue, transposed: bool) -> tuple[Array, Box]:
+    box = full_box(tile.extents) if tile.box is None else tile.box
+    if not transposed:
+        return tile.array, box
+    return np.swapaxes(tile.array, -1, -2), (*box[:-2], box[-1], box[-2])
+
+
+def _only(array: Array, axis: int, part: tuple[int, int]) -> Array:
+    """Zero outside `part` of an axis."""
+    lane = np.arange(array.shape[axis])
+    keep = (lane >= part[0]) & (lane < part[1])
+    return np.where(keep if axis == -1 else keep[:, None], array, np.zeros((), array.dtype))
+
+
+def _cut(values: Array, extents: Extents, box: Box) -> Array:
+    """The box of an array that spans all (physical) lanes or has extent 1 where it repeats."""
+    missing = len(extents) - values.ndim
+    return values[
+        tuple(
+            slice(0, 1) if size == 1 and extent != 1 else part
+            for size, extent, part in zip(
+                values.shape, extents[missing:], lanes(box)[missing:], strict=True
+            )
+        )
+    ]
+
+
+def convert(array: Array, source: DType, target: DType) -> Array:
+    """`array` of a `source` tile as an operand evaluated in `target`: integers rounded to a
+    target float exactly once, floats unchanged, integers wrapped to the target's width."""
+    if target.is_float:
+        if source.is_float:
+            return array
+        return (
+            _rounded(array.astype(np.float64), target)
+            if source.bytes <= 4
+            else (array.astype(numpy_dtype(target.compute)).astype(np.float64))
+        )
+    if target is DType.BOOL:
+        return array != 0
+    return array.astype(numpy_dtype(target), copy=False)
+
+
+def _rounded(values: Array, dtype: DType) -> Array:
+    """float64 values rounded to the compute type."""
+    if dtype.compute is DType.F32:
+        return np.asarray(values).astype(np.float32).astype(np.float64)
+    return values
+
+
+def identity(name: str, dtype: DType) -> Any:
+    """The identity of a reduction in the type in which lanes are combined."""
+    kind = np.dtype(np.float64) if dtype.is_float else numpy_dtype(dtype)
+    match name:
+        case "zero" | "false":
+            return kind.type(0)
+        case "one" | "true":
+            return kind.type(1)
+        case "lowest" | "highest" if dtype.is_float:
+            return kind.type(-math.inf if name == "lowest" else math.inf)
+        case "lowest" | "highest" if dtype is DType.BOOL:
+            return np.bool_(name == "highest")
+        case "lowest":
+            return kind.type(np.iinfo(kind).min)
+        case _:
+            return kind.type(np.iinfo(kind).max)
+
+
+_ROUNDING = {"nearest": np.rint, "down": np.floor, "up": np.ceil, "zero": np.trunc}
+
+
+def cast(source: Array, target: DType, attributes: Mapping[str, Any], lenient: bool) -> Array:
+    """`source` in the target type, still float64 for floats (the write rounds to nearest).
+
+    Raises `OperationError` where a float does not fit an integer and `sat` is off; `lenient` (void
+    lanes may be present) gives such lanes 0.
+    """
+    mode = str(attributes.get("round", "nearest"))
+    if target is DType.BOOL:
+        return source != 0
+    if target.is_float:
+        values = source.astype(np.float64) if target is DType.F64 else source
+        return values if mode == "nearest" else _directed(values.astype(np.float64), target, mode)
+    limits = np.iinfo(numpy_dtype(target))
+    saturate = bool(attributes.get("sat", False))
+    if source.dtype.kind != "f":
+        wide = np.clip(source, limits.min, limits.max) if saturate else source
+        return wide.astype(numpy_dtype(target))
+    rounded = _ROUNDING[mode](source)
+    # 2**63 is exact in float64 while iinfo.max is not, hence the half-open upper bound.
+    fits = (rounded >= float(limits.min)) & (rounded < float(limits.max) + 1.0)
+    if not saturate and not lenient and not fits.all():
+        lane = tuple(int(i) for i in np.argwhere(~np.atleast_1d(fits))[0])
+        value = np.atleast_1d(source)[lane]
+        text = f"cast of {value:g} does not fit {target.value}"
+        raise OperationError(text, "conversion", lane)
+    result = np.where(fits, rounded, 0.0).astype(numpy_dtype(target))
+    if saturate:
+        result = np.where(rounded >= float(limits.max) + 1.0, limits.max, result)
+        result = np.where(rounded < float(limits.min), limits.min, result)
+    return result.astype(numpy_dtype(target))
+
+
+def _directed(values: Array, target: DType, mode: str) -> Array:
+    """float64 values rounded to `target` downwards, upwards or towards zero."""
+    if target is DType.F64:
+        return values
+    from sketchc.interpreter_tiles import to_tensor
+
+    kind = numpy_dtype(target)
+    nearest = to_tensor(values, target)
+    back = nearest.astype(np.float64)
+    upwards = {"up": np.True_, "down": np.False_, "zero": values < 0}[mode]
+    wrong = np.where(upwards, back < values, back > values)
+    step = np.where(upwards, np.inf, -np.inf).astype(kind)
+    return np.where(wrong, np.nextafter(nearest, step), nearest).astype(np.float64)
+
+
+def _lane(bad: Array, box: Box) -> tuple[int, ...]:
+    found = np.argwhere(bad)[0] if bad.ndim else ()
+    return tuple(int(i) + start for i, (start, _) in zip(found, box, strict=True))
+
+
+#: Integer operations that have no meaning for some right operands.
+_UNDEFINED: dict[str, tuple[str, Any]] = {
+    "floordiv": ("integer division by zero", lambda right, bits: right == 0),
+    "mod": ("integer remainder by zero", lambda right, bits: right == 0),
+    "pow": ("an integer to a negative power", lambda right, bits: right < 0),
+    "shl": ("shift count out of range", lambda right, bits: (right < 0) | (right >= bits)),
+    "shr": ("shift count out of range", lambda right, bits: (right < 0) | (right >= bits)),
+}

@@ -1,0 +1,174 @@
+"""The state of one execution: values in scope, tiles, tensors, and checks of each access."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+
+from sketchc import ir
+from sketchc.diagnostics import InternalError
+from sketchc.interpreter_expressions import (
+    IndexCompiler,
+    Values,
+    compile_domain,
+)
+from sketchc.interpreter_memory import (
+    Index,
+    Memory,
+    Path,
+    Shadow,
+    Site,
+    Window,
+    parallel_values,
+    runs_in_parallel,
+)
+from sketchc.interpreter_operations import Outcome
+from sketchc.interpreter_options import Options
+from sketchc.interpreter_tiles import (
+    Array,
+    Box,
+    Extents,
+    TileValue,
+    box_shape,
+    full_box,
+    intersect,
+    lanes,
+    poison,
+    same_lanes,
+    tile_dtype,
+    to_tile,
+)
+from sketchc.interpreter_violations import (
+    Violation,
+    Violations,
+    show_values,
+)
+from sketchc.types import DType
+
+Action: TypeAlias = Callable[[], None]
+#: Where an access goes for a tile of given extents: the tensor's index and the tile's lanes, or
+#: None when a scalar subscript is out of range.
+Locate: TypeAlias = Callable[[Extents], tuple[Index, Box] | None]
+
+
+@attrs.define
+class State:
+    """What the statements of one execution read and change."""
+
+    sketch: ir.Sketch
+    options: Options
+    values: Values
+    memories: dict[str, Memory]
+    windows: dict[str, Window]
+    violations: Violations
+    tiles: dict[str, TileValue] = attrs.field(factory=dict)
+    declared: dict[str, ir.Tile] = attrs.field(init=False)
+    shadow: Shadow = attrs.field(init=False)
+    indices: IndexCompiler = attrs.field(init=False)
+    order: np.random.Generator = attrs.field(init=False)
+    loops: tuple[str, ...] = ()
+    loop_count: int = 0
+    parallel_depth: int = 0
+    alloc_depth: dict[str, int] = attrs.field(factory=dict)
+    tile_writers: dict[str, Path] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.declared = {tile.name: tile for tile in self.sketch.tiles}
+        self.shadow = Shadow(self.violations, self.values)
+        self.indices = IndexCompiler(set(), self.options.padding)
+        self.order = np.random.default_rng(self.options.shuffle)
+
+    def read(self, tile: TileValue, site: Site) -> Box:
+        """The valid lanes; reading what nobody assigned is a violation."""
+        if tile.box is None:
+            name = self.declared[tile.name].source_name
+            text = f"tile {name} is read before anything is assigned to it"
+            where = (site.iteration(self.values),)
+            element = (0,) * len(tile.extents)
+            self.violations.add(Violation("initialised", name, element, where, text, site.span))
+            tile.box = full_box(tile.extents)
+        return tile.box
+
+    def assign(self, tile: TileValue, outcome: Outcome) -> None:
+        """Write a result: replaces a plain tile, updates the valid lanes of an `init=` one (R2).
+
+        Arrays are never changed in place, so tiles may share them.
+        """
+        box, values = outcome.box, outcome.values
+        if tile.fixed is not None:
+            box = intersect(box, tile.fixed)
+            values = values[lanes(relative(box, outcome.box))]
+            array = tile.array.copy()
+            tile.box = tile.fixed
+        elif box_shape(box) == tile.array.shape:
+            tile.array, tile.box = values, box
+            return
+        else:
+            pattern = poison(tile.dtype, self.options.poison)
+            array = np.full(tile.array.shape, pattern, tile_dtype(tile.dtype))
+            tile.box = box
+        array[lanes(box)] = values
+        tile.array = array
+
+    def poisoned(self, tile: TileValue) -> None:
+        pattern = poison(tile.dtype, self.options.poison)
+        tile.array = np.full(tile.array.shape, pattern, tile_dtype(tile.dtype))
+        tile.box = full_box(tile.extents) if tile.fixed is None else tile.fixed
+
+    def rounded(self, values: Array, dtype: DType) -> Array:
+        if not self.options.rounding and dtype.is_float:
+            dtype = DType.F64
+        return to_tile(values, dtype)
+
+    def noted_write(self, name: str, site: Site) -> Action:
+        """A check that no tile from outside a parallel loop is written inside it (R7)."""
+        if self.alloc_depth.get(name, 0) >= self.parallel_depth:
+            return lambda: None
+
+        def note() -> None:
+            here = self.shadow.paths[self.shadow.current]
+            there = self.tile_writers.setdefault(name, here)
+            if not runs_in_parallel(there, here):
+                return
+            left, right = parallel_values(there), parallel_values(here)
+            tile = self.declared[name].source_name
+            text = (
+                f"parallel iterations ({show_values(left)}) and ({show_values(right)}) both "
+                f"write the tile {tile}, which is allocated outside their loop"
+            )
+            element = (0,) * len(self.tiles[name].extents)
+            violation = Violation("independent", tile, element, (left, right), text, site.span)
+            self.violations.add(violation)
+
+        return note
+
+    def expected(
+        self, domain: ir.Domain, site: Site, what: str
+    ) -> Callable[[Box | None, Extents], None]:
+        """The comparison of a static domain with the lanes found; nothing to do unless asked."""
+        if not self.options.check_domains or not domain:
+            return lambda box, extents: None
+        domain_of = compile_domain(domain)
+
+        def expect(box: Box | None, extents: Extents) -> None:
+            if len(extents) != len(domain) or box is None:
+                return
+            static = domain_of(self.values, extents)
+            if not same_lanes(static, box):
+                msg = (
+                    f"{what} at line {site.span.line}: the static domain {static} is not the "
+                    f"valid region {box}, iteration {show_values(site.iteration(self.values))}"
+                )
+                raise InternalError(msg)
+
+        return expect
+
+
+def relative(box: Box, origin: Box) -> Box:
+    """`box` in the coordinates of an array that starts where `origin` does."""
+    return tuple(
+        (start - base, stop - base) for (start, stop), (base, _) in zip(box, origin, strict=True)
+    )
