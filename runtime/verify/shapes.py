@@ -1,0 +1,252 @@
+"""Which sizes a kernel is tried at: the task's own, and sizes around the tiles of its plan.
+
+For every symbol: 1, T-1, T, T+1 and a prime, where T is the tile size of the loops over it. Instead
+of all combinations, each case gives one symbol (its focus) the next of its sizes and rotates the
+others, so that every symbol meets each of its sizes, beside different neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+
+import attrs
+
+from sketchc import ir
+from sketchc.evaluate import evaluate, host_values
+from sketchc.lowering.plan import Plan, walk
+from sketchc.runtime.frontends.binding import Binding
+
+#: Sizes that replace those of the symbols out of focus where a case would be too large.
+_SMALL = (17, 5, 3, 2, 1)
+#: Stands in for T where an axis is covered by one tile.
+_WHOLE_AXIS = 32
+
+
+@attrs.frozen
+class ShapeCase:
+    """One assignment of all symbols. `own`: exactly the task's sizes."""
+
+    name: str
+    symbols: Mapping[str, int]
+    own: bool = False
+
+    @property
+    def text(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.symbols.items())
+
+
+@attrs.frozen
+class Limits:
+    """What one run may cost: elements over all tensors, and programs over all launches."""
+
+    elements: int
+    programs: int
+
+
+INTERPRETED = Limits(elements=1 << 17, programs=24)
+NATIVE = Limits(elements=1 << 22, programs=1 << 20)
+#: The task's own sizes on a target that is not interpreted; the reference needs float64 of it all.
+OWN = Limits(elements=1 << 28, programs=1 << 40)
+
+
+def _names(expression: ir.Expr) -> Iterator[ir.Expr]:
+    """All leaves of an expression."""
+    match expression:
+        case ir.Unary(_, operand):
+            yield from _names(operand)
+        case ir.Binary(_, left, right):
+            yield from _names(left)
+            yield from _names(right)
+        case ir.Function(_, arguments):
+            for argument in arguments:
+                yield from _names(argument)
+        case _:
+            yield expression
+
+
+def _loop_bounds(plan: Plan) -> Iterator[ir.Expr]:
+    """The expressions that say how often something is done: grid axes and loops that remain."""
+    for phase in plan.phases:
+        for axis in phase.grid:
+            yield axis.count
+        for statement in walk(phase.body):
+            if isinstance(statement, ir.For):
+                yield ir.Binary("cdiv", statement.stop, statement.step)
+
+
+def tile_sizes(plan: Plan) -> dict[str, set[int]]:
+    """Symbol -> the tile sizes of the loops over it; {1} for a loop over single elements, and the
+    empty set where one tile covers the axis."""
+    constants = {constant.name: constant.value for constant in plan.sketch.constants}
+    found: dict[str, set[int]] = {symbol.name: set() for symbol in plan.sketch.symbols}
+    for bound in _loop_bounds(plan):
+        symbols, sizes = set(), set()
+        for leaf in _names(bound):
+            match leaf:
+                case ir.Ref(name, ir.NameKind.SYMBOL):
+                    symbols.add(name)
+                case ir.Ref(name, ir.NameKind.CONSTANT) if isinstance(constants[name], int):
+                    sizes.add(int(constants[name]))
+                case ir.Literal(value) if isinstance(value, int):
+                    sizes.add(value)
+                case _:
+                    pass
+        larger = {size for size in sizes if size > 1}
+        for symbol in symbols:
+            found[symbol] |= larger or {1}
+    return found
+
+
+def candidates(plan: Plan) -> dict[str, tuple[int, ...]]:
+    """The sizes at which each symbol is tried, its upper bound kept."""
+    found = {}
+    for symbol in plan.sketch.symbols:
+        sizes = tile_sizes(plan)[symbol.name]
+        tiles = {size for size in sizes if size > 1}
+        if sizes == {1}:
+            tried = [1, 2, 3, 5]
+        else:
+            tile = max(tiles, default=_WHOLE_AXIS)
+            tried = [1, tile - 1, tile, tile + 1, next_prime(tile + tile // 2)]
+        limit = symbol.upper_bound
+        kept = [size for size in tried if limit is None or size <= limit]
+        found[symbol.name] = tuple(dict.fromkeys(kept)) or (1,)
+    return found
+
+
+def next_prime(number: int) -> int:
+    """The smallest prime that is at least `number`."""
+    candidate = max(number, 2)
+    while any(candidate % divisor == 0 for divisor in range(2, int(candidate**0.5) + 1)):
+        candidate += 1
+    return candidate
+
+
+def cost(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Limits:
+    """Elements and programs of one run."""
+    values = host_values(plan.sketch, symbols, binding.params)
+    programs = 0
+    for phase in plan.phases:
+        programs += prod(max(int(evaluate(axis.count, values)), 0) for axis in phase.grid)
+    shapes = binding.shapes(symbols)
+    return Limits(sum(prod(shape) for shape in shapes.values()), programs)
+
+
+def _fits(plan: Plan, binding: Binding, symbols: Mapping[str, int], limits: Limits) -> bool:
+    needed = cost(plan, binding, symbols)
+    return needed.elements <= limits.elements and needed.programs <= limits.programs
+
+
+def own_case(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits) -> ShapeCase:
+    """The task's sizes; where they are too large, the largest free symbols are halved until the run
+    fits."""
+    symbols = dict(binding.symbols)
+    while not _fits(plan, binding, symbols, limits):
+        movable = [name for name in symbols if name in free and symbols[name] > 1]
+        if not movable:
+            break
+        largest = max(movable, key=lambda name: symbols[name])
+        symbols[largest] = max(symbols[largest] // 2, 1)
+    if symbols == dict(binding.symbols):
+        return ShapeCase("own sizes", symbols, own=True)
+    return ShapeCase("own sizes, scaled down", symbols)
+
+
+def ragged_cases(
+    plan: Plan, binding: Binding, free: frozenset[str], limits: Limits
+) -> list[ShapeCase]:
+    """Cases around the tile sizes, smallest first; empty when no symbol is free."""
+    sizes = {name: found for name, found in candidates(plan).items() if name in free}
+    if not sizes:
+        return []
+    names = list(sizes)
+    rounds = max(len(found) for found in sizes.values())
+    cases: dict[tuple[int, ...], ShapeCase] = {}
+    for number in range(rounds):
+        symbols = dict(binding.symbols)
+        for offset, name in enumerate(names):
+            # The first round has every symbol at 1; later ones pair different sizes.
+            shift = offset if number else 0
+            symbols[name] = sizes[name][(number + shift) % len(sizes[name])]
+        focus = names[number % len(names)]
+        _shrink(plan, binding, symbols, focus, free, limits)
+        name = "all ones" if number == 0 else f"ragged {number}"
+        cases.setdefault(tuple(symbols.values()), ShapeCase(name, symbols))
+    return sorted(cases.values(), key=lambda case: cost(plan, binding, case.symbols).elements)
+
+
+def _shrink(
+    plan: Plan,
+    binding: Binding,
+    symbols: dict[str, int],
+    focus: str,
+    free: frozenset[str],
+    limits: Limits,
+) -> None:
+    """Make a case small enough, the symbol in focus last of all."""
+    while not _fits(plan, binding, symbols, limits):
+        others = [name for name in symbols if name in free and name != focus and symbols[name] > 1]
+        movable = others or [focus]
+        largest = max(movable, key=lambda name: symbols[name])
+        smaller = [size for size in _SMALL if size < symbols[largest]]
+        if not smaller:
+            break
+        symbols[largest] = smaller[0]
+
+
+def reduction_length(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> int:
+    """An upper bound of the number of terms that are added up behind one output element.
+
+    Reduced tile axes times the trips of the loops around that carry a tile, at most the elements of
+    the largest input.
+    """
+    longest = 1
+    for phase in plan.phases:
+        values = host_values(plan.sketch, symbols, binding.params)
+        for axis in phase.grid:
+            values[axis.variable] = evaluate(axis.start, values)
+        longest = max(longest, _longest(plan.sketch, phase.body, values, 1))
+    shapes = binding.shapes(symbols)
+    inputs = [prod(shapes[source.tensor.name]) for source in binding.tensors]
+    return max(1, min(longest, max(inputs, default=1)))
+
+
+def _longest(
+    sketch: ir.Sketch,
+    body: tuple[ir.Statement, ...],
+    values: Mapping[str, int | float | bool],
+    trips: int,
+) -> int:
+    """The longest chain in `body`, which runs `trips` times; loops stand at their first trip."""
+    inner = dict(values)
+    longest = trips
+    for statement in body:
+        match statement:
+            case ir.For(variable, start, stop, step):
+                bounds = [int(evaluate(bound, inner)) for bound in (start, stop, step)]
+                inner[variable] = bounds[0]
+                count = max(len(range(*bounds)), 1) if statement.carried else 1
+                longest = max(longest, _longest(sketch, statement.body, inner, trips * count))
+            case ir.Bind(name, value):
+                if not any(isinstance(leaf, ir.Iota) for leaf in _names(value)):
+                    inner[name] = evaluate(value, inner)
+            case ir.Compute():
+                longest = max(longest, trips * _reduced(sketch, statement, inner))
+            case _:
+                pass
+    return longest
+
+
+def _reduced(
+    sketch: ir.Sketch, statement: ir.Compute, values: Mapping[str, int | float | bool]
+) -> int:
+    """How many lanes of the first operand meet in one lane of the destination."""
+    source = statement.operands[0] if statement.operands else None
+    if not isinstance(source, ir.TileOperand):
+        return 1
+    extents = [int(evaluate(extent, values)) for extent in sketch.tile(source.tile).extents]
+    if statement.operation in ("gemm", "matmul", "dot"):
+        return extents[-2] if statement.attributes.get("trans_a") else extents[-1]
+    axes = statement.attributes.get("axis")
+    return prod(extents[axis] for axis in axes) if isinstance(axes, tuple) else 1

@@ -1,0 +1,114 @@
+"""The outcome of a verification as frozen data, and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from sketchc.runtime.verify.compare import Comparison
+from sketchc.runtime.verify.shapes import ShapeCase
+
+#: The classes of failure, and who can mend them (a Conductor routes by this).
+FAILURES: dict[str, str] = {
+    "compile": "the generated code does not compile",
+    "launch": "the kernel could not be launched, or refused its arguments",
+    "timeout": "the kernel did not end in time",
+    "illegal_access": "the kernel wrote outside its buffers or into its inputs",
+    "wrong_shape": "an output has another shape or dtype than the task's",
+    "numerical": "an output differs from the reference",
+    "nondeterministic": "two runs on the same inputs differ",
+    "design": "the sketch itself, interpreted, differs from the reference",
+    "infrastructure": "the machinery failed; this says nothing about the kernel",
+}
+
+
+@attrs.frozen
+class CaseResult:
+    """One run: the sizes, the kind of input and its seed, and what came of it.
+
+    `failure` is "" for a passed case, "skipped" for sizes that the task itself refuses, or a key of
+    `FAILURES`; `reason` is a sentence and `log` an excerpt of what a tool printed.
+    """
+
+    shape: ShapeCase
+    kind: str
+    seed: int
+    failure: str
+    reason: str
+    comparisons: tuple[Comparison, ...] = ()
+    runs: int = 1
+    reduction_length: int = 1
+    seconds: float = 0.0
+    log: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not self.failure
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.failure) and self.failure != "skipped"
+
+
+@attrs.frozen
+class Verdict:
+    """What is known of one kernel after verification.
+
+    It passed when every case that ran passed, and at least one did. `failure` is the class of the
+    smallest failing case.
+    """
+
+    sketch: str
+    target: str
+    hardware: str
+    task: str
+    how_it_runs: str
+    seed: int
+    cases: tuple[CaseResult, ...]
+    notes: tuple[str, ...] = ()
+    versions: Mapping[str, str] = attrs.field(factory=dict)
+    constants: Mapping[str, int | float | bool] = attrs.field(factory=dict)
+    params: Mapping[str, int | float | bool] = attrs.field(factory=dict)
+
+    @property
+    def failures(self) -> tuple[CaseResult, ...]:
+        return tuple(case for case in self.cases if case.failed)
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures and any(case.passed for case in self.cases)
+
+    @property
+    def failure(self) -> str:
+        """The class of the first failure; "" when there is none."""
+        return self.failures[0].failure if self.failures else ""
+
+
+def to_json(verdict: Verdict) -> dict[str, Any]:
+    """Plain data for `--json`; NaN and infinities as text, since JSON has none."""
+    data = attrs.asdict(verdict, recurse=True)
+    data["passed"] = verdict.passed
+    data["failure"] = verdict.failure
+    for case, plain in zip(verdict.cases, data["cases"], strict=True):
+        plain["passed"] = case.passed
+        for comparison, inner in zip(case.comparisons, plain["comparisons"], strict=True):
+            inner["passed"] = comparison.passed
+            if comparison.paper is not None:
+                inner["paper"]["passed"] = comparison.paper.passed
+    plain_data: dict[str, Any] = _plain(data)
+    return plain_data
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(key): _plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case _:
+            return value

@@ -1,0 +1,323 @@
+"""Verify a kernel against a PyTorch task: many shapes, inputs that discriminate, a strict rule.
+
+This process draws the inputs from a secret seed, holds the reference outputs and decides; the task
+and the kernel run in processes of their own and see inputs only. Outputs start poisoned, buffers
+are checked for stray writes, and one run is repeated. When the numbers differ, the interpreter
+says whether the sketch or the generated code is to blame.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from sketchc.diagnostics import DiagnosticError, UsageError
+from sketchc.evaluate import constants_of
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.plan import Plan
+from sketchc.runtime.frontends.arrays import Array, numpy_dtype
+from sketchc.runtime.frontends.binding import Binding, bind
+from sketchc.runtime.frontends.torch_task import Scalar, TaskFailure, TorchTask
+from sketchc.runtime.toolchains.base import Artefact, Toolchain, ToolchainError
+from sketchc.runtime.verify.buffers import Buffers
+from sketchc.runtime.verify.compare import Comparison, compare
+from sketchc.runtime.verify.free import Freedom, find_freedom, tied_note
+from sketchc.runtime.verify.inputs import generate
+from sketchc.runtime.verify.shapes import (
+    INTERPRETED,
+    NATIVE,
+    OWN,
+    ShapeCase,
+    own_case,
+    ragged_cases,
+    reduction_length,
+)
+from sketchc.runtime.verify.verdict import CaseResult, Verdict
+
+#: Kinds for the task's own sizes ("task": its own get_inputs) and, in rotation, for the others.
+_OWN_KINDS = ("task", "structured")
+_KINDS = ("normal", "structured", "mixed_scale", "large", "non_negative")
+#: After so many failures nothing new is learnt.
+_ENOUGH_FAILURES = 3
+#: The interpreter is asked about cases up to this size (elements over all tensors).
+_INTERPRETABLE = 1 << 22
+
+Progress = Callable[[CaseResult], None]
+
+
+@attrs.frozen
+class Candidate:
+    """What is verified: the plan, its code, and the toolchain that runs it."""
+
+    plan: Plan
+    kernel: Kernel
+    toolchain: Toolchain
+
+
+def verify(
+    candidate: Candidate,
+    task: TorchTask,
+    folder: Path,
+    seed: int,
+    settings: Mapping[str, Scalar] | None = None,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Compile, run on every case and compare. `folder` takes the build; `settings` are `--set`.
+
+    Raises `UsageError` when the task cannot be bound to the sketch or raises at its own sizes.
+    """
+    plan = candidate.plan
+    binding = bind(plan.sketch, task.describe(seed), settings)
+    freedom = find_freedom(binding, task)
+    status = candidate.toolchain.status()
+    notes = [*binding.notes, *filter(None, [tied_note(binding, freedom)])]
+    cases = _cases(plan, binding, freedom, status.interpreted)
+    if not any(case.own for case, _ in cases):
+        notes.append(f"the task's own sizes are scaled down: {_why(status.how_it_runs)}")
+    results: list[CaseResult] = []
+    session = _Session(candidate, binding, freedom, task)
+    try:
+        session.artefact = candidate.toolchain.compile(candidate.kernel, folder)
+    except ToolchainError as error:
+        case, kind = cases[0]
+        failed = CaseResult(case, kind, seed, error.stage, str(error), log=error.log)
+        results.append(failed)
+        cases = []
+    for number, (case, kind) in enumerate(cases):
+        result = session.run(case, kind, seed + number, runs=2 if number == 0 else 1)
+        results.append(result)
+        if progress is not None:
+            progress(result)
+        if sum(found.failed for found in results) >= _ENOUGH_FAILURES:
+            break
+    return Verdict(
+        plan.sketch.name,
+        plan.target,
+        plan.hardware.name,
+        str(task.path),
+        status.how_it_runs,
+        seed,
+        tuple(results),
+        tuple(notes),
+        dict(status.versions),
+        constants_of(plan.sketch),
+        dict(binding.params),
+    )
+
+
+def _why(how: str) -> str:
+    return f"runs go through {how}" if how else "they are too large to verify here"
+
+
+def _cases(
+    plan: Plan, binding: Binding, freedom: Freedom, interpreted: bool
+) -> list[tuple[ShapeCase, str]]:
+    """Shapes with kinds of input, smallest shapes first and the task's own last."""
+    limits = INTERPRETED if interpreted else NATIVE
+    found: list[tuple[ShapeCase, str]] = []
+    kinds = _rotation()
+    for case in ragged_cases(plan, binding, freedom.free, limits):
+        found += [(case, next(kinds)) for _ in range(1 if interpreted else 2)]
+    own = own_case(plan, binding, freedom.free, limits if interpreted else OWN)
+    own_kinds = _OWN_KINDS if own.own else ("normal", "structured")
+    return found + [(own, kind) for kind in own_kinds]
+
+
+def _rotation() -> Iterator[str]:
+    while True:
+        yield from _KINDS
+
+
+@attrs.define
+class _Session:
+    """One candidate bound to one task; runs cases."""
+
+    candidate: Candidate
+    binding: Binding
+    freedom: Freedom
+    task: TorchTask
+    artefact: Artefact | None = None
+
+    def run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
+        """One case, timed, with the blame settled."""
+        started = time.monotonic()
+        length = reduction_length(self.candidate.plan, self.binding, case.symbols)
+        values, arguments = self._inputs(case, kind, seed)
+        failure, reason, log = "", "", ""
+        comparisons: tuple[Comparison, ...] = ()
+        try:
+            references = self._references(case, values, arguments)
+            failure, reason, comparisons = self._decide(case, values, references, length, runs)
+        except TaskFailure as error:
+            if case.own:
+                raise
+            failure, reason = "skipped", f"the task refuses these sizes: {error}"
+        except ToolchainError as error:
+            failure, reason, log = error.stage, str(error), error.log
+        return CaseResult(
+            case,
+            kind,
+            seed,
+            failure,
+            reason,
+            comparisons,
+            runs,
+            length,
+            time.monotonic() - started,
+            log[-4000:],
+        )
+
+    # ------------------------------------------------------------ inputs and references
+
+    def _inputs(
+        self, case: ShapeCase, kind: str, seed: int
+    ) -> tuple[dict[str, Array], list[Array | Scalar]]:
+        """The sketch's in and inout tensors by name, and forward's inputs by position."""
+        random = np.random.default_rng(seed)
+        shapes = self.binding.shapes(case.symbols)
+        own = self.task.own_inputs(seed % (1 << 31)) if kind == "task" else []
+        values: dict[str, Array] = {}
+        arguments: dict[int, Array | Scalar] = {}
+        for source in self.binding.tensors:
+            tensor = source.tensor
+            if own and source.position is not None:
+                array = own[source.position]
+                assert isinstance(array, np.ndarray)
+                values[tensor.name] = np.ascontiguousarray(array, numpy_dtype(tensor.dtype))
+            else:
+                chosen = "normal" if own or source.state is not None else kind
+                if source.state is not None and source.state.endswith("var"):
+                    chosen = "non_negative"
+                values[tensor.name] = generate(chosen, tensor.dtype, shapes[tensor.name], random)
+            if source.position is not None:
+                arguments[source.position] = values[tensor.name]
+        for position, name in self.binding.param_inputs.items():
+            arguments[position] = self.binding.params[name]
+        return values, [arguments[position] for position in sorted(arguments)]
+
+    def _references(
+        self, case: ShapeCase, values: Mapping[str, Array], arguments: list[Array | Scalar]
+    ) -> list[Array]:
+        """The task's outputs in float64."""
+        state = {
+            source.state: values[source.tensor.name]
+            for source in self.binding.tensors
+            if source.state is not None
+        }
+        substitutes = {} if case.own else self.freedom.substitutes(case.symbols)
+        references = self.task.reference(arguments, state, substitutes)
+        if len(references) != len(self.binding.outputs):
+            msg = f"it returns {len(references)} tensors at these sizes"
+            raise TaskFailure(msg)
+        return references
+
+    # ------------------------------------------------------------ the decision
+
+    def _decide(
+        self,
+        case: ShapeCase,
+        values: dict[str, Array],
+        references: list[Array],
+        length: int,
+        runs: int,
+    ) -> tuple[str, str, tuple[Comparison, ...]]:
+        """(failure, reason, comparisons) of one case."""
+        shapes = self.binding.shapes(case.symbols)
+        declared = self.binding.description.outputs
+        for tensor, reference, task_output in zip(
+            self.binding.outputs, references, declared, strict=True
+        ):
+            if reference.shape != shapes[tensor.name]:
+                return (
+                    "design",
+                    f"{tensor.name} has shape {list(shapes[tensor.name])} in the sketch and "
+                    f"{list(reference.shape)} in the task",
+                    (),
+                )
+            if tensor.dtype is not task_output.dtype and not self._converted():
+                return (
+                    "design",
+                    f"{tensor.name} is {tensor.dtype.value} in the sketch and "
+                    f"{task_output.dtype.value} in the task",
+                    (),
+                )
+        first: Mapping[str, Array] | None = None
+        for number in range(runs):
+            outputs, stray = self._launch(case, values, second=number > 0)
+            if stray:
+                return "illegal_access", stray, ()
+            comparisons = self._compare(outputs, references, length)
+            wrong = next((c for c in comparisons if not c.passed), None)
+            if wrong is not None:
+                failure, reason = self._blame(case, values, references, length, wrong)
+                return failure, reason, comparisons
+            if first is not None and (different := _difference(first, outputs)):
+                return "nondeterministic", f"{different} differs between two runs", comparisons
+            first = outputs
+        return "", "", comparisons
+
+    def _converted(self) -> bool:
+        """True when inputs are rounded to the sketch's types, so that outputs may be others."""
+        return any(s.specification.dtype is not s.tensor.dtype for s in self.binding.tensors)
+
+    def _launch(
+        self, case: ShapeCase, values: Mapping[str, Array], second: bool
+    ) -> tuple[Mapping[str, Array], str]:
+        """Run once in fresh, guarded buffers: the outputs, and what was written astray."""
+        assert self.artefact is not None
+        buffers = Buffers(self.binding, case.symbols, values, second)
+        outputs = self.candidate.toolchain.run(
+            self.artefact, buffers.tensors, case.symbols, self.binding.params
+        )
+        return outputs, buffers.stray_writes()
+
+    def _compare(
+        self, outputs: Mapping[str, Array], references: list[Array], length: int
+    ) -> tuple[Comparison, ...]:
+        return tuple(
+            compare(tensor.name, outputs[tensor.name], reference, tensor.dtype, length)
+            for tensor, reference in zip(self.binding.outputs, references, strict=True)
+        )
+
+    def _blame(
+        self,
+        case: ShapeCase,
+        values: Mapping[str, Array],
+        references: list[Array],
+        length: int,
+        wrong: Comparison,
+    ) -> tuple[str, str]:
+        """Whether the code or the sketch is wrong: the interpreter decides."""
+        if sum(array.size for array in values.values()) > _INTERPRETABLE:
+            return wrong.failure, f"{wrong.name}: {wrong.reason}"
+        from sketchc.interpreter import interpret
+
+        try:
+            meant = interpret(
+                self.candidate.plan.sketch, dict(values), dict(case.symbols), self.binding.params
+            )
+        except (DiagnosticError, UsageError) as error:
+            return "design", f"the sketch cannot be interpreted here: {error}"
+        for comparison in self._compare(meant.outputs, references, length):
+            if not comparison.passed:
+                return (
+                    "design",
+                    f"{comparison.name}: {comparison.reason}, in the sketch's own interpretation",
+                )
+        return (
+            wrong.failure,
+            f"{wrong.name}: {wrong.reason}; the sketch's own interpretation is right",
+        )
+
+
+def _difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """The name of an output whose bits differ; "" when there is none."""
+    for name, array in first.items():
+        if array.tobytes() != second[name].tobytes():
+            return name
+    return ""
