@@ -141,13 +141,13 @@ class Shadow:
 
     def _parallel(self, others: Array) -> Array:
         """Which of the iterations `others` run in parallel with the current one."""
-        result = (others != 0) & (others != self.current)
+        result: Array = np.logical_and(others != 0, others != self.current)
         if not result.any():
             return result
         here = self.paths[self.current]
         for other in np.unique(others[result]):
             if not runs_in_parallel(self.paths[int(other)], here):
-                result &= others != other
+                result = np.logical_and(result, others != other)
         return result
 
     def _check(

@@ -32,6 +32,7 @@ from sketchc.interpreter_tiles import (
     numpy_dtype,
     operand_box,
     select,
+    to_tensor,
 )
 from sketchc.ops import Category, Op
 from sketchc.types import DType
@@ -112,7 +113,7 @@ class Operation:
         if self.row.name == "where" and position == 0:
             return array.astype(np.bool_, copy=False)
         if self.row.name.startswith("logical_"):
-            return array != 0
+            return np.not_equal(array, 0)
         return convert(array, dtype, self.dtype)
 
     def _safe(self, arrays: list[Array]) -> list[Array]:
@@ -248,13 +249,9 @@ def convert(array: Array, source: DType, target: DType) -> Array:
     if target.is_float:
         if source.is_float:
             return array
-        return (
-            _rounded(array.astype(np.float64), target)
-            if source.bytes <= 4
-            else (array.astype(numpy_dtype(target.compute)).astype(np.float64))
-        )
+        return array.astype(numpy_dtype(target.compute)).astype(np.float64)
     if target is DType.BOOL:
-        return array != 0
+        return np.not_equal(array, 0)
     return array.astype(numpy_dtype(target), copy=False)
 
 
@@ -294,7 +291,7 @@ def cast(source: Array, target: DType, attributes: Mapping[str, Any], lenient: b
     """
     mode = str(attributes.get("round", "nearest"))
     if target is DType.BOOL:
-        return source != 0
+        return np.not_equal(source, 0)
     if target.is_float:
         values = source.astype(np.float64) if target is DType.F64 else source
         return values if mode == "nearest" else _directed(values.astype(np.float64), target, mode)
@@ -322,14 +319,12 @@ def _directed(values: Array, target: DType, mode: str) -> Array:
     """float64 values rounded to `target` downwards, upwards or towards zero."""
     if target is DType.F64:
         return values
-    from sketchc.interpreter_tiles import to_tensor
-
     kind = numpy_dtype(target)
     nearest = to_tensor(values, target)
     back = nearest.astype(np.float64)
-    upwards = {"up": np.True_, "down": np.False_, "zero": values < 0}[mode]
-    wrong = np.where(upwards, back < values, back > values)
-    step = np.where(upwards, np.inf, -np.inf).astype(kind)
+    upwards = values < 0 if mode == "zero" else np.full(values.shape, mode == "up")
+    wrong: Array = np.where(upwards, back < values, back > values)
+    step: Array = np.where(upwards, math.inf, -math.inf).astype(kind)
     return np.where(wrong, np.nextafter(nearest, step), nearest).astype(np.float64)
 
 

@@ -106,8 +106,14 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 _SELU_ALPHA = 1.6732632423543772848170429916717
 
 
-def _round_half_even(np: Any, x: Array) -> Array:
-    return np.rint(x)
+def _to_integral(name: str) -> Reference:
+    """A rounding function of NumPy; integers are left alone, also beyond 2**53."""
+    return lambda np, x: x if x.dtype.kind in "iub" else getattr(np, name)(x)
+
+
+def _clamp(np: Any, x: Array, low: Any = None, high: Any = None) -> Array:
+    lowest = x if low is None else np.maximum(x, np.asarray(low).astype(x.dtype))
+    return lowest if high is None else np.minimum(lowest, np.asarray(high).astype(x.dtype))
 
 
 def _sigmoid(np: Any, x: Array) -> Array:
@@ -166,14 +172,14 @@ _ELEMENTWISE = (
         "clamp",
         Result.SAME,
         "min(max(x, low), high)",
-        lambda np, x, low=None, high=None: np.clip(x, low, high),
+        _clamp,
         Attribute("low", "float"),
         Attribute("high", "float"),
     ),
-    _unary("floor", Result.SAME, "largest integer not above x", lambda np, x: np.floor(x)),
-    _unary("ceil", Result.SAME, "smallest integer not below x", lambda np, x: np.ceil(x)),
-    _unary("round", Result.SAME, "nearest integer, ties to even", _round_half_even),
-    _unary("trunc", Result.SAME, "x without its fraction", lambda np, x: np.trunc(x)),
+    _unary("floor", Result.SAME, "largest integer not above x", _to_integral("floor")),
+    _unary("ceil", Result.SAME, "smallest integer not below x", _to_integral("ceil")),
+    _unary("round", Result.SAME, "nearest integer, ties to even", _to_integral("rint")),
+    _unary("trunc", Result.SAME, "x without its fraction", _to_integral("trunc")),
     _unary("sign", Result.SAME, "-1, 0 or 1", lambda np, x: np.sign(x)),
     _unary("exp", Result.FLOAT, "e to the x", lambda np, x: np.exp(x)),
     _unary("exp2", Result.FLOAT, "2 to the x", lambda np, x: np.exp2(x)),
