@@ -5,10 +5,14 @@ Python process in its own process group with a scratch folder, an environment wi
 wall-clock limit and optional memory, CPU and file-size caps. The handler gets the request and the
 arrays and returns `(reply, arrays)`; see `worker_child`. When the process is done or its time is
 up, its whole group is killed. No network isolation is attempted.
+
+Importing torch takes two seconds: `preload=("torch",)` keeps a server process that has imported it
+and forks a fresh child per request, with the same isolation (see `runtime.worker_server`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -30,6 +34,9 @@ ENVIRONMENT_NAMES = frozenset(
     {"PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "CXX"}
 )
 ENVIRONMENT_PREFIXES = ("LC_", "XDG_", "OMP_", "KMP_", "GOMP_", "CUDA_", "NVIDIA_", "TRITON_")
+
+#: The script that runs inside a worker, by path: it also runs where sketchc is not installed.
+CHILD = str(Path(__file__).resolve().with_name("worker_child.py"))
 
 #: How much of what a worker printed is kept, in bytes.
 OUTPUT_TAIL = 32_768
@@ -82,15 +89,17 @@ def run_worker(
     cpu_seconds: int | None = None,
     file_bytes: int | None = None,
     environment: Mapping[str, str] | None = None,
+    preload: tuple[str, ...] = (),
 ) -> WorkerResult:
     """Call `handler` ("package.module:function" or "/path/file.py:function") in a new process.
 
     `request` must be JSON-able. `arrays` are copied (bfloat16 as ml_dtypes.bfloat16). `folder` is
     where the scratch folder is made (default: the system's temporary folder); it is removed
-    afterwards. `python` defaults to this interpreter; `environment` adds to the cleared one.
+    afterwards. `python` defaults to this interpreter; `environment` adds to the cleared one;
+    `preload` names modules that a kept server process has imported already.
     Never raises for what the handler does; raises `OSError` when no process can be started.
     """
-    from sketchc.runtime import worker_child
+    from sketchc.runtime import worker_child, worker_server
 
     with tempfile.TemporaryDirectory(prefix="worker-", dir=folder) as name:
         scratch = Path(name)
@@ -105,15 +114,18 @@ def run_worker(
             "limits": {key: value for key, value in limits.items() if value is not None},
         }
         (scratch / "request.json").write_text(json.dumps(body))
-        command = [
-            str(python or sys.executable),
-            "-P",
-            str(Path(worker_child.__file__).resolve()),
-            handler,
-            str(scratch),
-        ]
+        (scratch / "tmp").mkdir()
+        interpreter = str(python or sys.executable)
         started = time.monotonic()
-        exit_code, timed_out = _run(command, scratch, timeout, environment or {})
+        variables = {"TMPDIR": str(scratch / "tmp"), "PYTHONDONTWRITEBYTECODE": "1"}
+        cleared = clean_environment({**variables, **(environment or {})})
+        outcome = None
+        if preload:
+            outcome = worker_server.run(interpreter, preload, handler, scratch, timeout, cleared)
+        if outcome is None:
+            command = [interpreter, "-P", CHILD, handler, str(scratch)]
+            outcome = _run(command, scratch, timeout, cleared)
+        exit_code, timed_out = outcome
         seconds = time.monotonic() - started
         output = _tail(scratch / "output.txt")
         return _collect(scratch, exit_code, timed_out, seconds, output)
@@ -130,17 +142,12 @@ def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def _run(
-    command: list[str], scratch: Path, timeout: float, extra: Mapping[str, str]
+    command: list[str], scratch: Path, timeout: float, environment: Mapping[str, str]
 ) -> tuple[int, bool]:
-    temporary = scratch / "tmp"
-    temporary.mkdir()
-    environment = clean_environment(
-        {"TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1", **extra}
-    )
     with (scratch / "output.txt").open("wb") as output:
         process = subprocess.Popen(
             command,
-            cwd=temporary,
+            cwd=scratch / "tmp",
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -152,18 +159,15 @@ def _run(
         except subprocess.TimeoutExpired:
             return -signal.SIGKILL, True
         finally:
-            _kill_group(process)
+            kill_group(process.pid)
+            process.kill()
+            process.wait()
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End what the worker started too. The group's id stays reserved while a member lives."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # nobody is left
-    except PermissionError:
-        process.kill()
-    process.wait()
+def kill_group(leader: int) -> None:
+    """End a worker and what it started. The group's id stays reserved while a member lives."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left
+        os.killpg(leader, signal.SIGKILL)
 
 
 def _collect(

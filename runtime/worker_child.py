@@ -5,6 +5,9 @@ numpy and the standard library, so that it also runs in an environment that has 
 is "package.module:function", or "/path/to/file.py:function". The folder holds `request.json` and
 the input arrays; `reply.json` and the output arrays are written there. A bfloat16 array travels as
 uint16 with "bfloat16" in the manifest, and stays uint16 where ml_dtypes is not installed.
+
+As `worker_child.py --server MODULES` it imports the modules once (torch takes two seconds) and then
+forks one child per request, each in a session of its own; the children have no access to the pipes.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -110,5 +114,57 @@ def main(handler: str, folder: Path) -> int:
     return 1 if "error" in reply else 0
 
 
+def serve(modules: list[str]) -> int:
+    """Answer requests, one JSON line each, until the input ends.
+
+    A request is {"handler", "folder", "environment"}; the answers are {"pid"} when the child runs
+    and {"status"} (negative: ended by that signal) when it is done.
+    """
+    for name in modules:
+        importlib.import_module(name)
+    _answer({"ready": True})
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _child(request["handler"], Path(request["folder"]), request["environment"])
+        _answer({"pid": child})
+        _, status = os.waitpid(child, 0)
+        _answer({"status": os.waitstatus_to_exitcode(status)})
+    return 0
+
+
+def _answer(message: Mapping[str, Any]) -> None:
+    sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _child(handler: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """The forked child: leaves the server's session and pipes, serves the request, ends."""
+    status = 70
+    try:
+        os.setsid()
+        output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.chdir(folder / "tmp")
+        os.environ.clear()
+        os.environ.update(environment)
+        try:
+            status = main(handler, folder)
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--server":
+        sys.exit(serve(sys.argv[2].split(",")))
     sys.exit(main(sys.argv[1], Path(sys.argv[2])))

@@ -59,6 +59,9 @@ def handlers(tmp_path: Path) -> str:
     return str(path)
 
 
+PRELOADED = pytest.mark.parametrize("preload", [(), ("numpy",)], ids=["fresh", "forked"])
+
+
 @pytest.mark.parametrize(
     "dtype", ["float64", "float32", "float16", "int64", "int32", "int8", "uint8", "uint32", "bool"]
 )
@@ -85,48 +88,64 @@ def test_rank_zero_and_non_contiguous(handlers: str) -> None:
     np.testing.assert_array_equal(result.arrays["b"], strided)
 
 
-def test_the_environment_holds_no_secrets(handlers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@PRELOADED
+def test_the_environment_holds_no_secrets(
+    handlers: str, preload: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SOME_API_KEY", "hidden")
-    result = run_worker(f"{handlers}:secret", {}, environment={"GIVEN": "1"})
+    result = run_worker(f"{handlers}:secret", {}, environment={"GIVEN": "1"}, preload=preload)
     assert result.reply is not None
     assert "SOME_API_KEY" not in result.reply["names"]
     assert {"GIVEN", "PATH"} <= set(result.reply["names"])
 
 
-def test_an_abort_is_reported_with_what_was_printed(handlers: str) -> None:
-    result = run_worker(f"{handlers}:abort", {})
+@PRELOADED
+def test_an_abort_is_reported_with_what_was_printed(
+    handlers: str, preload: tuple[str, ...]
+) -> None:
+    result = run_worker(f"{handlers}:abort", {}, preload=preload)
     assert not result.ok
     assert result.exit_code < 0
     assert "SIGABRT" in result.describe()
     assert "about to abort" in result.output
 
 
-def test_leaving_and_raising_are_told_apart(handlers: str) -> None:
-    left = run_worker(f"{handlers}:leave", {})
+@PRELOADED
+def test_leaving_and_raising_are_told_apart(handlers: str, preload: tuple[str, ...]) -> None:
+    left = run_worker(f"{handlers}:leave", {}, preload=preload)
     assert (left.ok, left.exit_code, left.error) == (False, 3, "")
-    raised = run_worker(f"{handlers}:fail", {})
+    raised = run_worker(f"{handlers}:fail", {}, preload=preload)
     assert raised.error == "ValueError: no such luck"
     assert "in fail" in raised.traceback
 
 
-def test_a_timeout_kills_the_whole_group(handlers: str, tmp_path: Path) -> None:
+@PRELOADED
+def test_a_timeout_kills_the_whole_group(
+    handlers: str, preload: tuple[str, ...], tmp_path: Path
+) -> None:
     file = tmp_path / "pid"
-    result = run_worker(f"{handlers}:hang", {"file": str(file)}, timeout=3)
+    result = run_worker(f"{handlers}:hang", {"file": str(file)}, timeout=3, preload=preload)
     assert result.timed_out
     assert "no answer within" in result.describe()
     assert _ended(int(file.read_text()))
 
 
-def test_what_the_worker_started_ends_with_it(handlers: str) -> None:
-    result = run_worker(f"{handlers}:orphan", {})
+@PRELOADED
+def test_what_the_worker_started_ends_with_it(handlers: str, preload: tuple[str, ...]) -> None:
+    result = run_worker(f"{handlers}:orphan", {}, preload=preload)
     assert result.reply is not None
     assert _ended(result.reply["child"])
 
 
-def test_the_memory_cap_holds(handlers: str) -> None:
-    enough = run_worker(f"{handlers}:hungry", {"bytes": 1 << 20}, memory_bytes=4 << 30)
+@PRELOADED
+def test_the_memory_cap_holds(handlers: str, preload: tuple[str, ...]) -> None:
+    enough = run_worker(
+        f"{handlers}:hungry", {"bytes": 1 << 20}, memory_bytes=4 << 30, preload=preload
+    )
     assert enough.arrays["x"].size == 1 << 20
-    too_much = run_worker(f"{handlers}:hungry", {"bytes": 6 << 30}, memory_bytes=4 << 30)
+    too_much = run_worker(
+        f"{handlers}:hungry", {"bytes": 6 << 30}, memory_bytes=4 << 30, preload=preload
+    )
     assert not too_much.ok
     assert "Memory" in too_much.describe()
 
@@ -136,12 +155,26 @@ def test_object_arrays_are_refused(handlers: str) -> None:
     assert not result.ok
 
 
-def test_scratch_folders_are_removed(handlers: str, tmp_path: Path) -> None:
+@PRELOADED
+def test_scratch_folders_are_removed(
+    handlers: str, preload: tuple[str, ...], tmp_path: Path
+) -> None:
     place = tmp_path / "scratch"
     place.mkdir()
-    run_worker(f"{handlers}:echo", {}, folder=place)
-    run_worker(f"{handlers}:abort", {}, folder=place)
+    run_worker(f"{handlers}:echo", {}, folder=place, preload=preload)
+    run_worker(f"{handlers}:abort", {}, folder=place, preload=preload)
     assert list(place.iterdir()) == []
+
+
+def test_a_server_that_cannot_start_is_no_obstacle(handlers: str) -> None:
+    result = run_worker(f"{handlers}:echo", {}, preload=("no_such_module_anywhere",))
+    assert result.ok
+
+
+def test_requests_to_one_server_do_not_see_each_other(handlers: str) -> None:
+    for name in ("abort", "echo", "leave", "echo"):
+        result = run_worker(f"{handlers}:{name}", {}, preload=("numpy",))
+        assert result.ok == (name == "echo")
 
 
 def test_a_handler_of_an_installed_module() -> None:
