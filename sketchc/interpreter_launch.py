@@ -47,11 +47,7 @@ def prepare(
     given = _inputs(sketch, tensors)
     bound = bind_symbols(sketch, {name: array.shape for name, array in given.items()}, symbols)
     values = bind_values(sketch, bound, params)
-    shapes = {
-        tensor.name: _extents(tensor.name, tensor.extents, values, tensor)
-        for tensor in sketch.tensors
-    }
-    refuse_large(sketch, shapes, options.memory_limit)
+    shapes = tensor_shapes(sketch, values, options.memory_limit)
     memories = {
         tensor.name: _memory(tensor, shapes[tensor.name], given.get(tensor.name), options)
         for tensor in sketch.tensors
@@ -291,8 +287,18 @@ def _size(shape: tuple[int, ...]) -> int:
     return size
 
 
-def refuse_large(sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]], limit: int) -> None:
-    """Raises `UsageError` when tensors and their shadow memory exceed `limit` bytes."""
+def tensor_shapes(
+    sketch: ir.Sketch, values: Mapping[str, Scalar], limit: int
+) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor, workspaces included.
+
+    Raises `UsageError` when the tensors and their shadow memory exceed `limit` bytes, and
+    `DiagnosticError` (SK0801) for a negative extent.
+    """
+    shapes = {
+        tensor.name: _extents(tensor.name, tensor.extents, values, tensor)
+        for tensor in sketch.tensors
+    }
     total = 0
     for tensor in sketch.tensors:
         shadow = 0 if tensor.role is ir.Role.IN else 9
@@ -303,6 +309,7 @@ def refuse_large(sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]], limit
             f"more than its limit of {limit / 2**30:.1f} GiB; choose smaller sizes"
         )
         raise UsageError(msg)
+    return shapes
 
 
 def _memory(

@@ -1,0 +1,36 @@
+"""Random inputs for an execution: signed, of mixed scales, exact in the tensor's type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from sketchc import ir
+from sketchc.interpreter_tiles import Array, numpy_dtype, to_tensor
+from sketchc.types import DType
+
+
+def random_array(generator: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    """An array of `dtype`: floats are normal times 10**u with u in [-2, 1], integers mostly small
+    with some larger ones, both signed where the type is; booleans are fair coins."""
+    if dtype is DType.BOOL:
+        return generator.integers(0, 2, shape).astype(np.bool_)
+    if dtype.is_float:
+        scale = 10.0 ** generator.uniform(-2.0, 1.0, shape)
+        return to_tensor(generator.standard_normal(shape) * scale, dtype)
+    small = generator.integers(-9, 10, shape)
+    large = generator.integers(-100, 101, shape)
+    values = np.where(generator.random(shape) < 0.8, small, large)
+    return (values if dtype.is_signed else np.abs(values)).astype(numpy_dtype(dtype))
+
+
+def random_inputs(
+    sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]], generator: np.random.Generator
+) -> dict[str, Array]:
+    """A random array for every in and inout tensor of `sketch`, by name."""
+    return {
+        tensor.name: random_array(generator, shapes[tensor.name], tensor.dtype)
+        for tensor in sketch.tensors
+        if tensor.role in (ir.Role.IN, ir.Role.INOUT)
+    }

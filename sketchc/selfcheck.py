@@ -1,0 +1,253 @@
+"""The self-check behind `check --execute` (R6b): execute a sketch in ways that must not matter.
+
+A sketch may satisfy every proof and still be wrong, because a tile size took part in the meaning: a
+softmax over each block instead of each row, say. So each sketch is interpreted at several
+assignments of its tunable constants (its own, ones, values that divide nothing, values larger than
+every size), on small ragged sizes and signed inputs of mixed scale, with the parallel loops
+shuffled, void lanes and outputs poisoned, and shadow memory on. All results must agree. Floats
+stay in float64 throughout, so that what is compared differs by reassociation only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import attrs
+import numpy as np
+
+from sketchc import ir, syntax
+from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
+from sketchc.interpreter import Options, Result, interpret
+from sketchc.interpreter_inputs import random_inputs
+from sketchc.interpreter_launch import bind_values, tensor_shapes
+from sketchc.interpreter_tiles import Array
+from sketchc.interpreter_violations import show_element, show_values
+from sketchc.source import Source
+
+Scalar = int | float | bool
+
+#: Size settings executed per sketch, and how many random ones are tried to find them.
+SETTINGS = 8
+ATTEMPTS = 400
+#: The largest product of the symbols of one setting: what bounds the time at tile size 1.
+LARGEST_VOLUME = 1500
+#: Sizes that meet the tile sizes below at T-1, T and T+1; 7 is prime, 0 is empty.
+SMALL_SIZES = (0, 1, 2, 3, 4, 5, 6, 7)
+#: Sizes to fall back on where a condition refuses all small ones.
+LARGER_SIZES = (8, 9, 12, 15, 16, 24, 30, 32, 48, 64, 128)
+RAGGED_TILES = (3, 5, 4, 2)
+LARGE_TILES = (11, 9, 13, 16)
+#: Violations that depend on the random data, not on the sketch.
+DATA_DEPENDENT = ("arithmetic", "conversion")
+MEMORY_LIMIT = 256 * 2**20
+
+
+@attrs.frozen
+class Variant:
+    """The sketch at one assignment of its tunable constants."""
+
+    title: str
+    sketch: ir.Sketch
+
+
+def self_check(
+    source: Source, constants: Mapping[str, Scalar] | None = None, seed: int = 0
+) -> tuple[Diagnostic, ...]:
+    """Execute every sketch of `source` that passes the checker; what is found wrong, as errors.
+
+    `constants` binds constexprs as `check` does; those are not varied. A text that does not parse,
+    or a sketch that the checker refuses, gives nothing here: `check` reports it.
+    """
+    from sketchc.parser import parse
+
+    tree, _ = parse(source)
+    if tree is None:
+        return ()
+    found: list[Diagnostic] = []
+    for sketch in tree.sketches:
+        found.extend(_check_sketch(sketch, dict(constants or {}), seed))
+    return tuple(dict.fromkeys(found))
+
+
+def _check_sketch(
+    tree: syntax.Sketch, constants: dict[str, Scalar], seed: int
+) -> Iterator[Diagnostic]:
+    variants = list(_variants(tree, constants))
+    if not variants:
+        return
+    base = variants[0].sketch
+    generator = np.random.default_rng(seed)
+    params = {param.name: _sample_param(param) for param in base.params if param.default is None}
+    executed = 0
+    for symbols in _settings(base, params, generator):
+        shapes = tensor_shapes(base, bind_values(base, symbols, params), MEMORY_LIMIT)
+        arrays = random_inputs(base, shapes, generator)
+        try:
+            runs = list(_runs(variants, arrays, symbols, params, seed))
+        except DiagnosticError as error:
+            yield from error.diagnostics
+            return
+        executed += bool(runs)
+        found = [diagnostic for variant, run in runs for diagnostic in _broken(variant, run)]
+        if not found:
+            found = list(_differences(runs))
+        if found:
+            yield from found
+            return
+    if not executed:
+        yield Diagnostic(
+            "SK0810",
+            Severity.WARNING,
+            f"{base.name} was not executed: no small sizes satisfy its conditions",
+            base.span,
+            label="not executed",
+            help="relax the requires, or run it with `sketchc run` at sizes that satisfy them",
+        )
+
+
+def _variants(tree: syntax.Sketch, constants: dict[str, Scalar]) -> Iterator[Variant]:
+    """The sketch as it stands, then at ones, ragged and large values of its tunable constants.
+
+    An assignment that the checker refuses (a condition on constants, say) is left out.
+    """
+    from sketchc.checker.api import check_sketch
+
+    checked, found = check_sketch(tree, constants)
+    if checked is None or has_errors(found):
+        return
+    tunable = [
+        constant
+        for constant in checked.sketch.constants
+        if constant.tunable and constant.dtype.is_integer and constant.name not in constants
+    ]
+    yield Variant(_title(checked.sketch), checked.sketch)
+    for values in ((1,), RAGGED_TILES, LARGE_TILES) if tunable else ():
+        assignment: dict[str, Scalar] = {
+            constant.name: values[number % len(values)] for number, constant in enumerate(tunable)
+        }
+        other, found = check_sketch(tree, {**constants, **assignment})
+        if other is not None and not has_errors(found):
+            yield Variant(_title(other.sketch), other.sketch)
+
+
+def _title(sketch: ir.Sketch) -> str:
+    return show_values({c.name: c.value for c in sketch.constants if c.tunable}) or "no constants"
+
+
+def _sample_param(param: ir.Param) -> Scalar:
+    """A value for a param that has none."""
+    if param.dtype.is_float:
+        return 0.5
+    return 2 if param.dtype.is_integer else True
+
+
+def _settings(
+    sketch: ir.Sketch, params: Mapping[str, Scalar], generator: np.random.Generator
+) -> Iterator[dict[str, int]]:
+    """Small sizes that satisfy bounds and conditions: all 1, all prime, then random ones."""
+    names = [symbol.name for symbol in sketch.symbols]
+    seen: set[tuple[int, ...]] = set()
+    fixed = [(1,) * len(names), (7,) * len(names), (4, 7, 3, 5, 2, 6) * len(names)]
+    for attempt in range(ATTEMPTS):
+        pool = SMALL_SIZES if attempt < ATTEMPTS // 2 or seen else SMALL_SIZES + LARGER_SIZES
+        drawn = generator.choice(pool, len(names))
+        sizes = fixed[attempt] if attempt < len(fixed) else tuple(int(size) for size in drawn)
+        key = tuple(sizes[: len(names)])
+        symbols = dict(zip(names, key, strict=True))
+        if key in seen or not _acceptable(sketch, symbols, params):
+            continue
+        seen.add(key)
+        yield symbols
+        if len(seen) == SETTINGS or not names:
+            return
+
+
+def _acceptable(
+    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Scalar]
+) -> bool:
+    if math.prod(max(1, size) for size in symbols.values()) > LARGEST_VOLUME:
+        return False
+    try:
+        tensor_shapes(sketch, bind_values(sketch, symbols, params), MEMORY_LIMIT)
+    except (DiagnosticError, UsageError):
+        return False
+    return True
+
+
+def _runs(
+    variants: list[Variant],
+    arrays: Mapping[str, Array],
+    symbols: Mapping[str, int],
+    params: Mapping[str, Scalar],
+    seed: int,
+) -> Iterator[tuple[Variant, Result]]:
+    """Every variant executed on the same inputs, each in its own order and with its own poison.
+
+    A variant whose launch conditions do not hold at these sizes is left out.
+    """
+    for number, variant in enumerate(variants):
+        options = Options(
+            collect=True,
+            check_domains=True,
+            shuffle=seed + number,
+            poison=math.nan if number % 2 == 0 else 1e30,
+            padding=0 if number < 2 else 3,
+            rounding=False,
+            memory_limit=MEMORY_LIMIT,
+        )
+        try:
+            yield variant, interpret(variant.sketch, arrays, symbols, params, options)
+        except UsageError:
+            continue
+        except DiagnosticError as error:
+            if any(diagnostic.code != "SK0801" for diagnostic in error.diagnostics):
+                raise
+
+
+def _broken(variant: Variant, result: Result) -> Iterator[Diagnostic]:
+    for violation in result.violations:
+        if violation.kind not in DATA_DEPENDENT:
+            diagnostic = violation.diagnostic(result.symbols)
+            yield attrs.evolve(diagnostic, notes=(*diagnostic.notes, f"with {variant.title}"))
+
+
+def _differences(runs: list[tuple[Variant, Result]]) -> Iterator[Diagnostic]:
+    """The first output element at which two variants disagree, as an error."""
+    whole = [(variant, result) for variant, result in runs if not result.violations]
+    for variant, result in whole[1:]:
+        reference, expected = whole[0]
+        for name, array in result.outputs.items():
+            element = first_difference(expected.outputs[name], array)
+            if element is None:
+                continue
+            place = show_element(name, element)
+            tunable = [c for c in variant.sketch.constants if c.tunable]
+            yield Diagnostic(
+                "SK0809",
+                Severity.ERROR,
+                f"the results of {variant.sketch.name} depend on its tile sizes",
+                tunable[0].span if tunable else variant.sketch.span,
+                label="its value must not change results",
+                notes=(
+                    f"{place} is {expected.outputs[name][element]:.9g} with {reference.title}",
+                    f"{place} is {array[element]:.9g} with {variant.title}",
+                    f"executed with {show_values(result.symbols)}",
+                ),
+                help="carry what spans tiles (a maximum, a sum) from one tile to the next, or "
+                "give the tile the whole axis",
+            )
+            return
+
+
+def first_difference(expected: Array, actual: Array) -> tuple[int, ...] | None:
+    """The first element at which two results differ by more than reassociation in float64."""
+    if expected.dtype.kind != "f":
+        different = expected != actual
+    else:
+        finite = np.abs(expected[np.isfinite(expected)])
+        scale = float(finite.max()) if finite.size else 0.0
+        close = np.isclose(actual, expected, rtol=1e-6, atol=1e-9 * scale, equal_nan=True)
+        different = np.logical_not(close)
+    found = np.argwhere(different)
+    return tuple(int(index) for index in found[0]) if len(found) else None
