@@ -1,0 +1,289 @@
+"""Tasks run in their own process, bind by position, and fail with one line of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+from sketchc import ir
+from sketchc.diagnostics import UsageError
+from sketchc.runtime.frontends.arrays import numpy_dtype, read_array, write_array
+from sketchc.runtime.frontends.binding import Binding, bind
+from sketchc.runtime.frontends.torch_task import TaskDescription, TensorSpec, TorchTask
+from sketchc.runtime.verify.free import find_freedom
+from sketchc.types import DType
+
+HEADER = "import torch\nfrom torch import nn\n"
+ADD = """
+class Model(nn.Module):
+    def forward(self, x, y):
+        return x + y
+def get_inputs():
+    return [torch.randn(3, 5), torch.randn(5)]
+def get_init_inputs():
+    return []
+"""
+LINEAR = """
+class Model(nn.Module):
+    def __init__(self, inner, outer):
+        super().__init__()
+        self.scale = 2.5
+        self.linear = nn.Linear(inner, outer)
+    def forward(self, x):
+        return self.linear(x) * self.scale
+def get_inputs():
+    return [torch.randn(4, 6)]
+def get_init_inputs():
+    return [6, 6]
+"""
+
+
+def ref(name: str) -> ir.Ref:
+    return ir.Ref(name, ir.NameKind.SYMBOL)
+
+
+def tensor(
+    name: str, extents: str, role: ir.Role = ir.Role.IN, dtype: DType = DType.F32
+) -> ir.Tensor:
+    return ir.Tensor(name, tuple(ref(e) for e in extents.split()), dtype, role)
+
+
+def sketch(*tensors: ir.Tensor, params: tuple[ir.Param, ...] = ()) -> ir.Sketch:
+    names = dict.fromkeys(
+        extent.name for t in tensors for extent in t.extents if isinstance(extent, ir.Ref)
+    )
+    symbols = tuple(ir.Symbol(name) for name in names)
+    return ir.Sketch("s", symbols, params, (), (), tensors, (), (), (), ())
+
+
+ADD_SKETCH = sketch(tensor("X", "M N"), tensor("B", "N"), tensor("Y", "M N", ir.Role.OUT))
+LINEAR_SKETCH = sketch(
+    tensor("X", "M K"),
+    tensor("W", "N K"),
+    tensor("BIAS", "N"),
+    tensor("Y", "M N", ir.Role.OUT),
+    params=(ir.Param("scale", DType.F32),),
+)
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "task.py"
+    path.write_text(HEADER + dedent(text))
+    return path
+
+
+@pytest.fixture(scope="module")
+def add_task(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorchTask]:
+    with TorchTask(write(tmp_path_factory.mktemp("add"), ADD)) as task:
+        yield task
+
+
+@pytest.fixture(scope="module")
+def linear_task(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorchTask]:
+    with TorchTask(write(tmp_path_factory.mktemp("linear"), LINEAR)) as task:
+        yield task
+
+
+@pytest.mark.parametrize("dtype", list(DType), ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)], ids=str)
+def test_arrays_travel_unchanged(tmp_path: Path, dtype: DType, shape: tuple[int, ...]) -> None:
+    array = (np.random.default_rng(0).random(shape) * 2).astype(numpy_dtype(dtype))
+    again = read_array(write_array(tmp_path / "x.bin", array, dtype))
+    assert again.dtype == array.dtype
+    assert again.shape == array.shape
+    assert again.tobytes() == array.tobytes()
+
+
+def test_a_task_is_described_at_its_own_sizes(linear_task: TorchTask) -> None:
+    found = linear_task.describe()
+    assert found.inputs == (TensorSpec("", DType.F32, (4, 6)),)
+    assert found.init_inputs == (6, 6)
+    assert [spec.name for spec in found.state] == ["linear.weight", "linear.bias"]
+    assert found.scalars == {"scale": 2.5}
+    assert found.outputs == (TensorSpec("", DType.F32, (4, 6)),)
+
+
+def test_huge_tasks_are_described_without_their_data(tmp_path: Path) -> None:
+    text = ADD.replace("3, 5", "1 << 22, 1 << 20").replace("(5)", "(1 << 20)")
+    with TorchTask(write(tmp_path, text)) as task:
+        assert task.describe().outputs[0].shape == (1 << 22, 1 << 20)
+
+
+def test_own_inputs_follow_the_seed(add_task: TorchTask) -> None:
+    first, again, other = (add_task.own_inputs(seed) for seed in (1, 1, 2))
+    assert isinstance(first[0], np.ndarray)
+    assert np.array_equal(first[0], again[0])
+    assert not np.array_equal(first[0], other[0])
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.BF16], ids=lambda d: d.value)
+def test_the_reference_is_computed_in_float64(add_task: TorchTask, dtype: DType) -> None:
+    random = np.random.default_rng(0)
+    x, y = (random.standard_normal(s).astype(numpy_dtype(dtype)) for s in ((7, 9), (9,)))
+    (found,) = add_task.reference([x, y])
+    assert found.dtype == np.float64
+    assert np.array_equal(found, x.astype(np.float64) + y.astype(np.float64))
+
+
+def test_the_reference_takes_other_parameters_and_sizes(linear_task: TorchTask) -> None:
+    random = np.random.default_rng(0)
+    x, w, b = (random.standard_normal(s).astype(np.float32) for s in ((5, 3), (2, 3), (2,)))
+    state = {"linear.weight": w, "linear.bias": b}
+    (found,) = linear_task.reference([x], state, {0: 3, 1: 2})
+    expected = (x.astype(np.float64) @ w.T.astype(np.float64) + b) * 2.5
+    assert np.allclose(found, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_inputs_then_parameters_fill_the_tensors_by_position(linear_task: TorchTask) -> None:
+    binding = bind(LINEAR_SKETCH, linear_task.describe())
+    assert [(s.tensor.name, s.position, s.state) for s in binding.tensors] == [
+        ("X", 0, None),
+        ("W", None, "linear.weight"),
+        ("BIAS", None, "linear.bias"),
+    ]
+    assert binding.symbols == {"M": 4, "K": 6, "N": 6}
+    assert binding.params == {"scale": 2.5}
+
+
+def test_parameters_are_found_by_name_first(linear_task: TorchTask) -> None:
+    swapped = sketch(
+        tensor("X", "M K"),
+        tensor("BIAS", "N"),
+        tensor("WEIGHT", "N K"),
+        tensor("Y", "M N", ir.Role.OUT),
+    )
+    binding = bind(swapped, linear_task.describe())
+    assert [s.state for s in binding.tensors] == [None, "linear.bias", "linear.weight"]
+
+
+def test_a_setting_wins_over_the_models_attribute(linear_task: TorchTask) -> None:
+    assert bind(LINEAR_SKETCH, linear_task.describe(), {"scale": 7.0}).params == {"scale": 7.0}
+
+
+def test_symbols_of_parameters_are_freed_by_rebuilding_the_model(linear_task: TorchTask) -> None:
+    """K and N have the same size in the task: only probing tells which init input is which."""
+    freedom = find_freedom(bind(LINEAR_SKETCH, linear_task.describe()), linear_task)
+    assert freedom.free == {"M", "K", "N"}
+    assert freedom.substitutes({"M": 1, "K": 3, "N": 9}) == {0: 3, 1: 9}
+
+
+def test_symbols_that_the_model_fixes_are_not_free(tmp_path: Path) -> None:
+    text = LINEAR.replace("nn.Linear(inner, outer)", "nn.Linear(6, 6)")
+    with TorchTask(write(tmp_path, text)) as task:
+        assert find_freedom(bind(LINEAR_SKETCH, task.describe()), task).free == {"M"}
+
+
+def described(
+    *inputs: object, outputs: int = 1, shape: tuple[int, ...] = (3, 5)
+) -> TaskDescription:
+    specs = [TensorSpec("", DType.F32, i) if isinstance(i, tuple) else i for i in inputs]
+    out = tuple(TensorSpec("", DType.F32, (3, 5)) for _ in range(outputs))
+    return TaskDescription(Path("t.py"), tuple(specs), (), (), {}, out)  # type: ignore[arg-type]
+
+
+def test_numbers_fill_the_params_in_order() -> None:
+    both = (ir.Param("alpha", DType.F32, 1.0), ir.Param("beta", DType.F32, 2.0))
+    with_params = sketch(*ADD_SKETCH.tensors, params=both)
+    binding = bind(with_params, described((3, 5), 0.5, (5,)))
+    assert binding.params == {"alpha": 0.5, "beta": 2.0}
+    assert binding.param_inputs == {1: "alpha"}
+    assert binding.tensors[1].position == 2
+
+
+def test_narrower_tensors_are_a_note_and_other_kinds_an_error() -> None:
+    narrow = sketch(tensor("X", "M N", dtype=DType.F16), tensor("Y", "M N", ir.Role.OUT))
+    assert any("rounded" in note for note in bind(narrow, described((3, 5))).notes)
+    integers = sketch(tensor("X", "M N", dtype=DType.I32), tensor("Y", "M N", ir.Role.OUT))
+    with pytest.raises(UsageError, match="f32 and X is i32"):
+        bind(integers, described((3, 5)))
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (described((3, 5)), "2 inputs; the task's forward takes 1 tensor"),
+        (described((3, 5), (5,), (5,)), "takes 3 tensors and the sketch s has 2 inputs"),
+        (described((3, 5, 1), (5,)), r"input 1 of the task has rank 3 .* and X has rank 2"),
+        (described((3, 5), (6,)), "N is 5 by axis 1 of input 1 and 6 by axis 0 of input 2"),
+        (described((3, 5), (5,), 2.0), "input 3 of the task is the number 2.0"),
+        (described((3, 5), (5,), outputs=2), "returns 2 tensors and the sketch s has 1 output"),
+    ],
+)
+def test_a_task_that_does_not_fit_is_one_message(task: TaskDescription, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        bind(ADD_SKETCH, task)
+
+
+def test_a_param_without_a_value_says_how_to_give_one() -> None:
+    needs = sketch(*ADD_SKETCH.tensors, params=(ir.Param("eps", DType.F32),))
+    with pytest.raises(UsageError, match="--set eps="):
+        bind(needs, described((3, 5), (5,)))
+
+
+def test_a_symbols_bound_is_kept() -> None:
+    bounded = ir.Sketch(
+        "s", (ir.Symbol("M", 2), ir.Symbol("N")), (), (), (), ADD_SKETCH.tensors, (), (), (), ()
+    )
+    with pytest.raises(UsageError, match="M is 3 by axis 0 of input 1; the sketch allows 2"):
+        bind(bounded, described((3, 5), (5,)))
+
+
+def test_other_extents_are_checked() -> None:
+    double = ir.Tensor("Z", (ir.Binary("*", ir.Literal(2), ref("N")),), DType.F32, ir.Role.IN)
+    wide = sketch(tensor("X", "M N"), double, tensor("Y", "M N", ir.Role.OUT))
+    assert isinstance(bind(wide, described((3, 5), (10,))), Binding)
+    with pytest.raises(UsageError, match="axis 0 of Z is 11; the sketch says 10"):
+        bind(wide, described((3, 5), (11,)))
+
+
+BROKEN = {
+    "the file does not exist": (None, "there is no task file"),
+    "a syntax error": ("def f(:\n", r"loading the file raised SyntaxError: .*line 3: def f\(:"),
+    "an import error": ("import nothing_here\n", "ModuleNotFoundError: No module named"),
+    "no Model": ("def get_inputs(): return []\n", "defines no `Model`"),
+    "no get_inputs": ("class Model(nn.Module): pass\n", "defines no `get_inputs`"),
+    "Model is no module": ("class Model: pass\ndef get_inputs(): return []\n", "torch.nn.Module"),
+    "forward raises": (
+        ADD.replace("return x + y", "raise ValueError('too bad')"),
+        r"Model.forward raised ValueError: too bad \(line 6: raise ValueError\('too bad'\)\)",
+    ),
+    "__init__ raises": (LINEAR.replace("self.scale = 2.5", "1 / 0"), "ZeroDivisionError"),
+    "get_inputs raises": (ADD.replace("torch.randn(5)", "torch.randn(-5)"), "get_inputs raised"),
+    "get_inputs returns a tensor": (
+        ADD.replace("[torch.randn(3, 5), torch.randn(5)]", "torch.randn(3)"),
+        "get_inputs must return a list, and returns Tensor",
+    ),
+    "forward returns text": (ADD.replace("x + y", "'text'"), "must return a tensor or several"),
+    "forward exits": (ADD.replace("return x + y", "raise SystemExit(3)"), "ends the process"),
+    "the process dies": ("import os\nos._exit(7)\n", "exit status 7, while the file was loaded"),
+    "an unknown dtype": (ADD.replace("return x + y", "return x + 1j"), "no counterpart"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_task_is_one_line(tmp_path: Path, name: str) -> None:
+    text, message = BROKEN[name]
+    path = tmp_path / "missing.py" if text is None else write(tmp_path, text)
+    with pytest.raises(UsageError, match=message) as caught, TorchTask(path) as task:
+        task.describe()
+    assert "\n" not in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_task_that_hangs_is_ended(tmp_path: Path) -> None:
+    text = ADD.replace("return x + y", "import time; time.sleep(1000)")
+    with TorchTask(write(tmp_path, text)) as task:
+        task.timeout = 0.5
+        with pytest.raises(UsageError, match=r"no answer within 0.5 s"):
+            task.describe()
+    assert task.process.poll() is not None
+    assert not task.folder.exists()
+
+
+def test_what_a_task_prints_disturbs_nothing(tmp_path: Path) -> None:
+    with TorchTask(write(tmp_path, 'print("{}")\n' + ADD)) as task:
+        assert len(task.describe().inputs) == 2
