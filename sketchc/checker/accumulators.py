@@ -13,8 +13,9 @@ import attrs
 
 from sketchc import ir
 from sketchc.checker import bounds
-from sketchc.checker.affine import Linear, constant_value
+from sketchc.checker.affine import constant_value
 from sketchc.checker.scope import Scope, free_names
+from sketchc.checker.slopes import inlined, slope
 from sketchc.diagnostics import Diagnostic, Label, Severity
 from sketchc.source import Span
 from sketchc.symbolic import show, simplify, substitute
@@ -90,8 +91,8 @@ def _axis(
 
 def widest(domain: ir.AxisDomain, scope: Scope, born: Scope) -> ir.AxisDomain:
     """The lanes that are valid in some iteration of the loops between `born` and `scope`."""
-    lower = tuple(_inlined(bound, scope, born) for bound in domain.lower)
-    upper = tuple(_inlined(bound, scope, born) for bound in domain.upper)
+    lower = tuple(inlined(bound, scope, born.bindings) for bound in domain.lower)
+    upper = tuple(inlined(bound, scope, born.bindings) for bound in domain.upper)
     for loop in reversed(scope.loops[len(born.loops) :]):
         using = [b for b in (*lower, *upper) if loop.variable in free_names(b)]
         if not using:
@@ -105,22 +106,9 @@ def widest(domain: ir.AxisDomain, scope: Scope, born: Scope) -> ir.AxisDomain:
     return ir.AxisDomain(lower, upper)
 
 
-def _inlined(bound: ir.Expr, scope: Scope, born: Scope) -> ir.Expr:
-    """The bound with bindings that are not in scope at the alloc written out."""
-    while True:
-        inner = {
-            name: scope.bindings[name]
-            for name in free_names(bound)
-            if name in scope.bindings and name not in born.bindings
-        }
-        if not inner:
-            return bound
-        bound = simplify(substitute(bound, inner))
-
-
 def _end(bound: ir.Expr, loop: ir.For, scope: Scope, is_upper: bool) -> ir.Expr:
     """The value of the loop variable, its first or last, at which the bound admits most lanes."""
-    sign = _slope(scope.form(bound), scope.counter(loop), scope)
+    sign = slope(scope.form(bound), scope.counter(loop), scope)
     if sign is None:
         raise _Unquantifiable(bound, loop.variable)
     if (sign < 0) == is_upper:
@@ -128,20 +116,6 @@ def _end(bound: ir.Expr, loop: ir.For, scope: Scope, is_upper: bool) -> ir.Expr:
     if constant_value(scope.form(loop.step)) != 1:
         raise _Unquantifiable(bound, loop.variable)
     return simplify(ir.Binary("-", loop.stop, ir.Literal(1)))
-
-
-def _slope(form: Linear, counter: int, scope: Scope) -> int | None:
-    """The sign with which a form grows with a loop's counter; None where it is not plain."""
-    signs = set()
-    for atom, coefficient in form.items():
-        if counter not in scope.atoms.dependencies[atom]:
-            continue
-        factors = scope.atoms.factors(atom)
-        rest = [factor for factor in factors if factor != counter]
-        if len(factors) - len(rest) != 1 or not all(scope.atoms.non_negative[f] for f in rest):
-            return None
-        signs.add(1 if coefficient > 0 else -1)
-    return signs.pop() if len(signs) == 1 else None
 
 
 def _unquantifiable(tile: ir.Tile, write: Write, problem: _Unquantifiable) -> Diagnostic:

@@ -1,0 +1,153 @@
+"""Definite assignment of tiles as proofs with counter-examples (LANGUAGE R12).
+
+A tile is assigned by `init=`, a load, or an operation. What a loop assigns does not count after it:
+the loop may run no iteration. One verdict per tile that is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import attrs
+
+from sketchc import ir
+from sketchc.checker import concrete
+from sketchc.checker.affine import Fact, add
+from sketchc.checker.prover import Prover, Verdict
+from sketchc.checker.scope import Scope
+from sketchc.checker.verdicts import Finding, assignments, for_sizes
+from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.evaluate import evaluate
+from sketchc.ops import OPS
+from sketchc.source import Span
+
+
+@attrs.frozen
+class _Gap:
+    """A read of a tile that may not be assigned. `loop`: the one that assigns it, if any does."""
+
+    tile: ir.Tile
+    scope: Scope
+    span: Span
+    loop: ir.For | None
+
+
+def findings(prover: Prover) -> list[Finding]:
+    """A verdict for every tile that is read."""
+    walk = _Walk(prover)
+    for phase in prover.sketch.phases:
+        walk.body(phase.body, prover.root)
+    result = [_refuted(prover, gap) for gap in walk.gaps.values()]
+    for name, span in walk.read.items():
+        if name not in walk.gaps:
+            tile = walk.tiles[name]
+            words = "initialised by `init=`" if tile.initial is not None else "assigned before read"
+            proof = ir.Proof("initialised", tile.source_name, ir.Tier.PROVED, words, span=span)
+            result.append(Finding(proof))
+    return result
+
+
+class _Walk:
+    """Tracks which tiles are assigned, and which loops assign the others."""
+
+    def __init__(self, prover: Prover) -> None:
+        self.tiles = {tile.name: tile for tile in prover.sketch.tiles}
+        self.assigned: set[str] = set()
+        self.lost: dict[str, ir.For] = {}
+        self.read: dict[str, Span] = {}
+        self.gaps: dict[str, _Gap] = {}
+
+    def body(self, body: tuple[ir.Statement, ...], scope: Scope) -> None:
+        for statement in body:
+            match statement:
+                case ir.Alloc(tile):
+                    self.assigned.discard(tile)
+                    self.lost.pop(tile, None)
+                    if self.tiles[tile].initial is not None:
+                        self.assigned.add(tile)
+                case ir.Bind(name, value):
+                    scope = scope.bind(name, value)
+                case ir.Load(_, tile):
+                    self.assigned.add(tile)
+                case ir.Store(tile, _):
+                    self._use(tile, scope, statement.span)
+                case ir.Compute():
+                    self._compute(statement, scope)
+                case ir.For():
+                    self._loop(statement, scope)
+                case _:
+                    assert_never(statement)
+
+    def _compute(self, compute: ir.Compute, scope: Scope) -> None:
+        for operand in compute.operands:
+            if isinstance(operand, ir.TileOperand):
+                self._use(operand.tile, scope, operand.span)
+        if OPS[compute.operation].accumulates:
+            self._use(compute.destination, scope, compute.span)
+        self.assigned.add(compute.destination)
+
+    def _loop(self, loop: ir.For, scope: Scope) -> None:
+        before = set(self.assigned)
+        self.body(loop.body, scope.enter(loop))
+        for tile in self.assigned - before:
+            self.lost[tile] = loop
+        self.assigned = before
+
+    def _use(self, tile: str, scope: Scope, span: Span) -> None:
+        self.read.setdefault(tile, span)
+        if tile not in self.assigned:
+            self.gaps.setdefault(tile, _Gap(self.tiles[tile], scope, span, self.lost.get(tile)))
+
+
+def _refuted(prover: Prover, gap: _Gap) -> Finding:
+    """Sizes at which the read is reached and the assigning loop (if any) runs no iteration."""
+    name = gap.tile.source_name
+    facts = gap.scope.facts
+    if gap.loop is not None:
+        empty = add(gap.scope.form(gap.loop.start), gap.scope.form(gap.loop.stop), -1)
+        facts = (*facts, Fact(empty))
+    names = [gap.scope.counter(loop) for loop in gap.scope.loops]
+    outcome = prover.search(facts, names)
+    if outcome.verdict is not Verdict.REFUTED:
+        detail = f"`{name}` is assigned only inside a loop that ended before this read"
+        proof = ir.Proof("initialised", name, ir.Tier.UNPROVED, detail, span=gap.span)
+        return Finding(proof, (_diagnostic(gap, detail),))
+    symbols = prover.sizes(outcome.point)
+    where = _iteration(gap.scope, outcome.point, concrete.host_values(prover.sketch, symbols))
+    at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
+    reason = "which nothing has assigned"
+    if gap.loop is not None:
+        reason = f"but the loop over `{gap.loop.variable}` that assigns it runs no iteration"
+    text = f"{for_sizes(symbols)}{at} `{name}`, {reason}"
+    example = ir.CounterExample(symbols, (where,) if where else (), (), text)
+    proof = ir.Proof("initialised", name, ir.Tier.REFUTED, text, example, span=gap.span)
+    return Finding(proof, (_diagnostic(gap, text),))
+
+
+def _iteration(
+    scope: Scope, point: Mapping[int, int], host: Mapping[str, int | float | bool]
+) -> dict[str, int]:
+    """The loop variables at a point (loops with a stride count from their start)."""
+    values = dict(host)
+    result: dict[str, int] = {}
+    for loop in scope.loops:
+        value = point.get(scope.counter(loop), 0)
+        if scope.atoms.names[scope.counter(loop)].endswith("'trip"):
+            start, step = evaluate(loop.start, values), evaluate(loop.step, values)
+            value = int(start) + int(step) * value
+        values[loop.variable] = result[loop.variable] = value
+    return result
+
+
+def _diagnostic(gap: _Gap, text: str) -> Diagnostic:
+    return Diagnostic(
+        "SK0430",
+        Severity.ERROR,
+        f"`{gap.tile.source_name}` is read before it is assigned",
+        gap.span,
+        text,
+        (Label(gap.tile.span, "allocated here without `init=`"),),
+        notes=("a loop may run no iteration, so what it assigns does not count after it (R12)",),
+        help="give the alloc an `init=`, or assign the tile first",
+    )

@@ -1,0 +1,185 @@
+"""Asks for a counter-example: first nothing but the quick refutation, then isl, then a search over
+small sizes where products of sizes occur; the answer is concrete numbers for symbols and loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import islice, product
+from typing import Any
+
+import attrs
+
+from sketchc import ir
+from sketchc.checker.accesses import Site
+from sketchc.checker.affine import ONE, Atoms, Fact, Product, constant_value
+from sketchc.checker.feasibility import infeasible
+from sketchc.checker.polyhedra import Answer, Space
+from sketchc.checker.scope import Scope, contains_iota, relevant, root_scope
+from sketchc.evaluate import evaluate
+
+#: Sizes tried where products of sizes keep isl from naming a point, and how many tuples of them.
+SMALL_SIZES = (1, 2, 3, 5)
+ATTEMPTS = 64
+
+
+class Verdict(Enum):
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+@attrs.frozen
+class Outcome:
+    """The answer to one query; `point` gives base variables their values when refuted."""
+
+    verdict: Verdict
+    point: Mapping[int, int] = attrs.field(factory=dict)
+
+
+PROVED = Outcome(Verdict.PROVED)
+UNKNOWN = Outcome(Verdict.UNKNOWN)
+
+
+@attrs.frozen
+class Prover:
+    """What all claims of one sketch share."""
+
+    sketch: ir.Sketch
+    root: Scope
+    symbols: Mapping[str, int]  # symbol -> atom
+
+    @staticmethod
+    def of(sketch: ir.Sketch) -> Prover:
+        root = root_scope(sketch)
+        symbols = {s.name: root.atoms.variable(s.name, True) for s in sketch.symbols}
+        return Prover(sketch, root, symbols)
+
+    @property
+    def atoms(self) -> Atoms:
+        return self.root.atoms
+
+    @property
+    def host(self) -> frozenset[int]:
+        """The base variables known at launch."""
+        names = [*self.symbols, *(p.name for p in self.sketch.params if p.dtype.is_integer)]
+        return frozenset(self.atoms.variable(name) for name in names)
+
+    def refute(
+        self, facts: Sequence[Fact], goal: Sequence[Fact], variables: Iterable[int]
+    ) -> Outcome:
+        """Is there a point of facts and goal? PROVED when there is none. `variables` are the loop
+        counters, lanes and element indices that a counter-example must name."""
+        if infeasible(relevant(self.atoms, tuple(facts), tuple(goal))):
+            return PROVED
+        return self.search((*facts, *goal), variables)
+
+    def space(self, facts: Sequence[Fact], variables: Iterable[int]) -> Space:
+        """Symbols first, so that counter-examples are small; then the rest."""
+        bare = Space(self.atoms, self.host, ())
+        products = bare.products(facts)
+        return Space(
+            self.atoms, self.host, (*self.symbols.values(), *self.host, *products, *variables)
+        )
+
+    def search(
+        self,
+        facts: Sequence[Fact],
+        variables: Iterable[int],
+        minus: Sequence[Sequence[Fact]] = (),
+    ) -> Outcome:
+        """The smallest point of the facts that is in none of the `minus` systems (whose further
+        variables are quantified), with sizes of at least 1 where possible."""
+        everything = (*facts, *(fact for part in minus for fact in part))
+        space = self.space(everything, variables)
+        exact = space.exact(everything)
+        if exact or all(space.exact(part) for part in minus):
+            sizes = tuple(Fact({atom: 1, ONE: -1}) for atom in self.symbols.values())
+            answer = space.solve((*facts, *sizes), minus)
+            if answer.empty:
+                answer = space.solve(facts, minus)
+            if answer.empty:
+                return PROVED
+            if exact and not space.products(everything):
+                return Outcome(Verdict.REFUTED, answer.point)
+        else:
+            answer = Answer(False)
+        for fixed in self._sizes(space, answer, everything):
+            attempt = space.solve((*facts, *fixed), [(*part, *fixed) for part in minus])
+            if not attempt.empty:
+                return Outcome(Verdict.REFUTED, attempt.point)
+        return UNKNOWN
+
+    def _sizes(
+        self, space: Space, answer: Answer, facts: Sequence[Fact]
+    ) -> Iterator[tuple[Fact, ...]]:
+        """Assignments of sizes to try: the answer's own product as 1 * ... * p first."""
+        symbols = list(self.symbols.values())
+        firsts = []
+        for atom in space.products(facts):
+            factors = [a for a in self.atoms.factors(atom) if a in symbols]
+            if factors:
+                single = {symbol: max(1, answer.point.get(symbol, 1)) for symbol in symbols}
+                single.update(dict.fromkeys(factors, 1))
+                single[factors[-1]] = answer.point.get(atom, 1)
+                firsts.append(tuple(single[symbol] for symbol in symbols))
+        grid = product(SMALL_SIZES, repeat=len(symbols))
+        for sizes in islice((*firsts, *islice(grid, ATTEMPTS)), ATTEMPTS):
+            yield self._fixed(dict(zip(symbols, sizes, strict=True)), space, facts)
+
+    def _fixed(
+        self, sizes: Mapping[int, int], space: Space, facts: Sequence[Fact]
+    ) -> tuple[Fact, ...]:
+        """Facts that set the symbols, and with them every product in which they are factors."""
+        result = [Fact({atom: 1, ONE: -value}, equality=True) for atom, value in sizes.items()]
+        used = {atom for fact in space.needed(facts) for atom in fact.form}
+        for atom in used:
+            if not isinstance(self.atoms.definitions[atom], Product):
+                continue
+            factor = 1
+            rest = []
+            for part in self.atoms.factors(atom):
+                if part in sizes:
+                    factor *= sizes[part]
+                else:
+                    rest.append(part)
+            if len(rest) <= 1:
+                value = {rest[0]: factor} if rest else {ONE: factor}
+                form = {atom: -1, **{a: c for a, c in value.items() if c}}
+                result.append(Fact(form, equality=True))
+        return tuple(result)
+
+    # ------------------------------------------------------------ reading a point
+
+    def sizes(self, point: Mapping[int, int]) -> dict[str, int]:
+        """The symbols' values at a point; what it does not mention is 1."""
+        return {name: point.get(atom, 1) for name, atom in self.symbols.items()}
+
+
+def counters(scope: Scope) -> tuple[int, ...]:
+    """The counter atoms of the loops around, outermost first."""
+    return tuple(scope.counter(loop) for loop in scope.loops)
+
+
+def iteration(
+    site: Site, scope: Scope, point: Mapping[int, int], host: Mapping[str, Any]
+) -> dict[str, int]:
+    """The loop variables' values at a point, by name."""
+    values = dict(host)
+    result: dict[str, int] = {}
+    bindings: dict[str, ir.Expr] = {}
+    for step in site.path:
+        if isinstance(step, ir.Bind):
+            bindings[step.name] = step.value
+            if not contains_iota(step.value, bindings):
+                values[step.name] = evaluate(step.value, values)
+            continue
+        counter = scope.counter(step)
+        value = point.get(counter, 0)
+        stride = constant_value(scope.form(step.step))
+        if stride is not None and stride > 1:
+            value = int(evaluate(step.start, values)) + stride * value
+        values[step.variable] = value
+        result[step.variable] = value
+    return result

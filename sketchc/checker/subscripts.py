@@ -1,0 +1,225 @@
+"""Claims about single accesses: scalar subscripts in range (R13), slices that fit their tile (R1).
+
+A claim `left <= right` that does not hold for all sizes becomes a launch check over host scalars if
+some sizes of at least 2 satisfy it; otherwise it is refuted with a concrete iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from sketchc import ir
+from sketchc.checker import concrete
+from sketchc.checker.accesses import Site
+from sketchc.checker.affine import ONE, Fact, add, constant, scale
+from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
+from sketchc.checker.scope import free_names
+from sketchc.checker.slopes import extreme
+from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes, severity
+from sketchc.diagnostics import Diagnostic, Severity
+from sketchc.evaluate import evaluate
+from sketchc.source import Span
+from sketchc.symbolic import show, simplify
+
+_HOLDS = {
+    "in-bounds": "scalar subscripts stay inside the tensor",
+    "slice-fits": "slices are no longer than their tiles",
+}
+
+
+@attrs.frozen
+class Goal:
+    """`left <= right` must hold whenever the site runs. `axis` is the tensor's."""
+
+    claim: str
+    left: ir.Expr
+    right: ir.Expr
+    axis: int
+    span: Span
+
+
+def goals(prover: Prover, site: Site) -> Iterator[Goal]:
+    """What has to hold at one access. An axis `M|1` is judged by M."""
+    extents = prover.sketch.extents(site.access.tensor)
+    tile = iter(site.tile.extents)
+    for axis, (subscript, extent) in enumerate(zip(site.access.subscripts, extents, strict=True)):
+        if isinstance(subscript, ir.ScalarSubscript):
+            index = subscript.index
+            last = ir.Binary("-", extent, ir.Literal(1))
+            yield Goal("in-bounds", ir.Literal(0), index, axis, index.span)
+            yield Goal("in-bounds", index, last, axis, index.span)
+            continue
+        wanted = next(tile)
+        if not subscript.exact:
+            span = subscript.lower.span.to(subscript.upper.span)
+            length = simplify(ir.Binary("-", subscript.upper, subscript.lower))
+            yield Goal("slice-fits", ir.Literal(0), length, axis, span)
+            yield Goal("slice-fits", length, wanted, axis, span)
+
+
+def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> list[Finding]:
+    """One proof per claim and tensor, and one more for each failure or launch check."""
+    result: list[Finding] = []
+    for claim in ("in-bounds", "slice-fits"):
+        groups: dict[str, list[Site]] = {}
+        for site in sites:
+            groups.setdefault(site.access.tensor, []).append(site)
+        for name, group in groups.items():
+            result.extend(_group(prover, claim, name, group, allow_unproved))
+    return result
+
+
+def _group(
+    prover: Prover, claim: str, name: str, sites: Sequence[Site], allow_unproved: bool
+) -> Iterable[Finding]:
+    failures: list[Finding] = []
+    count = 0
+    for site in sites:
+        for goal in goals(prover, site):
+            if goal.claim != claim:
+                continue
+            count += 1
+            finding = _decide(prover, site, goal, allow_unproved)
+            if finding is not None:
+                failures.append(finding)
+    if count > len(failures):
+        words = (
+            "scalar subscripts stay inside" if claim == "in-bounds" else "slices fit their tiles"
+        )
+        proof = ir.Proof(claim, name, ir.Tier.PROVED, words, span=sites[0].access.span)
+        yield Finding(proof)
+    seen: set[tuple[Span, str]] = set()
+    for finding in failures:
+        key = (finding.proof.span, finding.proof.detail)
+        if key not in seen:
+            seen.add(key)
+            yield finding
+
+
+def _decide(prover: Prover, site: Site, goal: Goal, allow_unproved: bool) -> Finding | None:
+    """None where the goal is proved."""
+    scope = site.scope
+    gap = add(scope.form(goal.right), scope.form(goal.left), -1)
+    if scope.proves(gap):
+        return None
+    violated = Fact(add(scale(gap, -1), constant(-1)))
+    outcome = prover.refute(scope.facts, (violated,), counters(scope))
+    if outcome.verdict is Verdict.PROVED:
+        return None
+    condition = _launch_condition(prover, site, goal)
+    if condition is not None:
+        text = show(condition)
+        require = ir.Require(condition, text, generated=True, span=goal.span)
+        detail = f"holds when `{text}`, which the host checks"
+        tier = ir.Tier.CHECKED_AT_LAUNCH
+        proof = ir.Proof(goal.claim, site.access.tensor, tier, detail, span=goal.span)
+        return Finding(proof, (), (require,))
+    return _refuted(prover, site, goal, outcome) or _unproved(site, goal, allow_unproved)
+
+
+def _launch_condition(prover: Prover, site: Site, goal: Goal) -> ir.Expr | None:
+    """`left <= right` at the worst iteration, over host scalars; None where there is no plain worst
+    iteration, or no sizes of at least 2 satisfy it."""
+    worst = extreme(simplify(ir.Binary("-", goal.right, goal.left)), site.scope, 0)
+    if worst is None or free_names(worst) & {loop.variable for loop in site.loops}:
+        return None
+    root = prover.root
+    large = [Fact({atom: 1, ONE: -2}) for atom in prover.symbols.values()]
+    satisfied = Fact(root.form(worst))
+    if root.refutes((*large, satisfied)):
+        return None
+    if prover.search((*root.facts, *large, satisfied), ()).verdict is Verdict.PROVED:
+        return None
+    return _as_comparison(worst)
+
+
+def _as_comparison(gap: ir.Expr) -> ir.Expr:
+    """`gap >= 0` with the subtracted terms on the left: `K <= N`, `i < M`."""
+    match gap:
+        case ir.Binary("-", ir.Binary("-", left, right), ir.Literal(1)):
+            return ir.Binary("<", right, left)
+        case ir.Binary("-", left, ir.Literal(int(value))):
+            return ir.Binary("<", ir.Literal(value - 1), left)
+        case ir.Binary("-", left, right):
+            return ir.Binary("<=", right, left)
+        case _:
+            return ir.Binary("<=", ir.Literal(0), gap)
+
+
+def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Finding | None:
+    """The failure with its counter-example, once the numbers have been tried."""
+    if outcome.verdict is not Verdict.REFUTED:
+        return None
+    symbols = prover.sizes(outcome.point)
+    host = concrete.host_values(prover.sketch, symbols)
+    if not concrete.admissible(prover.sketch, host):
+        return None
+    where = iteration(site, site.scope, outcome.point, host)
+    values = concrete.runs(site, host, where)
+    if values is None or evaluate(goal.left, values) <= evaluate(goal.right, values):
+        return None
+    name = site.access.tensor
+    extent = evaluate(prover.sketch.extents(name)[goal.axis], values)
+    verb = "writes" if site.stores else "reads"
+    at = f"iteration {assignments(where)} {verb}" if where else f"the sketch {verb}"
+    element: tuple[int, ...] = ()
+    if goal.claim == "in-bounds":
+        element = _element(site, values)
+        text = (
+            f"{for_sizes(symbols)}{at} {element_text(name, element)}, "
+            f"but axis {goal.axis} of `{name}` has extent {extent}"
+        )
+        code, message = "SK0501", f"subscript {goal.axis} of `{name}` leaves the tensor"
+        notes: tuple[str, ...] = ("scalar subscripts are never clamped or wrapped (R13)",)
+        advice = "change the range of the loop, or the subscript"
+    else:
+        length = evaluate(goal.right if goal.left == ir.Literal(0) else goal.left, values)
+        limit = evaluate(site.tile.extents[_tile_axis(site, goal.axis)], values)
+        text = (
+            f"{for_sizes(symbols)}{at} a slice of length {length} of `{name}` "
+            f"into an axis of extent {limit} of `{site.tile.source_name}`"
+        )
+        code, message = "SK0503", f"the slice does not fit the tile `{site.tile.source_name}`"
+        notes = ("a slice is at most as long as the tile's axis, and never runs backwards (R1)",)
+        advice = "make the tile as long as the slice, or shorten the slice"
+    example = ir.CounterExample(symbols, (where,) if where else (), element, text)
+    tier = ir.Tier.REFUTED
+    proof = ir.Proof(goal.claim, name, tier, text, example, span=goal.span)
+    diagnostic = Diagnostic(
+        code, Severity.ERROR, message, goal.span, text, notes=notes, help=advice
+    )
+    return Finding(proof, (diagnostic,))
+
+
+def _element(site: Site, values: concrete.Values) -> tuple[int, ...]:
+    """The element that the access starts at, scalar subscripts as they are."""
+    return tuple(
+        int(evaluate(s.index if isinstance(s, ir.ScalarSubscript) else s.lower, values))
+        for s in site.access.subscripts
+    )
+
+
+def _tile_axis(site: Site, axis: int) -> int:
+    before = site.access.subscripts[:axis]
+    return sum(isinstance(subscript, ir.SliceSubscript) for subscript in before)
+
+
+def _unproved(site: Site, goal: Goal, allow_unproved: bool) -> Finding:
+    name = site.access.tensor
+    claim = f"{show(simplify(goal.left))} <= {show(simplify(goal.right))}"
+    detail = f"`{claim}` could be neither proved nor refuted"
+    proof = ir.Proof(goal.claim, name, ir.Tier.UNPROVED, detail, span=goal.span)
+    in_bounds = goal.claim == "in-bounds"
+    diagnostic = Diagnostic(
+        "SK0502" if in_bounds else "SK0504",
+        severity(allow_unproved),
+        f"cannot prove that the {'subscript' if in_bounds else 'slice'} of `{name}` "
+        f"{'stays inside' if in_bounds else 'fits its tile'}",
+        goal.span,
+        detail,
+        notes=("only sums of names with integer factors, `//` and `%` by constants are decided",),
+        help="state what makes it true in a `require:`",
+    )
+    return Finding(proof, (diagnostic,))

@@ -1,0 +1,39 @@
+"""What a claim's proof hands back, and the words in which a counter-example is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from sketchc import ir
+from sketchc.diagnostics import Diagnostic, Severity
+
+
+@attrs.frozen
+class Finding:
+    """One verdict with what follows from it: diagnostics, and launch checks to generate."""
+
+    proof: ir.Proof
+    diagnostics: tuple[Diagnostic, ...] = ()
+    requires: tuple[ir.Require, ...] = ()
+
+
+def assignments(values: Mapping[str, object]) -> str:
+    """`M = 300, N = 520`."""
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def for_sizes(symbols: Mapping[str, int]) -> str:
+    """`for M = 300, ` or nothing where a sketch has no symbols."""
+    return f"for {assignments(symbols)}, " if symbols else ""
+
+
+def element_text(name: str, element: tuple[int, ...]) -> str:
+    """`C[5, 0]`."""
+    return f"{name}[{', '.join(str(index) for index in element)}]"
+
+
+def severity(allow_unproved: bool) -> Severity:
+    """An unproved claim is an error unless the user allowed it; it is never silent."""
+    return Severity.WARNING if allow_unproved else Severity.ERROR
