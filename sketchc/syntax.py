@@ -32,7 +32,7 @@ class Name:
 class Number:
     """A literal; `text` keeps the spelling ("1e-5"), `value` is int or float (inf, nan too)."""
 
-    value: int | float
+    value: int | float = attrs.field(eq=False)  # `text` says it; nan differs from itself
     text: str
     span: Span = _span()
 

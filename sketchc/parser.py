@@ -1,0 +1,319 @@
+"""Sketch text to syntax tree: an LALR driver over Lark's tables that goes on behind an error.
+
+`parse` takes a `Source` and returns the tree (None when anything is wrong) with all diagnostics.
+The driver keeps one stack, so nesting cannot overflow Python's. An error costs the line it stands
+in: the stack is cut back to the line's first token, the line is skipped, and a block that belongs
+to it is read under a stand-in header, so that one run reports every wrong line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from sketchc import syntax
+from sketchc.conversion import Converter
+from sketchc.diagnostics import Diagnostic, has_errors
+from sketchc.lexing import MAXIMUM_BRACKETS, Token, tokenize
+from sketchc.source import Source
+from sketchc.syntax_errors import Problem, Refusal, explain
+from sketchc.tables import Tables, load_tables
+
+#: Files beyond this many characters are refused: a sketch is a page or two.
+MAXIMUM_SIZE = 1 << 20
+#: After so many errors the rest of a file is not read.
+MAXIMUM_ERRORS = 100
+#: Expressions nested deeper than this are refused, like brackets: later stages recurse over them.
+MAXIMUM_DEPTH = MAXIMUM_BRACKETS
+
+_DEEPENING = frozenset(("binary", "unary", "access", "call", "list", "slice"))
+_tables: Tables | None = None
+
+
+def tables() -> Tables:
+    """The parse tables, read once per process."""
+    global _tables
+    if _tables is None:
+        _tables = load_tables()
+    return _tables
+
+
+def parse(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
+    """Parse one file. The tree is None when there are errors; never raises for a user's mistake."""
+    span = Token("", "", 0, 1, 1).span(source.name)
+    if len(source.text) > MAXIMUM_SIZE:
+        message = f"the file holds {len(source.text):,} characters; the limit is {MAXIMUM_SIZE:,}"
+        help_text = "is this a sketch? Split it into one file per kernel"
+        return None, [Problem("SK0132", message, help=help_text).at(span)]
+    nul = source.text.find("\0")
+    if nul >= 0:
+        message = f"the file is not text: character {nul} is NUL"
+        return None, [Problem("SK0131", message, help="give the path of a sketch").at(span)]
+    tokens, comments = tokenize(source, tables())
+    driver = _Driver(source, tables(), tokens)
+    tree = driver.run()
+    diagnostics = sorted(driver.diagnostics, key=lambda found: found.span.start)
+    if tree is None or has_errors(diagnostics):
+        return None, diagnostics
+    if not tree.sketches:
+        help_text = "write `sketch NAME { ... }`; `sketchc explain SK0133` shows a small one"
+        return None, [Problem("SK0133", "the file holds no sketch", help=help_text).at(span)]
+    return attrs.evolve(tree, comments=comments), diagnostics
+
+
+@attrs.define(eq=False)
+class _Entry:
+    """One cell of the parse stack; `depth` counts nested expressions in the value."""
+
+    state: int
+    value: Any = None
+    depth: int = 0
+
+
+class _Driver:
+    def __init__(self, source: Source, tables: Tables, tokens: list[Token]) -> None:
+        self.source = source
+        self.tables = tables
+        self.tokens = tokens
+        self.converter = Converter(source)
+        self.diagnostics = self.converter.diagnostics
+        self.stack = [_Entry(tables.start)]
+        self.index = 0
+        self.mark = 1  # height of the stack at the first token of the line (or of its hints)
+        self.line = 0  # index of the first token of the line
+
+    def run(self) -> syntax.File | None:
+        """Drive the tables over all tokens; None when reading stopped early."""
+        while True:
+            token = self.tokens[self.index]
+            if token.type == "STOP" or len(self.diagnostics) >= MAXIMUM_ERRORS:
+                if token.problem is not None:
+                    self.diagnostics.append(token.problem)
+                return None
+            action = self.tables.actions[self.stack[-1].state].get(token.type)
+            if action is None:
+                if token.type == "$END" and len(self.stack) == 2 and self._accepted():
+                    tree: syntax.File = self.stack[-1].value
+                    return tree
+                if not self._recover(token):
+                    return None
+            elif action >= 0:
+                self._shift(token, action)
+            else:
+                self._reduce(-1 - action)
+
+    def _accepted(self) -> bool:
+        return isinstance(self.stack[-1].value, syntax.File)
+
+    def _shift(self, token: Token, state: int) -> None:
+        if token.first:
+            hinted = self.tokens[self.line].type == "@" and self.index != self.line
+            if not (hinted and self.tokens[self.line].first and self._inside_hints()):
+                self.mark = len(self.stack)
+            self.line = self.index
+        self.stack.append(_Entry(state, token))
+        self.index += 1
+
+    def _inside_hints(self) -> bool:
+        """The top of the stack is a hint: the line is the loop that it belongs to."""
+        top = self.stack[-1].value
+        return isinstance(top, syntax.Hint) or (
+            isinstance(top, list) and bool(top) and isinstance(top[-1], syntax.Hint)
+        )
+
+    def _reduce(self, number: int) -> None:
+        rule = self.tables.rules[number]
+        size = rule.size
+        entries = self.stack[len(self.stack) - size :] if size else []
+        del self.stack[len(self.stack) - size :]
+        depth = max((entry.depth for entry in entries), default=0)
+        value: Any
+        if rule.passed:
+            value = entries[0].value
+        elif rule.inlined:
+            value = _spliced(entries)
+        else:
+            children: list[Any] = []
+            for entry in entries:
+                if isinstance(entry.value, list):
+                    children += entry.value
+                else:
+                    children.append(entry.value)
+            value, depth = self._convert(rule.name, children, depth)
+        state = self.tables.gotos[self.stack[-1].state][rule.origin]
+        self.stack.append(_Entry(state, value, depth))
+
+    def _convert(self, name: str, children: list[Any], depth: int) -> tuple[Any, int]:
+        value = self.converter.convert(name, children)
+        if name not in _DEEPENING:
+            return value, depth
+        if depth < MAXIMUM_DEPTH:
+            return value, depth + 1
+        problem = Problem(
+            "SK0121",
+            f"the expression is nested more than {MAXIMUM_DEPTH} deep",
+            label="too deep",
+            help="bind parts of it to names",
+        )
+        self.diagnostics.append(problem.at(value.span))
+        return syntax.Name("_", span=value.span), 0
+
+    # ------------------------------------------------------------ errors
+
+    def _recover(self, token: Token) -> bool:
+        """Report the token that cannot be shifted, and go on behind its line; False to stop."""
+        line = self.index if token.first else self._line_start()
+        if token.problem is not None:
+            self.diagnostics.append(token.problem)
+        else:
+            accepted = self._accepted_types()
+            before = self.tokens[self._hint_start(line, accepted) : self.index]
+            following = self.tokens[self.index : self.index + 3]
+            refusal = Refusal(self.source.name, token, before, accepted, following)
+            self.diagnostics.append(explain(refusal))
+        if self._outside():
+            return self._next_sketch()
+        return self._skip_line(token, line)
+
+    def _line_start(self) -> int:
+        """The index of the first token of the line that the current token stands in."""
+        index = self.index
+        while index > 0 and not self.tokens[index].first:
+            index -= 1
+        return index
+
+    def _hint_start(self, line: int, accepted: frozenset[str]) -> int:
+        """A line that begins wrongly behind a hint is explained with that hint."""
+        if line == self.index and "@" in accepted and "for" in accepted and self._inside_hints():
+            return self.line
+        return line
+
+    def _outside(self) -> bool:
+        """No sketch is open on the stack."""
+        return not any(
+            isinstance(entry.value, Token) and entry.value.type == "{" for entry in self.stack
+        )
+
+    def _next_sketch(self) -> bool:
+        """Go on at the next sketch of the file, or at the body of a sketch with a bad header."""
+        header = self.stack[-1].value
+        in_header = any(
+            isinstance(entry.value, Token) and entry.value.type == "sketch"
+            for entry in self.stack[1:]
+        )
+        del header
+        self._cut_to_file()
+        start = self.index
+        while self.tokens[self.index].type not in ("sketch", "$END", "STOP"):
+            if in_header and self.tokens[self.index].type == "{":
+                at = self.tokens[start]
+                self._insert((("sketch", "sketch"), ("NAME", "_")), at)
+                return True
+            self.index += 1
+        if self.tokens[self.index].type == "$END":
+            return False
+        if self.index == start:
+            self.index = start
+        return True
+
+    def _cut_to_file(self) -> None:
+        """Drop what stands on the stack above complete sketches."""
+        while len(self.stack) > 1 and isinstance(self.stack[-1].value, (Token, list)):
+            value = self.stack[-1].value
+            if isinstance(value, list) and value and isinstance(value[-1], syntax.Sketch):
+                break
+            self.stack.pop()
+
+    def _skip_line(self, token: Token, line: int) -> bool:
+        kind = token.type
+        if kind == "$END":
+            return False
+        if kind == "INDENT":
+            self._insert(_header("for"), token)
+            return True
+        if kind == "}":
+            # Everything is closed by the lexer: only an empty construct can stand before it.
+            del self.stack[self.mark :]
+            return self._insert_missing(token)
+        if "INDENT" in self._accepted_types():
+            self._insert((("INDENT", ""), ("pass", "pass"), ("NEWLINE", ""), ("DEDENT", "")), token)
+            return True
+        if token.first and self._inside_hints():
+            del self.stack[self.mark :]
+            if kind in self._accepted_types():
+                return True
+        elif not token.first:
+            del self.stack[self.mark :]
+        first = self.tokens[line].type
+        while self.tokens[self.index].type not in ("NEWLINE", "$END", "STOP"):
+            self.index += 1
+        if self.tokens[self.index].type == "NEWLINE":
+            self.index += 1
+        if self.tokens[self.index].type == "INDENT":
+            self._insert(_header("if" if first == "if" else "for"), token)
+        return True
+
+    def _insert_missing(self, token: Token) -> bool:
+        """Accept a closing brace behind a broken line, or stop."""
+        if "}" in self._accepted_types():
+            return True
+        return self._next_after(token)
+
+    def _next_after(self, token: Token) -> bool:
+        del token
+        self.index += 1
+        self._cut_to_file()
+        return self._next_sketch()
+
+    def _insert(self, parts: Sequence[tuple[str, str]], at: Token) -> None:
+        """Put stand-in tokens before the current one."""
+        made = [Token(kind, text, at.start, at.line, at.column) for kind, text in parts]
+        made[0].first = made[0].type in ("for", "if", "sketch")
+        self.tokens[self.index : self.index] = made
+
+    def _accepted_types(self) -> frozenset[str]:
+        """The tokens that can be shifted here: of those in the tables, some only reduce and fail."""
+        types = self.tables.actions[self.stack[-1].state]
+        return frozenset(kind for kind in types if self._can_shift(kind))
+
+    def _can_shift(self, kind: str) -> bool:
+        states = [entry.state for entry in self.stack]
+        while True:
+            action = self.tables.actions[states[-1]].get(kind)
+            if action is None:
+                return False
+            if action >= 0:
+                return True
+            rule = self.tables.rules[-1 - action]
+            if rule.size:
+                del states[len(states) - rule.size :]
+            target = self.tables.gotos[states[-1]].get(rule.origin)
+            if target is None:
+                return False
+            states.append(target)
+
+
+def _header(word: str) -> tuple[tuple[str, str], ...]:
+    """A stand-in for a broken `for` or `if` line, which owns the block that follows."""
+    if word == "if":
+        return (("if", "if"), ("NUMBER", "0"), (":", ":"), ("NEWLINE", ""))
+    loop = ["for", "_", "in", "range", "(", "0", ")", ":"]
+    kinds = ("for", "NAME", "in", "NAME", "(", "NUMBER", ")", ":")
+    return (*zip(kinds, loop, strict=True), ("NEWLINE", ""))
+
+
+def _spliced(entries: Sequence[_Entry]) -> list[Any]:
+    """The children of an inlined rule in one list; a growing list is extended in place."""
+    if entries and isinstance(entries[0].value, list):
+        values = entries[0].value
+        rest = entries[1:]
+    else:
+        values, rest = [], entries
+    for entry in rest:
+        if isinstance(entry.value, list):
+            values += entry.value
+        else:
+            values.append(entry.value)
+    return values
