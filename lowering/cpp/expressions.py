@@ -1,0 +1,332 @@
+"""C++ text of scalar expressions and typed values."""
+
+from __future__ import annotations
+
+import math
+from typing import assert_never
+
+from sketchc import ir
+from sketchc.lowering import loops
+from sketchc.lowering.cpp.names import identifier
+from sketchc.lowering.precedence import CPP, Code
+from sketchc.types import DType
+
+#: The C++ type of each element type; `half` and `bfloat16` are the prelude's.
+CPP_TYPES = {
+    DType.F64: "double",
+    DType.F32: "float",
+    DType.BF16: "sketch::bfloat16",
+    DType.F16: "sketch::half",
+    DType.I64: "int64_t",
+    DType.I32: "int32_t",
+    DType.BOOL: "bool",
+}
+
+_LOGICAL = {"and": "&&", "or": "||"}
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+_HELPERS = {"//": "sketch::floor_div", "%": "sketch::floor_mod", "cdiv": "sketch::ceil_div"}
+_FUNCTIONS = {
+    "sqrt": "std::sqrt",
+    "exp": "std::exp",
+    "log": "std::log",
+    "log2": "std::log2",
+    "pow": "std::pow",
+}
+
+# ---------------------------------------------------------------- scalars
+
+
+def scalar_dtype(expression: ir.Expr) -> DType:
+    """The C++ type of a host or loop scalar: I64, F64 or BOOL."""
+    match expression:
+        case ir.Literal(value):
+            if isinstance(value, bool):
+                return DType.BOOL
+            return DType.I64 if isinstance(value, int) else DType.F64
+        case ir.Ref(dtype=dtype):
+            if dtype.is_float:
+                return DType.F64
+            return DType.BOOL if dtype is DType.BOOL else DType.I64
+        case ir.Unary(operator, operand):
+            return DType.BOOL if operator == "not" else scalar_dtype(operand)
+        case ir.Binary(operator, left, right):
+            if operator in _COMPARISONS or operator in _LOGICAL:
+                return DType.BOOL
+            if operator == "/":
+                return DType.F64
+            both = (scalar_dtype(left), scalar_dtype(right))
+            return DType.F64 if DType.F64 in both else DType.I64
+        case ir.Function(name, arguments):
+            if name == "int":
+                return DType.I64
+            if name == "abs":
+                return scalar_dtype(arguments[0])
+            return DType.F64
+        case ir.Iota():
+            return DType.I64
+        case _:
+            assert_never(expression)
+
+
+def scalar(expression: ir.Expr) -> Code:
+    """The text of an integer, float or bool expression."""
+    match expression:
+        case ir.Literal(value):
+            return literal(value)
+        case ir.Ref(name):
+            return Code(identifier(name))
+        case ir.Unary("not", operand):
+            return CPP.unary("!", scalar(operand))
+        case ir.Unary(operator, operand):
+            return CPP.unary(operator, scalar(operand))
+        case ir.Binary():
+            return _binary(expression)
+        case ir.Function(name, arguments):
+            return _function(name, arguments)
+        case ir.Iota():
+            msg = "an index tile reached the printer"
+            raise AssertionError(msg)
+        case _:
+            assert_never(expression)
+
+
+def literal(value: int | float | bool) -> Code:
+    if isinstance(value, bool):
+        return Code("true" if value else "false")
+    if isinstance(value, float):
+        return _float_literal(value, DType.F64)
+    if value == -(2**63):
+        return Code("std::numeric_limits<int64_t>::min()")
+    text = str(value) if abs(value) < 2**31 else f"INT64_C({abs(value)})"
+    if abs(value) >= 2**31 and value < 0:
+        text = f"-{text}"
+    return Code(text, CPP.unary_levels["-"] if value < 0 else 100)
+
+
+def _as_real(expression: ir.Expr) -> Code:
+    if isinstance(expression, ir.Literal) and not isinstance(expression.value, bool):
+        return _float_literal(float(expression.value), DType.F64)
+    code = scalar(expression)
+    if scalar_dtype(expression) is DType.F64:
+        return code
+    return CPP.call("static_cast<double>", code)
+
+
+def _binary(expression: ir.Binary) -> Code:
+    operator, left, right = expression.operator, expression.left, expression.right
+    if operator in _LOGICAL:
+        # Compilers warn about `a || b && c`: the inner part is parenthesised.
+        parts = [_guarded(part) for part in (left, right)]
+        return CPP.binary(_LOGICAL[operator], *parts)
+    operands = (left, right)
+    real = operator == "/" or DType.F64 in (scalar_dtype(left), scalar_dtype(right))
+    first, second = (_as_real(part) if real else scalar(part) for part in operands)
+    match operator:
+        case "min" | "max":
+            kind = "double" if real else "int64_t"
+            return CPP.call(f"std::{operator}<{kind}>", first, second)
+        case "//" | "%" | "cdiv":
+            return CPP.call(_HELPERS[operator], first, second)
+        case _:
+            return CPP.binary(operator, first, second)
+
+
+def _guarded(expression: ir.Expr) -> Code:
+    code = scalar(expression)
+    nested = isinstance(expression, ir.Binary) and expression.operator in _LOGICAL
+    return Code(f"({code})") if nested else code
+
+
+def _function(name: str, arguments: tuple[ir.Expr, ...]) -> Code:
+    match name:
+        case "float":
+            return _as_real(arguments[0])
+        case "int":
+            return CPP.call("sketch::truncate", _as_real(arguments[0]))
+        case "abs":
+            if scalar_dtype(arguments[0]) is DType.F64:
+                return CPP.call("std::fabs", scalar(arguments[0]))
+            return CPP.call("std::abs", scalar(arguments[0]))
+        case "rsqrt":
+            root = CPP.call("std::sqrt", _as_real(arguments[0]))
+            return CPP.binary("/", Code("1.0"), root)
+        case _:
+            return CPP.call(_FUNCTIONS[name], *(_as_real(argument) for argument in arguments))
+
+
+# ---------------------------------------------------------------- values
+
+
+def value(node: loops.Value) -> Code:
+    """The text of a typed value."""
+    match node:
+        case loops.Number(number, dtype):
+            return number_literal(number, dtype)
+        case loops.Local(name):
+            return Code(identifier(name))
+        case loops.Scalar(expression, _):
+            return scalar(expression)
+        case loops.Element(buffer, index):
+            return Code(f"{identifier(buffer)}[{scalar(index)}]")
+        case loops.Convert(inner, dtype, rounding, saturate):
+            return _convert(inner, dtype, rounding, saturate)
+        case loops.Apply():
+            return _apply(node)
+        case _:
+            assert_never(node)
+
+
+def printed_dtype(node: loops.Value) -> DType:
+    """The C++ type that a value has as printed."""
+    match node:
+        case loops.Scalar(expression):
+            return scalar_dtype(expression)
+        case loops.Apply(result=result):
+            return result
+        case _:
+            return node.dtype
+
+
+def number_literal(number: int | float | bool, dtype: DType) -> Code:
+    if dtype in (DType.F16, DType.BF16):
+        return CPP.call(_NARROW[dtype], _float_literal(float(number), DType.F32))
+    if dtype.is_float:
+        return _float_literal(float(number), dtype)
+    if dtype is DType.BOOL:
+        return literal(bool(number))
+    if dtype is DType.I32 and int(number) == -(2**31):
+        return Code("std::numeric_limits<int32_t>::min()")
+    return literal(int(number))
+
+
+_NARROW = {DType.F16: "sketch::to_half", DType.BF16: "sketch::to_bfloat16"}
+
+
+def _float_literal(number: float, dtype: DType) -> Code:
+    kind = CPP_TYPES[dtype]
+    if math.isnan(number):
+        return Code(f"std::numeric_limits<{kind}>::quiet_NaN()")
+    if math.isinf(number):
+        text = f"std::numeric_limits<{kind}>::infinity()"
+        return Code(text) if number > 0 else CPP.unary("-", Code(text))
+    if dtype is DType.F32 and abs(number) > 3.4028235677973366e38:
+        return _float_literal(math.copysign(math.inf, number), dtype)
+    text = repr(abs(number))
+    if "." not in text and "e" not in text:
+        text += ".0"
+    code = Code(text + ("f" if dtype is DType.F32 else ""))
+    return CPP.unary("-", code) if math.copysign(1.0, number) < 0 else code
+
+
+_MODES = {"down": "-1", "up": "1", "zero": "0"}
+
+
+def _convert(inner: loops.Value, dtype: DType, rounding: str, saturate: bool) -> Code:
+    source = printed_dtype(inner)
+    code = value(inner)
+    if source is dtype:
+        return code
+    if isinstance(inner, loops.Number):
+        return number_literal(inner.value, dtype)
+    if source in _NARROW:
+        code = CPP.call("sketch::to_float", code)
+        source = DType.F32
+        if source is dtype:
+            return code
+    if dtype is DType.BOOL:
+        zero = number_literal(0, source)
+        return CPP.binary("!=", code, zero)
+    if dtype.is_float:
+        return _to_float(code, source, dtype, rounding)
+    kind = CPP_TYPES[dtype]
+    if source.is_float:
+        mode = "nearest" if rounding == "default" else rounding
+        helper = "saturated" if saturate else "to_integer"
+        return CPP.call(f"sketch::{helper}<{kind}>", CPP.call(f"sketch::round_{mode}", code))
+    if saturate and dtype is DType.I32 and source is DType.I64:
+        return CPP.call("sketch::clamp_to_int32", code)
+    return CPP.call(f"static_cast<{kind}>", code)
+
+
+def _to_float(code: Code, source: DType, dtype: DType, rounding: str) -> Code:
+    kind = CPP_TYPES[dtype]
+    narrows = source.is_float and dtype.bytes < source.bytes
+    if rounding in _MODES and narrows:
+        return CPP.call(f"sketch::directed<{kind}, {_MODES[rounding]}>", code)
+    if dtype in _NARROW:
+        wide = code if source.is_float else CPP.call("static_cast<double>", code)
+        return CPP.call(_NARROW[dtype], wide)
+    return CPP.call(f"static_cast<{kind}>", code)
+
+
+_OPERATORS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "logical_and": "&&",
+    "logical_or": "||",
+}
+_BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+#: Rows whose helper in the prelude has another name.
+_RENAMED = {"abs": "absolute", "floordiv": "floor_div", "mod": "floor_mod"}
+#: Attributes that become further arguments, in this order.
+_ATTRIBUTES = {"elu": ("alpha",), "leaky_relu": ("slope",)}
+
+
+def _apply(node: loops.Apply) -> Code:
+    codes = [value(argument) for argument in node.arguments]
+    operation = node.operation
+    if operation in _OPERATORS:
+        return CPP.binary(_OPERATORS[operation], *codes)
+    if operation in _BITWISE:
+        if node.dtype is DType.BOOL:
+            # `&` on bool promotes to int; the result must stay a bool.
+            return CPP.call("static_cast<bool>", CPP.binary(_BITWISE[operation], *codes))
+        return CPP.binary(_BITWISE[operation], *codes)
+    match operation:
+        case "neg":
+            return CPP.unary("-", codes[0])
+        case "fma":
+            return CPP.binary("+", CPP.binary("*", codes[0], codes[1]), codes[2])
+        case "logical_not":
+            return CPP.unary("!", codes[0])
+        case "bitwise_not":
+            return CPP.unary("!" if node.dtype is DType.BOOL else "~", codes[0])
+        case "where":
+            condition, then, otherwise = (
+                f"({code})" if code.level < CPP.postfix_level else str(code) for code in codes
+            )
+            return Code(f"{condition} ? {then} : {otherwise}", 1)
+        case "clamp":
+            return _clamp(node, codes[0])
+        case "gelu" if node.attributes.get("approximate") == "tanh":
+            return CPP.call("sketch::gelu_tanh", *codes)
+        case _:
+            extra = [
+                number_literal(_number(node.attributes[name]), node.dtype)
+                for name in _ATTRIBUTES.get(operation, ())
+            ]
+            return CPP.call(f"sketch::{_RENAMED.get(operation, operation)}", *codes, *extra)
+
+
+def _clamp(node: loops.Apply, code: Code) -> Code:
+    low, high = node.attributes.get("low"), node.attributes.get("high")
+    if low is not None:
+        code = CPP.call("sketch::at_least", code, number_literal(_number(low), node.dtype))
+    if high is not None:
+        code = CPP.call("sketch::at_most", code, number_literal(_number(high), node.dtype))
+    return code
+
+
+def _number(found: object) -> int | float | bool:
+    if not isinstance(found, int | float):
+        msg = f"{found!r} is not a number"
+        raise AssertionError(msg)
+    return found

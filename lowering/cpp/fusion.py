@@ -1,0 +1,189 @@
+"""Fusion: nests over the same lanes become one loop, level by level.
+
+Two nests share a loop when its bounds are the same and every element that both touch (one of them
+writing) belongs to the same lane (LOWERING 9). A nest may move up to an earlier loop when nothing
+between depends on it; initialisations move up furthest, so that they do not part their neighbours.
+What is fused here decides what needs memory (`storage.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering.cpp.nests import Axis, Kind, Nest, NestMaker
+from sketchc.symbolic import equal
+
+
+@attrs.define(eq=False)
+class Leaf:
+    """One nest inside all of its loops; `path` are those loops, outermost first."""
+
+    nest: Nest
+    path: tuple[LoopNode, ...] = ()
+    block: tuple[SerialNode, ...] = ()
+
+
+@attrs.define(eq=False)
+class LoopNode:
+    """A loop over one axis of all the nests inside."""
+
+    axis: Axis
+    level: int
+    members: list[Nest]
+    children: list[Node] = attrs.field(factory=list)
+
+    @property
+    def innermost(self) -> bool:
+        return all(isinstance(child, Leaf) for child in self.children)
+
+
+@attrs.define(eq=False)
+class BindNode:
+    """A bound integer; bindings stand at the front of their block."""
+
+    name: str
+    value: ir.Expr
+    text: str
+
+
+@attrs.define(eq=False)
+class SerialNode:
+    """A sequential loop of the sketch."""
+
+    loop: ir.For
+    children: list[Node] = attrs.field(factory=list)
+
+
+Node: TypeAlias = Leaf | LoopNode | SerialNode | BindNode
+
+
+def build_tree(
+    body: tuple[ir.Statement, ...], maker: NestMaker, block: tuple[SerialNode, ...] = ()
+) -> list[Node]:
+    """The fused loop tree of a phase's body."""
+    nodes: list[Node] = []
+    run: list[Nest] = []
+
+    def close() -> None:
+        nodes.extend(_fuse(run, 0, (), block))
+        run.clear()
+
+    for statement in body:
+        match statement:
+            case ir.For():
+                close()
+                node = SerialNode(statement)
+                node.children = build_tree(statement.body, maker, (*block, node))
+                nodes.append(node)
+            case ir.Bind(name, value, text):
+                maker.nests(statement)
+                if not has_iota(value, maker.bindings):
+                    nodes.append(BindNode(name, value, text))
+            case _:
+                run.extend(maker.nests(statement))
+    close()
+    return nodes
+
+
+def has_iota(expression: ir.Expr, bindings: dict[str, ir.Expr]) -> bool:
+    """True for an index tile: it contains lanes, itself or through a binding."""
+    match expression:
+        case ir.Iota():
+            return True
+        case ir.Ref(name, ir.NameKind.BINDING):
+            return name in bindings and has_iota(bindings[name], bindings)
+        case ir.Unary(_, operand):
+            return has_iota(operand, bindings)
+        case ir.Binary(_, left, right):
+            return has_iota(left, bindings) or has_iota(right, bindings)
+        case ir.Function(_, arguments):
+            return any(has_iota(argument, bindings) for argument in arguments)
+        case _:
+            return False
+
+
+def leaves(nodes: list[Node]) -> Iterator[Leaf]:
+    """All nests in the order in which they run."""
+    for node in nodes:
+        match node:
+            case Leaf():
+                yield node
+            case LoopNode() | SerialNode():
+                yield from leaves(node.children)
+            case BindNode():
+                pass
+
+
+# ---------------------------------------------------------------- grouping
+
+
+@attrs.define(eq=False)
+class _Group:
+    """Nests that share the loop of `axis` (None: a single nest without loops left)."""
+
+    axis: Axis | None
+    nests: list[Nest]
+
+
+def _fuse(
+    nests: list[Nest], level: int, path: tuple[LoopNode, ...], block: tuple[SerialNode, ...]
+) -> list[Node]:
+    nodes: list[Node] = []
+    for group in _groups(nests, level):
+        if group.axis is None:
+            nodes.extend(Leaf(nest, path, block) for nest in group.nests)
+            continue
+        node = LoopNode(group.axis, level, group.nests)
+        node.children = _fuse(group.nests, level + 1, (*path, node), block)
+        nodes.append(node)
+    return nodes
+
+
+def _groups(nests: list[Nest], level: int) -> list[_Group]:
+    groups: list[_Group] = []
+    for nest in nests:
+        axis = nest.axes[level] if len(nest.axes) > level else None
+        if axis is not None and _join(groups, nest, axis, level):
+            continue
+        group = _Group(axis, [nest])
+        groups.insert(_place(groups, nest) if nest.early else len(groups), group)
+    return groups
+
+
+def _join(groups: list[_Group], nest: Nest, axis: Axis, level: int) -> bool:
+    """Put `nest` into the latest group it can share a loop with."""
+    for group in reversed(groups):
+        same = group.axis is not None and _same_axis(group.axis, axis)
+        if same and all(_may_share(member, nest, level) for member in group.nests):
+            group.nests.append(nest)
+            return True
+        if any(member.conflicts(nest) for member in group.nests):
+            return False
+    return False
+
+
+def _same_axis(left: Axis, right: Axis) -> bool:
+    if left == right:
+        return True
+    return equal(left.lower, right.lower) and equal(left.upper, right.upper)
+
+
+def _may_share(first: Nest, second: Nest, level: int) -> bool:
+    """True if running both lane by lane of this level is the same as one after the other."""
+    if Kind.PRODUCT in (first.kind, second.kind):
+        return False
+    return all(mine.aligned(theirs, level) for mine, theirs in first.conflicts(second))
+
+
+def _place(groups: list[_Group], nest: Nest) -> int:
+    """The earliest position for a nest that may move up."""
+    position = len(groups)
+    for index in range(len(groups) - 1, -1, -1):
+        if any(member.conflicts(nest) for member in groups[index].nests):
+            break
+        position = index
+    return position

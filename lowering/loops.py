@@ -1,0 +1,252 @@
+"""The loop IR: what a phase becomes after its tile operations are fused into loops.
+
+C++ prints it, and CUDA-C will: hence lane loops, barriers and storage are nodes of their own
+(LOWERING 17). Index and bound expressions are `sketchc.ir` scalar expressions over host scalars,
+grid and loop variables and lane variables (`Ref` of kind LOOP); values are the small typed
+language below. A value of type f16 or bf16 is a stored one: arithmetic happens on f32 or f64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+
+from sketchc import ir
+from sketchc.types import DType
+
+# ---------------------------------------------------------------- values
+
+
+@attrs.frozen
+class Number:
+    """A constant of a data type (inf and nan allowed)."""
+
+    value: int | float | bool
+    dtype: DType
+
+
+@attrs.frozen
+class Local:
+    """A scalar local of the loop body."""
+
+    name: str
+    dtype: DType
+
+
+@attrs.frozen
+class Scalar:
+    """An integer, float or bool expression over names in scope, in the type it is printed in."""
+
+    value: ir.Expr
+    dtype: DType
+
+
+@attrs.frozen
+class Element:
+    """`buffer[index]`; `index` counts elements from the start of the buffer."""
+
+    buffer: str
+    index: ir.Expr
+    dtype: DType
+
+
+@attrs.frozen
+class Convert:
+    """`value` in another type; `rounding` and `saturate` are those of `cast`."""
+
+    value: Value
+    dtype: DType
+    rounding: str = "default"
+    saturate: bool = False
+
+
+@attrs.frozen
+class Apply:
+    """A row of the op table on values that have `dtype`; `result` is the type of the outcome."""
+
+    operation: str
+    arguments: tuple[Value, ...]
+    dtype: DType
+    result: DType
+    attributes: Mapping[str, object] = attrs.field(factory=dict)
+
+
+Value: TypeAlias = Number | Local | Scalar | Element | Convert | Apply
+
+# ---------------------------------------------------------------- statements
+
+
+@attrs.frozen
+class Note:
+    """A comment: a statement of the sketch, or why something is done."""
+
+    text: str
+
+
+@attrs.frozen
+class Define:
+    """A new scalar local. `mutable` when `Assign` or `Accumulate` follow."""
+
+    name: str
+    dtype: DType
+    value: Value
+    mutable: bool = False
+
+
+@attrs.frozen
+class Assign:
+    name: str
+    value: Value
+
+
+@attrs.frozen
+class Write:
+    """`buffer[index] = value`; the value has the buffer's type."""
+
+    buffer: str
+    index: ir.Expr
+    value: Value
+
+
+@attrs.frozen
+class Accumulate:
+    """`target = target (operation) value` for a reduction row; the target is a local or an
+    element, and the enclosing lane loop names a local target in its `reductions`."""
+
+    operation: str
+    target: Local | Element
+    value: Value
+
+
+@attrs.frozen
+class MatrixView:
+    """A rectangle of a buffer: element (r, c) is `buffer[origin + r * row + c * column]`."""
+
+    buffer: str
+    dtype: DType
+    origin: ir.Expr
+    row: ir.Expr
+    column: ir.Expr
+
+
+@attrs.frozen
+class MatrixProduct:
+    """`destination += left @ right` over valid extents `rows`, `columns`, `depth`; `packs` names
+    the two storages (left, right) that hold packed panels."""
+
+    left: MatrixView
+    right: MatrixView
+    destination: MatrixView
+    rows: ir.Expr
+    columns: ir.Expr
+    depth: ir.Expr
+    dtype: DType
+    packs: tuple[str, str]
+
+
+@attrs.frozen
+class Reduction:
+    """A local that lanes of a loop combine with a reduction row."""
+
+    name: str
+    operation: str
+    dtype: DType
+
+
+@attrs.frozen
+class Loop:
+    """A loop over the lanes of one tile axis, run in order."""
+
+    variable: str
+    lower: ir.Expr
+    upper: ir.Expr
+    body: tuple[Statement, ...]
+
+
+@attrs.frozen
+class LaneLoop:
+    """An innermost loop whose lanes are independent but for `reductions`: SIMD lanes on a CPU, the
+    threads of a block on a GPU. `streamed` names buffers that are written once, contiguously, and
+    not read soon: their stores may bypass the caches."""
+
+    variable: str
+    lower: ir.Expr
+    upper: ir.Expr
+    body: tuple[Statement, ...]
+    reductions: tuple[Reduction, ...] = ()
+    streamed: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class SerialLoop:
+    """A sequential loop of the sketch."""
+
+    variable: str
+    start: ir.Expr
+    stop: ir.Expr
+    step: ir.Expr
+    body: tuple[Statement, ...]
+    text: str = ""
+
+
+@attrs.frozen
+class Barrier:
+    """All threads that share storage meet here (nothing to do where lanes are SIMD)."""
+
+    scope: str = "block"
+
+
+Statement: TypeAlias = (
+    Note
+    | Define
+    | Assign
+    | Write
+    | Accumulate
+    | MatrixProduct
+    | Loop
+    | LaneLoop
+    | SerialLoop
+    | Barrier
+)
+
+# ---------------------------------------------------------------- storage and programs
+
+
+@attrs.frozen
+class Storage:
+    """Memory private to one program (grid point): `extents` elements, row-major. `memory` is
+    "stack" (a small compile-time size) or "arena"."""
+
+    name: str
+    dtype: DType
+    extents: tuple[ir.Expr, ...]
+    memory: str
+    note: str = ""
+
+
+@attrs.frozen
+class Program:
+    """One phase: `body` runs for every grid point with its own storage."""
+
+    storages: tuple[Storage, ...]
+    body: tuple[Statement, ...]
+
+
+def children(statement: Statement) -> tuple[Statement, ...]:
+    """The statements directly inside; empty for a leaf."""
+    match statement:
+        case Loop() | LaneLoop() | SerialLoop():
+            return statement.body
+        case _:
+            return ()
+
+
+def walk(body: tuple[Statement, ...]) -> list[Statement]:
+    """All statements in pre-order."""
+    found: list[Statement] = []
+    for statement in body:
+        found.append(statement)
+        found.extend(walk(children(statement)))
+    return found
