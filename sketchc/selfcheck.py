@@ -230,14 +230,18 @@ def _differences(runs: list[tuple[Variant, Result]]) -> Iterator[Diagnostic]:
                 tunable[0].span if tunable else variant.sketch.span,
                 label="its value must not change results",
                 notes=(
-                    f"{place} is {expected.outputs[name][element]:.9g} with {reference.title}",
-                    f"{place} is {array[element]:.9g} with {variant.title}",
+                    f"{place} is {_show(expected.outputs[name][element])} with {reference.title}",
+                    f"{place} is {_show(array[element])} with {variant.title}",
                     f"executed with {show_values(result.symbols)}",
                 ),
                 help="carry what spans tiles (a maximum, a sum) from one tile to the next, or "
                 "give the tile the whole axis",
             )
             return
+
+
+def _show(value: object) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
 def first_difference(expected: Array, actual: Array) -> tuple[int, ...] | None:
