@@ -304,9 +304,10 @@ def _solve_counters(store: Site, elements: Elements) -> dict[int, Linear] | None
         for pair in tuple(pending):
             subscript, element = pair
             scalar = isinstance(subscript, ir.ScalarSubscript)
-            form = _replaced(
-                store.scope.form(subscript.index if scalar else subscript.lower), solved
+            place = (
+                subscript.index if isinstance(subscript, ir.ScalarSubscript) else subscript.lower
             )
+            form = _replaced(store.scope.form(place), solved)
             missing = unknown - solved.keys()
             open_counters = [atom for atom in form if atom in missing]
             if any(atoms.dependencies[a] & missing for a in form if a not in missing):

@@ -8,7 +8,7 @@ from "all lanes" over the operands written into the tile. Other tiles take the d
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 import attrs
 
@@ -23,6 +23,8 @@ from sketchc.symbolic import show, simplify
 #: Domains shrink at every round and depend on each other along chains of tiles; a sketch with a
 #: longer chain than this has an unstable domain, which is reported.
 _ROUNDS = 12
+
+_Item = TypeVar("_Item")
 
 
 def infer_domains(sketch: ir.Sketch) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]:
@@ -298,7 +300,7 @@ def _reads(operand: ir.Operand, tile: str) -> bool:
     return isinstance(operand, ir.TileOperand) and operand.tile == tile
 
 
-def _swap(items: tuple[object, ...]) -> tuple[object, ...]:
+def _swap(items: tuple[_Item, ...]) -> tuple[_Item, ...]:
     return (*items[:-2], items[-1], items[-2])
 
 

@@ -36,8 +36,8 @@ def infeasible(facts: Iterable[Fact]) -> bool:
 def _eliminate_equalities(facts: Iterable[Fact]) -> list[Linear]:
     """Inequalities alone: an equality with a unit coefficient replaces that variable, any other
     becomes two inequalities."""
-    inequalities = []
-    equalities = []
+    inequalities: list[Linear] = []
+    equalities: list[Linear] = []
     for fact in facts:
         (equalities if fact.equality else inequalities).append(fact.form)
     while equalities:

@@ -237,7 +237,7 @@ def relevant(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> l
             continue
         seen.add(atom)
         found = list(atoms.facts[atom])
-        remaining = []
+        remaining: list[Fact] = []
         for fact in rest:
             (found if atom in fact.form else remaining).append(fact)
         rest = remaining
