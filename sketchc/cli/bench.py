@@ -1,0 +1,104 @@
+"""`sketchc bench`: time a lowered sketch against its PyTorch task."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+import click
+
+from sketchc.cli import options
+from sketchc.cli.verify import prepare
+from sketchc.diagnostics import UsageError
+
+
+@click.command()
+@click.argument("file")
+@click.option("--task", required=True, metavar="TASK.py", help="A file in KernelBench's format.")
+@click.option("--target", "-t", required=True, help="cpp, or triton_cuda on a machine with a GPU.")
+@click.option("--hardware", help="The chip; default: the target's own.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Bind a constexpr, or a param the task does not give.",
+)
+@click.option(
+    "--symbols", multiple=True, metavar="M=300,N=520", help="Other sizes than the task's."
+)
+@click.option("--sketch", "name", help="Which sketch of the file.")
+@click.option("--samples", type=click.IntRange(min=5), default=31, show_default=True)
+@click.option("--threads", type=click.IntRange(min=1), help="Default: all cores.")
+@click.option("--seed", type=click.IntRange(min=0), help="Default: a fresh one.")
+@click.option("--json", "as_json", is_flag=True, help="Everything measured, with raw samples.")
+def bench(
+    file: str,
+    task: str,
+    target: str,
+    hardware: str | None,
+    settings: tuple[str, ...],
+    symbols: tuple[str, ...],
+    name: str | None,
+    samples: int,
+    threads: int | None,
+    seed: int | None,
+    as_json: bool,
+) -> int:
+    """Time a sketch and PyTorch eager turn about, on the same inputs; verify the timed outputs.
+
+    Exit status: 0 measured and right, 1 when an output of a timed run is wrong (or the time cannot
+    be true), 2 when nothing can be timed: the target does not run here at its own speed, or the
+    task does not fit.
+
+    \b
+    Example:
+      sketchc bench examples/rms.sketch --task examples/tasks/rms.py --target cpp
+    """
+    constants = options.parse_assignments(settings, "--set")
+    sizes = {key: int(v) for key, v in options.parse_assignments(symbols, "--symbols").items()}
+    try:
+        candidate = prepare(file, name, target, hardware, constants)
+    except options.SketchError as error:
+        options.show_diagnostics(error.source, error.diagnostics)
+        return 1
+    status = candidate.toolchain.status()
+    if not status.can_run or status.interpreted:
+        how = f"it runs through {status.how_it_runs}" if status.can_run else "it cannot run"
+        advice = f"; {status.advice}" if status.advice else ""
+        msg = f"{target} cannot be timed on this machine: {how}{advice}"
+        raise UsageError(msg)
+    from sketchc.runtime.bench import report
+    from sketchc.runtime.bench.bench import Settings
+    from sketchc.runtime.bench.bench import bench as measure
+    from sketchc.runtime.bench.machine import this_machine
+    from sketchc.runtime.bench.timing import Schedule
+    from sketchc.runtime.frontends.torch_task import TorchTask
+
+    device = "cuda" if candidate.plan.hardware.family == "nvidia" else "cpu"
+    with TorchTask(Path(task)) as loaded, tempfile.TemporaryDirectory() as folder:
+        measured = measure(
+            candidate,
+            loaded,
+            Path(folder),
+            Settings(
+                secrets.randbits(48) if seed is None else seed,
+                threads or len(os.sched_getaffinity(0)),
+                Schedule(samples=samples),
+                sizes,
+                constants,
+                device,
+            ),
+            this_machine(device),
+        )
+    if as_json:
+        import json
+
+        click.echo(json.dumps(report.to_json(measured), indent=2))
+    else:
+        from rich.console import Console
+
+        report.show(measured, Console())
+    return 0 if measured.passed else 1
