@@ -1,0 +1,39 @@
+"""The target `triton_ascend`: Triton-Ascend for Huawei NPUs."""
+
+from __future__ import annotations
+
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.plan import Capabilities, Plan
+from sketchc.lowering.triton.dialect import Dialect
+from sketchc.lowering.triton.emit import emit_kernel
+from sketchc.types import DType
+
+DESCRIPTION = "Triton-Ascend 3.2 for Huawei Ascend NPUs"
+
+CAPABILITIES = Capabilities(
+    name="triton_ascend",
+    languages=("python",),
+    default_hardware="ascend910b4",
+    dtypes=frozenset({"f32", "bf16", "f16", "i64", "i32", "bool"}),
+    precisions=frozenset({"ieee"}),
+    # The front end takes other extents too, but its interpreter twin and its vendor's examples keep
+    # to powers of two.
+    power_of_two_extents=True,
+    symbolic_extents=False,
+    persistent_grid=True,
+    maximum_elements=2**20,
+    matrix_minimum={"f16": 16, "bf16": 16, "f32": 16},
+)
+
+DIALECT = Dialect(
+    CAPABILITIES,
+    launch_options=False,
+    device_guard="",
+    grouped_order=False,
+    dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16}),
+)
+
+
+def emit(plan: Plan) -> Kernel:
+    """The kernels and the wrapper of a finished plan, as one Python file."""
+    return emit_kernel(plan, DIALECT)

@@ -1,0 +1,252 @@
+"""How large an integer expression can become: polynomials over the host's scalars.
+
+The index width is guarded on the host (R10): every integer subexpression of a kernel, overshoot
+lanes included, is bounded here in magnitude by one polynomial with non-negative coefficients over
+symbols, lets and params. Where the bound stays below 2^31 the kernel computes in 32 bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TypeAlias, assert_never
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering.plan import PhasePlan, Plan
+from sketchc.types import DType
+
+#: Monomial (sorted atom names) -> non-negative coefficient.
+Polynomial: TypeAlias = dict[tuple[str, ...], Fraction]
+
+#: 32-bit signed integers hold magnitudes below this.
+LIMIT = 2**31
+
+
+class UnboundedError(Exception):
+    """An expression whose magnitude no polynomial bounds; the kernel then computes in 64 bits."""
+
+
+def constant(value: int) -> Polynomial:
+    return {(): Fraction(abs(value))} if value else {}
+
+
+def add(left: Polynomial, right: Polynomial) -> Polynomial:
+    result = dict(left)
+    for monomial, coefficient in right.items():
+        result[monomial] = result.get(monomial, Fraction(0)) + coefficient
+    return result
+
+
+def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
+    result: Polynomial = {}
+    for first, a in left.items():
+        for second, b in right.items():
+            monomial = tuple(sorted((*first, *second)))
+            result[monomial] = result.get(monomial, Fraction(0)) + a * b
+    return result
+
+
+def upper(left: Polynomial, right: Polynomial) -> Polynomial:
+    """A bound of both: atoms are non-negative, so the larger coefficients bound the maximum."""
+    result = dict(left)
+    for monomial, coefficient in right.items():
+        result[monomial] = max(result.get(monomial, Fraction(0)), coefficient)
+    return result
+
+
+def show(polynomial: Polynomial) -> str:
+    """Python text, highest degree first, coefficients rounded up."""
+    terms = []
+    for monomial in sorted(polynomial, key=lambda m: (-len(m), m)):
+        coefficient = math.ceil(polynomial[monomial])
+        factors = list(monomial)
+        if coefficient != 1 or not factors:
+            factors.insert(0, str(coefficient))
+        terms.append(" * ".join(factors))
+    return " + ".join(terms) if terms else "0"
+
+
+@attrs.define
+class Magnitudes:
+    """Collects the largest magnitude over all expressions it is shown.
+
+    `values` are the compile-time constants; `variables` the bounds of loop variables and bindings.
+    """
+
+    values: Mapping[str, int | float | bool]
+    variables: dict[str, Polynomial] = attrs.field(factory=dict)
+    largest: Polynomial = attrs.field(factory=dict)
+    unbounded: bool = False
+
+    def note(self, polynomial: Polynomial) -> Polynomial:
+        self.largest = upper(self.largest, polynomial)
+        return polynomial
+
+    def see(self, expression: ir.Expr) -> Polynomial:
+        """The bound of an expression; it and its parts join `largest`."""
+        try:
+            return self.note(self._bound(expression))
+        except UnboundedError:
+            self.unbounded = True
+            return {}
+
+    def _bound(self, expression: ir.Expr) -> Polynomial:
+        match expression:
+            case ir.Literal(value):
+                return constant(math.ceil(abs(value))) if math.isfinite(value) else {}
+            case ir.Ref(name, kind, dtype):
+                return self._name(name, kind, dtype)
+            case ir.Unary(_, operand):
+                return self.see(operand)
+            case ir.Binary(operator, left, right):
+                return self._binary(operator, left, right)
+            case ir.Function():
+                raise UnboundedError
+            case ir.Iota(extent, lower, _):
+                return add(self.see(lower), multiply(constant(2), self.see(extent)))
+            case _:
+                assert_never(expression)
+
+    def _name(self, name: str, kind: ir.NameKind, dtype: DType) -> Polynomial:
+        if name in self.values:
+            value = self.values[name]
+            return constant(math.ceil(abs(value))) if math.isfinite(value) else {}
+        if name in self.variables:
+            return self.variables[name]
+        if dtype is DType.BOOL or dtype.is_float:
+            return {}
+        atom = name if kind is ir.NameKind.SYMBOL else f"abs({name})"
+        return {(atom,): Fraction(1)}
+
+    def _binary(self, operator: str, left: ir.Expr, right: ir.Expr) -> Polynomial:
+        a, b = self.see(left), self.see(right)
+        match operator:
+            case "+" | "-":
+                return add(a, b)
+            case "*":
+                return multiply(a, b)
+            case "//" | "cdiv":
+                self.note(add(a, b))  # cdiv(a, b) is (a + b - 1) // b
+                divisor = self._value(right)
+                if divisor is None or divisor == 0:
+                    return a
+                return add({m: c / abs(divisor) for m, c in a.items()}, constant(1))
+            case "%":
+                return b
+            case "min" | "max":
+                return upper(a, b)
+            case "/":
+                raise UnboundedError
+            case _:  # comparisons, and, or
+                return constant(1)
+
+    def _value(self, expression: ir.Expr) -> int | None:
+        match expression:
+            case ir.Literal(value):
+                return int(value)
+            case ir.Ref(name) if name in self.values:
+                return int(self.values[name])
+            case _:
+                return None
+
+
+def physical_bound(expression: ir.Expr, magnitudes: Magnitudes) -> Polynomial:
+    """Twice the logical extent bounds every physical one (the next power of two)."""
+    return multiply(constant(2), magnitudes.see(expression))
+
+
+def phase_magnitude(plan: Plan, phase: PhasePlan) -> Polynomial | None:
+    """A bound on every integer that the kernel of `phase` computes; None where there is none."""
+    sketch = plan.sketch
+    seen = Magnitudes({c.name: c.value for c in sketch.constants})
+    total = constant(1)
+    for axis in phase.grid:
+        count = seen.see(axis.count)
+        span = multiply(seen.see(axis.step), count)
+        seen.variables[axis.variable] = seen.note(add(seen.see(axis.start), span))
+        total = multiply(total, add(count, constant(1)))
+    seen.note(total)
+    _see_body(sketch, phase.body, seen)
+    return None if seen.unbounded else seen.largest
+
+
+def _see_body(sketch: ir.Sketch, body: tuple[ir.Statement, ...], seen: Magnitudes) -> None:
+    for statement in body:
+        match statement:
+            case ir.Alloc():
+                pass
+            case ir.Load(access, tile, domain) | ir.Store(tile, access, domain):
+                _see_domain(domain, seen)
+                _see_access(sketch, access, tile, seen)
+            case ir.Compute(operands=operands, domain=domain, written=written):
+                _see_domain((*domain, *written), seen)
+                for operand in operands:
+                    if not isinstance(operand, ir.ScalarOperand) or operand.dtype.is_integer:
+                        _see_operand(operand, seen)
+            case ir.Bind(name, value):
+                seen.variables[name] = seen.see(value)
+            case ir.For(variable, start, stop, step, inner):
+                low, high, stride = seen.see(start), seen.see(stop), seen.see(step)
+                seen.variables[variable] = seen.note(add(upper(low, high), stride))
+                _see_body(sketch, inner, seen)
+            case _:
+                assert_never(statement)
+
+
+def _see_operand(operand: ir.Operand, seen: Magnitudes) -> None:
+    match operand:
+        case ir.TileOperand(_, domain):
+            _see_domain(domain, seen)
+        case ir.ScalarOperand(value):
+            seen.see(value)
+        case ir.IndexOperand(value, _, _, domain):
+            seen.see(value)
+            _see_domain(domain, seen)
+        case _:
+            assert_never(operand)
+
+
+def _see_domain(domain: ir.Domain, seen: Magnitudes) -> None:
+    for axis in domain:
+        for bound in (*axis.lower, *axis.upper):
+            seen.see(bound)
+
+
+def _see_access(sketch: ir.Sketch, access: ir.Access, tile: str, seen: Magnitudes) -> None:
+    lanes = iter(sketch.tile(tile).extents)
+    extents = sketch.extents(access.tensor)
+    total: Polynomial = {}
+    for axis, subscript in enumerate(access.subscripts):
+        match subscript:
+            case ir.ScalarSubscript(index):
+                reach = seen.see(index)
+            case ir.SliceSubscript(lower, _):
+                reach = add(seen.see(lower), physical_bound(next(lanes), seen))
+            case _:
+                assert_never(subscript)
+        for extent in extents[axis + 1 :]:
+            reach = multiply(reach, seen.see(extent))
+        total = add(total, reach)
+    seen.note(total)
+
+
+def never_negative(expression: ir.Expr, known: Mapping[str, bool]) -> bool:
+    """True where an integer expression is provably >= 0; `known` answers for names."""
+    match expression:
+        case ir.Literal(value):
+            return value >= 0
+        case ir.Ref(name, kind):
+            return kind is ir.NameKind.SYMBOL or known.get(name, False)
+        case ir.Iota(_, lower, _):
+            return never_negative(lower, known)
+        case ir.Binary("+" | "*" | "//" | "cdiv" | "min", left, right):
+            return never_negative(left, known) and never_negative(right, known)
+        case ir.Binary("%", _, right):
+            return never_negative(right, known)
+        case ir.Binary("max", left, right):
+            return never_negative(left, known) or never_negative(right, known)
+        case _:
+            return False

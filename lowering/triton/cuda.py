@@ -1,0 +1,38 @@
+"""The target `triton_cuda`: Triton for NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.plan import Capabilities, Plan
+from sketchc.lowering.triton.dialect import Dialect
+from sketchc.lowering.triton.emit import emit_kernel
+from sketchc.types import DType
+
+DESCRIPTION = "Triton 3.6 for NVIDIA GPUs (sm_80 and newer)"
+
+CAPABILITIES = Capabilities(
+    name="triton_cuda",
+    languages=("python",),
+    default_hardware="h200",
+    dtypes=frozenset({"f64", "f32", "bf16", "f16", "i64", "i32", "bool"}),
+    precisions=frozenset({"ieee", "tf32", "tf32x3"}),
+    power_of_two_extents=True,
+    symbolic_extents=False,
+    persistent_grid=False,
+    maximum_elements=2**20,
+    # Triton pads small M and N itself; K is the contraction of one tensor-core instruction.
+    matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "f64": 16},
+)
+
+DIALECT = Dialect(
+    CAPABILITIES,
+    launch_options=True,
+    device_guard="torch.cuda.device_of",
+    grouped_order=True,
+    dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16}),
+)
+
+
+def emit(plan: Plan) -> Kernel:
+    """The kernels and the wrapper of a finished plan, as one Python file."""
+    return emit_kernel(plan, DIALECT)

@@ -1,0 +1,64 @@
+"""What differs between the Triton targets, as data: the emitter asks a `Dialect`, never a name."""
+
+from __future__ import annotations
+
+import attrs
+
+from sketchc.lowering.plan import Capabilities
+from sketchc.types import DType
+
+#: Element types inside a kernel.
+TL: dict[DType, str] = {
+    DType.F64: "tl.float64",
+    DType.F32: "tl.float32",
+    DType.BF16: "tl.bfloat16",
+    DType.F16: "tl.float16",
+    DType.I64: "tl.int64",
+    DType.I32: "tl.int32",
+    DType.I16: "tl.int16",
+    DType.I8: "tl.int8",
+    DType.U8: "tl.uint8",
+    DType.U32: "tl.uint32",
+    DType.BOOL: "tl.int1",
+}
+
+#: Element types of the host's tensors.
+TORCH: dict[DType, str] = {
+    DType.F64: "torch.float64",
+    DType.F32: "torch.float32",
+    DType.BF16: "torch.bfloat16",
+    DType.F16: "torch.float16",
+    DType.I64: "torch.int64",
+    DType.I32: "torch.int32",
+    DType.I16: "torch.int16",
+    DType.I8: "torch.int8",
+    DType.U8: "torch.uint8",
+    DType.U32: "torch.uint32",
+    DType.BOOL: "torch.bool",
+}
+
+#: Precisions of a matrix product, coarsest first; a sketch's `precision` is a floor.
+PRECISIONS = ("tf32", "tf32x3", "ieee")
+
+
+@attrs.frozen
+class Dialect:
+    """One Triton target.
+
+    `launch_options`: `num_warps` and `num_stages` mean something. `device_guard`: a context manager
+    that selects the device of its tensor argument, or "" where one process has one device.
+    `grouped_order`: programs of a matrix product run in blocks of rows, for the shared cache.
+    `dot_dtypes`: operand types of `tl.dot`; others take a broadcast product and a sum.
+    """
+
+    capabilities: Capabilities
+    launch_options: bool
+    device_guard: str
+    grouped_order: bool
+    dot_dtypes: frozenset[DType]
+
+    def precision(self, floor: str) -> str:
+        """The cheapest available precision that is at least `floor`."""
+        offered = self.capabilities.precisions
+        finer = PRECISIONS[PRECISIONS.index(floor) :]
+        return next(name for name in finer if name in offered)

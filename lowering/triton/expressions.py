@@ -1,0 +1,227 @@
+"""Scalar and index expressions as Python text: inside a kernel, and on the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import assert_never
+
+from sketchc import ir
+from sketchc.diagnostics import InternalError
+from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.triton.dialect import TL
+from sketchc.lowering.triton.scope import Names, Scope
+from sketchc.types import DType
+
+_NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+
+
+def literal(value: int | float | bool) -> Code:
+    """A Python literal; infinities and NaN through `float`."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return Code(f'float("{value}")')
+    level = PYTHON.unary_levels["-"] if not isinstance(value, bool) and value < 0 else 100
+    return Code(repr(value), level)
+
+
+def is_literal(expression: ir.Expr, value: int) -> bool:
+    match expression:
+        case ir.Literal(found):
+            return found == value and not isinstance(found, bool)
+        case _:
+            return False
+
+
+# ---------------------------------------------------------------- inside a kernel
+
+
+def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
+    """An integer or predicate expression, scalar or index tile; lanes through the scope."""
+    match expression:
+        case ir.Literal(value):
+            return literal(value)
+        case ir.Ref():
+            return _reference(expression, scope)
+        case ir.Unary("-", operand):
+            return PYTHON.unary("-", kernel_expression(operand, scope))
+        case ir.Unary(_, operand):
+            return _negation(operand, scope)
+        case ir.Binary():
+            return _binary(expression, scope)
+        case ir.Iota(extent, lower, _, layout):
+            code = Code(scope.lane(scope.extent_code(scope.physical(extent), extent)))
+            code = _laid_out(code, layout)
+            if is_literal(lower, 0):
+                return code
+            return PYTHON.binary("+", kernel_expression(lower, scope), code)
+        case ir.Function(name, arguments):
+            return _function(name, [kernel_expression(a, scope) for a in arguments])
+        case _:
+            assert_never(expression)
+
+
+def _reference(expression: ir.Ref, scope: Scope) -> Code:
+    match expression.kind:
+        case ir.NameKind.LOOP:
+            return Code(scope.names[expression.name])
+        case ir.NameKind.BINDING:
+            code = Code(scope.names[expression.name])
+            return code if expression.layout is None else _laid_out(code, expression.layout)
+        case _:
+            scope.scalars[expression.name] = expression.kind
+            scope.dtypes[expression.name] = expression.dtype
+            return Code(scope.names[expression.name])
+
+
+def _laid_out(code: Code, layout: tuple[bool, ...]) -> Code:
+    if all(layout):
+        return code
+    marks = ", ".join(":" if own else "None" for own in layout)
+    return PYTHON.postfix(code, f"[{marks}]")
+
+
+def _negation(operand: ir.Expr, scope: Scope) -> Code:
+    """`not`, pushed inwards: `~` on a Python bool is not a negation."""
+    match operand:
+        case ir.Unary("not", inner):
+            return kernel_expression(inner, scope)
+        case ir.Binary("and" | "or" as operator, left, right):
+            other = "or" if operator == "and" else "and"
+            swapped = ir.Binary(other, ir.Unary("not", left), ir.Unary("not", right))
+            return kernel_expression(swapped, scope)
+        case ir.Binary(operator, left, right) if operator in _NEGATED:
+            return kernel_expression(ir.Binary(_NEGATED[operator], left, right), scope)
+        case _:
+            return PYTHON.binary("==", kernel_expression(operand, scope), Code("0"))
+
+
+def _binary(expression: ir.Binary, scope: Scope) -> Code:
+    operator = expression.operator
+    left = kernel_expression(expression.left, scope)
+    right = kernel_expression(expression.right, scope)
+    safe = scope.non_negative(expression.left) and scope.non_negative(expression.right)
+    match operator:
+        case "+" if is_literal(expression.left, 0):
+            return right
+        case "and" | "or":
+            return PYTHON.binary("&" if operator == "and" else "|", left, right)
+        case "min":
+            return PYTHON.call("tl.minimum", left, right)
+        case "max":
+            return PYTHON.call("tl.maximum", left, right)
+        case "cdiv":
+            # On possibly negative operands: ceil(a / b) = -floor(-a / b).
+            if safe:
+                return PYTHON.call("tl.cdiv", left, right)
+            quotient = scope.call("floor_quotient", PYTHON.unary("-", left), right)
+            return PYTHON.unary("-", quotient)
+        case "//" if not safe:
+            return scope.call("floor_quotient", left, right)
+        case "%" if not safe:
+            return scope.call("floor_remainder", left, right)
+        case _:
+            return PYTHON.binary(operator, left, right)
+
+
+_KERNEL_FUNCTIONS = {"sqrt": "tl.sqrt", "exp": "tl.exp", "log": "tl.log", "log2": "tl.log2"}
+
+
+def _function(name: str, arguments: list[Code]) -> Code:
+    match name:
+        case "abs":
+            return PYTHON.call("tl.abs", *arguments)
+        case "float":
+            return PYTHON.call("tl.cast", arguments[0], TL[DType.F32])
+        case "int":
+            return PYTHON.call("tl.cast", arguments[0], TL[DType.I64])
+        case "rsqrt":
+            return PYTHON.call("tl.rsqrt", PYTHON.call("tl.cast", arguments[0], "tl.float32"))
+        case "pow":
+            scaled = PYTHON.binary("*", arguments[1], PYTHON.call("tl.log2", arguments[0]))
+            return PYTHON.call("tl.exp2", scaled)
+        case _:
+            inner = PYTHON.call("tl.cast", arguments[0], "tl.float32")
+            return PYTHON.call(_KERNEL_FUNCTIONS[name], inner)
+
+
+# ---------------------------------------------------------------- on the host
+
+_HOST_FUNCTIONS: dict[str, Callable[..., str]] = {
+    "sqrt": lambda x: f"math.sqrt({x})",
+    "rsqrt": lambda x: f"(1.0 / math.sqrt({x}))",
+    "exp": lambda x: f"math.exp({x})",
+    "log": lambda x: f"math.log({x})",
+    "log2": lambda x: f"math.log2({x})",
+    "pow": lambda x, y: f"math.pow({x}, {y})",
+    "abs": lambda x: f"abs({x})",
+    "float": lambda x: f"float({x})",
+    "int": lambda x: f"int({x})",
+}
+
+
+def host_expression(expression: ir.Expr, names: Names) -> Code:
+    """A scalar expression in Python: its `//` and `%` already floor."""
+    match expression:
+        case ir.Literal(value):
+            return literal(value)
+        case ir.Ref(name):
+            return Code(names[name])
+        case ir.Unary(operator, operand):
+            return PYTHON.unary(operator, host_expression(operand, names))
+        case ir.Binary(operator, left, right):
+            a, b = host_expression(left, names), host_expression(right, names)
+            match operator:
+                case "cdiv":
+                    return PYTHON.call("triton.cdiv", a, b)
+                case "min" | "max":
+                    return PYTHON.call(operator, a, b)
+                case "+" if is_literal(left, 0):
+                    return b
+                case _:
+                    return PYTHON.binary(operator, a, b)
+        case ir.Function(name, arguments):
+            return Code(_HOST_FUNCTIONS[name](*(host_expression(a, names) for a in arguments)))
+        case ir.Iota():
+            msg = "an index tile has no value on the host"
+            raise InternalError(msg)
+        case _:
+            assert_never(expression)
+
+
+def names_in(expression: ir.Expr) -> set[str]:
+    """Every name an expression reads."""
+    match expression:
+        case ir.Literal():
+            return set()
+        case ir.Ref(name):
+            return {name}
+        case ir.Unary(_, operand):
+            return names_in(operand)
+        case ir.Binary(_, left, right):
+            return names_in(left) | names_in(right)
+        case ir.Function(_, arguments):
+            return set().union(*(names_in(argument) for argument in arguments))
+        case ir.Iota(extent, lower, bound):
+            found = names_in(extent) | names_in(lower)
+            return found if bound is None else found | names_in(bound)
+        case _:
+            assert_never(expression)
+
+
+def on_host(expression: ir.Expr) -> bool:
+    """True where the host can compute the expression: no loop variable, binding or lane."""
+    match expression:
+        case ir.Literal():
+            return True
+        case ir.Ref(_, kind):
+            return kind not in (ir.NameKind.LOOP, ir.NameKind.BINDING)
+        case ir.Unary(_, operand):
+            return on_host(operand)
+        case ir.Binary(_, left, right):
+            return on_host(left) and on_host(right)
+        case ir.Function(_, arguments):
+            return all(on_host(argument) for argument in arguments)
+        case ir.Iota():
+            return False
+        case _:
+            assert_never(expression)

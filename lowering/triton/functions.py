@@ -1,0 +1,329 @@
+"""Device functions that generated kernels carry with them; `library` reads this file as text.
+
+Only `triton.language` primitives that run under Triton's interpreter, on CUDA and on Ascend (no
+libdevice). Errors are for f32 against the exact value, in units in the last place, on top of the
+error of the primitive itself (CUDA's `tl.exp`: 2 + |x| / 8 ulp; others about 1).
+"""
+
+# mypy: ignore-errors
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def nan_maximum(a, b):
+    """The larger; NaN wins."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def nan_minimum(a, b):
+    """The smaller; NaN wins."""
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def product(a, b):
+    """The combine function of a product over an axis."""
+    return a * b
+
+
+@triton.jit
+def floor_remainder(a, b):
+    """a - b * floor(a / b) on integers, whichever way `%` rounds (Triton truncates)."""
+    remainder = a % b
+    return tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), remainder + b, remainder)
+
+
+@triton.jit
+def floor_quotient(a, b):
+    """floor(a / b) on integers, whichever way `//` rounds; a - b must not overflow."""
+    return (a - floor_remainder(a, b)) // b
+
+
+@triton.jit
+def integer_floordiv(a, b):
+    """floor(a / b) on integer tiles; a zero divisor (an error in the sketch) does not trap."""
+    divisor = tl.where(b == 0, 1, b)
+    quotient = a // divisor
+    remainder = a % divisor
+    return tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), quotient - 1, quotient)
+
+
+@triton.jit
+def integer_mod(a, b):
+    """a - b * floor(a / b) on integer tiles; a zero divisor does not trap."""
+    return floor_remainder(a, tl.where(b == 0, 1, b))
+
+
+@triton.jit
+def float_floordiv(a, b):
+    """The floor of the correctly rounded quotient."""
+    quotient = a / b if a.dtype == tl.float64 else tl.div_rn(a, b)
+    return tl.floor(quotient)
+
+
+@triton.jit
+def float_mod(a, b):
+    """a - b * floor(a / b), rounded once."""
+    return tl.fma(-float_floordiv(a, b), b, a)
+
+
+@triton.jit
+def shift_left(a, b, BITS: tl.constexpr):
+    """a << b; 0 where b is not in 0 .. BITS - 1."""
+    inside = (b >= 0) & (b < BITS)
+    return tl.where(inside, a << tl.where(inside, b, 0), 0)
+
+
+@triton.jit
+def shift_right(a, b, BITS: tl.constexpr):
+    """a >> b with the sign kept; as if b were BITS - 1 where it is not in 0 .. BITS - 1."""
+    inside = (b >= 0) & (b < BITS)
+    return a >> tl.where(inside, b, BITS - 1)
+
+
+@triton.jit
+def integer_power(a, b, BITS: tl.constexpr):
+    """a to the b >= 0 by repeated squaring; wraps."""
+    result = a * 0 + b * 0 + 1
+    base = a + b * 0
+    exponent = b + a * 0
+    for _ in range(BITS):
+        result = tl.where((exponent & 1) != 0, result * base, result)
+        base = base * base
+        exponent = exponent >> 1
+    return result
+
+
+@triton.jit
+def round_even(x, MAGIC: tl.constexpr):
+    """Nearest integer, ties to even; MAGIC is 2 to the number of mantissa bits."""
+    size = tl.abs(x)
+    rounded = tl.where(size < MAGIC, (size + MAGIC) - MAGIC, size)
+    return tl.where(x < 0, -rounded, rounded)
+
+
+@triton.jit
+def truncate(x):
+    """x without its fraction."""
+    return tl.where(x < 0, tl.ceil(x), tl.floor(x))
+
+
+@triton.jit
+def saturate(x, DTYPE: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, END: tl.constexpr):
+    """An integer-valued float as an integer within LOW .. HIGH = END - 1; NaN gives 0."""
+    inside = (x >= -END) & (x < END)
+    whole = tl.where(inside, x, 0).to(DTYPE)
+    return tl.where(x >= END, HIGH, tl.where(x < LOW, LOW, whole))
+
+
+@triton.jit
+def directed_cast(x, DTYPE: tl.constexpr, BITS: tl.constexpr, MODE: tl.constexpr):
+    """x in a narrower float type, rounded "down", "up" or to "zero"."""
+    nearest = x.to(DTYPE)
+    back = nearest.to(x.dtype)
+    if MODE == "up":
+        low, high = back < x, x != x
+    elif MODE == "down":
+        low, high = x != x, back > x
+    else:
+        low, high = (x < 0) & (back < x), (x > 0) & (back > x)
+    # Neighbours of one sign are neighbours as integers; a zero steps to the smallest number.
+    bits = nearest.to(BITS, bitcast=True)
+    away = tl.where(low, back >= 0, back <= 0)
+    stepped = tl.where(away, bits + 1, bits - 1).to(BITS)
+    lowest: tl.constexpr = -(1 << (BITS.primitive_bitwidth - 1))
+    smallest = tl.where(low, bits * 0 + 1, bits * 0 + lowest + 1)
+    stepped = tl.where(back == 0, smallest, stepped).to(BITS)
+    return tl.where(low | high, stepped, bits).to(BITS).to(DTYPE, bitcast=True)
+
+
+@triton.jit
+def sign(x):
+    """-1, 0 or 1; NaN stays."""
+    return tl.where(x > 0, 1, tl.where(x < 0, -1, x))
+
+
+@triton.jit
+def log1p(x):
+    """log(1 + x), 3 ulp: the rounding of 1 + x is divided out."""
+    shifted = 1 + x
+    exact = (shifted == 1) | (shifted == float("inf"))
+    scale = tl.where(exact, 1, shifted - 1)
+    return tl.where(shifted == 1, x, tl.log(shifted) * (tl.where(exact, 1, x) / scale))
+
+
+@triton.jit
+def expm1(x):
+    """exp(x) - 1, 4 ulp: an error in exp(x) is divided out by its own logarithm."""
+    grown = tl.exp(x)
+    near = grown == 1
+    far = (grown == 0) | (grown == float("inf"))
+    scale = tl.where(near | far, 1, tl.log(grown))
+    precise = (grown - 1) * (x / scale)
+    return tl.where(near, x, tl.where(far, grown - 1, precise))
+
+
+@triton.jit
+def tanh(x):
+    """Hyperbolic tangent, 6 ulp, also near 0."""
+    decay = expm1(-2 * tl.abs(x))
+    size = -decay / (decay + 2)
+    return tl.where(x < 0, -size, size)
+
+
+@triton.jit
+def sigmoid(x):
+    """1 / (1 + exp(-x))."""
+    return 1 / (1 + tl.exp(-x))
+
+
+@triton.jit
+def silu(x):
+    """x * sigmoid(x)."""
+    return x / (1 + tl.exp(-x))
+
+
+@triton.jit
+def gelu(x):
+    """x * Phi(x), by the error function."""
+    return 0.5 * x * (1 + tl.erf(x * 0.7071067811865476))
+
+
+@triton.jit
+def gelu_tanh(x):
+    """gelu in its tanh form: (1 + tanh(z)) / 2 = 1 / (1 + exp(-2 z))."""
+    inner = x * 1.5957691216057308 * (1 + 0.044715 * x * x)
+    return x / (1 + tl.exp(-inner))
+
+
+@triton.jit
+def softplus(x):
+    """log(1 + exp(x)), without overflow."""
+    return nan_maximum(x, x * 0) + log1p(tl.exp(-tl.abs(x)))
+
+
+@triton.jit
+def softsign(x):
+    """x / (1 + |x|)."""
+    return x / (1 + tl.abs(x))
+
+
+@triton.jit
+def hardsigmoid(x):
+    """clamp(x / 6 + 1/2, 0, 1)."""
+    return nan_minimum(nan_maximum(x / 6 + 0.5, 0.0), 1.0)
+
+
+@triton.jit
+def elu(x, alpha):
+    """x if x > 0 else alpha * (exp(x) - 1)."""
+    return tl.where(x > 0, x, alpha * expm1(tl.where(x > 0, 0, x)))
+
+
+@triton.jit
+def selu(x):
+    """Scaled elu with its fixed constants."""
+    return 1.0507009873554805 * elu(x, 1.6732632423543772)
+
+
+@triton.jit
+def arctangent(x):
+    """Arc tangent, 4 ulp: two halvings of the angle, then Taylor's series."""
+    size = tl.abs(x)
+    large = size > 1
+    t = tl.where(large, 1 / size, size)
+    t = t / (1 + tl.sqrt(1 + t * t))
+    t = t / (1 + tl.sqrt(1 + t * t))
+    z = t * t
+    series = z * (1.0 / 21) - 1.0 / 19
+    series = series * z + 1.0 / 17
+    series = series * z - 1.0 / 15
+    series = series * z + 1.0 / 13
+    series = series * z - 1.0 / 11
+    series = series * z + 1.0 / 9
+    series = series * z - 1.0 / 7
+    series = series * z + 1.0 / 5
+    series = series * z - 1.0 / 3
+    angle = 4 * (t + t * z * series)
+    angle = tl.where(large, 1.5707963267948966 - angle, angle)
+    return tl.where(x < 0, -angle, angle)
+
+
+@triton.jit
+def arctangent2(y, x):
+    """Angle of the point (x, y) in -pi .. pi, signs of zeros included."""
+    width, height = tl.abs(x), tl.abs(y)
+    larger, smaller = nan_maximum(width, height), nan_minimum(width, height)
+    scale = tl.where((larger == 0) | (larger == float("inf")), 1, larger)
+    corner = tl.where(smaller == float("inf"), 1, 0)
+    inside = tl.where(larger == float("inf"), corner, smaller / scale)
+    angle = arctangent(tl.where((x != x) | (y != y), x + y, inside))
+    angle = tl.where(height > width, 1.5707963267948966 - angle, angle)
+    left = (x < 0) | ((x == 0) & (1 / x < 0))
+    angle = tl.where(left, 3.141592653589793 - angle, angle)
+    below = (y < 0) | ((y == 0) & (1 / y < 0))
+    return tl.where(below, -angle, angle)
+
+
+@triton.jit
+def scaled_exp2(whole, fraction):
+    """2 to the (whole + fraction), whole an integer-valued float within +-400."""
+    half = tl.floor(whole * 0.5)
+    return tl.exp2(fraction) * tl.exp2(half) * tl.exp2(whole - half)
+
+
+@triton.jit
+def power_of_magnitude(size, y):
+    """size to the y for 0 < size < inf in f32, 2 ulp: the logarithm is carried in two words.
+
+    log2(m) = 2 log2(e) atanh(s), s = (m - 1) / (m + 1), m within 1/sqrt(2) .. sqrt(2).
+    """
+    tiny = size < 1.1754943508222875e-38
+    scaled = tl.where(tiny, size * 16777216.0, size)
+    bits = scaled.to(tl.int32, bitcast=True)
+    exponent = (bits - 0x3F3504F3) >> 23
+    m = (bits - (exponent << 23)).to(tl.float32, bitcast=True)
+    e = exponent.to(tl.float32) - tl.where(tiny, 24.0, 0.0)
+    over = m - 1.0
+    under = m + 1.0
+    under_low = (m - (under - 1.0)) + (1.0 - (under - (under - 1.0)))
+    s = tl.div_rn(over, under)
+    s_low = (tl.fma(-s, under, over) - s * under_low) / under
+    z = s * s
+    tail = s * z * (1.0 / 3 + z * (1.0 / 5 + z * (1.0 / 7 + z * (1.0 / 9 + z * (1.0 / 11)))))
+    high = 2 * s
+    low = 2 * (s_low + tail)
+    log_m = high * 1.4426950216293335
+    log_low = tl.fma(high, 1.4426950216293335, -log_m)
+    log_low += high * 1.9259629911266175e-08 + low * 1.4426950216293335
+    total = e + log_m
+    total_low = (log_m - (total - e)) + (e - (total - (total - e))) + log_low
+    scaled_log = y * total
+    rest = tl.fma(y, total, -scaled_log) + y * total_low
+    inside = tl.abs(scaled_log) < 400.0
+    clamped = tl.minimum(tl.maximum(scaled_log, -400.0), 400.0)
+    whole = tl.floor(clamped + 0.5)
+    return scaled_exp2(whole, (clamped - whole) + tl.where(inside, rest, 0.0))
+
+
+@triton.jit
+def power(x, y):
+    """x to the y with the special cases of C's pow; f64 goes by exp2 of y log2 x."""
+    size = tl.abs(x)
+    ordinary = (size > 0) & (size < float("inf"))
+    base = tl.where(ordinary, size, 1)
+    wide = x.dtype == tl.float64
+    result = tl.exp2(y * tl.log2(base)) if wide else power_of_magnitude(base, y)
+    result = tl.where(size == 0, tl.where(y > 0, 0, float("inf")), result)
+    result = tl.where(size == float("inf"), tl.where(y > 0, float("inf"), 0), result)
+    result = tl.where(size == 1, 1, result)
+    integral = tl.floor(y) == y
+    odd = integral & (tl.floor(y * 0.5) != y * 0.5)
+    negative = (x < 0) | ((x == 0) & (1 / x < 0))
+    result = tl.where(negative & odd, -result, result)
+    undefined = (x < 0) & (x > float("-inf")) & (integral == 0)
+    result = tl.where(undefined | (x != x) | (y != y), float("nan"), result)
+    return tl.where((y == 0) | (x == 1), 1, result)

@@ -1,0 +1,144 @@
+"""Where a program needs a barrier: its threads share memory without any order of their own.
+
+A barrier stands before a load of a tensor that the same program stored since the last barrier, and
+before a store over something loaded or stored since then (the threads that hold an element may
+differ from access to access). Iterations of a sequential loop count as consecutive, except where
+all its accesses to the tensor are the same and move on by at least their own size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import attrs
+
+from sketchc import ir
+from sketchc.evaluate import constants_of, evaluate
+from sketchc.lowering.plan import walk
+from sketchc.lowering.triton.expressions import names_in
+
+Pending = dict[str, frozenset[bool]]  # base tensor -> kinds of access since a barrier (True: store)
+
+
+@attrs.define
+class Hazards:
+    """`before` holds the positions (pre-order) of accesses that need a barrier; `loops` the
+    positions of loops that store a tensor they load."""
+
+    sketch: ir.Sketch
+    before: set[int] = attrs.field(factory=set)
+    loops: set[int] = attrs.field(factory=set)
+
+    def find(self, body: tuple[ir.Statement, ...]) -> Hazards:
+        self._visit(body, {}, 0)
+        return self
+
+    def _visit(self, body: tuple[ir.Statement, ...], pending: Pending, position: int) -> Pending:
+        for statement in body:
+            match statement:
+                case ir.Load(access):
+                    pending = self._access(access, False, pending, position)
+                case ir.Store(_, access):
+                    pending = self._access(access, True, pending, position)
+                case ir.For():
+                    pending = self._loop(statement, pending, position)
+                    position += len(walk(statement.body))
+                case ir.Alloc() | ir.Compute() | ir.Bind():
+                    pass
+                case _:
+                    assert_never(statement)
+            position += 1
+        return pending
+
+    def _access(self, access: ir.Access, store: bool, pending: Pending, at: int) -> Pending:
+        tensor = self.sketch.tensor(access.tensor).name
+        earlier = pending.get(tensor, frozenset())
+        if (store and earlier) or True in earlier:
+            self.before.add(at)
+            return {tensor: frozenset({store})}
+        return {**pending, tensor: earlier | {store}}
+
+    def _loop(self, loop: ir.For, pending: Pending, at: int) -> Pending:
+        inside = [s for s in walk(loop.body) if isinstance(s, ir.Load | ir.Store)]
+        bases = {id(s): self.sketch.tensor(s.access.tensor).name for s in inside}
+        loaded = {bases[id(s)] for s in inside if isinstance(s, ir.Load)}
+        stored = {bases[id(s)] for s in inside if isinstance(s, ir.Store)}
+        if loaded & stored:
+            self.loops.add(at)
+        around: Pending = dict(pending)
+        for tensor in stored:
+            accesses = [s for s in inside if bases[id(s)] == tensor]
+            if not self._moves_on(loop, accesses):
+                kinds = frozenset(isinstance(s, ir.Store) for s in accesses)
+                around[tensor] = around.get(tensor, frozenset()) | kinds
+        after = self._visit(loop.body, around, at + 1)
+        return {
+            tensor: pending.get(tensor, frozenset()) | after.get(tensor, frozenset())
+            for tensor in (*pending, *after)
+        }
+
+    def _moves_on(self, loop: ir.For, accesses: list[ir.Load | ir.Store]) -> bool:
+        """True where every iteration touches elements that no other iteration touches."""
+        first = accesses[0]
+        if any(s.access.subscripts != first.access.subscripts for s in accesses):
+            return False
+        if any(s.access.tensor != first.access.tensor for s in accesses):
+            return False
+        inner = {s.variable for s in walk(loop.body) if isinstance(s, ir.For)}
+        inner |= {s.name for s in walk(loop.body) if isinstance(s, ir.Bind)}
+        constants = constants_of(self.sketch)
+        extents = iter(self.sketch.tile(first.tile).extents)
+        step = _constant(loop.step, constants)
+        for subscript in first.access.subscripts:
+            match subscript:
+                case ir.ScalarSubscript(index):
+                    start, size = index, 1
+                case ir.SliceSubscript(lower, _):
+                    known = _constant(next(extents), constants)
+                    if known is None:
+                        continue
+                    start, size = lower, known
+                case _:
+                    assert_never(subscript)
+            slope = _slope(start, loop.variable, constants)
+            if step is None or slope is None or names_in(start) & inner:
+                continue
+            if abs(slope * step) >= size and slope != 0:
+                return True
+        return False
+
+
+def _constant(expression: ir.Expr, constants: Mapping[str, int | float | bool]) -> int | None:
+    try:
+        return int(evaluate(expression, constants))
+    except KeyError:
+        return None
+
+
+def _slope(
+    expression: ir.Expr, variable: str, constants: Mapping[str, int | float | bool]
+) -> int | None:
+    """The coefficient of `variable` in an expression that is affine in it, else None."""
+    if variable not in names_in(expression):
+        return 0
+    match expression:
+        case ir.Ref():
+            return 1
+        case ir.Unary("-", operand):
+            inner = _slope(operand, variable, constants)
+            return None if inner is None else -inner
+        case ir.Binary("+" | "-" as operator, left, right):
+            a, b = _slope(left, variable, constants), _slope(right, variable, constants)
+            if a is None or b is None:
+                return None
+            return a + b if operator == "+" else a - b
+        case ir.Binary("*", left, right):
+            for factor, other in ((left, right), (right, left)):
+                value = _constant(factor, constants)
+                slope = _slope(other, variable, constants)
+                if value is not None and slope is not None:
+                    return value * slope
+            return None
+        case _:
+            return None

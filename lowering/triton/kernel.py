@@ -1,0 +1,283 @@
+"""One `@triton.jit` function: signature, prologue, program decode, body."""
+
+from __future__ import annotations
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, TilePlan, walk
+from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.triton.bounds import (
+    LIMIT,
+    Polynomial,
+    never_negative,
+    phase_magnitude,
+    show,
+)
+from sketchc.lowering.triton.dialect import Dialect
+from sketchc.lowering.triton.expressions import is_literal, kernel_expression
+from sketchc.lowering.triton.hazards import Hazards
+from sketchc.lowering.triton.scope import Names, Scope
+from sketchc.lowering.triton.statements import BodyEmitter
+from sketchc.ops import OPS, Category
+from sketchc.types import DType
+
+#: Rows of blocks that run together in the grouped order of a matrix product.
+GROUP = 8
+
+
+@attrs.frozen
+class KernelText:
+    """One kernel's source and what its launch must pass, in the order of its parameters."""
+
+    phase: PhasePlan
+    name: str
+    lines: tuple[str, ...]
+    tensors: tuple[str, ...]  # base tensors
+    strides: tuple[tuple[str, int], ...]  # (tensor, axis)
+    scalars: tuple[str, ...]  # host scalars, sketch names
+    in_memory: frozenset[str]  # those (and hoisted ones) that travel through memory
+    hoisted: tuple[tuple[str, ir.Expr], ...]  # (argument, host expression)
+    constants: tuple[str, ...]  # compile-time constants, sketch names
+    buckets: tuple[tuple[str, ir.Expr], ...]  # (compile-time parameter, bucket of)
+    index_bound: str | None  # host expression; None: 32 bits always do
+    functions: tuple[str, ...]
+    names: Names
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return (
+            *(self.names[f"{name}_ptr"] for name in self.tensors),
+            *(self.names[f"{name}_stride_{axis}"] for name, axis in self.strides),
+            *(self.pointer_or_name(name) for name in self.scalars),
+            *(self.pointer_or_name(name) for name, _ in self.hoisted),
+            *(f"{self.names[name]}: tl.constexpr" for name in self.constants),
+            *(f"{self.names[name]}: tl.constexpr" for name, _ in self.buckets),
+            *(["INDEX: tl.constexpr"] if self.index_bound is not None else []),
+        )
+
+    def pointer_or_name(self, name: str) -> str:
+        return self.names[f"{name}_ptr"] if name in self.in_memory else self.names[name]
+
+
+def emit_phase(plan: Plan, phase: PhasePlan, dialect: Dialect, names: Names) -> KernelText:
+    """The kernel of one launch."""
+    magnitude = phase_magnitude(plan, phase)
+    limit = _largest(plan, magnitude)
+    guarded = limit is None or limit >= LIMIT
+    constant_part = LIMIT if magnitude is None else magnitude.get((), 0)
+    scope = Scope(
+        plan,
+        dialect,
+        phase,
+        names,
+        guarded,
+        wide_literals=guarded and constant_part >= LIMIT,
+        memory_scalars=_computes_in_f64(phase),
+    )
+    _learn(plan, scope)
+    emitter = BodyEmitter(scope, Hazards(plan.sketch).find(phase.body))
+    _decode(emitter, phase, dialect)
+    emitter.emit(phase.body)
+    return _assemble(scope, emitter, magnitude if guarded else {}, guarded)
+
+
+def _largest(plan: Plan, magnitude: Polynomial | None) -> int | None:
+    """The magnitude at the symbols' upper bounds; None where there is no bound."""
+    if magnitude is None:
+        return None
+    bounds = {s.name: s.upper_bound for s in plan.sketch.symbols}
+    total = 0
+    for monomial, coefficient in magnitude.items():
+        term = coefficient
+        for atom in monomial:
+            bound = bounds.get(atom)
+            if bound is None:
+                return None
+            term *= bound
+        total += -(-term.numerator // term.denominator)
+    return total
+
+
+def _computes_in_f64(phase: PhasePlan) -> bool:
+    return any(isinstance(s, ir.Compute) and s.dtype is DType.F64 for s in walk(phase.body))
+
+
+def _learn(plan: Plan, scope: Scope) -> None:
+    """Which host scalars are never negative."""
+    for constant in plan.sketch.constants:
+        scope.known[constant.name] = constant.value >= 0
+    for let in plan.sketch.lets:
+        scope.known[let.name] = never_negative(let.value, scope.known)
+    for axis in scope.phase.grid:
+        scope.known[axis.variable] = scope.non_negative(axis.start) and scope.non_negative(
+            axis.step
+        )
+
+
+# ---------------------------------------------------------------- program decode
+
+
+def _decode(emitter: BodyEmitter, phase: PhasePlan, dialect: Dialect) -> None:
+    """Grid variables from the one-dimensional program number, outermost slowest."""
+    scope = emitter.scope
+    grid = phase.grid
+    counts = _counts(emitter, grid)
+    if dialect.capabilities.persistent_grid:
+        if not grid:
+            return
+        total = PYTHON.fold("*", counts)
+        first, step = "tl.program_id(0)", "tl.num_programs(0)"
+        emitter.comment("Each core takes every num_programs-th program.")
+        emitter.line(f"for program in range({first}, {total}, {step}):")
+        emitter.indent += "    "
+        if scope.guarded:
+            emitter.line("index = tl.cast(program, INDEX)")
+        program = Code("index" if scope.guarded else "program")
+    elif grid:
+        number = "tl.program_id(0)"
+        emitter.line(f"program = {_widened(number, scope)}")
+        program = Code("program")
+    else:
+        return
+    for axis in grid:
+        emitter.comment(axis.text)
+    if dialect.grouped_order and len(grid) >= 2 and has_product(phase):
+        _grouped(emitter, grid, counts)
+        return
+    for position, axis in enumerate(grid):
+        inner = counts[position + 1 :]
+        index = program
+        if inner:
+            index = PYTHON.binary("//", index, PYTHON.fold("*", inner))
+        if position > 0:
+            index = PYTHON.binary("%", index, counts[position])
+        _bind_axis(emitter, axis, index)
+
+
+def _widened(number: str, scope: Scope) -> str:
+    return f"tl.cast({number}, INDEX)" if scope.guarded else number
+
+
+def _counts(emitter: BodyEmitter, grid: tuple[GridAxis, ...]) -> list[Code]:
+    """The axes' lengths; a computed one gets a name."""
+    scope = emitter.scope
+    counts = []
+    for axis in grid:
+        code = kernel_expression(axis.count, scope)
+        if not isinstance(axis.count, ir.Ref | ir.Literal) and len(grid) > 1:
+            name = scope.names.fresh(f"{scope.names[axis.variable]}_count")
+            emitter.line(f"{name} = {code}")
+            code = Code(name)
+        counts.append(code)
+    return counts
+
+
+def _bind_axis(emitter: BodyEmitter, axis: GridAxis, index: Code) -> None:
+    scope = emitter.scope
+    value = index
+    if not is_literal(axis.step, 1):
+        value = PYTHON.binary("*", value, kernel_expression(axis.step, scope))
+    if not is_literal(axis.start, 0):
+        value = PYTHON.binary("+", kernel_expression(axis.start, scope), value)
+    emitter.line(f"{scope.names[axis.variable]} = {value}")
+
+
+def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code]) -> None:
+    """The two innermost axes run in groups of `GROUP` rows, so that the programs at work share
+    rows and columns in the cache."""
+    rows, columns = counts[-2:]
+    *outer, row, column = grid
+    emitter.comment(f"Groups of {GROUP} rows of blocks: neighbouring programs share operands.")
+    names = emitter.scope.names
+    plane = "program"
+    if outer:
+        plane = names.fresh("plane")
+        emitter.line(f"{plane} = program % ({rows} * {columns})")
+    group_start, group_rows = names.fresh("group_start"), names.fresh("group_rows")
+    emitter.line(f"{group_start} = {plane} // ({GROUP} * {columns}) * {GROUP}")
+    emitter.line(f"{group_rows} = tl.minimum({rows} - {group_start}, {GROUP})")
+    in_group = Code(f"{plane} % ({GROUP} * {columns})", PYTHON.binary_levels["%"])
+    for position, axis in enumerate(outer):
+        index = PYTHON.binary("//", Code("program"), PYTHON.fold("*", counts[position + 1 :]))
+        if position > 0:
+            index = PYTHON.binary("%", index, counts[position])
+        _bind_axis(emitter, axis, index)
+    within = PYTHON.binary("%", in_group, Code(group_rows))
+    _bind_axis(emitter, row, PYTHON.binary("+", Code(group_start), within))
+    _bind_axis(emitter, column, PYTHON.binary("//", in_group, Code(group_rows)))
+
+
+def has_product(phase: PhasePlan) -> bool:
+    """True where the phase holds a matrix product."""
+    return any(
+        isinstance(s, ir.Compute) and OPS[s.operation].category is Category.MATRIX
+        for s in walk(phase.body)
+    )
+
+
+def phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:
+    """The tiles that the phase reads or writes."""
+    used: dict[str, None] = {}
+    for statement in walk(phase.body):
+        match statement:
+            case ir.Load(tile=tile) | ir.Store(tile=tile):
+                used[tile] = None
+            case ir.Compute(operands=operands, destination=destination):
+                used[destination] = None
+                used.update({o.tile: None for o in operands if isinstance(o, ir.TileOperand)})
+            case _:
+                pass
+    return [plan.tiles[name] for name in used]
+
+
+# ---------------------------------------------------------------- assembly
+
+
+def _assemble(
+    scope: Scope, emitter: BodyEmitter, magnitude: Polynomial | None, guarded: bool
+) -> KernelText:
+    sketch, names = scope.plan.sketch, scope.names
+    order = [
+        *(d.name for d in sketch.symbols),
+        *(d.name for d in sketch.lets),
+        *(d.name for d in sketch.params),
+    ]
+    scalars = tuple(name for name in order if name in scope.scalars)
+    floats = {name for name in scalars if scope.dtypes[name].is_float}
+    in_memory = frozenset((*floats, *scope.hoisted.values())) if scope.memory_scalars else None
+    bound = None
+    if guarded:
+        bound = str(LIMIT) if magnitude is None else show(magnitude)
+    text = KernelText(
+        scope.phase,
+        names.fresh(f"{scope.phase.name}_kernel"),
+        (),
+        tuple(t.name for t in sketch.tensors if t.name in scope.tensors),
+        tuple(sorted(scope.strides)),
+        scalars,
+        in_memory or frozenset(),
+        tuple((name, value) for value, name in scope.hoisted.items()),
+        tuple(c.name for c in sketch.constants if c.name in scope.scalars),
+        tuple(scope.buckets.items()),
+        bound,
+        tuple(scope.functions),
+        names,
+    )
+    lines = ["@triton.jit", f"def {text.name}("]
+    lines += [f"    {parameter}," for parameter in text.parameters]
+    lines.append("):")
+    integers = [n for n in scalars if scope.dtypes[n].is_integer]
+    if guarded and integers:
+        lines += ["    # Indices are as wide as the wrapper found necessary."]
+        lines += [f"    {names[n]} = tl.cast({names[n]}, INDEX)" for n in integers]
+    for name in (*scalars, *scope.hoisted.values()):
+        if name in text.in_memory:
+            lines.append(f"    {names[name]} = tl.load({names[f'{name}_ptr']})")
+    for extent, lane in scope.lanes.items():
+        arange = f"tl.arange(0, {extent})"
+        lines.append(f"    {lane} = {arange}.to(INDEX)" if guarded else f"    {lane} = {arange}")
+    lines += emitter.lines
+    if not scope.phase.body:
+        lines.append("    pass")
+    return attrs.evolve(text, lines=tuple(lines))

@@ -1,0 +1,123 @@
+"""Wraps long Python statements as a formatter would: at calls, then at operators."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+WIDTH = 100
+
+
+def comment(text: str, indent: str) -> list[str]:
+    """A comment, wrapped to the line width."""
+    room = WIDTH - len(indent) - 2
+    lines: list[str] = []
+    for paragraph in text.splitlines():
+        lines.extend(textwrap.wrap(paragraph, room, break_long_words=False) or [""])
+    return [f"{indent}# {line}".rstrip() for line in lines]
+
+
+def statement(text: str, indent: str) -> list[str]:
+    """The lines of a simple statement or of a compound statement's header, wrapped if too long."""
+    if len(indent) + len(text) <= WIDTH:
+        return [indent + text]
+    header = text.endswith(":")
+    parsed = ast.parse(text + " pass" if header else text).body[0]
+    match parsed:
+        case ast.Assign(targets=[target], value=value):
+            return _expression(f"{ast.unparse(target)} = ", value, text, "", indent)
+        case ast.Expr(value=value):
+            return _expression("", value, text, "", indent)
+        case ast.Return(value=ast.expr() as value):
+            return _expression("return ", value, text, "", indent)
+        case ast.For(target=target, iter=value):
+            return _expression(f"for {ast.unparse(target)} in ", value, text, ":", indent)
+        case ast.If(test=value):
+            return _expression("if ", value, text, ":", indent)
+        case ast.Raise(exc=ast.expr() as value):
+            return _expression("raise ", value, text, "", indent)
+        case _:
+            return [indent + text]
+
+
+def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str) -> list[str]:
+    """`prefix` expression `suffix`, broken at its outermost call, operator or bracket."""
+    flat = _source(node, text)
+    if len(indent) + len(prefix) + len(flat) + len(suffix) <= WIDTH:
+        return [f"{indent}{prefix}{flat}{suffix}"]
+    inner = indent + "    "
+    match node:
+        case ast.Call(func=function, args=args, keywords=keywords) if args or keywords:
+            name = _source(function, text)
+            items = [("", argument) for argument in args]
+            items += [(f"{k.arg}=" if k.arg else "**", k.value) for k in keywords]
+            lines = [f"{indent}{prefix}{name}("]
+            one_line = ", ".join(start + _source(value, text) for start, value in items)
+            if len(inner) + len(one_line) <= WIDTH:
+                lines.append(inner + one_line)
+            else:
+                for start, value in items:
+                    lines += _expression(start, value, text, ",", inner)
+            return [*lines, f"{indent}){suffix}"]
+        case ast.Tuple(elts=elements) if elements:
+            lines = [f"{indent}{prefix}("]
+            for element in elements:
+                lines += _expression("", element, text, ",", inner)
+            return [*lines, f"{indent}){suffix}"]
+        case ast.BinOp() | ast.BoolOp():
+            operands = _operands(node, text)
+            if prefix.endswith("=") and not prefix.endswith(" = "):  # keyword argument: no parens
+                first, *rest = operands
+                lines = [f"{indent}{prefix}{first}"]
+                lines += [f"{indent}{operand}" for operand in rest]
+                return [*lines[:-1], lines[-1] + suffix]
+            opening = f"{indent}{prefix}(" if prefix or suffix != "," else None
+            if opening is None:
+                lines = [f"{indent}{operand}" for operand in operands]
+                return [*lines[:-1], lines[-1] + suffix]
+            return [opening, *(inner + operand for operand in operands), f"{indent}){suffix}"]
+        case _:
+            return [f"{indent}{prefix}{flat}{suffix}"]
+
+
+def _operands(node: ast.BinOp | ast.BoolOp, text: str) -> list[str]:
+    """The operands of a chain of operators of one precedence, each led by its operator."""
+    match node:
+        case ast.BoolOp(op=operator, values=values):
+            word = "and" if isinstance(operator, ast.And) else "or"
+            first, *rest = [_source(value, text) for value in values]
+            return [first, *(f"{word} {value}" for value in rest)]
+        case ast.BinOp(left=left, right=right):
+            left_text = _source(left, text)
+            between = text[_offset(text, left, end=True) : _offset(text, right, end=False)]
+            symbol = between.replace("(", "").replace(")", "").strip()
+            right_text = _source(right, text)
+            if (
+                isinstance(left, ast.BinOp)
+                and _rank(left) == _rank(node)
+                and "("
+                not in (text[_offset(text, node, end=False) : _offset(text, left, end=False)])
+            ):
+                return [*_operands(left, text), f"{symbol} {right_text}"]
+            return [left_text, f"{symbol} {right_text}"]
+
+
+def _rank(node: ast.BinOp) -> int:
+    return {ast.Add: 1, ast.Sub: 1, ast.BitAnd: 3, ast.BitOr: 4}.get(type(node.op), 2)
+
+
+def _offset(text: str, node: ast.expr, *, end: bool) -> int:
+    """The character offset of a node in one-line text, closing and opening parentheses skipped."""
+    found = node.end_col_offset if end else node.col_offset
+    return found if found is not None else len(text)
+
+
+def _source(node: ast.expr, text: str) -> str:
+    """The text of a node, with the parentheses directly around it."""
+    start, stop = _offset(text, node, end=False), _offset(text, node, end=True)
+    while start > 0 and text[start - 1] == "(" and stop < len(text) and text[stop] == ")":
+        before = text[start - 2] if start >= 2 else " "
+        if before.isalnum() or before in "_])":
+            break  # the parenthesis of a call
+        start, stop = start - 1, stop + 1
+    return text[start:stop]

@@ -1,0 +1,40 @@
+"""The source text of device functions and of what they call, for generated files."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def _sources() -> dict[str, tuple[str, frozenset[str]]]:
+    """Function name -> (text with decorator, names it reads), in the order of the file."""
+    text = Path(__file__).with_name("functions.py").read_text("utf-8")
+    lines = text.splitlines()
+    found = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef):
+            first = node.decorator_list[0].lineno - 1
+            used = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+            found[node.name] = ("\n".join(lines[first : node.end_lineno]), frozenset(used))
+    return found
+
+
+def function_names() -> tuple[str, ...]:
+    """All device functions."""
+    return tuple(_sources())
+
+
+def function_sources(names: Iterable[str]) -> list[str]:
+    """The texts of these functions and of all they call, callees first."""
+    sources = _sources()
+    needed: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in needed:
+            needed.add(name)
+            pending.extend(used for used in sources[name][1] if used in sources)
+    return [text for name, (text, _) in sources.items() if name in needed]

@@ -1,0 +1,170 @@
+"""What the emitter of one kernel knows and collects: names, extents, lanes, arguments, helpers."""
+
+from __future__ import annotations
+
+import keyword
+
+import attrs
+
+from sketchc import ir
+from sketchc.diagnostics import InternalError
+from sketchc.lowering.plan import PhasePlan, PhysicalExtent, Plan, walk
+from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.triton.bounds import never_negative
+from sketchc.lowering.triton.dialect import Dialect
+from sketchc.types import DType
+
+#: Names that generated code uses itself.
+RESERVED = frozenset(
+    {
+        *keyword.kwlist,
+        *("tl", "torch", "triton", "math", "range", "min", "max", "abs", "float", "int", "bool"),
+        *("tuple", "zip", "len", "INDEX", "program", "programs", "out", "grid", "index", "device"),
+        *("LaunchError", "ValueError", "check_tensor", "check_overlap", "tensors", "annotations"),
+    }
+)
+
+ONE = Code("1")
+
+
+class Names:
+    """Injective map from sketch names to Python identifiers, plus fresh names beside them."""
+
+    def __init__(self, sketch: ir.Sketch) -> None:
+        self.taken = set(RESERVED)
+        self.mapping: dict[str, str] = {}
+        declared = [
+            *(d.name for d in sketch.symbols),
+            *(d.name for d in sketch.params),
+            *(d.name for d in sketch.constants),
+            *(d.name for d in sketch.lets),
+            *(d.name for d in sketch.tensors),
+            *(d.name for d in sketch.views),
+            *(d.name for d in sketch.tiles),
+        ]
+        for phase in sketch.phases:
+            for statement in walk(phase.body):
+                if isinstance(statement, ir.For):
+                    declared.append(statement.variable)
+                elif isinstance(statement, ir.Bind):
+                    declared.append(statement.name)
+        # Names that stand as they are go first, so that a renamed one cannot take their place.
+        for name in sorted(declared, key=lambda name: name in RESERVED):
+            if name not in self.mapping:
+                self.mapping[name] = self.fresh(name)
+
+    def fresh(self, wish: str) -> str:
+        """`wish`, or the first free spelling with underscores appended."""
+        name = wish
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+    def __getitem__(self, name: str) -> str:
+        return self.mapping[name] if name in self.mapping else self._late(name)
+
+    def _late(self, name: str) -> str:
+        self.mapping[name] = self.fresh(name)
+        return self.mapping[name]
+
+
+@attrs.define
+class Scope:
+    """State of one kernel's emission.
+
+    `guarded`: the index width is a compile-time parameter INDEX (else 32 bits are known to do).
+    `memory_scalars`: float scalars travel through memory, as f64 (LOWERING 15).
+    """
+
+    plan: Plan
+    dialect: Dialect
+    phase: PhasePlan
+    names: Names
+    guarded: bool
+    wide_literals: bool = False
+    memory_scalars: bool = False
+    scalars: dict[str, ir.NameKind] = attrs.field(factory=dict)  # sketch names read, host scalars
+    buckets: dict[str, ir.Expr] = attrs.field(factory=dict)  # compile-time name -> bucket of
+    hoisted: dict[ir.Expr, str] = attrs.field(factory=dict)  # host-computed float -> argument
+    lanes: dict[str, str] = attrs.field(factory=dict)  # physical extent text -> lane vector
+    strides: dict[tuple[str, int], str] = attrs.field(factory=dict)  # broadcast strides
+    tensors: dict[str, None] = attrs.field(factory=dict)  # base tensors accessed
+    functions: dict[str, None] = attrs.field(factory=dict)  # device functions called
+    dtypes: dict[str, DType] = attrs.field(factory=dict)  # host scalar dtypes
+    known: dict[str, bool] = attrs.field(factory=dict)  # name -> never negative
+    layouts: dict[str, int] = attrs.field(factory=dict)  # index tile binding -> rank
+
+    # ------------------------------------------------------------ extents
+
+    def physical(self, logical: ir.Expr) -> PhysicalExtent:
+        """The physical extent of an index tile's axis: that of a tile axis with the same extent."""
+        for tile in self.plan.tiles.values():
+            for mine, extent in zip(tile.tile.extents, tile.extents, strict=True):
+                if mine == logical:
+                    return extent
+        value = self.constant(logical)
+        if value is None:
+            msg = "an index tile has an extent that no tile has"
+            raise InternalError(msg)
+        padded = self.plan.capabilities.power_of_two_extents
+        size = 1 << max(int(value) - 1, 0).bit_length() if padded else int(value)
+        return PhysicalExtent(value=size, padded=size != value)
+
+    def constant(self, expression: ir.Expr) -> int | float | bool | None:
+        """The value of an expression over compile-time constants only."""
+        from sketchc.evaluate import constants_of, evaluate
+
+        try:
+            return evaluate(expression, constants_of(self.plan.sketch))
+        except KeyError:
+            return None
+
+    def extent_code(self, physical: PhysicalExtent, logical: ir.Expr) -> Code:
+        """How a kernel writes a physical extent."""
+        if physical.bucket_of is not None:
+            self.buckets[physical.name] = physical.bucket_of
+            return Code(self.names[physical.name])
+        if physical.value is None:
+            msg = "Triton has no run-time tile extents; the plan must bucket them"
+            raise InternalError(msg)
+        match logical:
+            case ir.Ref(name, ir.NameKind.CONSTANT) if not physical.padded:
+                self.scalars[name] = ir.NameKind.CONSTANT
+                return Code(self.names[name])
+            case _:
+                return Code(str(physical.value))
+
+    def shape(self, tile: str) -> tuple[Code, ...]:
+        """Physical extents of a tile as code; () for a tile of one element, a Triton scalar."""
+        planned = self.plan.tiles[tile]
+        if all(extent.value == 1 for extent in planned.extents):
+            return ()
+        return tuple(
+            self.extent_code(physical, logical)
+            for physical, logical in zip(planned.extents, planned.tile.extents, strict=True)
+        )
+
+    def lane(self, extent: Code) -> str:
+        """The name of the lane vector `0 .. extent-1`, defined at the top of the kernel."""
+        if extent.text not in self.lanes:
+            stem = extent.text.lower()
+            wish = f"lanes_{stem}" if stem.isdigit() else f"{stem.removesuffix('_block')}_lanes"
+            self.lanes[extent.text] = self.names.fresh(wish)
+        return self.lanes[extent.text]
+
+    def non_negative(self, expression: ir.Expr) -> bool:
+        return never_negative(expression, self.known)
+
+    def call(self, function: str, *arguments: Code | str) -> Code:
+        """A call of a device function of this package; its source joins the file."""
+        self.functions[function] = None
+        return PYTHON.call(function, *arguments)
+
+
+def spread(code: Code, axis: int, rank: int) -> Code:
+    """A lane vector as axis `axis` of `rank`: `lanes[:, None]`."""
+    if rank == 1:
+        return code
+    marks = ", ".join(":" if a == axis else "None" for a in range(rank))
+    return PYTHON.postfix(code, f"[{marks}]")

@@ -1,0 +1,65 @@
+"""Launch options of a kernel: warps and pipeline stages, from tile sizes and the chip's facts.
+
+They belong to the wrapper, never to an autotuner (LOWERING 13). Element-wise programs get eight
+elements per thread (two 16-byte accesses of f32: enough bytes in flight for the memory's latency);
+matrix products at most 64 accumulator elements per thread.
+"""
+
+from __future__ import annotations
+
+from sketchc import ir
+from sketchc.lowering.plan import Plan, TilePlan, walk
+from sketchc.lowering.triton.kernel import KernelText, has_product, phase_tiles
+from sketchc.lowering.triton.scope import Names
+from sketchc.ops import OPS, Category
+
+ELEMENTS_PER_THREAD = 8
+ACCUMULATORS_PER_THREAD = 64
+THREADS_PER_WARP = 32
+LARGEST_WARPS = 16
+
+
+def launch_options(plan: Plan, kernel: KernelText, names: Names) -> list[str]:
+    """`num_warps=...` and, where it matters, `num_stages=...`."""
+    if has_product(kernel.phase):
+        return _product_options(plan, kernel)
+    fixed, bucketed = 1, ""
+    for tile in phase_tiles(plan, kernel.phase):
+        elements, buckets = _size(tile)
+        if not buckets:
+            fixed = max(fixed, elements)
+        elif not bucketed or len(buckets) > bucketed.count("*"):
+            factors = [names[name] for name in buckets]
+            bucketed = " * ".join([str(elements), *factors] if elements > 1 else factors)
+    per_warp = ELEMENTS_PER_THREAD * THREADS_PER_WARP
+    if bucketed:
+        return [f"num_warps=min(max({bucketed} // {per_warp}, 1), {LARGEST_WARPS})"]
+    return [f"num_warps={min(max(fixed // per_warp, 1), LARGEST_WARPS)}"]
+
+
+def _size(tile: TilePlan) -> tuple[int, list[str]]:
+    elements, buckets = 1, []
+    for extent in tile.extents:
+        if extent.value is None:
+            buckets.append(extent.name)
+        else:
+            elements *= extent.value
+    return elements, buckets
+
+
+def _product_options(plan: Plan, kernel: KernelText) -> list[str]:
+    largest, per_stage = 1, 1
+    for statement in walk(kernel.phase.body):
+        if not isinstance(statement, ir.Compute):
+            continue
+        if OPS[statement.operation].category is not Category.MATRIX:
+            continue
+        largest = max(largest, _size(plan.tiles[statement.destination])[0])
+        operands = [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]
+        stage = sum(_size(plan.tiles[n])[0] * plan.tiles[n].tile.dtype.bytes for n in operands)
+        per_stage = max(per_stage, stage)
+    warps = largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP)
+    shared = plan.hardware.facts["memory"]["shared"]["bytes"]
+    # A block may take all shared memory; beyond four stages the latency is hidden already.
+    stages = min(max(shared // per_stage, 1), 4)
+    return [f"num_warps={min(max(warps, 4), 8)}", f"num_stages={stages}"]
