@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from sketchc import ir
-from sketchc.checker.accesses import Site
 from sketchc.checker.scope import contains_iota
+from sketchc.checker.sites import Site
 from sketchc.evaluate import Value, evaluate
 
 #: Iterations tried before a re-check is given up.

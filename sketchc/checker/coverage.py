@@ -13,10 +13,10 @@ import attrs
 
 from sketchc import ir
 from sketchc.checker import concrete
-from sketchc.checker.accesses import Site, lane_facts, replay, touched
 from sketchc.checker.affine import Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.prover import PROVED, UNKNOWN, Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.scope import Scope
+from sketchc.checker.sites import Site, lane_facts, replay, touched
 from sketchc.checker.strides import overlap_fixes
 from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes, severity
 from sketchc.diagnostics import Diagnostic, Label, Severity

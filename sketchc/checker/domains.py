@@ -16,13 +16,9 @@ from sketchc import ir
 from sketchc.checker import accumulators, bounds
 from sketchc.checker.accumulators import Axes, Write
 from sketchc.checker.scope import Scope, root_scope
-from sketchc.diagnostics import Diagnostic, Severity
+from sketchc.diagnostics import Diagnostic, InternalError, Severity
 from sketchc.ops import OPS, Category, Shape
 from sketchc.symbolic import show, simplify
-
-#: Domains shrink at every round and depend on each other along chains of tiles; a sketch with a
-#: longer chain than this has an unstable domain, which is reported.
-_ROUNDS = 12
 
 _Item = TypeVar("_Item")
 
@@ -31,15 +27,16 @@ def infer_domains(sketch: ir.Sketch) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]
     """The sketch with all domains filled in, and SK042x errors where rule R4 has no solution."""
     initial = {tile.name: _full(tile) for tile in sketch.tiles if tile.initial is not None}
     scope = root_scope(sketch)
-    for _ in range(_ROUNDS):
+    for _ in range(2 * len(initial) + 4):
         walk = _Walk(sketch, initial, scope)
         phases = tuple(walk.phase(phase) for phase in sketch.phases)
         solved, found = accumulators.solve(sketch, initial, walk.writes)
         if solved == initial:
             break
         initial = solved
-    else:
-        found = tuple(_unstable(sketch.tile(name)) for name in initial)
+    else:  # every round takes domains one tile further along a chain of `init=` tiles
+        msg = f"the domains of sketch {sketch.name} do not settle"
+        raise InternalError(msg)
     tiles = tuple(
         attrs.evolve(tile, domain=initial[tile.name]) if tile.name in initial else tile
         for tile in sketch.tiles
@@ -50,18 +47,6 @@ def infer_domains(sketch: ir.Sketch) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]
 
 def _full(tile: ir.Tile) -> ir.Domain:
     return tuple(ir.FULL for _ in tile.extents)
-
-
-def _unstable(tile: ir.Tile) -> Diagnostic:
-    return Diagnostic(
-        "SK0422",
-        Severity.ERROR,
-        f"the valid lanes of `{tile.source_name}` do not settle",
-        tile.span,
-        "its domain keeps changing",
-        notes=("a tile with `init=` has one domain for its whole life (R4)",),
-        help="give each step of the chain a tile of its own, without `init=`",
-    )
 
 
 class _Walk:

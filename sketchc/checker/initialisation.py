@@ -6,7 +6,6 @@ the loop may run no iteration. One verdict per tile that is read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import assert_never
 
 import attrs
@@ -16,9 +15,8 @@ from sketchc.checker import concrete
 from sketchc.checker.affine import Fact, add
 from sketchc.checker.prover import Prover, Verdict
 from sketchc.checker.scope import Scope
-from sketchc.checker.verdicts import Finding, assignments, for_sizes
+from sketchc.checker.verdicts import Finding, assignments, for_sizes, loop_values
 from sketchc.diagnostics import Diagnostic, Label, Severity
-from sketchc.evaluate import evaluate
 from sketchc.ops import OPS
 from sketchc.source import Span
 
@@ -114,7 +112,7 @@ def _refuted(prover: Prover, gap: _Gap) -> Finding:
         proof = ir.Proof("initialised", name, ir.Tier.UNPROVED, detail, span=gap.span)
         return Finding(proof, (_diagnostic(gap, detail),))
     symbols = prover.sizes(outcome.point)
-    where = _iteration(gap.scope, outcome.point, concrete.host_values(prover.sketch, symbols))
+    where = loop_values(gap.scope, outcome.point, concrete.host_values(prover.sketch, symbols))
     at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
     reason = "which nothing has assigned"
     if gap.loop is not None:
@@ -123,21 +121,6 @@ def _refuted(prover: Prover, gap: _Gap) -> Finding:
     example = ir.CounterExample(symbols, (where,) if where else (), (), text)
     proof = ir.Proof("initialised", name, ir.Tier.REFUTED, text, example, span=gap.span)
     return Finding(proof, (_diagnostic(gap, text),))
-
-
-def _iteration(
-    scope: Scope, point: Mapping[int, int], host: Mapping[str, int | float | bool]
-) -> dict[str, int]:
-    """The loop variables at a point (loops with a stride count from their start)."""
-    values = dict(host)
-    result: dict[str, int] = {}
-    for loop in scope.loops:
-        value = point.get(scope.counter(loop), 0)
-        if scope.atoms.names[scope.counter(loop)].endswith("'trip"):
-            start, step = evaluate(loop.start, values), evaluate(loop.step, values)
-            value = int(start) + int(step) * value
-        values[loop.variable] = result[loop.variable] = value
-    return result
 
 
 def _diagnostic(gap: _Gap, text: str) -> Diagnostic:

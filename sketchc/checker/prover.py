@@ -12,11 +12,11 @@ from typing import Any
 import attrs
 
 from sketchc import ir
-from sketchc.checker.accesses import Site
 from sketchc.checker.affine import ONE, Atoms, Fact, Product, constant_value
 from sketchc.checker.feasibility import infeasible
 from sketchc.checker.polyhedra import Answer, Space
 from sketchc.checker.scope import Scope, contains_iota, relevant, root_scope
+from sketchc.checker.sites import Site
 from sketchc.evaluate import evaluate
 
 #: Sizes tried where products of sizes keep isl from naming a point, and how many tuples of them.

@@ -14,10 +14,10 @@ import attrs
 
 from sketchc import ir
 from sketchc.checker import concrete
-from sketchc.checker.accesses import Site, replay, touched
 from sketchc.checker.affine import Fact, Linear, add, constant, scale
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.scope import Scope
+from sketchc.checker.sites import Site, replay, touched
 from sketchc.checker.strides import overlap_fixes
 from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes, severity
 from sketchc.diagnostics import Diagnostic, Label, Severity

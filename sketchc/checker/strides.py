@@ -7,7 +7,7 @@ count elements (`range(0, M, T)`).
 from __future__ import annotations
 
 from sketchc import ir
-from sketchc.checker.accesses import Site
+from sketchc.checker.sites import Site
 from sketchc.diagnostics import Edit, Fix
 from sketchc.source import NOWHERE
 from sketchc.symbolic import equal, show

@@ -12,10 +12,10 @@ import attrs
 
 from sketchc import ir
 from sketchc.checker import concrete
-from sketchc.checker.accesses import Site
 from sketchc.checker.affine import ONE, Fact, add, constant, scale
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.scope import free_names
+from sketchc.checker.sites import Site
 from sketchc.checker.slopes import extreme
 from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes, severity
 from sketchc.diagnostics import Diagnostic, Severity
