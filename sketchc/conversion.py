@@ -17,9 +17,9 @@ from sketchc import conversion_statements as statements
 from sketchc import syntax
 from sketchc.conversion_types import Tiling, TupleValue, Type, read_dtype
 from sketchc.diagnostics import Diagnostic, InternalError, Label
-from sketchc.lexing import Token
 from sketchc.source import Source, Span
 from sketchc.syntax_errors import Problem, nearest, replace
+from sketchc.tokens import Token
 
 _LARGEST = 2**63 - 1
 _SECTIONS = (

@@ -13,9 +13,9 @@ import attrs
 
 from sketchc import syntax
 from sketchc.conversion_types import read_dtype
-from sketchc.lexing import Token
 from sketchc.source import Span
 from sketchc.syntax_errors import Problem, replace
+from sketchc.tokens import Token
 
 if TYPE_CHECKING:
     from sketchc.conversion import Converter

@@ -1,4 +1,4 @@
-"""Parts of declarations on their way to syntax nodes: element types, roles, tuples, tuning blocks."""
+"""Parts of declarations on their way to syntax nodes: types, roles, tuples, tuning blocks."""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@ Takes a `Source` and the patterns of grammar/sketch.lark; returns all tokens and
 cannot be read becomes a token of type ERROR that carries its diagnostic, so that the parser goes on
 behind it and one run reports every line that is wrong.
 
-Layout: inside `{ ... }` lines are indented as in Python; brackets join lines; a section goes on over
-the lines that are indented deeper than its keyword; outside a sketch line ends mean nothing.
+Layout: inside `{ ... }` lines are indented as in Python; brackets join lines; a section goes on
+over the lines that are indented deeper than its keyword, and a line end between two of its items
+separates them as `;` does; outside a sketch line ends mean nothing.
 """
 
 from __future__ import annotations
@@ -20,50 +21,17 @@ from sketchc.source import Source, Span
 from sketchc.syntax import Comment
 from sketchc.syntax_errors import Problem, invalid_character, invalid_operator
 from sketchc.tables import Tables
+from sketchc.tokens import CONTEXTUAL, OPERATORS, STATEMENT, TILINGS, Token, scanner
+from sketchc.vocabulary import SECTIONS
 
 #: Brackets and blocks nested deeper than this are refused: nobody reads them, and every pass
 #: recurses over them. Blocks stay below the 20 nested loops that Python itself can compile.
 MAXIMUM_BRACKETS = 64
 MAXIMUM_BLOCKS = 16
 
-SECTIONS = frozenset(
-    ("symbols", "params", "let", "tensors", "workspace", "views", "constexpr", "require")
-)
-TILINGS = ("available_tiling", "avaliable_tiling")
-_CONTEXTUAL = SECTIONS | {"sketch", "available_tiling"}
 _CLOSER = {"(": ")", "[": "]", "{": "}"}
 _OPERAND_ENDS = frozenset(("NAME", "NUMBER", "STRING", "BOOLEAN", "None", ")", "]"))
 _STATEMENT_WORDS = frozenset(("for", "if", "else", "pass", "@", "}", "{"))
-
-
-@attrs.define(eq=False)
-class Token:
-    """One token: `type` is a terminal of the grammar, ERROR, or STOP (read no further); `first` marks the first of a logical
-    line; lines and columns are 1-based. A token never spans lines."""
-
-    type: str
-    text: str
-    start: int
-    line: int
-    column: int
-    first: bool = False
-    problem: Diagnostic | None = None
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.text)
-
-    def span(self, source: str) -> Span:
-        size = len(self.text)
-        return Span(
-            source,
-            self.start,
-            self.start + size,
-            self.line,
-            self.column,
-            self.line,
-            self.column + size,
-        )
 
 
 def tokenize(source: Source, tables: Tables) -> tuple[list[Token], tuple[Comment, ...]]:
@@ -88,9 +56,9 @@ class _Lexer:
         self.tokens: list[Token] = []
         self.comments: list[Comment] = []
         self.reserved = frozenset(
-            word for word in tables.literals if word.isidentifier() and word not in _CONTEXTUAL
+            word for word in tables.literals if word.isidentifier() and word not in CONTEXTUAL
         )
-        self.scan = _scanner(tables)
+        self.scan = scanner(tables)
         self.position = 1 if self.text.startswith("\ufeff") else 0
         self.line = 1
         self.line_start = self.position
@@ -183,6 +151,7 @@ class _Lexer:
         if self.section is not None and not self.first:
             deeper = column[0] > self.section
             if deeper and text not in _STATEMENT_WORDS:
+                self._separate(text, start)
                 return
         self._end_line(start)
         if text == "}":
@@ -192,6 +161,12 @@ class _Lexer:
             self.layout.stack.append(column)
         else:
             self._indent(start, column)
+
+    def _separate(self, text: str, start: int) -> None:
+        """Two items of a section with a line end between them: the separator may be left out."""
+        ended = self.tokens[-1].type in _OPERAND_ENDS or self.tokens[-1].type == "?"
+        if ended and text.isidentifier() and text not in ("and", "or", "not", "in"):
+            self._layout_token(";", start)
 
     def _tiling_line(self, start: int, column: tuple[int, int]) -> None:
         assert self.layout is not None
@@ -215,29 +190,30 @@ class _Lexer:
             self.first = True
 
     def _indent(self, start: int, column: tuple[int, int]) -> None:
+        """Open or close blocks for a line at `column`; what is wrong follows the layout tokens."""
         assert self.layout is not None
         stack = self.layout.stack
         top = stack[-1]
-        if (column[0] > top[0]) != (column[1] > top[1]) or (column[0] < top[0]) != (
-            column[1] < top[1]
-        ):
-            self._error(self._mixed_tabs(start), "", start)
-            self.first = True
-        if column[0] > top[0]:
+        deeper = (column[0] > top[0], column[1] > top[1])
+        lower = (column[0] < top[0], column[1] < top[1])
+        mixed = deeper[0] != deeper[1] or lower[0] != lower[1]
+        problem = self._mixed_tabs(start) if mixed else None
+        if deeper[0]:
             if len(stack) > MAXIMUM_BLOCKS:
                 self._too_deep("blocks", MAXIMUM_BLOCKS, start)
                 return
             stack.append(column)
             self._layout_token("INDENT", start)
-            return
-        depth = len(stack) - 1
-        while depth > 0 and stack[depth][0] > column[0]:
-            depth -= 1
-        self._dedent_to(depth, start)
-        if column[0] != stack[-1][0]:
-            self._error(self._bad_dedent(start, stack), "", start)
-            stack[-1] = (min(column[0], stack[-1][0]), min(column[1], stack[-1][1]))
-            self.first = True
+        else:
+            depth = len(stack) - 1
+            while depth > 0 and stack[depth][0] > column[0]:
+                depth -= 1
+            self._dedent_to(depth, start)
+            if column[0] != stack[-1][0]:
+                problem = problem or self._bad_dedent(start, stack)
+                stack[-1] = (min(column[0], stack[-1][0]), min(column[1], stack[-1][1]))
+        if problem is not None:
+            self._error(problem, "", start)
 
     def _dedent_to(self, depth: int, start: int) -> None:
         assert self.layout is not None
@@ -362,7 +338,7 @@ class _Lexer:
             self._plain_operator(text, start)
 
     def _plain_operator(self, text: str, start: int) -> None:
-        if text not in _OPERATORS:
+        if text not in OPERATORS:
             self._error(invalid_operator(text, self._span(start, len(text))), text, start)
         else:
             self._emit(text, text, start)
@@ -401,7 +377,7 @@ class _Lexer:
             return False
         if self.tokens[-1].type in _OPERAND_ENDS:
             return text not in ("and", "or", "not", "in")
-        return re.compile(_STATEMENT).match(self.text, start) is not None
+        return re.compile(STATEMENT).match(self.text, start) is not None
 
     def _close_brackets(self) -> None:
         """Report the innermost open bracket and go on as if all were closed."""
@@ -476,97 +452,6 @@ class _Lexer:
             self._end_line(start)
             self._dedent_to(0, start)
         self.tokens.append(Token("$END", "", start, self.line, start - self.line_start + 1, True))
-
-
-_OPERATORS = frozenset(
-    [
-        "<",
-        "<=",
-        ">",
-        ">=",
-        "==",
-        "!=",
-        "+",
-        "-",
-        "*",
-        "/",
-        "//",
-        "%",
-        "=",
-        "->",
-        ",",
-        ";",
-        ":",
-        "@",
-        "?",
-        "|",
-    ]
-)
-#: Longest first; those that the language does not have are read so that they can be named.
-_SYMBOLS = [
-    "**=",
-    "//=",
-    "<<=",
-    ">>=",
-    "...",
-    "**",
-    "//",
-    "<<",
-    ">>",
-    "<=",
-    ">=",
-    "==",
-    "!=",
-    "->",
-    "=>",
-    ":=",
-    "+=",
-    "-=",
-    "*=",
-    "/=",
-    "%=",
-    "&&",
-    "||",
-    "<",
-    ">",
-    "+",
-    "-",
-    "*",
-    "/",
-    "%",
-    "=",
-    ",",
-    ";",
-    ":",
-    "@",
-    "?",
-    "|",
-    "&",
-    "^",
-    "~",
-    "!",
-    ".",
-    "(",
-    ")",
-    "[",
-    "]",
-    "{",
-    "}",
-]
-_STATEMENT = (
-    r"(?:load|store|atomic_\w+)\s*\(|\w+\s*=\s*(?:alloc|fetch)\s*\("
-    r"|(?:symbols|params|let|tensors|workspace|views|constexpr|require)\s*:|sketch\s+\w+\s*\{"
-)
-
-
-def _scanner(tables: Tables) -> Callable[[str, int], re.Match[str] | None]:
-    number, string = tables.patterns["NUMBER"], tables.patterns["STRING"]
-    symbols = "|".join(re.escape(symbol) for symbol in _SYMBOLS)
-    return re.compile(
-        rf"(?P<blank>[ \t\r\f]+)|(?P<newline>\n)|(?P<comment>\#[^\n]*)"
-        rf"|(?P<NAME>{tables.patterns['NAME']})|(?P<NUMBER>{number})|(?P<STRING>{string})"
-        rf"|(?P<operator>{symbols})"
-    ).match
 
 
 def _short(text: str) -> str:

@@ -16,10 +16,11 @@ import attrs
 from sketchc import syntax
 from sketchc.conversion import Converter
 from sketchc.diagnostics import Diagnostic, has_errors
-from sketchc.lexing import MAXIMUM_BRACKETS, Token, tokenize
+from sketchc.lexing import MAXIMUM_BRACKETS, tokenize
 from sketchc.source import Source
 from sketchc.syntax_errors import Problem, Refusal, explain
 from sketchc.tables import Tables, load_tables
+from sketchc.tokens import Token
 
 #: Files beyond this many characters are refused: a sketch is a page or two.
 MAXIMUM_SIZE = 1 << 20
@@ -109,19 +110,11 @@ class _Driver:
 
     def _shift(self, token: Token, state: int) -> None:
         if token.first:
-            hinted = self.tokens[self.line].type == "@" and self.index != self.line
-            if not (hinted and self.tokens[self.line].first and self._inside_hints()):
+            if self.tokens[self.line].type != "@":  # the line of a loop begins at its hints
                 self.mark = len(self.stack)
             self.line = self.index
         self.stack.append(_Entry(state, token))
         self.index += 1
-
-    def _inside_hints(self) -> bool:
-        """The top of the stack is a hint: the line is the loop that it belongs to."""
-        top = self.stack[-1].value
-        return isinstance(top, syntax.Hint) or (
-            isinstance(top, list) and bool(top) and isinstance(top[-1], syntax.Hint)
-        )
 
     def _reduce(self, number: int) -> None:
         rule = self.tables.rules[number]
@@ -151,31 +144,33 @@ class _Driver:
             return value, depth
         if depth < MAXIMUM_DEPTH:
             return value, depth + 1
-        problem = Problem(
-            "SK0121",
-            f"the expression is nested more than {MAXIMUM_DEPTH} deep",
-            label="too deep",
-            help="bind parts of it to names",
-        )
-        self.diagnostics.append(problem.at(value.span))
+        if not any(found.code == "SK0121" for found in self.diagnostics):
+            message = f"the expression is nested more than {MAXIMUM_DEPTH} deep"
+            help_text = "bind parts of it to names"
+            problem = Problem("SK0121", message, label="too deep", help=help_text)
+            self.diagnostics.append(problem.at(value.span))
         return syntax.Name("_", span=value.span), 0
 
     # ------------------------------------------------------------ errors
 
     def _recover(self, token: Token) -> bool:
         """Report the token that cannot be shifted, and go on behind its line; False to stop."""
+        accepted = self._accepted_types()
+        if token.type == "DEDENT" and self._top_type() == "INDENT":
+            self._insert((("pass", "pass"), ("NEWLINE", "")), token)  # all lines were skipped
+            return True
         line = self.index if token.first else self._line_start()
         if token.problem is not None:
             self.diagnostics.append(token.problem)
         else:
-            accepted = self._accepted_types()
-            before = self.tokens[self._hint_start(line, accepted) : self.index]
+            hinted = line == self.index and self.tokens[self.line].type == "@"
+            before = self.tokens[self.line if hinted else line : self.index]
             following = self.tokens[self.index : self.index + 3]
             refusal = Refusal(self.source.name, token, before, accepted, following)
             self.diagnostics.append(explain(refusal))
-        if self._outside():
-            return self._next_sketch()
-        return self._skip_line(token, line)
+        if self._holds("{"):
+            return self._skip_line(token, line, accepted)
+        return self._next_sketch()
 
     def _line_start(self) -> int:
         """The index of the first token of the line that the current token stands in."""
@@ -184,88 +179,59 @@ class _Driver:
             index -= 1
         return index
 
-    def _hint_start(self, line: int, accepted: frozenset[str]) -> int:
-        """A line that begins wrongly behind a hint is explained with that hint."""
-        if line == self.index and "@" in accepted and "for" in accepted and self._inside_hints():
-            return self.line
-        return line
+    def _top_type(self) -> str:
+        top = self.stack[-1].value
+        return top.type if isinstance(top, Token) else ""
 
-    def _outside(self) -> bool:
-        """No sketch is open on the stack."""
-        return not any(
-            isinstance(entry.value, Token) and entry.value.type == "{" for entry in self.stack
+    def _holds(self, kind: str) -> bool:
+        """A token of this type is on the stack, its construct not yet complete."""
+        return any(
+            isinstance(entry.value, Token) and entry.value.type == kind for entry in self.stack
         )
 
     def _next_sketch(self) -> bool:
         """Go on at the next sketch of the file, or at the body of a sketch with a bad header."""
-        header = self.stack[-1].value
-        in_header = any(
-            isinstance(entry.value, Token) and entry.value.type == "sketch"
-            for entry in self.stack[1:]
-        )
-        del header
-        self._cut_to_file()
-        start = self.index
+        in_header = self._holds("sketch")
+        while isinstance(self.stack[-1].value, Token):
+            self.stack.pop()
         while self.tokens[self.index].type not in ("sketch", "$END", "STOP"):
             if in_header and self.tokens[self.index].type == "{":
-                at = self.tokens[start]
-                self._insert((("sketch", "sketch"), ("NAME", "_")), at)
+                self._insert((("sketch", "sketch"), ("NAME", "_")), self.tokens[self.index])
                 return True
             self.index += 1
-        if self.tokens[self.index].type == "$END":
-            return False
-        if self.index == start:
-            self.index = start
+        return self.tokens[self.index].type == "sketch" and self._accepts_sketch()
+
+    def _accepts_sketch(self) -> bool:
+        """The stack, cut back to complete sketches, can go on with one more."""
+        while len(self.stack) > 1 and not self._can_shift("sketch"):
+            self.stack.pop()
         return True
 
-    def _cut_to_file(self) -> None:
-        """Drop what stands on the stack above complete sketches."""
-        while len(self.stack) > 1 and isinstance(self.stack[-1].value, (Token, list)):
-            value = self.stack[-1].value
-            if isinstance(value, list) and value and isinstance(value[-1], syntax.Sketch):
-                break
-            self.stack.pop()
-
-    def _skip_line(self, token: Token, line: int) -> bool:
+    def _skip_line(self, token: Token, line: int, accepted: frozenset[str]) -> bool:
+        """Recovery inside a sketch: every branch consumes a token or makes the next one fit."""
         kind = token.type
-        if kind == "$END":
+        if kind in ("$END", "}"):
             return False
         if kind == "INDENT":
             self._insert(_header("for"), token)
             return True
-        if kind == "}":
-            # Everything is closed by the lexer: only an empty construct can stand before it.
-            del self.stack[self.mark :]
-            return self._insert_missing(token)
-        if "INDENT" in self._accepted_types():
-            self._insert((("INDENT", ""), ("pass", "pass"), ("NEWLINE", ""), ("DEDENT", "")), token)
+        if "INDENT" in accepted:
+            body = (("INDENT", ""), ("pass", "pass"), ("NEWLINE", ""), ("DEDENT", ""))
+            self._insert(body, token)
             return True
-        if token.first and self._inside_hints():
+        hinted = self.tokens[self.line].type == "@"
+        if hinted or not token.first:
             del self.stack[self.mark :]
-            if kind in self._accepted_types():
-                return True
-        elif not token.first:
-            del self.stack[self.mark :]
+        if hinted and token.first and token.problem is None and self._can_shift(kind):
+            return True
         first = self.tokens[line].type
-        while self.tokens[self.index].type not in ("NEWLINE", "$END", "STOP"):
+        while self.tokens[self.index].type not in ("NEWLINE", "INDENT", "DEDENT", "$END", "STOP"):
             self.index += 1
-        if self.tokens[self.index].type == "NEWLINE":
+        if self.tokens[self.index].type == "NEWLINE" or kind == "DEDENT":
             self.index += 1
         if self.tokens[self.index].type == "INDENT":
             self._insert(_header("if" if first == "if" else "for"), token)
         return True
-
-    def _insert_missing(self, token: Token) -> bool:
-        """Accept a closing brace behind a broken line, or stop."""
-        if "}" in self._accepted_types():
-            return True
-        return self._next_after(token)
-
-    def _next_after(self, token: Token) -> bool:
-        del token
-        self.index += 1
-        self._cut_to_file()
-        return self._next_sketch()
 
     def _insert(self, parts: Sequence[tuple[str, str]], at: Token) -> None:
         """Put stand-in tokens before the current one."""
@@ -274,7 +240,7 @@ class _Driver:
         self.tokens[self.index : self.index] = made
 
     def _accepted_types(self) -> frozenset[str]:
-        """The tokens that can be shifted here: of those in the tables, some only reduce and fail."""
+        """The tokens that can be shifted here; others in the tables only reduce, then fail."""
         types = self.tables.actions[self.stack[-1].state]
         return frozenset(kind for kind in types if self._can_shift(kind))
 

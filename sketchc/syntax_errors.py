@@ -13,9 +13,10 @@ import attrs
 
 from sketchc.diagnostics import Diagnostic, Edit, Fix, Label, Severity
 from sketchc.source import Span
+from sketchc.vocabulary import SECTIONS
 
 if TYPE_CHECKING:
-    from sketchc.lexing import Token
+    from sketchc.tokens import Token
 
 
 @attrs.frozen
@@ -142,9 +143,6 @@ _NAMES = {
     "DEDENT": "the end of the block",
     "$END": "the end of the file",
 }
-_SECTION_WORDS = frozenset(
-    ("symbols", "params", "let", "tensors", "workspace", "views", "constexpr", "require")
-)
 _EXPRESSION_STARTS = frozenset(("NAME", "NUMBER", "STRING", "BOOLEAN", "[", "(", "-", "+", "not"))
 _RESERVED = frozenset(("for", "in", "if", "else", "pass", "and", "or", "not", "None", "BOOLEAN"))
 _COMPARISONS = frozenset(("<", "<=", ">", ">=", "==", "!="))
@@ -197,7 +195,7 @@ def _layout(refusal: Refusal) -> Diagnostic | None:
             help="indent the body, or write `pass`",
         ).at(_widened(refusal))
     if kind == "else":
-        return Problem("SK0110", "`else` without its `if`", label="no `if` ends here").at(
+        return Problem("SK0128", "`else` without its `if`", label="no `if` ends here").at(
             refusal.span
         )
     if line and line[0].type == "@" and refusal.token.first:
@@ -269,37 +267,33 @@ def _section(refusal: Refusal) -> Diagnostic | None:
                 f"`{word}` stands behind the closing `}}` of its sketch",
                 label="not a section of the sketch",
             ).at(span)
-        meant = nearest(word, _SECTION_WORDS)
+        meant = nearest(word, SECTIONS)
         return Problem(
             "SK0112",
             f"there is no section `{word}`",
             label="unknown section",
-            notes=("the sections are " + ", ".join(sorted(_SECTION_WORDS)),),
+            notes=("the sections are " + ", ".join(sorted(SECTIONS)),),
             help=f"did you mean `{meant}`?" if meant else "",
             fixes=replace(f"write `{meant}`", span, meant) if meant else (),
         ).at(span)
-    if kind in _SECTION_WORDS and refusal.token.first:
+    if kind in SECTIONS and refusal.token.first:
         return Problem(
             "SK0113",
             f"the section `{kind}` stands inside a block",
             label="sections stand directly in the sketch",
             help="move it to the top of the sketch, before the first statement",
         ).at(refusal.span)
-    if line and line[0].type in _SECTION_WORDS and refusal.accepted <= {":", "["}:
-        if line[0].type in ("tensors", "workspace") and line[-1].type == "NAME":
-            return Problem(
-                "SK0119",
-                f"`{line[-1].text}` needs its extents",
-                label="`[` was expected here",
-                help=f"write `{line[-1].text}[M, N]: f32`, `{line[-1].text}[]: f32` for a scalar",
-            ).at(_visible(refusal))
-        if line[0].type in ("tensors", "workspace") and line[-1].type == "]":
-            return Problem(
-                "SK0119",
-                "a tensor needs its element type",
-                label="`:` and a type were expected here",
-                help="write `X[M, N]: f32`",
-            ).at(_visible(refusal))
+    section = next((token.type for token in reversed(line) if token.type in SECTIONS), "")
+    if section in ("tensors", "workspace") and refusal.accepted <= {":", "["}:
+        what = f"`{line[-1].text}` needs its extents"
+        if line[-1].type == "]":
+            what = "a tensor needs its element type"
+        return Problem(
+            "SK0119",
+            what,
+            label=_expected(refusal.accepted),
+            help="write `X[M, N]: f32`, or `X[]: f32` for a scalar",
+        ).at(_visible(refusal))
     return None
 
 
@@ -399,7 +393,7 @@ def _expected(accepted: frozenset[str]) -> str:
     if len(operators) > 3:
         names -= operators
         words.append("an operator")
-    sections = names & _SECTION_WORDS
+    sections = names & SECTIONS
     if len(sections) > 2:
         names -= sections
         words.append("a section")
