@@ -1,0 +1,133 @@
+"""`sketchc demo`: the first minute. Lower one sketch to two targets, prove, run, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sketchc.diagnostics import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sketchc.runtime.verify.verdict import Verdict
+    from sketchc.runtime.verify.verify import Candidate
+
+#: How many lines of the generated kernel are shown before the reader is sent to the command.
+SHOWN_LINES = 120
+
+
+@click.command()
+@click.option("--examples", default="examples", show_default=True, metavar="DIR",
+              help="The folder with rms.sketch and tasks/rms.py.")  # fmt: skip
+def demo(examples: str) -> int:
+    """Lower RMSNorm to Ascend and to C++, say what was proved, run both, compare with PyTorch.
+
+    \b
+    Example:
+      sketchc demo
+    """
+    from rich.console import Console
+
+    sketch, task = Path(examples, "rms.sketch"), Path(examples, "tasks", "rms.py")
+    for needed in (sketch, task):
+        if not needed.is_file():
+            msg = f"{needed} is not here; run the demo in a checkout, or say --examples DIR"
+            raise UsageError(msg)
+    console = Console(highlight=False)
+    failed = _ascend(console, str(sketch), task)
+    failed |= _cpp(console, str(sketch), task)
+    console.rule("next")
+    console.print("`sketchc --help` lists the commands; README.md has a sketch in five minutes.")
+    return 1 if failed else 0
+
+
+def _ascend(console: Console, sketch: str, task: Path) -> bool:
+    """Lower for the NPU, show code and proofs, execute where the tools are. True if it failed."""
+    from rich.syntax import Syntax
+
+    from sketchc.cli.verify import prepare
+    from sketchc.runtime.verify import report
+
+    console.rule(f"sketchc lower {sketch} --target triton_ascend")
+    candidate = prepare(sketch, None, "triton_ascend", None, {})
+    shown = candidate.kernel.source.splitlines()
+    console.print(Syntax("\n".join(shown[:SHOWN_LINES]), "python", background_color="default"))
+    if len(shown) > SHOWN_LINES:
+        console.print(f"… {len(shown) - SHOWN_LINES} more lines: run the command above")
+    _proofs(console, sketch)
+    status = candidate.toolchain.status()
+    console.rule("how the Ascend kernel was checked")
+    if not status.can_run:
+        console.print(f"not executed: {status.advice}")
+        return False
+    verdict = _verify(candidate, task)
+    console.print(f"run through {status.how_it_runs}", soft_wrap=True)
+    console.print(report.summary(verdict), soft_wrap=True)
+    return not verdict.passed
+
+
+def _proofs(console: Console, sketch: str) -> None:
+    """What was proved, one line per claim, with the tier of each."""
+    from rich.markup import escape
+
+    from sketchc.cli.options import load_sketch
+    from sketchc.lowering.passes import build_plan
+
+    console.rule("what was proved")
+    planned = build_plan(load_sketch(sketch)[1], "triton_ascend")
+    for note in planned.plan.notes:
+        console.print(escape(note))
+    for proof in planned.proofs:
+        detail = f" ({escape(proof.detail)})" if proof.detail else ""
+        claim = f"{proof.claim}: {escape(proof.subject)}{detail}"
+        console.print(f"[green]{proof.tier.value}[/green]  {claim}")
+    for phase in planned.plan.phases:
+        for use in phase.memory_use:
+            console.print(
+                f"[green]fits[/green]  {use.memory.replace('_', ' ')}: {use.bytes:,} of "
+                f"{use.capacity:,} bytes"
+            )
+
+
+def _verify(candidate: Candidate, task: Path) -> Verdict:
+    import secrets
+    import tempfile
+
+    from sketchc.runtime.frontends.torch_task import TorchTask
+    from sketchc.runtime.verify.verify import verify
+
+    with TorchTask(task) as loaded, tempfile.TemporaryDirectory() as folder:
+        return verify(candidate, loaded, Path(folder), secrets.randbits(48), {})
+
+
+def _cpp(console: Console, sketch: str, task: Path) -> bool:
+    """Verify and time the C++ kernel beside PyTorch eager. True if it failed."""
+    import os
+    import secrets
+    import tempfile
+
+    from sketchc.cli.verify import prepare
+    from sketchc.runtime.bench import report as bench_report
+    from sketchc.runtime.bench.bench import Settings, bench
+    from sketchc.runtime.bench.machine import this_machine
+    from sketchc.runtime.frontends.torch_task import TorchTask
+    from sketchc.runtime.verify import report
+
+    console.rule(f"the same sketch for this CPU: {sketch} --target cpp")
+    candidate = prepare(sketch, None, "cpp", None, {})
+    status = candidate.toolchain.status()
+    if not status.can_run:
+        console.print(f"not executed: {status.advice}")
+        return False
+    verdict = _verify(candidate, task)
+    console.print(report.summary(verdict), soft_wrap=True)
+    if not verdict.passed:
+        return True
+    with TorchTask(task) as loaded, tempfile.TemporaryDirectory() as folder:
+        settings = Settings(secrets.randbits(48), len(os.sched_getaffinity(0)))
+        measured = bench(candidate, loaded, Path(folder), settings, this_machine("cpu"))
+    bench_report.show(measured, console)
+    return not measured.passed
