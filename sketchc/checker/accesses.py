@@ -1,117 +1,180 @@
-"""Every load and store of a sketch with where it stands, and the elements it touches as facts."""
+"""Accesses to tensors, and the rules for which tiles a statement may read and write."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import assert_never
-
-import attrs
-
-from sketchc import ir
-from sketchc.checker.affine import Fact, Linear, add, constant
-from sketchc.checker.scope import Scope
-from sketchc.source import Span
+from sketchc import ir, symbolic, syntax
+from sketchc.checker.context import Context, InvalidError, Typed
+from sketchc.checker.expressions import expression, outside_phase
+from sketchc.checker.names import IndexName, TensorName, TileName, TileState, describe
+from sketchc.checker.shapes import shown
+from sketchc.diagnostics import Edit, Fix, Label
+from sketchc.types import DType
 
 
-@attrs.frozen
-class Site:
-    """One load or store. `path` lists the loops and bindings around and before it, in order, so
-    that its scope can be made again under renamed loop variables."""
-
-    statement: ir.Load | ir.Store
-    tile: ir.Tile
-    tensor: ir.Tensor
-    path: tuple[ir.For | ir.Bind, ...]
-    scope: Scope
-    phase: int
-
-    @property
-    def access(self) -> ir.Access:
-        return self.statement.access
-
-    @property
-    def stores(self) -> bool:
-        return isinstance(self.statement, ir.Store)
-
-    @property
-    def loops(self) -> tuple[ir.For, ...]:
-        return self.scope.loops
-
-    @property
-    def span(self) -> Span:
-        return self.statement.span
+def readable_tile(context: Context, node: syntax.Name) -> TileState:
+    """The tile of this name, in its own phase; raises `InvalidError` after reporting otherwise."""
+    entry = context.lookup(node.id, node.span)
+    if not isinstance(entry, TileName):
+        raise context.error(
+            "SK0206",
+            f"a tile is expected, and `{node.id}` is {describe(entry)}",
+            node.span,
+            "not a tile",
+            labels=(Label(entry.span, "declared here"),),
+        )
+    if entry.tile.phase != context.phase:
+        raise outside_phase(context, node.id, node.span, entry.tile.span)
+    return entry.tile
 
 
-def collect(sketch: ir.Sketch, root: Scope) -> tuple[Site, ...]:
-    """All sites in program order."""
-    tiles = {tile.name: tile for tile in sketch.tiles}
+def writable_tile(context: Context, node: syntax.Name) -> TileState:
+    """The tile of this name, if it may be written here: a tile made outside a parallel loop is
+    read-only inside it (R7)."""
+    tile = readable_tile(context, node)
+    for loop in context.loops:
+        if loop.parallel and loop.identity not in tile.loops:
+            raise context.error(
+                "SK0213",
+                f"`{node.id}` is shared by the iterations of a parallel loop",
+                node.span,
+                "written inside it",
+                labels=(
+                    Label(tile.span, "made outside the loop"),
+                    Label(loop.node.span, "iterations of this loop run in any order"),
+                ),
+                notes=("a tile made outside a parallel loop is read-only inside it (R7)",),
+                help="make the tile inside the parallel loop",
+            )
+    return tile
 
-    def visit(
-        body: tuple[ir.Statement, ...], scope: Scope, path: tuple[ir.For | ir.Bind, ...], phase: int
-    ) -> Iterator[Site]:
-        for statement in body:
-            match statement:
-                case ir.Load() | ir.Store():
-                    tensor = sketch.tensor(statement.access.tensor)
-                    yield Site(statement, tiles[statement.tile], tensor, path, scope, phase)
-                case ir.Bind(name, value):
-                    scope, path = scope.bind(name, value), (*path, statement)
-                case ir.For():
-                    yield from visit(
-                        statement.body, scope.enter(statement), (*path, statement), phase
-                    )
-                case ir.Alloc() | ir.Compute():
-                    pass
-                case _:
-                    assert_never(statement)
 
-    return tuple(
-        site
-        for phase, nest in enumerate(sketch.phases)
-        for site in visit(nest.body, root, (), phase)
+def access(context: Context, node: syntax.Subscript, tile: TileState) -> tuple[ir.Access, DType]:
+    """Resolve `X[...]` for a load into or a store from `tile`; gives the access and the tensor's
+    type. Raises `InvalidError` after reporting a mismatch of ranks or an access form that is not
+    lowered yet."""
+    if not isinstance(node.base, syntax.Name):
+        raise context.error("SK0206", "a tensor is expected here", node.base.span, "not a name")
+    entry = context.lookup(node.base.id, node.base.span)
+    if not isinstance(entry, TensorName):
+        raise context.error(
+            "SK0206",
+            f"a tensor is expected, and `{node.base.id}` is {describe(entry)}",
+            node.base.span,
+            "not a tensor",
+        )
+    if len(node.subscripts) != len(entry.extents):
+        raise context.error(
+            "SK0303",
+            f"`{node.base.id}` has {len(entry.extents)} axes, and {len(node.subscripts)} "
+            "subscripts are given",
+            node.span,
+            f"its shape is {shown(entry.extents)}",
+        )
+    subscripts: list[ir.ScalarSubscript | ir.SliceSubscript] = []
+    lanes = 0  # how many slices so far: the tile axis that the next one maps to
+    for part, extent in zip(node.subscripts, entry.extents, strict=True):
+        if isinstance(part, syntax.Slice):
+            subscripts.append(_slice(context, part, extent, tile, lanes))
+            lanes += 1
+        else:
+            subscripts.append(ir.ScalarSubscript(_index(context, part)))
+    _check_rank(context, node, tile, lanes)
+    return ir.Access(entry.name, tuple(subscripts), span=node.span), entry.dtype
+
+
+def _check_rank(context: Context, node: syntax.Subscript, tile: TileState, lanes: int) -> None:
+    if lanes == len(tile.extents):
+        return
+    if lanes == 0:
+        if all(context.is_one(extent) for extent in tile.extents):
+            return
+        raise context.error(
+            "SK0304",
+            f"one element cannot fill or come from a tile of shape {shown(tile.extents)}",
+            node.span,
+            "all subscripts are scalars",
+            labels=(Label(tile.span, "the tile"),),
+            help="use slices, or a tile whose extents are all 1",
+        )
+    axes = "axis" if len(tile.extents) == 1 else "axes"
+    raise context.error(
+        "SK0304",
+        f"{lanes} slices for a tile with {len(tile.extents)} {axes}",
+        node.span,
+        "slices map to the tile's axes in order",
+        labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
+        notes=("axes of extent 1 appear or vanish only when all subscripts are scalars",),
     )
 
 
-def replay(root: Scope, path: tuple[ir.For | ir.Bind, ...], suffix: str) -> Scope:
-    """The scope at the end of a path, its loop variables renamed with `suffix`."""
-    scope = attrs.evolve(root, suffix=suffix)
-    for step in path:
-        scope = scope.enter(step) if isinstance(step, ir.For) else scope.bind(step.name, step.value)
-    return scope
+def _slice(
+    context: Context, node: syntax.Slice, extent: ir.Expr, tile: TileState, axis: int
+) -> ir.SliceSubscript:
+    if node.step is not None:
+        step = _scalar(context, expression(context, node.step), node.step)
+        if symbolic.constant_value(step, context.definitions) != 1:
+            raise context.error(
+                "SK0911",
+                "strided slices parse, but are not carried through in this version",
+                node.span,
+                "not lowered yet",
+            )
+    lower: ir.Expr = ir.Literal(0)
+    if node.lower is not None:
+        lower = _scalar(context, expression(context, node.lower), node.lower)
+    upper = extent
+    if node.upper is not None:
+        upper = _scalar(context, expression(context, node.upper), node.upper)
+    exact = False
+    if axis < len(tile.extents):
+        exact = context.equal(ir.Binary("-", upper, lower), tile.extents[axis])
+    return ir.SliceSubscript(lower, upper, exact)
 
 
-@attrs.frozen
-class Touch:
-    """The elements of one access: per tensor axis, the index as a form over loop variables and
-    lanes, and the facts that bound the lanes (valid and in bounds)."""
-
-    indices: tuple[Linear, ...]
-    facts: tuple[Fact, ...]
-
-
-def touched(site: Site, scope: Scope, suffix: str = "") -> Touch:
-    """What `site` touches in one iteration of `scope` (its own, or a renamed copy)."""
-    indices: list[Linear] = []
-    facts: list[Fact] = []
-    domain = iter(zip(site.tile.extents, site.statement.domain, strict=True))
-    for number, subscript in enumerate(site.access.subscripts):
-        match subscript:
-            case ir.ScalarSubscript(index):
-                indices.append(scope.form(index))
-            case ir.SliceSubscript(lower):
-                extent, valid = next(domain)
-                lane = {scope.atoms.variable(f"'lane{number}{suffix}", non_negative=True): 1}
-                indices.append(add(scope.form(lower), lane))
-                facts.extend(lane_facts(scope, lane, extent, valid))
-            case _:
-                assert_never(subscript)
-    return Touch(tuple(indices), tuple(facts))
+def _index(context: Context, node: syntax.Expression | syntax.NewAxis) -> ir.Expr:
+    if isinstance(node, syntax.NewAxis):
+        raise context.error(
+            "SK0303", "`None` shapes index tiles; a tensor has no new axes", node.span, "an axis"
+        )
+    for name in _lane_names(context, node):
+        raise _lane_form(context, node, f"`{name}` is a tile")
+    return _scalar(context, expression(context, node), node)
 
 
-def lane_facts(scope: Scope, lane: Linear, extent: ir.Expr, valid: ir.AxisDomain) -> Iterator[Fact]:
-    """0 <= lane < extent, and the axis domain's bounds."""
-    yield Fact(lane)
-    for bound in (extent, *valid.upper):
-        yield Fact(add(add(scope.form(bound), lane, -1), constant(-1)))
-    for bound in valid.lower:
-        yield Fact(add(lane, scope.form(bound), -1))
+def _lane_names(context: Context, node: syntax.Expression) -> list[str]:
+    """Names of tiles used as indices."""
+    from sketchc.checker.survey import names
+
+    return [
+        name for name in names(node) if isinstance(context.scopes.find(name), TileName | IndexName)
+    ]
+
+
+def _lane_form(context: Context, node: syntax.Expression, why: str) -> InvalidError:
+    return context.error(
+        "SK0910",
+        "indexing by a tile parses, but is not carried through in this version",
+        node.span,
+        f"{why}: lane form",
+        help="use slices `lower:upper` and scalar subscripts",
+    )
+
+
+def _scalar(context: Context, typed: Typed, node: syntax.Expression) -> ir.Expr:
+    if typed.extents is not None:
+        raise _lane_form(context, node, "an index tile")
+    if typed.dtype.is_integer:
+        return typed.value
+    fixes: tuple[Fix, ...] = ()
+    match typed.value:
+        case ir.Literal(float(value)) if value == int(value):
+            fixes = (Fix("write an integer", (Edit(node.span, str(int(value))),)),)
+        case _:
+            pass
+    raise context.error(
+        "SK0302",
+        f"an integer is expected, but this is {typed.dtype.value}",
+        node.span,
+        "a subscript is an integer",
+        fixes=fixes,
+    )

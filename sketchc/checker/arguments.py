@@ -1,0 +1,156 @@
+"""Sorting a call's arguments into operands, attributes and the destination.
+
+The destination stands last, or is given as `dst=`. Attributes are keywords; `axis` may also stand
+between the operands and the destination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from sketchc import syntax
+from sketchc.checker.context import Context, InvalidError
+from sketchc.checker.declarations import check_not_tunable
+from sketchc.checker.expressions import constant, expression
+from sketchc.checker.names import closest
+from sketchc.checker.quirks import late_positional_fix
+from sketchc.diagnostics import Edit, Fix
+from sketchc.ops import Attribute, Op
+
+
+@attrs.frozen
+class Arguments:
+    """`axes` as written (not normalised); `attributes` with defaults filled in."""
+
+    operands: tuple[syntax.Expression, ...]
+    destination: syntax.Expression
+    attributes: Mapping[str, object]
+    axes: tuple[int, ...] = ()
+
+
+def gather(context: Context, node: syntax.Compute, row: Op) -> Arguments:
+    """Sort the arguments of a call; raises `InvalidError` after reporting a wrong one."""
+    if node.late_positional:
+        context.warn(
+            "SK0603",
+            "a positional argument follows a keyword",
+            node.span,
+            "accepted: the last positional is the destination",
+            fixes=(late_positional_fix(node),),
+        )
+    known = {attribute.name: attribute for attribute in row.attributes}
+    keywords = _keywords(context, node, row, known)
+    destination = keywords.pop("dst", None)
+    positional = list(node.arguments)
+    named = [a for a in row.attributes if a.positional and a.name not in keywords]
+    expected = len(row.operands) + len(named) + (destination is None)
+    if len(positional) != expected:
+        raise _wrong_count(context, node, row, expected)
+    if destination is None:
+        destination = positional.pop()
+    operands = tuple(positional[: len(row.operands)])
+    for attribute, value in zip(named, positional[len(row.operands) :], strict=True):
+        keywords[attribute.name] = value
+    attributes: dict[str, object] = {a.name: a.default for a in row.attributes}
+    axes: tuple[int, ...] = ()
+    for name, value in keywords.items():
+        attribute = known[name]
+        if attribute.kind == "axes":
+            axes = _axes(context, value)
+        else:
+            attributes[name] = _value(context, attribute, value)
+    return Arguments(operands, destination, attributes, axes)
+
+
+def _keywords(
+    context: Context, node: syntax.Compute, row: Op, known: Mapping[str, Attribute]
+) -> dict[str, syntax.Expression]:
+    result: dict[str, syntax.Expression] = {}
+    for keyword in node.keywords:
+        if keyword.name != "dst" and keyword.name not in known:
+            meant = closest(keyword.name, (*known, "dst"))
+            takes = ", ".join(f"`{name}`" for name in (*known, "dst"))
+            raise context.error(
+                "SK0211",
+                f"`{row.name}` has no argument `{keyword.name}`",
+                keyword.span,
+                f"it takes {takes}" if meant is None else f"did you mean `{meant}`?",
+            )
+        if keyword.name in result:
+            raise context.error(
+                "SK0211", f"`{keyword.name}` is given twice", keyword.span, "second value"
+            )
+        result[keyword.name] = keyword.value
+    return result
+
+
+def _wrong_count(context: Context, node: syntax.Compute, row: Op, expected: int) -> InvalidError:
+    parts = [*row.operands, *(a.name for a in row.attributes if a.positional), "destination"]
+    return context.error(
+        "SK0211",
+        f"`{row.name}` takes {', '.join(parts)}",
+        node.span,
+        f"{len(node.arguments)} positional arguments instead of {expected}",
+    )
+
+
+def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> object:
+    match attribute.kind, node:
+        case "bool", syntax.Boolean(value=flag):
+            return flag
+        case "choice", syntax.String(value=word):
+            if word in attribute.choices:
+                return word
+            listed = ", ".join(f'"{choice}"' for choice in attribute.choices)
+            meant = closest(word, attribute.choices)
+            raise context.error(
+                "SK0211",
+                f'`{attribute.name}` cannot be "{word}"',
+                node.span,
+                f"one of {listed}",
+                fixes=()
+                if meant is None
+                else (Fix(f'use "{meant}"', (Edit(node.span, f'"{meant}"'),)),),
+            )
+        case "float" | "int" | "bool", syntax.String() | syntax.List():
+            pass
+        case "float", _:
+            return float(_constant(context, attribute, node))
+        case "int", _:
+            value = _constant(context, attribute, node)
+            if isinstance(value, int):
+                return value
+        case _:
+            pass
+    kind = {"bool": "True or False", "choice": "a string", "int": "an integer"}
+    raise context.error(
+        "SK0211",
+        f"`{attribute.name}` is {kind.get(attribute.kind, 'a number')}",
+        node.span,
+        "another kind of value",
+    )
+
+
+def _constant(
+    context: Context, attribute: Attribute, node: syntax.Expression
+) -> int | float | bool:
+    typed = expression(context, node)
+    check_not_tunable(context, typed.value, node.span, "is used as data")
+    return constant(context, node, f"`{attribute.name}`")
+
+
+def _axes(context: Context, node: syntax.Expression) -> tuple[int, ...]:
+    items = node.items if isinstance(node, syntax.List) else (node,)
+    if not items:
+        raise context.error("SK0310", "at least one axis is reduced", node.span, "no axis")
+    result = []
+    for item in items:
+        if isinstance(item, syntax.String | syntax.List):
+            raise context.error("SK0310", "an axis is an integer", item.span, "not an integer")
+        value = constant(context, item, "an axis")
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise context.error("SK0310", "an axis is an integer", item.span, f"this is {value}")
+        result.append(value)
+    return tuple(result)

@@ -1,0 +1,237 @@
+"""What elaboration carries from declaration to declaration and from statement to statement.
+
+`Context` is the one mutable object of the stage. Errors are recorded through `Context.error`, which
+returns the exception that unwinds to the enclosing statement; the statement is then skipped, so
+that one mistake gives one message and the rest of the sketch is still checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from sketchc import ir, symbolic, syntax
+from sketchc.checker.names import (
+    Entry,
+    Namer,
+    PoisonedName,
+    Scopes,
+    TileState,
+    closest,
+    describe,
+    identifier,
+)
+from sketchc.checker.survey import Survey
+from sketchc.diagnostics import Diagnostic, Edit, Fix, Label, Severity
+from sketchc.source import Span
+from sketchc.types import DType
+
+Value = int | float | bool
+
+
+class InvalidError(Exception):
+    """Unwinds to the enclosing statement or declaration; its cause was already reported."""
+
+
+@attrs.frozen
+class Typed:
+    """An elaborated expression: scalar when `extents` is None, else an index tile."""
+
+    value: ir.Expr
+    dtype: DType
+    extents: tuple[ir.Expr, ...] | None = None
+
+
+@attrs.frozen
+class LoopState:
+    """A loop around the current statement."""
+
+    identity: int
+    node: syntax.For
+    variable: str  # in the IR
+    parallel: bool
+
+
+@attrs.define(eq=False)
+class Context:
+    """State of one elaboration; see the module docstring."""
+
+    tree: syntax.Sketch
+    given: Mapping[str, Value]
+    survey: Survey
+    diagnostics: list[Diagnostic] = attrs.field(factory=list)
+    scopes: Scopes = attrs.field(factory=Scopes)
+    namer: Namer = attrs.field(factory=Namer)
+    definitions: dict[str, symbolic.Polynomial] = attrs.field(factory=dict)
+    #: compile-time values by IR name, and which of them are tunable (or depend on one: lets)
+    values: dict[str, Value] = attrs.field(factory=dict)
+    tunable: set[str] = attrs.field(factory=set)
+    #: (lowest, highest) value of integer names, where known
+    intervals: dict[str, tuple[int | None, int | None]] = attrs.field(factory=dict)
+    index_ranks: dict[str, int] = attrs.field(factory=dict)  # of bound index tiles
+    symbols: list[ir.Symbol] = attrs.field(factory=list)
+    params: list[ir.Param] = attrs.field(factory=list)
+    constants: list[ir.Constant] = attrs.field(factory=list)
+    lets: list[ir.Let] = attrs.field(factory=list)
+    requires: list[ir.Require] = attrs.field(factory=list)
+    tensors: list[ir.Tensor] = attrs.field(factory=list)
+    declared_roles: set[str] = attrs.field(factory=set)  # tensors whose role is written
+    dtype_spans: dict[str, Span] = attrs.field(factory=dict)
+    views: list[ir.View] = attrs.field(factory=list)
+    tiles: list[TileState] = attrs.field(factory=list)
+    allocs: dict[str, syntax.Alloc] = attrs.field(factory=dict)  # by IR name
+    loops: list[LoopState] = attrs.field(factory=list)
+    loop_count: int = 0
+    phase: int = 0
+    bound_symbols: set[str] = attrs.field(factory=set)  # warned of once each
+
+    # ------------------------------------------------------------ diagnostics
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        label: str = "",
+        *,
+        labels: tuple[Label, ...] = (),
+        notes: tuple[str, ...] = (),
+        help: str = "",
+        fixes: tuple[Fix, ...] = (),
+    ) -> InvalidError:
+        """Record an error; returns the exception to raise where the statement cannot go on."""
+        self.diagnostics.append(
+            Diagnostic(code, Severity.ERROR, message, span, label, labels, notes, help, fixes)
+        )
+        return InvalidError(message)
+
+    def warn(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        label: str = "",
+        *,
+        labels: tuple[Label, ...] = (),
+        notes: tuple[str, ...] = (),
+        help: str = "",
+        fixes: tuple[Fix, ...] = (),
+    ) -> None:
+        """Record a warning."""
+        self.diagnostics.append(
+            Diagnostic(code, Severity.WARNING, message, span, label, labels, notes, help, fixes)
+        )
+
+    # ------------------------------------------------------------ names
+
+    def lookup(self, name: str, span: Span) -> Entry:
+        """What `name` stands for; raises `InvalidError` for an unknown or poisoned name."""
+        entry = self.scopes.find(name)
+        if isinstance(entry, PoisonedName):
+            raise InvalidError(name)
+        if entry is not None:
+            return entry
+        ended = self.scopes.ended.get(name)
+        if isinstance(ended, PoisonedName):
+            raise InvalidError(name)
+        if ended is not None:
+            raise self.error(
+                "SK0203",
+                f"`{name}` is used outside the block that made it",
+                span,
+                "not visible here",
+                labels=(Label(ended.span, f"{describe(ended)} of that block"),),
+                notes=("a name made inside a loop ends with the loop",),
+                help=f"make `{name}` before the loop, in the block that uses it",
+            )
+        meant = closest(name, self.scopes.visible())
+        fixes = () if meant is None else (Fix(f"use `{meant}`", (Edit(span, meant),)),)
+        raise self.error(
+            "SK0201",
+            f"unknown name `{name}`",
+            span,
+            "not declared" if meant is None else f"did you mean `{meant}`?",
+            fixes=fixes,
+        )
+
+    def declare(self, name: str, span: Span) -> str:
+        """Check that a top-level name is new, reserve its identifier and return that."""
+        self.check_new(name, span)
+        spelt = self.namer.fresh(name)
+        if spelt != name:
+            self.warn(
+                "SK0610",
+                f"`{name}` is a reserved word in generated code",
+                span,
+                f"appears there as `{spelt}`",
+            )
+        return spelt
+
+    def check_new(self, name: str, span: Span) -> None:
+        """Raises `InvalidError` if `name` is already visible."""
+        entry = self.scopes.find(name)
+        if entry is None:
+            return
+        raise self.error(
+            "SK0202",
+            f"`{name}` is already defined",
+            span,
+            "second definition",
+            labels=(Label(entry.span, f"{describe(entry)} of that name"),),
+            notes=("a name may be made again only where the first is no longer visible",),
+        )
+
+    # ------------------------------------------------------------ facts
+
+    def define(self, name: str, value: ir.Expr) -> None:
+        """Let later comparisons see through an integer name (IR spelling)."""
+        polynomial = symbolic.normalize(value, self.definitions)
+        if symbolic.is_small(polynomial):
+            self.definitions[name] = polynomial
+
+    def equal(self, left: ir.Expr, right: ir.Expr) -> bool:
+        """Symbolic equality; lets, bindings and fixed constants are seen through, tunable
+        constants are not: their values must not matter (R6b)."""
+        return symbolic.equal(left, right, self.definitions)
+
+    def is_one(self, extent: ir.Expr) -> bool:
+        return symbolic.constant_value(extent, self.definitions) == 1
+
+    def require(self, condition: ir.Expr, span: Span) -> None:
+        """Add a host check at launch, once."""
+        if any(known.condition == condition for known in self.requires):
+            return
+        text = symbolic.show(condition)
+        self.requires.append(ir.Require(condition, text, generated=True, span=span))
+
+
+def is_host(expression: ir.Expr) -> bool:
+    """Whether an expression uses nothing that exists only inside loops."""
+    return not any(
+        reference.kind in (ir.NameKind.LOOP, ir.NameKind.BINDING)
+        for reference in symbolic.references(expression)
+    )
+
+
+def at_start(span: Span) -> Span:
+    """The empty span before `span`, for insertions."""
+    return attrs.evolve(span, end=span.start, end_line=span.line, end_column=span.column)
+
+
+def at_end(span: Span) -> Span:
+    """The empty span after `span`, for insertions."""
+    return attrs.evolve(span, start=span.end, line=span.end_line, column=span.end_column)
+
+
+__all__ = [
+    "Context",
+    "InvalidError",
+    "LoopState",
+    "Typed",
+    "Value",
+    "at_end",
+    "at_start",
+    "identifier",
+    "is_host",
+]

@@ -1,0 +1,429 @@
+"""Sections of a sketch: symbols, params, constants, lets, tensors, views and preconditions.
+
+Sections may stand in any order, so kinds are declared one after the other: symbols, constants,
+params, lets, then what is shaped by them. Roles of tensors without one are settled after the body
+(`roles`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import attrs
+
+from sketchc import ir, symbolic, syntax
+from sketchc.checker.context import Context, InvalidError, Value, at_end
+from sketchc.checker.dtypes import literal_fits
+from sketchc.checker.expressions import condition, constant, expression, integer
+from sketchc.checker.names import PoisonedName, ScalarName, TensorName
+from sketchc.checker.shapes import interval
+from sketchc.checker.survey import Use
+from sketchc.checker.text import expression_text
+from sketchc.diagnostics import Edit, Fix
+from sketchc.source import Span
+from sketchc.types import LOWERED, DType
+
+#: What a tile-shaping constexpr without value is checked at; the plan picks its own (see tuning).
+DEFAULT_TILE = 64
+
+_Node = TypeVar("_Node")
+
+
+def declare(context: Context) -> None:
+    """Declare everything in the sketch's sections; reports and goes on."""
+    sections = context.tree.sections
+    symbols = [
+        s for part in sections if isinstance(part, syntax.SymbolsSection) for s in part.symbols
+    ]
+    for symbol in symbols:
+        _attempt(context, symbol, symbol.name, symbol.span, _symbol)
+    for section in sections:
+        if isinstance(section, syntax.ConstexprSection):
+            if section.from_tuple:
+                warn_tuple(context, section.constants, section.span)
+            for item in section.constants:
+                _attempt(context, item, item.name, item.span, _constexpr)
+    for symbol in symbols:
+        _attempt(context, symbol, None, symbol.span, _bound)
+    for section in sections:
+        if isinstance(section, syntax.ParamsSection):
+            for param in section.params:
+                _attempt(context, param, param.name, param.span, _param)
+    for section in sections:
+        if isinstance(section, syntax.LetSection):
+            for let in section.lets:
+                _attempt(context, let, let.name, let.span, _let)
+    for tensor, workspace in _tensors(sections):
+        function = _workspace if workspace else _tensor
+        _attempt(context, tensor, tensor.name, tensor.span, function)
+    for section in sections:
+        if isinstance(section, syntax.ViewsSection):
+            for view in section.views:
+                _attempt(context, view, view.name, view.span, _view)
+    for section in sections:
+        if isinstance(section, syntax.RequireSection):
+            for wanted in section.conditions:
+                _attempt(context, wanted, None, wanted.span, _require)
+
+
+def _tensors(
+    sections: tuple[syntax.Section, ...],
+) -> Iterator[tuple[syntax.TensorDeclaration, bool]]:
+    """Tensor parameters in call order, then workspaces."""
+    for section in sections:
+        if isinstance(section, syntax.TensorsSection):
+            for tensor in section.tensors:
+                yield tensor, False
+    for section in sections:
+        if isinstance(section, syntax.WorkspaceSection):
+            for tensor in section.tensors:
+                yield tensor, True
+
+
+def _attempt(
+    context: Context,
+    node: _Node,
+    name: str | None,
+    span: Span,
+    function: Callable[[Context, _Node], None],
+) -> None:
+    """Run one declaration; one that failed leaves its name poisoned, so that uses stay quiet."""
+    try:
+        function(context, node)
+    except InvalidError:
+        if name is not None and context.scopes.find(name) is None:
+            context.scopes.add(name, PoisonedName(span))
+
+
+def warn_tuple(
+    context: Context, constants: tuple[syntax.ConstexprDeclaration, ...], span: Span
+) -> None:
+    """The tuple form `m0, k0 = 128, 256` is accepted with a warning and a fix-it."""
+    if all(item.value is not None for item in constants):
+        text = ", ".join(
+            f"{item.name} = {expression_text(item.value)}"
+            for item in constants
+            if item.value is not None
+        )
+        fixes: tuple[Fix, ...] = (
+            Fix("one value for each name", (Edit(span, f"constexpr: {text}"),)),
+        )
+    else:
+        fixes = ()
+    context.warn(
+        "SK0604",
+        "constants are declared one by one",
+        span,
+        "accepted",
+        help="write `constexpr: a = 1, b = 2;`",
+        fixes=fixes,
+    )
+
+
+# ---------------------------------------------------------------- scalars
+
+
+def _scalar(
+    context: Context, source: str, name: str, kind: ir.NameKind, dtype: DType, span: Span
+) -> None:
+    context.scopes.add(source, ScalarName(name, kind, dtype, span))
+
+
+def _symbol(context: Context, node: syntax.SymbolDeclaration) -> None:
+    name = context.declare(node.name, node.span)
+    _scalar(context, node.name, name, ir.NameKind.SYMBOL, DType.I64, node.span)
+    context.symbols.append(ir.Symbol(name, span=node.span))
+    context.intervals[name] = (0, None)
+
+
+def _bound(context: Context, node: syntax.SymbolDeclaration) -> None:
+    if node.upper_bound is None:
+        return
+    bound = constant(context, node.upper_bound, "the bound of a symbol")
+    if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:
+        raise context.error(
+            "SK0214",
+            "the bound of a symbol is an integer of at least 0",
+            node.upper_bound.span,
+            f"this is {bound}",
+        )
+    entry = context.scopes.find(node.name)
+    if not isinstance(entry, ScalarName) or entry.kind is not ir.NameKind.SYMBOL:
+        return
+    for index, symbol in enumerate(context.symbols):
+        if symbol.name == entry.name:
+            context.symbols[index] = attrs.evolve(symbol, upper_bound=bound)
+    context.intervals[entry.name] = (0, bound)
+
+
+def _typed_value(
+    context: Context, value: Value, dtype: DType | None, what: str, span: Span
+) -> tuple[Value, DType]:
+    """A constant in its declared type (or the natural one: bool, i64, f64)."""
+    if dtype is None:
+        if isinstance(value, bool):
+            return value, DType.BOOL
+        return (value, DType.I64) if isinstance(value, int) else (value, DType.F64)
+    check_dtype(context, dtype, span)
+    if not literal_fits(value, dtype):
+        raise context.error(
+            "SK0214", f"{what} cannot be {value}: its type is {dtype.value}", span, "does not fit"
+        )
+    return (float(value) if dtype.is_float else value), dtype
+
+
+def check_dtype(context: Context, dtype: DType, span: Span) -> None:
+    """Report an element type that this version does not carry through."""
+    if dtype not in LOWERED:
+        raise context.error(
+            "SK0914",
+            f"{dtype.value} parses, but is not carried through in this version",
+            span,
+            "not lowered yet",
+            help=f"use one of {', '.join(known.value for known in LOWERED)}",
+        )
+
+
+def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
+    name = context.declare(node.name, node.span)
+    uses = context.survey.uses.get(node.name, set())
+    choices = tuple(constant(context, choice, "a choice") for choice in node.choices)
+    tilings = [
+        expression
+        for point in context.tree.tilings
+        for key, expression in point.values
+        if key == node.name
+    ]
+    given = context.given.get(node.name)
+    shapes = Use.SHAPE in uses
+    tunable = bool(choices or tilings)
+    chosen_by = "sketch"
+    if given is not None:
+        value: Value = given
+        chosen_by = "user"
+        tunable = tunable or (
+            node.value is None and shapes and not uses & {Use.DATA, Use.PARAMETER}
+        )
+    elif node.value is not None:
+        value = constant(context, node.value, "a constant")
+    elif choices:
+        value = choices[0]
+    elif tilings:
+        value = constant(context, tilings[0], "a tiling point")
+    elif shapes:
+        value, chosen_by, tunable = DEFAULT_TILE, "plan", True
+    elif Use.PARAMETER in uses:
+        raise context.error(
+            "SK0209",
+            f"`{node.name}` shapes a parameter and has no value",
+            node.span,
+            "needs a value",
+            help=f"write `{node.name} = ...`, declare it as a symbol, or bind it with `--set`",
+        )
+    else:
+        _constexpr_param(context, node, name)
+        return
+    value, dtype = _typed_value(context, value, node.dtype, f"`{node.name}`", node.span)
+    context.values[name] = value
+    if tunable:
+        context.tunable.add(name)
+    elif dtype.is_integer:
+        context.define(name, ir.Literal(value))
+    context.constants.append(
+        ir.Constant(name, dtype, value, choices, tunable, chosen_by, span=node.span)
+    )
+    _scalar(context, node.name, name, ir.NameKind.CONSTANT, dtype, node.span)
+
+
+def _constexpr_param(context: Context, node: syntax.ConstexprDeclaration, name: str) -> None:
+    """A constexpr without value that only feeds data stays a parameter of the wrapper."""
+    dtype = node.dtype or DType.F32
+    check_dtype(context, dtype, node.span)
+    context.params.append(ir.Param(name, dtype, from_constexpr=True, span=node.span))
+    _scalar(context, node.name, name, ir.NameKind.PARAM, dtype, node.span)
+
+
+def _param(context: Context, node: syntax.ParamDeclaration) -> None:
+    name = context.declare(node.name, node.span)
+    default: Value | None = context.given.get(node.name)
+    if default is None and node.default is not None:
+        default = constant(context, node.default, "a default")
+    dtype = node.dtype
+    if dtype is None:
+        dtype = DType.F32 if isinstance(default, float) else DType.I64
+        dtype = DType.BOOL if isinstance(default, bool) else dtype
+    check_dtype(context, dtype, node.span)
+    if default is not None:
+        default, dtype = _typed_value(context, default, dtype, f"`{node.name}`", node.span)
+    context.params.append(ir.Param(name, dtype, default, span=node.span))
+    _scalar(context, node.name, name, ir.NameKind.PARAM, dtype, node.span)
+
+
+def _let(context: Context, node: syntax.LetDeclaration) -> None:
+    name = context.declare(node.name, node.span)
+    typed = expression(context, node.value, host=True)
+    if typed.extents is not None:
+        raise context.error(
+            "SK0302", "a host value is one number, not an index tile", node.value.span, "has lanes"
+        )
+    add_let(context, node.name, name, typed.value, typed.dtype, node.span)
+
+
+def add_let(
+    context: Context, source: str | None, name: str, value: ir.Expr, dtype: DType, span: Span
+) -> DType:
+    """Add a host value and the facts about it; returns its type (i64, f64 or bool)."""
+    if dtype.is_float:
+        dtype = DType.F64
+    elif dtype.is_integer:
+        dtype = DType.I64
+        context.define(name, value)
+        context.intervals[name] = interval(context, value)
+    if depends_on_tunable(context, value):
+        context.tunable.add(name)
+    context.lets.append(ir.Let(name, dtype, value, span=span))
+    if source is not None:
+        _scalar(context, source, name, ir.NameKind.LET, dtype, span)
+    return dtype
+
+
+def depends_on_tunable(context: Context, value: ir.Expr) -> str | None:
+    """The first tunable constant (or let made from one) that an expression uses."""
+    for reference in symbolic.references(value):
+        if reference.name in context.tunable:
+            return reference.name
+    return None
+
+
+def check_not_tunable(context: Context, value: ir.Expr, span: Span, what: str) -> None:
+    """Report a tunable constant where its value would be data or a parameter's shape (R6b)."""
+    name = depends_on_tunable(context, value)
+    if name is not None:
+        raise context.error(
+            "SK0208",
+            f"the tile size `{name}` {what}",
+            span,
+            "changes with the tuning point",
+            notes=("a tunable constant may not appear in a parameter's shape or as data (R6b)",),
+            help=f"use a symbol, a param, or a constant with one fixed value instead of `{name}`",
+        )
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def _extents(
+    context: Context, extents: tuple[syntax.Extent, ...], parameter: bool
+) -> tuple[ir.Expr, ...]:
+    result = []
+    for extent in extents:
+        value = integer(context, extent.value)
+        if parameter:
+            check_not_tunable(context, value, extent.span, "shapes a parameter")
+        low, high = interval(context, value)
+        if high is not None and high < 0:
+            raise context.error("SK0214", "an extent is negative", extent.span, f"is {high}")
+        if low is None or low < 0:
+            context.require(ir.Binary(">=", value, ir.Literal(0)), extent.span)
+        result.append(value)
+    return tuple(result)
+
+
+def _tensor(context: Context, node: syntax.TensorDeclaration) -> None:
+    _any_tensor(context, node, parameter=True)
+
+
+def _workspace(context: Context, node: syntax.TensorDeclaration) -> None:
+    _any_tensor(context, node, parameter=False)
+
+
+def _any_tensor(context: Context, node: syntax.TensorDeclaration, parameter: bool) -> None:
+    name = context.declare(node.name, node.span)
+    if not node.extents:
+        raise context.error(
+            "SK0916",
+            f"`{node.name}` has no axes: such tensors are not carried through in this version",
+            node.span,
+            "not lowered yet",
+            help=f"write `{node.name}[1]`",
+        )
+    if node.optional:
+        raise context.error(
+            "SK0913",
+            f"`{node.name}` is optional: this is not carried through in this version",
+            node.span,
+            "not lowered yet",
+        )
+    check_dtype(context, node.dtype, node.dtype_span)
+    extents = _extents(context, node.extents, parameter)
+    initial: Value | None = None
+    if node.initial is not None:
+        initial = constant(context, node.initial, "an initial value")
+        initial, _ = _typed_value(context, initial, node.dtype, f"`{node.name}`", node.initial.span)
+    role = ir.Role.WORKSPACE if not parameter else ir.Role(node.role or "in")
+    tensor = ir.Tensor(
+        name,
+        extents,
+        node.dtype,
+        role,
+        initial,
+        tuple(extent.broadcastable for extent in node.extents),
+        span=node.span,
+    )
+    context.tensors.append(tensor)
+    if node.role is not None or not parameter:
+        context.declared_roles.add(name)
+    context.dtype_spans[name] = node.dtype_span
+    context.scopes.add(node.name, TensorName(name, extents, node.dtype, name, node.span))
+
+
+def _view(context: Context, node: syntax.ViewDeclaration) -> None:
+    name = context.declare(node.name, node.span)
+    base = context.lookup(node.base, node.base_span)
+    if not isinstance(base, TensorName):
+        raise context.error(
+            "SK0206", f"`{node.base}` is not a tensor", node.base_span, "a view needs a tensor"
+        )
+    if not node.extents:
+        raise context.error(
+            "SK0916", "a view without axes is not carried through in this version", node.span
+        )
+    extents = _extents(context, node.extents, parameter=True)
+    left, right = _count(extents), _count(base.extents)
+    if not context.equal(left, right):
+        difference = symbolic.constant_value(ir.Binary("-", left, right), context.definitions)
+        if difference is not None:
+            raise context.error(
+                "SK0316",
+                f"`{node.name}` has {symbolic.show(left)} elements, and "
+                f"`{node.base}` has {symbolic.show(right)}",
+                node.span,
+                "another number of elements",
+            )
+        context.require(ir.Binary("==", left, right), node.span)
+    context.views.append(ir.View(name, extents, base.base, span=node.span))
+    context.scopes.add(node.name, TensorName(name, extents, base.dtype, base.base, node.span))
+
+
+def _count(extents: tuple[ir.Expr, ...]) -> ir.Expr:
+    total = extents[0]
+    for extent in extents[1:]:
+        total = ir.Binary("*", total, extent)
+    return total
+
+
+def _require(context: Context, node: syntax.Expression) -> None:
+    typed = condition(context, node)
+    if typed.extents is not None:
+        raise context.error("SK0308", "a precondition is one condition", node.span, "has lanes")
+    context.requires.append(ir.Require(typed.value, expression_text(node), span=node.span))
+
+
+def bound_fix(context: Context, symbol: str) -> tuple[Fix, ...]:
+    """Insert an upper bound after a symbol's declaration."""
+    for known in context.symbols:
+        if known.name == symbol and known.upper_bound is None:
+            edit = Edit(at_end(known.span), " <= 1024")
+            return (Fix(f"bound `{symbol}` (choose the largest size that you need)", (edit,)),)
+    return ()

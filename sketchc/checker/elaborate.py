@@ -1,0 +1,158 @@
+"""Elaboration: from the syntax tree of one sketch to its typed IR, for given constants.
+
+Names are resolved, shapes and element types checked, roles and phases settled, tiles proved to be
+assigned before they are read. Domains stay empty: `domains.infer_domains` fills them in. Nothing is
+raised for a user's mistake; all that can be found is reported in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sketchc import ir, syntax
+from sketchc.checker.context import Context, Value, identifier
+from sketchc.checker.declarations import DEFAULT_TILE, declare
+from sketchc.checker.flow import add_carried, check_assignment
+from sketchc.checker.roles import check_symbols, settle_roles
+from sketchc.checker.statements import block
+from sketchc.checker.survey import is_parallel, survey
+from sketchc.diagnostics import Diagnostic, Severity, has_errors
+
+__all__ = ["DEFAULT_TILE", "bindable", "elaborate"]
+
+
+def elaborate(
+    tree: syntax.Sketch, constants: Mapping[str, Value]
+) -> tuple[ir.Sketch | None, tuple[Diagnostic, ...]]:
+    """Elaborate one sketch.
+
+    `constants` binds constexprs and replaces the defaults of params, by the names of the sketch;
+    names that the sketch does not have are ignored (see `bindable`). Gives None for the sketch when
+    there are errors.
+    """
+    try:
+        return _elaborate(tree, constants)
+    except RecursionError:
+        message = "the sketch is nested too deeply"
+        found = Diagnostic("SK0217", Severity.ERROR, message, tree.name_span, "too deep to check")
+        return None, (found,)
+
+
+def bindable(tree: syntax.Sketch) -> frozenset[str]:
+    """The names that `constants` may bind: constexprs, params, and constants bound in the body."""
+    found: set[str] = set()
+    for section in tree.sections:
+        match section:
+            case syntax.ConstexprSection(constants=constants):
+                found.update(item.name for item in constants)
+            case syntax.ParamsSection(params=params):
+                found.update(item.name for item in params)
+            case _:
+                pass
+    for statement in tree.body:
+        if isinstance(statement, syntax.Binding):
+            for name, value in zip(statement.names, statement.values, strict=False):
+                if isinstance(value, syntax.Number) and isinstance(value.value, int):
+                    found.add(name.id)
+    return frozenset(found)
+
+
+def _elaborate(
+    tree: syntax.Sketch, constants: Mapping[str, Value]
+) -> tuple[ir.Sketch | None, tuple[Diagnostic, ...]]:
+    context = Context(tree, constants, survey(tree))
+    declare(context)
+    if tree.misspelt_tiling:
+        context.warn("SK0608", "`avaliable_tiling` is misspelt", tree.name_span, "accepted")
+    _check_tilings(context)
+    phases = _phases(context)
+    if has_errors(context.diagnostics):
+        return None, tuple(context.diagnostics)
+    tensors = settle_roles(context, phases)
+    check_symbols(context, tensors)
+    tiles = tuple(
+        ir.Tile(
+            tile.name,
+            tile.source_name,
+            tile.extents,
+            tile.dtype,
+            tile.initial,
+            tile.hints,
+            depth=len(tile.loops),
+            span=tile.span,
+        )
+        for tile in context.tiles
+    )
+    by_name = {tile.name: tile for tile in tiles}
+    context.diagnostics.extend(check_assignment(phases, by_name, context.allocs))
+    if has_errors(context.diagnostics):
+        return None, tuple(context.diagnostics)
+    sketch = ir.Sketch(
+        identifier(tree.name),
+        tuple(context.symbols),
+        tuple(context.params),
+        tuple(context.constants),
+        tuple(context.lets),
+        tensors,
+        tuple(context.views),
+        tuple(context.requires),
+        tiles,
+        tuple(add_carried(phase, by_name) for phase in phases),
+        span=tree.span,
+    )
+    return sketch, tuple(context.diagnostics)
+
+
+def _check_tilings(context: Context) -> None:
+    """Every name of an `available_tiling` point is a constexpr of the sketch."""
+    known = bindable(context.tree)
+    for point in context.tree.tilings:
+        for name, _ in point.values:
+            if name not in known:
+                context.error(
+                    "SK0215",
+                    f"`{name}` is not a constexpr of this sketch",
+                    point.span,
+                    "a tiling point names constants",
+                )
+
+
+# ---------------------------------------------------------------- phases (R8)
+
+
+def _phases(context: Context) -> tuple[ir.Phase, ...]:
+    """One phase for each outermost parallel nest and for each run of statements between them.
+
+    A run that neither loads nor stores (allocs, bindings) launches nothing and is left out.
+    """
+    result: list[ir.Phase] = []
+    for nodes in _groups(context):
+        body = block(context, nodes)
+        context.phase += 1
+        if any(not isinstance(statement, ir.Alloc | ir.Bind) for statement in body):
+            result.append(ir.Phase(body))
+    return tuple(result)
+
+
+def _groups(context: Context) -> Iterator[tuple[syntax.Statement, ...]]:
+    run: list[syntax.Statement] = []
+    for node in context.tree.body:
+        nest = isinstance(node, syntax.For) and is_parallel(node)
+        host = not nest and id(node) in context.survey.parallel
+        if not nest and not host:
+            run.append(node)
+            continue
+        if run:
+            yield tuple(run)
+            run = []
+        if host:
+            context.error(
+                "SK0909",
+                "a sequential loop around a parallel nest runs on the host: this parses, but is "
+                "not carried through in this version",
+                node.span,
+                "not lowered yet",
+            )
+        yield (node,)
+    if run:
+        yield tuple(run)

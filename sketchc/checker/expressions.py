@@ -1,0 +1,473 @@
+"""Scalar and index-tile expressions: names resolved, integers infix with floor semantics (R6).
+
+An expression that contains `iota` is an index tile; its shape is the broadcast of its parts. Host
+floats are allowed in `let` and as scalar operands of compute calls, integers everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import assert_never
+
+import attrs
+
+from sketchc import ir, symbolic, syntax
+from sketchc.checker.context import Context, Typed, is_host
+from sketchc.checker.names import (
+    IndexName,
+    PoisonedName,
+    ScalarName,
+    TensorName,
+    TileName,
+    closest,
+    describe,
+)
+from sketchc.checker.shapes import broadcast
+from sketchc.checker.text import expression_text
+from sketchc.diagnostics import Edit, Fix
+from sketchc.evaluate import evaluate
+from sketchc.source import Span
+from sketchc.types import DType
+
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+_PAIRS = {"ceil": "cdiv", "cdiv": "cdiv", "min": "min", "max": "max"}
+_FLOAT_FUNCTIONS = {"sqrt": 1, "rsqrt": 1, "exp": 1, "log": 1, "log2": 1, "pow": 2}
+_FUNCTIONS = {**_FLOAT_FUNCTIONS, "abs": 1, "float": 1, "int": 1}
+_LARGEST = (1 << 63) - 1
+
+
+def expression(context: Context, node: syntax.Expression, *, host: bool = False) -> Typed:
+    """Elaborate an expression. `host`: in a `let`, where `/` on integers gives a float.
+
+    Raises `InvalidError` after reporting what is wrong.
+    """
+    match node:
+        case syntax.Name(id=name):
+            return _name(context, name, node.span)
+        case syntax.Number(value=value):
+            if isinstance(value, int) and value > _LARGEST:
+                raise context.error(
+                    "SK0302", "the number does not fit in 64 bits", node.span, "too large"
+                )
+            dtype = DType.F64 if isinstance(value, float) else DType.I64
+            return Typed(ir.Literal(value, span=node.span), dtype)
+        case syntax.Boolean(value=flag):
+            return Typed(ir.Literal(flag, span=node.span), DType.BOOL)
+        case syntax.Unary():
+            return _unary(context, node, host)
+        case syntax.Binary():
+            return _binary(context, node, host)
+        case syntax.Call():
+            return _call(context, node, host)
+        case syntax.Subscript():
+            return _subscript(context, node, host)
+        case syntax.String() | syntax.List():
+            raise context.error(
+                "SK0302", "a number or a name is expected here", node.span, "not a value"
+            )
+        case _:
+            assert_never(node)
+
+
+def integer(context: Context, node: syntax.Expression) -> ir.Expr:
+    """A scalar integer expression; raises `InvalidError` after reporting anything else."""
+    typed = expression(context, node)
+    if typed.extents is not None:
+        raise context.error(
+            "SK0302", "a single integer is expected, not an index tile", node.span, "has lanes"
+        )
+    if not typed.dtype.is_integer:
+        raise context.error(
+            "SK0302",
+            f"an integer is expected, but this is {typed.dtype.value}",
+            node.span,
+            f"{typed.dtype.value}, not an integer",
+        )
+    return typed.value
+
+
+def condition(context: Context, node: syntax.Expression) -> Typed:
+    """A scalar or index-tile predicate; raises `InvalidError` after reporting anything else."""
+    typed = expression(context, node)
+    if typed.dtype is not DType.BOOL:
+        raise context.error(
+            "SK0308",
+            f"a condition is expected, but this is {typed.dtype.value}",
+            node.span,
+            "not a condition",
+            help="compare it, for example with `!= 0`",
+        )
+    return typed
+
+
+# ---------------------------------------------------------------- names
+
+
+def _name(context: Context, name: str, span: Span) -> Typed:
+    entry = context.lookup(name, span)
+    match entry:
+        case ScalarName(name=spelt, kind=kind, dtype=dtype):
+            return Typed(ir.Ref(spelt, kind, dtype, span=span), dtype)
+        case IndexName(name=spelt, dtype=dtype, extents=extents, phase=phase):
+            if phase != context.phase:
+                raise outside_phase(context, name, span, entry.span)
+            return Typed(ir.Ref(spelt, ir.NameKind.BINDING, dtype, span=span), dtype, extents)
+        case TileName() | TensorName():
+            raise context.error(
+                "SK0206",
+                f"`{name}` is {describe(entry)}; integers and scalars are expected here",
+                span,
+                f"{describe(entry)}, not a scalar",
+                help="operations on tiles are calls, with the destination last: `add(x, 1, y)`",
+            )
+        case PoisonedName():
+            msg = "lookup does not return poisoned names"
+            raise AssertionError(msg)
+        case _:
+            assert_never(entry)
+
+
+def outside_phase(context: Context, name: str, span: Span, made: Span) -> Exception:
+    """Report a tile that is used in another phase than its own (R8)."""
+    from sketchc.diagnostics import Label
+
+    return context.error(
+        "SK0212",
+        f"`{name}` does not outlive its phase",
+        span,
+        "used in another launch",
+        labels=(Label(made, "made here, in an earlier phase"),),
+        notes=("every outermost parallel nest is a launch of its own (R8)",),
+        help="make it inside the loop that uses it, or pass the values through a workspace",
+    )
+
+
+# ---------------------------------------------------------------- operators
+
+
+def _unary(context: Context, node: syntax.Unary, host: bool) -> Typed:
+    operand = expression(context, node.operand, host=host)
+    if node.operator == "not":
+        if operand.dtype is not DType.BOOL:
+            raise _not_boolean(context, node.operand.span, operand.dtype)
+        return attrs.evolve(operand, value=ir.Unary("not", operand.value, span=node.span))
+    if operand.dtype is DType.BOOL:
+        raise context.error(
+            "SK0302", "a condition has no sign", node.operand.span, "bool, not a number"
+        )
+    if node.operator == "+":
+        return operand
+    if isinstance(operand.value, ir.Literal):
+        return attrs.evolve(operand, value=ir.Literal(-operand.value.value, span=node.span))
+    return attrs.evolve(operand, value=ir.Unary("-", operand.value, span=node.span))
+
+
+def _not_boolean(context: Context, span: Span, dtype: DType) -> Exception:
+    return context.error(
+        "SK0308", f"`and`, `or` and `not` take conditions, not {dtype.value}", span, "no condition"
+    )
+
+
+def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
+    left = expression(context, node.left, host=host)
+    right = expression(context, node.right, host=host)
+    operator = node.operator
+    for part, side in ((left, node.left), (right, node.right)):
+        if operator in ("and", "or"):
+            if part.dtype is not DType.BOOL:
+                raise _not_boolean(context, side.span, part.dtype)
+        elif part.dtype is DType.BOOL and operator not in ("==", "!="):
+            raise context.error(
+                "SK0302",
+                f"`{operator}` takes numbers, and this is a condition",
+                side.span,
+                "bool, not a number",
+            )
+    extents = _joined(context, left, right, node.span)
+    value = ir.Binary(operator, left.value, right.value, span=node.span)
+    if operator in ("and", "or") or operator in _COMPARISONS:
+        return Typed(value, DType.BOOL, extents)
+    is_float = left.dtype.is_float or right.dtype.is_float
+    if is_float and extents is not None:
+        raise context.error(
+            "SK0302",
+            "index tiles hold integers",
+            node.span,
+            "float arithmetic on lanes",
+            help="`cast` the index tile into a float tile and compute there",
+        )
+    if operator == "/" and not is_float and not host:
+        raise _integer_division(context, node)
+    if operator == "/" or is_float:
+        if operator in ("//", "%"):
+            raise context.error(
+                "SK0302", f"`{operator}` takes integers", node.span, "has a float operand"
+            )
+        return Typed(value, DType.F64, extents)
+    if operator in ("//", "%"):
+        check_divisor(context, right.value, node.right.span)
+    return Typed(value, DType.I64, extents)
+
+
+def _integer_division(context: Context, node: syntax.Binary) -> Exception:
+    floor = expression_text(attrs.evolve(node, operator="//"))
+    return context.error(
+        "SK0301",
+        "`/` on integers is only for host floats in `let`",
+        node.span,
+        "both sides are integers",
+        help="use `//` (rounds down), `ceil(a, b)` (rounds up), or a `let`",
+        fixes=(Fix("round down with `//`", (Edit(node.span, floor),)),),
+    )
+
+
+def _joined(context: Context, left: Typed, right: Typed, span: Span) -> tuple[ir.Expr, ...] | None:
+    if left.extents is None or right.extents is None:
+        return right.extents if left.extents is None else left.extents
+    joined = broadcast(context, (left.extents, right.extents))
+    if joined is None:
+        raise context.error(
+            "SK0305",
+            f"shapes {_shape(left.extents)} and {_shape(right.extents)} do not broadcast",
+            span,
+            "extents differ",
+            help="shape index tiles with `[:, None]` and `[None, :]`",
+        )
+    return joined
+
+
+def _shape(extents: tuple[ir.Expr, ...]) -> str:
+    return f"[{', '.join(symbolic.show(extent) for extent in extents)}]"
+
+
+def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
+    """A divisor is at least 1: known now, or checked at launch; else an error."""
+    value = symbolic.constant_value(divisor, context.definitions)
+    if value is None and isinstance(divisor, ir.Ref):
+        known = context.values.get(divisor.name)
+        value = known if isinstance(known, int) else None
+    if value is not None:
+        if value < 1:
+            raise context.error("SK0314", f"the divisor is {value}", span, "must be at least 1")
+        return
+    if not is_host(divisor) or any(
+        isinstance(part, ir.Iota) for part in symbolic.children(divisor)
+    ):
+        raise context.error(
+            "SK0314",
+            "a divisor must be known at launch",
+            span,
+            "depends on a loop variable",
+            notes=("it is checked to be at least 1 there",),
+        )
+    context.require(ir.Binary(">=", divisor, ir.Literal(1)), span)
+
+
+# ---------------------------------------------------------------- calls
+
+
+def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
+    name = node.function
+    if name == "iota":
+        return _iota(context, node)
+    if name == "present":
+        raise context.error(
+            "SK0913", "optional tensors are not carried through in this version", node.span
+        )
+    if name not in _PAIRS and name not in _FUNCTIONS:
+        meant = closest(name, (*_PAIRS, *_FUNCTIONS, "iota"))
+        raise context.error(
+            "SK0210",
+            f"unknown function `{name}`",
+            node.function_span,
+            "not known" if meant is None else f"did you mean `{meant}`?",
+            fixes=()
+            if meant is None
+            else (Fix(f"use `{meant}`", (Edit(node.function_span, meant),)),),
+        )
+    expected = 2 if name in _PAIRS else _FUNCTIONS[name]
+    if node.keywords or len(node.arguments) != expected:
+        raise _wrong_count(context, node, expected)
+    parts = [expression(context, argument, host=host) for argument in node.arguments]
+    for part, argument in zip(parts, node.arguments, strict=True):
+        if part.dtype is DType.BOOL and name not in ("int", "float"):
+            raise context.error("SK0302", f"`{name}` takes numbers", argument.span, "bool")
+    if name in _PAIRS:
+        return _pair(context, node, parts)
+    if any(part.extents is not None for part in parts):
+        raise context.error(
+            "SK0302", f"`{name}` takes host scalars, not index tiles", node.span, "has lanes"
+        )
+    if name == "int":
+        dtype = DType.I64
+    elif name == "abs":
+        dtype = parts[0].dtype
+    else:
+        dtype = DType.F64
+    value = ir.Function(name, tuple(part.value for part in parts), span=node.span)
+    return Typed(value, dtype)
+
+
+def _wrong_count(context: Context, node: syntax.Call, expected: int) -> Exception:
+    fixes: tuple[Fix, ...] = ()
+    match node:
+        case syntax.Call(
+            function="ceil", arguments=(syntax.Binary(operator="/", left=left, right=right),)
+        ):
+            better = f"ceil({expression_text(left)}, {expression_text(right)})"
+            fixes = (Fix("give both numbers to `ceil`", (Edit(node.span, better),)),)
+        case _:
+            pass
+    plural = "argument" if expected == 1 else "arguments"
+    return context.error(
+        "SK0211",
+        f"`{node.function}` takes {expected} {plural}",
+        node.span,
+        f"{len(node.arguments)} given",
+        fixes=fixes,
+    )
+
+
+def _pair(context: Context, node: syntax.Call, parts: list[Typed]) -> Typed:
+    operator = _PAIRS[node.function]
+    left, right = parts
+    is_float = left.dtype.is_float or right.dtype.is_float
+    if is_float and operator == "cdiv":
+        raise context.error(
+            "SK0302", f"`{node.function}` of two numbers takes integers", node.span, "has a float"
+        )
+    if operator == "cdiv":
+        check_divisor(context, right.value, node.arguments[1].span)
+    extents = _joined(context, left, right, node.span)
+    value = ir.Binary(operator, left.value, right.value, span=node.span)
+    return Typed(value, DType.F64 if is_float else DType.I64, extents)
+
+
+def _iota(context: Context, node: syntax.Call) -> Typed:
+    if node.keywords or len(node.arguments) not in (1, 2, 3):
+        raise context.error(
+            "SK0211", "`iota` is `iota(extent)` or `iota(extent, lower, upper)`", node.span
+        )
+    extent = integer(context, node.arguments[0])
+    if not is_host(extent):
+        raise context.error(
+            "SK0306",
+            "the extent of an index tile must be known at launch",
+            node.arguments[0].span,
+            "depends on a loop variable",
+        )
+    lower: ir.Expr = ir.Literal(0)
+    upper: ir.Expr | None = None
+    if len(node.arguments) > 1:
+        lower = integer(context, node.arguments[1])
+    if len(node.arguments) > 2:
+        upper = integer(context, node.arguments[2])
+    return Typed(ir.Iota(extent, lower, upper, span=node.span), DType.I64, (extent,))
+
+
+# ---------------------------------------------------------------- index tiles with new axes
+
+
+def _subscript(context: Context, node: syntax.Subscript, host: bool) -> Typed:
+    base = expression(context, node.base, host=host)
+    layout: list[bool] = []
+    for part in node.subscripts:
+        match part:
+            case syntax.Slice(lower=None, upper=None, step=None):
+                layout.append(True)
+            case syntax.NewAxis():
+                layout.append(False)
+            case _:
+                raise context.error(
+                    "SK0303",
+                    "only `:` and `None` may stand here",
+                    part.span,
+                    "an index tile is shaped, not indexed",
+                )
+    if base.extents is None:
+        raise context.error("SK0303", "a scalar has no axes to shape", node.span, "not a tile")
+    if sum(layout) != len(base.extents):
+        raise context.error(
+            "SK0303",
+            f"the index tile has {len(base.extents)} axes, and {sum(layout)} are named",
+            node.span,
+            "one `:` for each axis",
+        )
+    own = iter(base.extents)
+    extents = tuple(next(own) if kept else ir.Literal(1) for kept in layout)
+    rank = len(base.extents)
+    return Typed(_shaped(base.value, tuple(layout), rank, node.span, context), base.dtype, extents)
+
+
+def _shaped(
+    value: ir.Expr, layout: tuple[bool, ...], rank: int, span: Span, context: Context
+) -> ir.Expr:
+    """Push new axes down to the index tiles of an expression of `rank` axes."""
+
+    def visit(part: ir.Expr) -> ir.Expr:
+        return _shaped(part, layout, rank, span, context)
+
+    match value:
+        case ir.Iota(layout=own):
+            return attrs.evolve(value, layout=_composed(own, layout, rank))
+        case ir.Ref(kind=ir.NameKind.BINDING, name=name) if name in context.index_ranks:
+            own = value.layout or (True,) * context.index_ranks[name]
+            return attrs.evolve(value, layout=_composed(own, layout, rank))
+        case ir.Literal() | ir.Ref():
+            return value
+        case ir.Unary():
+            return attrs.evolve(value, operand=visit(value.operand))
+        case ir.Binary():
+            return attrs.evolve(value, left=visit(value.left), right=visit(value.right))
+        case ir.Function():
+            return value
+        case _:
+            assert_never(value)
+
+
+def _composed(own: tuple[bool, ...], layout: tuple[bool, ...], rank: int) -> tuple[bool, ...]:
+    """The layout of a part (right-aligned in `rank` axes) after new axes are put in."""
+    padded = iter((False,) * (rank - len(own)) + own)
+    return tuple(next(padded) if kept else False for kept in layout)
+
+
+# ---------------------------------------------------------------- compile-time values
+
+
+def constant(context: Context, node: syntax.Expression, what: str) -> int | float | bool:
+    """The compile-time value of an expression of literals and constants; raises `InvalidError`
+    after reporting one that depends on anything else."""
+    typed = expression(context, node, host=True)
+    names = {reference.name for reference in symbolic.references(typed.value)}
+    if typed.extents is not None or not names <= context.values.keys():
+        raise context.error(
+            "SK0214", f"{what} must be a compile-time constant", node.span, "not known here"
+        )
+    return evaluate_constant(context, typed.value, node.span)
+
+
+def evaluate_constant(context: Context, value: ir.Expr, span: Span) -> int | float | bool:
+    """Evaluate over the constants; raises `InvalidError` where the arithmetic fails."""
+    return _guarded(context, lambda: evaluate(value, context.values), span)
+
+
+def _guarded(
+    context: Context, compute: Callable[[], int | float | bool], span: Span
+) -> int | float | bool:
+    try:
+        result = compute()
+    except (ZeroDivisionError, OverflowError, ValueError, TypeError) as problem:
+        raise context.error(
+            "SK0214", f"the value cannot be computed: {problem}", span, "fails"
+        ) from problem
+    if isinstance(result, complex) or (
+        isinstance(result, int) and not isinstance(result, bool) and abs(result) > _LARGEST
+    ):
+        raise context.error("SK0302", "the value does not fit in 64 bits", span, "too large")
+    return result
+
+
+def is_finite(value: int | float | bool) -> bool:
+    """Whether a value is an ordinary number."""
+    return not isinstance(value, float) or math.isfinite(value)

@@ -1,0 +1,131 @@
+"""The words of `llm_hint`: which are known, which name hardware, which contradict each other.
+
+Hints never change meaning (R9); the one exception is `"init_zero"`, which means `init=0`. What is
+wrong with a hint is therefore only ever a warning.
+"""
+
+from __future__ import annotations
+
+from sketchc import syntax
+from sketchc.checker.context import Context
+from sketchc.checker.names import closest
+from sketchc.diagnostics import Edit, Fix
+
+LOOP_HINTS = frozenset(
+    """parallel grididx grididx.x grididx.y grididx.z threadidx threadidx.x threadidx.y threadidx.z
+    coreidx warp simd pipeline vectorize unroll async tensor_core""".split()
+)
+TILE_HINTS = frozenset(
+    """fastest fast medium slow accumulator input_cache output_buffer temp_workspace
+    shared_between_threads init_zero no_init async tensor_core""".split()
+)
+
+#: Words that name a memory of one chip, with the portable word that says what was meant.
+HARDWARE_HINTS = {
+    "l1_buffer": "fast",
+    "l1": "fast",
+    "l2": "medium",
+    "l2_cache": "medium",
+    "l0a": "fastest",
+    "l0b": "fastest",
+    "l0c": "fastest",
+    "l0a_buffer": "fastest",
+    "l0b_buffer": "fastest",
+    "l0c_buffer": "fastest",
+    "ub": "fast",
+    "unified_buffer": "fast",
+    "shared_memory": "fast",
+    "shared": "fast",
+    "smem": "fast",
+    "sram": "fast",
+    "tmem": "fast",
+    "register": "fastest",
+    "registers": "fastest",
+    "register_file": "fastest",
+    "gm": "slow",
+    "global_memory": "slow",
+    "hbm": "slow",
+    "dram": "slow",
+    "ddr": "slow",
+    "threadblock": "grididx",
+    "blockidx": "grididx",
+    "blockidx.x": "grididx.x",
+    "blockidx.y": "grididx.y",
+    "blockidx.z": "grididx.z",
+    "aicore": "coreidx",
+    "vector_core": "coreidx",
+    "openmp": "parallel",
+}
+_GRID = ("grididx", "coreidx")
+
+
+def tile_hints(context: Context, words: tuple[syntax.String, ...]) -> tuple[str, ...]:
+    """The known words of an alloc; warns of the others."""
+    return tuple(word.value for word in words if _known(context, word, TILE_HINTS))
+
+
+def loop_hints(context: Context, node: syntax.For) -> tuple[tuple[str, ...], int | None]:
+    """The known words of a loop, and its `stages`; warns of the rest."""
+    words = [word for hint in node.hints for word in hint.words]
+    known = tuple(word.value for word in words if _known(context, word, LOOP_HINTS))
+    stages: int | None = None
+    for hint in node.hints:
+        for keyword in hint.keywords:
+            match keyword:
+                case syntax.Keyword(name="stages", value=syntax.Number(value=int(count))) if (
+                    count >= 1
+                ):
+                    stages = count
+                case syntax.Keyword(name="stages"):
+                    context.warn(
+                        "SK0606",
+                        "`stages` is an integer of at least 1",
+                        keyword.span,
+                        "ignored",
+                    )
+                case _:
+                    context.warn(
+                        "SK0606",
+                        f"unknown loop hint `{keyword.name}=`",
+                        keyword.span,
+                        "ignored",
+                    )
+    on_grid = next((word for word in words if word.value.split(".")[0] in _GRID), None)
+    if on_grid is not None and "parallel" not in known:
+        context.warn(
+            "SK0609",
+            f'a loop hinted "{on_grid.value}" without "parallel" is sequential',
+            on_grid.span,
+            "says where, not that",
+            fixes=(
+                Fix(
+                    'add "parallel"',
+                    (Edit(on_grid.span, f'"parallel", "{on_grid.value}"'),),
+                ),
+            ),
+        )
+    return known, stages
+
+
+def _known(context: Context, word: syntax.String, words: frozenset[str]) -> bool:
+    if word.value in words:
+        return True
+    portable = HARDWARE_HINTS.get(word.value.lower())
+    if portable is not None and portable in words:
+        context.warn(
+            "SK0605",
+            f'"{word.value}" names hardware; a sketch says what, not where',
+            word.span,
+            "ignored",
+            fixes=(Fix(f'say "{portable}"', (Edit(word.span, f'"{portable}"'),)),),
+        )
+        return False
+    meant = closest(word.value, words)
+    context.warn(
+        "SK0606",
+        f'unknown hint "{word.value}"',
+        word.span,
+        "ignored" if meant is None else f'did you mean "{meant}"?',
+        fixes=() if meant is None else (Fix(f'say "{meant}"', (Edit(word.span, f'"{meant}"'),)),),
+    )
+    return False

@@ -1,0 +1,447 @@
+"""Compute calls: arguments, attributes, shapes and element types, all read from the op table."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import attrs
+
+from sketchc import ir, symbolic, syntax
+from sketchc.checker.accesses import readable_tile, writable_tile
+from sketchc.checker.arguments import Arguments, gather
+from sketchc.checker.context import Context, InvalidError, Typed, is_host
+from sketchc.checker.declarations import add_let, check_not_tunable
+from sketchc.checker.dtypes import common, literal_fits, result_of, writes_implicitly
+from sketchc.checker.expressions import evaluate_constant, expression
+from sketchc.checker.names import TileName, TileState, closest
+from sketchc.checker.quirks import accumulate_fix, cast_fix
+from sketchc.checker.shapes import broadcast, fits, same, shown
+from sketchc.checker.text import statement_text
+from sketchc.checker.unsupported import unsupported_operation
+from sketchc.diagnostics import Edit, Fix, Label
+from sketchc.ops import OPS, Category, Op, Result, Shape
+from sketchc.types import DType
+
+#: Element-wise operations that have no meaning on conditions.
+_NOT_ON_BOOL = frozenset(
+    """neg abs relu clamp floor ceil round trunc sign add sub mul max min pow floordiv mod fma shl
+    shr reduce_max reduce_min reduce_prod""".split()
+)
+
+
+def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
+    """Elaborate one call; raises `InvalidError` after reporting what is wrong."""
+    row = OPS.get(node.operation)
+    if row is None:
+        raise _unknown(context, node)
+    if not row.lowered:
+        raise unsupported_operation(context, row, node.span)
+    arguments = gather(context, node, row)
+    operands = tuple(_operand(context, operand) for operand in arguments.operands)
+    destination = _destination(context, arguments.destination)
+    _check_in_place(context, node, row, operands, destination)
+    call = _Call(context, node, row, operands, destination)
+    attributes = dict(arguments.attributes)
+    match row.category:
+        case Category.REDUCTION:
+            attributes["axis"] = call.reduce(arguments)
+        case Category.MATRIX:
+            call.multiply(attributes)
+        case Category.LAYOUT | Category.ELEMENTWISE:
+            call.rearrange() if row.shape is Shape.TRANSPOSED else call.broadcast()
+        case _:
+            raise unsupported_operation(context, row, node.span)
+    dtype = call.evaluation_dtype()
+    return (
+        ir.Compute(
+            row.name,
+            operands,
+            destination.name,
+            dtype,
+            attributes,
+            text=statement_text(node),
+            span=node.span,
+        ),
+    )
+
+
+def _unknown(context: Context, node: syntax.Compute) -> InvalidError:
+    meant = closest(node.operation, OPS)
+    return context.error(
+        "SK0210",
+        f"unknown operation `{node.operation}`",
+        node.operation_span,
+        "not known" if meant is None else f"did you mean `{meant}`?",
+        fixes=()
+        if meant is None
+        else (Fix(f"use `{meant}`", (Edit(node.operation_span, meant),)),),
+    )
+
+
+# ---------------------------------------------------------------- operands
+
+
+def _operand(context: Context, node: syntax.Expression) -> ir.Operand:
+    match node:
+        case syntax.Name(id=name) if isinstance(context.scopes.find(name), TileName):
+            return ir.TileOperand(readable_tile(context, node).name, span=node.span)
+        case syntax.Subscript(base=syntax.Name(id=name) as base) if isinstance(
+            context.scopes.find(name), TileName
+        ):
+            return ir.TileOperand(_annotated(context, node, base).name, span=node.span)
+        case _:
+            typed = expression(context, node)
+    if typed.extents is not None:
+        return ir.IndexOperand(typed.value, typed.dtype, typed.extents, span=node.span)
+    return _scalar(context, typed, node)
+
+
+def _annotated(context: Context, node: syntax.Subscript, base: syntax.Name) -> TileState:
+    """`x[N]` names the tile `x` and repeats its shape, as some listings do."""
+    tile = readable_tile(context, base)
+    extents = []
+    for part in node.subscripts:
+        if isinstance(part, syntax.Slice | syntax.NewAxis):
+            break
+        extents.append(expression(context, part).value)
+    if len(extents) == len(node.subscripts) and same(context, tuple(extents), tile.extents):
+        return tile
+    raise context.error(
+        "SK0303",
+        f"a tile is used as a whole; `{base.id}` cannot be indexed",
+        node.span,
+        f"its shape is {shown(tile.extents)}",
+        fixes=(Fix(f"use all of `{base.id}`", (Edit(node.span, base.id),)),),
+    )
+
+
+def _scalar(context: Context, typed: Typed, node: syntax.Expression) -> ir.ScalarOperand:
+    """A scalar operand. Host float arithmetic is folded, or computed once as a host value."""
+    value, dtype = typed.value, typed.dtype
+    if is_host(value):
+        check_not_tunable(context, value, node.span, "is used as data")
+    if dtype.is_float and not isinstance(value, ir.Literal | ir.Ref):
+        if not is_host(value):
+            raise context.error(
+                "SK0302",
+                "host floats cannot depend on loop variables",
+                node.span,
+                "float arithmetic inside a loop",
+                help="compute with tiles: `mul(x, i, x)` takes a loop variable as it is",
+            )
+        names = {reference.name for reference in symbolic.references(value)}
+        if names <= context.values.keys():
+            value = ir.Literal(evaluate_constant(context, value, node.span), span=node.span)
+        else:
+            value = _hoisted(context, value, node)
+    return ir.ScalarOperand(value, dtype, span=node.span)
+
+
+def _hoisted(context: Context, value: ir.Expr, node: syntax.Expression) -> ir.Ref:
+    for let in context.lets:
+        if let.value == value:
+            return ir.Ref(let.name, ir.NameKind.LET, let.dtype, span=node.span)
+    name = context.namer.fresh("scalar")
+    dtype = add_let(context, None, name, value, DType.F64, node.span)
+    return ir.Ref(name, ir.NameKind.LET, dtype, span=node.span)
+
+
+def _destination(context: Context, node: syntax.Expression) -> TileState:
+    match node:
+        case syntax.Name():
+            return writable_tile(context, node)
+        case syntax.Subscript(base=syntax.Name(id=name) as base) if isinstance(
+            context.scopes.find(name), TileName
+        ):
+            _annotated(context, node, base)
+            return writable_tile(context, base)
+        case _:
+            raise context.error(
+                "SK0206",
+                "the last argument is the destination: a tile",
+                node.span,
+                "not a tile",
+                help="the destination stands last, or is given as `dst=`",
+            )
+
+
+def _check_in_place(
+    context: Context,
+    node: syntax.Compute,
+    row: Op,
+    operands: tuple[ir.Operand, ...],
+    destination: TileState,
+) -> None:
+    if row.category not in (Category.REDUCTION, Category.MATRIX) and (
+        row.shape is not Shape.TRANSPOSED
+    ):
+        return
+    for operand in operands:
+        if isinstance(operand, ir.TileOperand) and operand.tile == destination.name:
+            raise context.error(
+                "SK0313",
+                f"`{row.name}` reads `{destination.source_name}` and writes it",
+                operand.span,
+                "also the destination",
+                notes=("an operation across lanes needs a destination of its own (R3)",),
+                help="allocate another tile for the result",
+            )
+
+
+# ---------------------------------------------------------------- one call
+
+
+@attrs.frozen
+class _Call:
+    context: Context
+    node: syntax.Compute
+    row: Op
+    operands: tuple[ir.Operand, ...]
+    destination: TileState
+
+    def tile(self, name: str) -> TileState:
+        return next(tile for tile in reversed(self.context.tiles) if tile.name == name)
+
+    def extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
+        match operand:
+            case ir.TileOperand(tile=name):
+                return self.tile(name).extents
+            case ir.IndexOperand(extents=extents):
+                return extents
+            case ir.ScalarOperand():
+                return ()
+            case _:
+                assert_never(operand)
+
+    def dtype(self, operand: ir.Operand) -> DType:
+        return (
+            self.tile(operand.tile).dtype if isinstance(operand, ir.TileOperand) else operand.dtype
+        )
+
+    def tile_label(self) -> tuple[Label, ...]:
+        extents = shown(self.destination.extents)
+        return (Label(self.destination.span, f"its shape is {extents}"),)
+
+    # ------------------------------------------------------------ shapes
+
+    def broadcast(self) -> None:
+        """Operands broadcast to each other, and the result to the destination (R2)."""
+        shapes = [self.extents(operand) for operand in self.operands]
+        joined = broadcast(self.context, shapes)
+        if joined is None:
+            listed = " and ".join(shown(shape) for shape in shapes if shape)
+            raise self.context.error(
+                "SK0305",
+                f"shapes {listed} do not broadcast",
+                self.node.span,
+                "extents differ",
+                notes=("right-aligned extents must be equal, or literally 1",),
+            )
+        if not fits(self.context, joined, self.destination.extents):
+            raise self.context.error(
+                "SK0305",
+                f"a result of shape {shown(joined)} does not fit the destination",
+                self.node.span,
+                f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
+                labels=self.tile_label(),
+            )
+
+    def source(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
+        """The shape of an operand that must have lanes."""
+        shape = self.extents(operand)
+        if not shape:
+            raise self.context.error(
+                "SK0206",
+                f"`{self.row.name}` needs a tile here",
+                operand.span,
+                "a scalar",
+            )
+        return shape
+
+    def rearrange(self) -> None:
+        """transpose: the last two axes exchanged."""
+        shape = self.source(self.operands[0])
+        if len(shape) < 2:
+            raise self.context.error(
+                "SK0305", "`transpose` needs at least two axes", self.node.span, shown(shape)
+            )
+        result = (*shape[:-2], shape[-1], shape[-2])
+        if not same(self.context, result, self.destination.extents):
+            raise self.context.error(
+                "SK0305",
+                f"a result of shape {shown(result)} does not fit the destination",
+                self.node.span,
+                f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
+                labels=self.tile_label(),
+            )
+
+    def reduce(self, arguments: Arguments) -> tuple[int, ...]:
+        """Check the axes and the destination of a reduction; gives the axes, sorted."""
+        shape = self.source(self.operands[0])
+        axes: set[int] = set()
+        for axis in arguments.axes:
+            if not -len(shape) <= axis < len(shape):
+                raise self.context.error(
+                    "SK0310",
+                    f"axis {axis} does not exist",
+                    self.node.span,
+                    f"the source has {len(shape)} axes: {shown(shape)}",
+                )
+            if axis % len(shape) in axes:
+                raise self.context.error(
+                    "SK0310", f"axis {axis} is named twice", self.node.span, "name it once"
+                )
+            axes.add(axis % len(shape))
+        kept = tuple(ir.Literal(1) if axis in axes else extent for axis, extent in enumerate(shape))
+        dropped = tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
+        target = self.destination.extents
+        wanted = kept if len(target) == len(shape) else dropped
+        if not wanted or not same(self.context, wanted, target):
+            choices = shown(kept) + (f" or {shown(dropped)}" if dropped else "")
+            raise self.context.error(
+                "SK0311",
+                f"the destination of this reduction needs the shape {choices}",
+                self.node.span,
+                f"`{self.destination.source_name}` is {shown(target)}",
+                labels=self.tile_label(),
+            )
+        self.warn_overwrite()
+        return tuple(sorted(axes))
+
+    def warn_overwrite(self) -> None:
+        """A reduction into an accumulator inside a loop overwrites it each time."""
+        tile, loops = self.destination, self.context.loops
+        looks = tile.initial is not None or "accumulator" in tile.hints
+        if not looks or not loops or loops[-1].identity in tile.loops or loops[-1].parallel:
+            return
+        self.context.warn(
+            "SK0607",
+            f"`{self.row.name}` overwrites `{tile.source_name}` in every iteration",
+            self.node.span,
+            "this does not accumulate",
+            labels=(Label(tile.span, "looks like an accumulator"),),
+            fixes=accumulate_fix(self.context, self.node, tile),
+        )
+
+    def multiply(self, attributes: dict[str, object]) -> None:
+        """[M, K] with [K, N], each possibly transposed, into [M, N]."""
+        left, right = (self.source(operand) for operand in self.operands)
+        if len(left) != 2 or len(right) != 2:
+            raise self.context.error(
+                "SK0309",
+                f"`{self.row.name}` multiplies tiles of two axes",
+                self.node.span,
+                f"these are {shown(left)} and {shown(right)}",
+            )
+        if attributes["trans_a"]:
+            left = (left[1], left[0])
+        if attributes["trans_b"]:
+            right = (right[1], right[0])
+        if not self.context.equal(left[1], right[0]):
+            raise self.context.error(
+                "SK0309",
+                f"the inner extents differ: {symbolic.show(left[1])} and {symbolic.show(right[0])}",
+                self.node.span,
+                f"{shown(left)} times {shown(right)}",
+                help="`trans_a=True` or `trans_b=True` read an operand transposed",
+            )
+        if not same(self.context, (left[0], right[1]), self.destination.extents):
+            raise self.context.error(
+                "SK0309",
+                f"the product has the shape {shown((left[0], right[1]))}",
+                self.node.span,
+                f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
+                labels=self.tile_label(),
+            )
+
+    # ------------------------------------------------------------ types
+
+    def evaluation_dtype(self) -> DType:
+        """Check the operands' types and the write (R6); gives the type of the evaluation."""
+        operands = list(self.operands)
+        if self.row.name == "where":
+            self.check_condition(operands.pop(0))
+        lanes = [self.dtype(o) for o in operands if not isinstance(o, ir.ScalarOperand)]
+        scalars = [o for o in operands if isinstance(o, ir.ScalarOperand)]
+        weak = [None if _is_integer_literal(o.value) else o.dtype for o in scalars]
+        operand = common(lanes, weak)
+        if not lanes and self.row.result in (Result.SAME, Result.PROMOTE, Result.DESTINATION):
+            return self.from_scalars(scalars)
+        if operand is None:
+            return self.destination.dtype
+        self.check_operand(operand)
+        target = self.destination.dtype
+        if self.row.result is Result.DESTINATION:
+            return target
+        result = result_of(self.row, operand) or target
+        if self.row.result is Result.ACCUMULATOR and result.is_integer and target.is_integer:
+            result = target  # integer reductions take the destination's type
+        if not writes_implicitly(result, target):
+            raise self.needs_cast(result)
+        if self.row.result is not Result.BOOL:
+            return result
+        return DType.BOOL if self.row.category is Category.REDUCTION else operand
+
+    def check_condition(self, operand: ir.Operand) -> None:
+        dtype = self.dtype(operand)
+        if dtype is not DType.BOOL:
+            raise self.context.error(
+                "SK0308",
+                f"the condition of `where` is {dtype.value}, not bool",
+                operand.span,
+                "not a condition",
+                help="compare it: `gt(x, 0, mask)`, with `mask` a bool tile",
+            )
+
+    def check_operand(self, operand: DType) -> None:
+        name = self.row.name
+        wrong = (
+            (self.row.result is Result.INTEGER and operand.is_float)
+            or (name in ("shl", "shr") and not operand.is_integer)
+            or (operand is DType.BOOL and name in _NOT_ON_BOOL)
+            or (operand is DType.BOOL and self.row.category is Category.MATRIX)
+        )
+        if wrong:
+            raise self.context.error(
+                "SK0312",
+                f"`{name}` does not take {operand.value}",
+                self.node.span,
+                "`cast` the operands first",
+            )
+
+    def from_scalars(self, scalars: list[ir.ScalarOperand]) -> DType:
+        """All operands are scalars: they take the destination's type, as far as they fit."""
+        target = self.destination.dtype
+        for scalar in scalars:
+            match scalar.value:
+                case ir.Literal(value):
+                    fine = literal_fits(value, target)
+                case _ if scalar.dtype.is_float or scalar.dtype is DType.BOOL:
+                    fine = writes_implicitly(scalar.dtype, target)
+                case _:
+                    fine = target.is_float or writes_implicitly(scalar.dtype, target)
+            if not fine and self.row.name != "cast":
+                raise self.context.error(
+                    "SK0307",
+                    f"this scalar does not convert to {target.value} without `cast`",
+                    scalar.span,
+                    f"{scalar.dtype.value} into {target.value}",
+                    labels=(Label(self.destination.span, f"{target.value} tile"),),
+                )
+        return target if self.row.result is Result.DESTINATION else target.compute
+
+    def needs_cast(self, result: DType) -> InvalidError:
+        target = self.destination.dtype
+        return self.context.error(
+            "SK0307",
+            f"{result.value} does not convert to {target.value} without `cast`",
+            self.node.span,
+            f"a {result.value} result into a {target.value} tile",
+            labels=(Label(self.destination.span, f"{target.value} tile"),),
+            notes=("only float to float and widening integer conversions are implicit (R6)",),
+            fixes=cast_fix(self.context, self.node, result),
+        )
+
+
+def _is_integer_literal(value: ir.Expr) -> bool:
+    return isinstance(value, ir.Literal) and type(value.value) is int

@@ -1,0 +1,203 @@
+"""Fix-its that rewrite statements, and the patterns of the public listings that need them.
+
+An edit replaces the text of one span. Statements are reprinted on lines of their own with the
+indentation of the statement they replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from sketchc import ir, symbolic, syntax
+from sketchc.checker.context import Context
+from sketchc.checker.names import TileState
+from sketchc.checker.text import expression_text, statement_text
+from sketchc.diagnostics import Edit, Fix
+from sketchc.source import NOWHERE
+from sketchc.types import DType
+
+
+def _lines(node: syntax.Statement, lines: Iterable[str]) -> Edit:
+    indent = " " * (node.span.column - 1)
+    return Edit(node.span, f"\n{indent}".join(lines))
+
+
+def _free_name(context: Context, wanted: str) -> str:
+    visible = {*context.scopes.visible(), *context.namer.taken}
+    name, count = wanted, 1
+    while name in visible:
+        count += 1
+        name = f"{wanted}_{count}"
+    return name
+
+
+def dtype_fix(node: syntax.Alloc, dtype: DType) -> Fix:
+    """Give an alloc this element type."""
+    text = statement_text(attrs.evolve(node, dtype=dtype))
+    return Fix(f"make `{node.name}` {dtype.value}", (Edit(node.span, text),))
+
+
+def init_fix(node: syntax.Alloc) -> Fix:
+    """Give an alloc `init=0`."""
+    zero = syntax.Number(0, "0")
+    text = statement_text(attrs.evolve(node, init=zero))
+    return Fix(f"initialise `{node.name}` with `init=0`", (Edit(node.span, text),))
+
+
+def cast_fix(
+    context: Context, node: syntax.Load | syntax.Store | syntax.Compute, dtype: DType
+) -> tuple[Fix, ...]:
+    """Put a tile of type `dtype` and a `cast` between a statement and its tile."""
+    match node:
+        case syntax.Load(tile=syntax.Name(id=name)) | syntax.Store(tile=syntax.Name(id=name)):
+            pass
+        case syntax.Compute(arguments=(*_, syntax.Name(id=name))):
+            if any(keyword.name == "dst" for keyword in node.keywords):
+                return ()
+        case _:
+            return ()
+    original = _alloc_of(context, name)
+    if original is None:
+        return ()
+    between = _free_name(context, f"{name}_{dtype.value}")
+    made = statement_text(syntax.Alloc(between, original.extents, dtype, None, ()))
+    match node:
+        case syntax.Load():
+            tile = syntax.Name(between)
+            lines = [
+                made,
+                statement_text(attrs.evolve(node, tile=tile)),
+                f"cast({between}, {name})",
+            ]
+        case syntax.Store():
+            tile = syntax.Name(between)
+            lines = [
+                made,
+                f"cast({name}, {between})",
+                statement_text(attrs.evolve(node, tile=tile)),
+            ]
+        case _:
+            arguments = (*node.arguments[:-1], syntax.Name(between))
+            lines = [
+                made,
+                statement_text(attrs.evolve(node, arguments=arguments)),
+                f"cast({between}, {name})",
+            ]
+    return (Fix("convert with `cast`", (_lines(node, lines),)),)
+
+
+def _alloc_of(context: Context, name: str) -> syntax.Alloc | None:
+    from sketchc.checker.names import TileName
+
+    entry = context.scopes.find(name)
+    return context.allocs.get(entry.tile.name) if isinstance(entry, TileName) else None
+
+
+def late_positional_fix(node: syntax.Compute) -> Fix:
+    """Put the positional arguments before the keywords."""
+    return Fix("put the keywords last", (Edit(node.span, statement_text(node)),))
+
+
+def accumulate_fix(context: Context, node: syntax.Compute, tile: TileState) -> tuple[Fix, ...]:
+    """Reduce into a tile of its own, then add that to the accumulator."""
+    original = context.allocs.get(tile.name)
+    match node:
+        case syntax.Compute(arguments=(*_, syntax.Name(id=name))) if original is not None:
+            part = _free_name(context, f"{name}_part")
+            made = syntax.Alloc(part, original.extents, original.dtype, None, ())
+            arguments = (*node.arguments[:-1], syntax.Name(part))
+            combine = {"reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul"}
+            operation = combine.get(node.operation, "add")
+            lines = [
+                statement_text(made),
+                statement_text(attrs.evolve(node, arguments=arguments)),
+                f"{operation}({name}, {part}, {name})",
+            ]
+            return (Fix("reduce into a tile of its own, then combine", (_lines(node, lines),)),)
+        case _:
+            return ()
+
+
+# ---------------------------------------------------------------- tile-index loops
+
+
+def tile_index_fixes(sketch: ir.Sketch) -> tuple[Fix, ...]:
+    """Fix-its for loops that count tiles but slice elements, as the public listings do.
+
+    `for i in range(ceil(M, m0))` with `A[i:i+m0]` reads and writes overlapping rows. Two repairs,
+    each applied to every such loop of the sketch: slice `i*m0:(i+1)*m0`, or count elements with
+    `range(0, M, m0)`. Empty where the pattern does not occur.
+    """
+    slices: list[Edit] = []
+    ranges: list[Edit] = []
+    for loop in _loops(statement for phase in sketch.phases for statement in phase.body):
+        if not isinstance(loop.stop, ir.Binary) or loop.stop.operator != "cdiv":
+            continue
+        if loop.start != ir.Literal(0) or loop.step != ir.Literal(1):
+            continue
+        found = [
+            subscript
+            for access in _accesses(loop.body)
+            for subscript in access.subscripts
+            if isinstance(subscript, ir.SliceSubscript) and _counts_tiles(subscript, loop)
+        ]
+        found = [part for part in found if NOWHERE not in (part.lower.span, part.upper.span)]
+        if not found or loop.stop.span == NOWHERE:
+            continue
+        variable = loop.text.split()[1] if loop.text else loop.variable
+        tile = symbolic.show(loop.stop.right)
+        factor = tile if isinstance(loop.stop.right, ir.Ref | ir.Literal) else f"({tile})"
+        for part in found:
+            text = f"{variable}*{factor}:({variable}+1)*{factor}"
+            slices.append(Edit(part.lower.span.to(part.upper.span), text))
+        span = loop.stop.span
+        if loop.start.span != NOWHERE:
+            span = loop.start.span.to(span)
+        ranges.append(Edit(span, f"0, {symbolic.show(loop.stop.left)}, {tile}"))
+    if not slices:
+        return ()
+    return (
+        Fix("slice whole tiles: `i*m0:(i+1)*m0`", tuple(dict.fromkeys(slices))),
+        Fix("count elements: `range(0, M, m0)`", tuple(dict.fromkeys(ranges))),
+    )
+
+
+def _counts_tiles(subscript: ir.SliceSubscript, loop: ir.For) -> bool:
+    """Whether a slice starts at the loop's variable and is as long as the loop's tile."""
+    match subscript.lower, loop.stop:
+        case ir.Ref(name=name), ir.Binary("cdiv", _, tile) if name == loop.variable:
+            end = ir.Binary("+", subscript.lower, tile)
+            return symbolic.equal(subscript.upper, end)
+        case _:
+            return False
+
+
+def _loops(body: Iterable[ir.Statement]) -> Iterator[ir.For]:
+    for statement in body:
+        if isinstance(statement, ir.For):
+            yield statement
+            yield from _loops(statement.body)
+
+
+def _accesses(body: Iterable[ir.Statement]) -> Iterator[ir.Access]:
+    for statement in body:
+        match statement:
+            case ir.Load(access=access) | ir.Store(access=access):
+                yield access
+            case ir.For(body=inner):
+                yield from _accesses(inner)
+            case _:
+                pass
+
+
+__all__ = [
+    "accumulate_fix",
+    "cast_fix",
+    "dtype_fix",
+    "expression_text",
+    "init_fix",
+    "late_positional_fix",
+    "tile_index_fixes",
+]

@@ -1,0 +1,119 @@
+"""Roles of tensors (LANGUAGE section 1), and where each symbol gets its value at launch.
+
+A tensor that is only loaded is an input, one that is only stored an output; one that is loaded
+before any phase wrote it must be declared `inout`. Workspaces and outputs may be loaded only where
+an earlier phase wrote them, or `= c` did.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from sketchc import ir
+from sketchc.checker.context import Context, at_start
+from sketchc.diagnostics import Edit, Fix
+from sketchc.source import Span
+
+
+@attrs.define(eq=False)
+class _Accesses:
+    """First places where a tensor is loaded and stored, as (phase, span)."""
+
+    load: tuple[int, Span] | None = None
+    store: tuple[int, Span] | None = None
+
+
+def settle_roles(context: Context, phases: tuple[ir.Phase, ...]) -> tuple[ir.Tensor, ...]:
+    """Give every tensor its role, and report accesses that contradict it."""
+    bases = {view.name: view.base for view in context.views}
+    accesses = {tensor.name: _Accesses() for tensor in context.tensors}
+    for index, phase in enumerate(phases):
+        _collect(phase.body, index, bases, accesses)
+    return tuple(_settle(context, tensor, accesses[tensor.name]) for tensor in context.tensors)
+
+
+def _collect(
+    body: tuple[ir.Statement, ...],
+    phase: int,
+    bases: dict[str, str],
+    accesses: dict[str, _Accesses],
+) -> None:
+    for statement in body:
+        match statement:
+            case ir.Load(access=access):
+                seen = accesses[bases.get(access.tensor, access.tensor)]
+                seen.load = seen.load or (phase, access.span)
+            case ir.Store(access=access):
+                seen = accesses[bases.get(access.tensor, access.tensor)]
+                seen.store = seen.store or (phase, access.span)
+            case ir.For(body=inner):
+                _collect(inner, phase, bases, accesses)
+            case _:
+                pass
+
+
+def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
+    declared = tensor.name in context.declared_roles
+    role = tensor.role
+    if not declared:
+        role = ir.Role.IN if seen.store is None else ir.Role.OUT
+    if seen.load is None and seen.store is None:
+        context.warn(
+            "SK0611", f"`{tensor.name}` is never loaded or stored", tensor.span, "not used"
+        )
+    early = (
+        seen.load is not None
+        and tensor.initial is None
+        and (seen.store is None or seen.store[0] >= seen.load[0])
+    )
+    if role is ir.Role.IN and seen.store is not None:
+        _contradiction(context, tensor, seen.store[1], "is declared `in`, and stored", ())
+    elif role in (ir.Role.OUT, ir.Role.WORKSPACE) and early and seen.load is not None:
+        fixes: tuple[Fix, ...] = ()
+        if not declared:
+            edit = Edit(at_start(context.dtype_spans[tensor.name]), "inout ")
+            fixes = (Fix(f"declare `{tensor.name}` as `inout`", (edit,)),)
+        _contradiction(
+            context, tensor, seen.load[1], "is loaded before any phase has written it", fixes
+        )
+    broadcast = any(tensor.broadcast)
+    if broadcast and seen.store is not None:
+        _contradiction(context, tensor, seen.store[1], "may have extent 1, so it is load-only", ())
+    return attrs.evolve(tensor, role=role)
+
+
+def _contradiction(
+    context: Context, tensor: ir.Tensor, span: Span, what: str, fixes: tuple[Fix, ...]
+) -> None:
+    from sketchc.diagnostics import Label
+
+    context.error(
+        "SK0207",
+        f"`{tensor.name}` {what}",
+        span,
+        "against its role",
+        labels=(Label(tensor.span, f"`{tensor.name}` is declared here"),),
+        fixes=fixes,
+    )
+
+
+def check_symbols(context: Context, tensors: tuple[ir.Tensor, ...]) -> None:
+    """Every symbol must occur bare in the shape of an input: launches bind it from there."""
+    bound = {
+        extent.name
+        for tensor in tensors
+        if tensor.role in (ir.Role.IN, ir.Role.INOUT)
+        for extent, flexible in zip(tensor.extents, tensor.broadcast, strict=True)
+        if isinstance(extent, ir.Ref) and not flexible
+    }
+    for symbol in context.symbols:
+        if symbol.name not in bound:
+            context.error(
+                "SK0205",
+                f"no input has an extent that is just `{symbol.name}`",
+                symbol.span,
+                "cannot be bound at launch",
+                notes=("a symbol takes its value from the shape of an input tensor",),
+                help=f"use `{symbol.name}` as an input's extent, or make it a param: "
+                f"`params: {symbol.name}: i64;`",
+            )

@@ -1,0 +1,371 @@
+"""Statements of the body: allocs, loads and stores, bindings and loops.
+
+Each takes a syntax node and gives the IR statements for it (usually one). A statement with an error
+is reported and left out; the rest of its block is still elaborated.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+
+from sketchc import ir, symbolic, syntax
+from sketchc.checker.accesses import access, readable_tile, writable_tile
+from sketchc.checker.allocs import alloc
+from sketchc.checker.context import Context, InvalidError, LoopState, is_host
+from sketchc.checker.declarations import add_let, depends_on_tunable
+from sketchc.checker.dtypes import writes_implicitly
+from sketchc.checker.expressions import evaluate_constant, expression, integer
+from sketchc.checker.hints import loop_hints
+from sketchc.checker.names import IndexName, PoisonedName, ScalarName, describe
+from sketchc.checker.operations import compute
+from sketchc.checker.quirks import cast_fix
+from sketchc.checker.shapes import interval
+from sketchc.checker.survey import is_parallel
+from sketchc.checker.text import expression_text, statement_text
+from sketchc.checker.unsupported import unsupported
+from sketchc.diagnostics import Edit, Fix, Label
+from sketchc.source import Span
+from sketchc.types import DType
+
+
+def block(context: Context, body: tuple[syntax.Statement, ...]) -> tuple[ir.Statement, ...]:
+    """Elaborate the statements of one block, in the scope that is open."""
+    result: list[ir.Statement] = []
+    for node in body:
+        try:
+            result.extend(statement(context, node))
+        except InvalidError:
+            _poison(context, node)
+    return tuple(result)
+
+
+def _poison(context: Context, node: syntax.Statement) -> None:
+    """What a failed statement would have defined stays quiet when it is used."""
+    match node:
+        case syntax.Alloc(name=name):
+            names = [name]
+        case syntax.Fetch(name=name):
+            names = [name]
+        case syntax.Binding(names=bound):
+            names = [item.id for item in bound]
+        case _:
+            names = []
+    for name in names:
+        if context.scopes.find(name) is None:
+            context.scopes.add(name, PoisonedName(node.span))
+
+
+def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, ...]:
+    """Elaborate one statement; raises `InvalidError` after reporting what is wrong."""
+    match node:
+        case syntax.Alloc():
+            return (alloc(context, node),)
+        case syntax.Load():
+            return (_load(context, node),)
+        case syntax.Store():
+            return (_store(context, node),)
+        case syntax.Compute():
+            return compute(context, node)
+        case syntax.Binding():
+            return _binding(context, node)
+        case syntax.For():
+            return (_loop(context, node),)
+        case syntax.Pass():
+            return ()
+        case syntax.If() | syntax.Atomic() | syntax.Fetch():
+            raise unsupported(context, node)
+        case _:
+            assert_never(node)
+
+
+# ---------------------------------------------------------------- load and store
+
+
+def _keywords(context: Context, node: syntax.Load | syntax.Store) -> None:
+    """Report keyword arguments: those of the language are not lowered yet, others are unknown."""
+    known = ("pad", "where") if isinstance(node, syntax.Load) else ("where", "unique", "covers")
+    for keyword in node.keywords:
+        if keyword.name in known:
+            raise context.error(
+                "SK0912",
+                f"`{keyword.name}=` parses, but is not carried through in this version",
+                keyword.span,
+                "not lowered yet",
+            )
+        kind = "load" if isinstance(node, syntax.Load) else "store"
+        raise context.error(
+            "SK0211",
+            f"`{kind}` has no argument `{keyword.name}`",
+            keyword.span,
+            f"it takes {', '.join(known)}",
+        )
+
+
+def _load(context: Context, node: syntax.Load) -> ir.Load:
+    _keywords(context, node)
+    tile = writable_tile(context, node.tile)
+    source, dtype = access(context, node.access, tile)
+    if not writes_implicitly(dtype, tile.dtype):
+        raise _needs_cast(context, node, dtype, tile.dtype, loading=True)
+    return ir.Load(source, tile.name, text=statement_text(node), span=node.span)
+
+
+def _store(context: Context, node: syntax.Store) -> ir.Store:
+    _keywords(context, node)
+    tile = readable_tile(context, node.tile)
+    target, dtype = access(context, node.access, tile)
+    if not writes_implicitly(tile.dtype, dtype):
+        raise _needs_cast(context, node, tile.dtype, dtype, loading=False)
+    return ir.Store(tile.name, target, text=statement_text(node), span=node.span)
+
+
+def _needs_cast(
+    context: Context,
+    node: syntax.Load | syntax.Store,
+    source: DType,
+    destination: DType,
+    *,
+    loading: bool,
+) -> InvalidError:
+    return context.error(
+        "SK0307",
+        f"{source.value} does not convert to {destination.value} without `cast`",
+        node.span,
+        f"{source.value} into {destination.value}",
+        notes=("only float to float and widening integer conversions are implicit (R6)",),
+        fixes=cast_fix(context, node, source if loading else destination),
+    )
+
+
+# ---------------------------------------------------------------- bindings
+
+
+def _binding(context: Context, node: syntax.Binding) -> tuple[ir.Statement, ...]:
+    if len(node.names) != len(node.values):
+        raise context.error(
+            "SK0211",
+            f"{len(node.names)} names and {len(node.values)} values",
+            node.span,
+            "each name needs one value",
+        )
+    result: list[ir.Statement] = []
+    constants = 0
+    for name, value in zip(node.names, node.values, strict=True):
+        try:
+            made, is_constant = _bind(context, name, value, node)
+        except InvalidError:
+            if context.scopes.find(name.id) is None:
+                context.scopes.add(name.id, PoisonedName(name.span))
+            continue
+        result.extend(made)
+        constants += is_constant
+    if constants or len(node.names) > 1:
+        _warn_binding(context, node, constants == len(node.names))
+    return tuple(result)
+
+
+def _warn_binding(context: Context, node: syntax.Binding, constants: bool) -> None:
+    lines = [
+        f"{name.id} = {expression_text(value)}"
+        for name, value in zip(node.names, node.values, strict=True)
+    ]
+    indent = " " * (node.span.column - 1)
+    fixes: tuple[Fix, ...] = ()
+    if constants:
+        before = context.tree.body[0].span
+        hints = context.tree.body[0]
+        if isinstance(hints, syntax.For) and hints.hints:
+            before = hints.hints[0].span
+        if before == node.span:
+            fixes = (
+                Fix(
+                    "declare constants",
+                    (Edit(node.span, f"constexpr: {', '.join(lines)};"),),
+                ),
+            )
+    else:
+        edit = Edit(node.span, f"\n{indent}".join(lines))
+        fixes = (Fix("one binding a line", (edit,)),)
+    context.warn(
+        "SK0604",
+        "constants belong in a `constexpr:` section" if constants else "names are bound one by one",
+        node.span,
+        "accepted, as a constant with one fixed value" if constants else "accepted",
+        fixes=fixes,
+    )
+
+
+def _bind(
+    context: Context, name: syntax.Name, node: syntax.Expression, whole: syntax.Binding
+) -> tuple[list[ir.Statement], bool]:
+    """One name; the second part says whether it became a compile-time constant."""
+    typed = expression(context, node)
+    _check_assignable(context, name.id, name.span)
+    if typed.dtype.is_float:
+        raise context.error(
+            "SK0302",
+            "a binding holds integers or a condition",
+            node.span,
+            "a float",
+            help="use a `let:` or `constexpr:` section for host floats, and tiles for data",
+        )
+    spelt = context.namer.fresh(name.id)
+    text = f"{name.id} = {expression_text(node)}"
+    if typed.extents is not None:
+        context.index_ranks[spelt] = len(typed.extents)
+        context.scopes.add(
+            name.id, IndexName(spelt, typed.dtype, typed.extents, context.phase, name.span)
+        )
+        return [ir.Bind(spelt, typed.value, text, span=whole.span)], False
+    if not context.loops:
+        return [], _host_binding(context, name, spelt, typed.value, typed.dtype)
+    entry = ScalarName(spelt, ir.NameKind.BINDING, typed.dtype, name.span)
+    context.scopes.add(name.id, entry)
+    if typed.dtype.is_integer:
+        context.define(spelt, typed.value)
+        context.intervals[spelt] = interval(context, typed.value)
+    if depends_on_tunable(context, typed.value):
+        context.tunable.add(spelt)
+    return [ir.Bind(spelt, typed.value, text, span=whole.span)], False
+
+
+def _host_binding(
+    context: Context, name: syntax.Name, spelt: str, value: ir.Expr, dtype: DType
+) -> bool:
+    """A scalar bound outside all loops: a constant where it can be, else a host value."""
+    references = {reference.name for reference in symbolic.references(value)}
+    given = context.given.get(name.id)
+    fixed = references <= context.values.keys() - context.tunable
+    if not fixed or dtype is DType.BOOL:
+        add_let(context, name.id, spelt, value, dtype, name.span)
+        return False
+    number = evaluate_constant(context, value, name.span)
+    if isinstance(given, int) and not isinstance(given, bool):
+        number = given
+    chosen_by = "sketch" if given is None else "user"
+    context.constants.append(
+        ir.Constant(spelt, DType.I64, number, tunable=False, chosen_by=chosen_by, span=name.span)
+    )
+    context.values[spelt] = number
+    context.define(spelt, ir.Literal(number))
+    context.scopes.add(name.id, ScalarName(spelt, ir.NameKind.CONSTANT, DType.I64, name.span))
+    return True
+
+
+def _check_assignable(context: Context, name: str, span: Span) -> None:
+    entry = context.scopes.find(name)
+    if isinstance(entry, ScalarName):
+        what = describe(entry)
+        raise context.error(
+            "SK0204",
+            f"`{name}` is {what}: it cannot be assigned",
+            span,
+            "assigned here",
+            labels=(Label(entry.span, f"{what} of that name"),),
+            help="bind another name",
+        )
+    context.check_new(name, span)
+
+
+# ---------------------------------------------------------------- loops
+
+
+def _loop(context: Context, node: syntax.For) -> ir.For:
+    failed = False
+    try:
+        start, stop, step = _range(context, node)
+    except InvalidError:  # go on with the body: its own mistakes are worth reporting
+        failed = True
+        start = stop = step = ir.Literal(1)
+    hints, stages = loop_hints(context, node)
+    parallel = is_parallel(node)
+    if not failed:
+        _check_rectangular(context, node, start, stop)
+    context.scopes.open()
+    try:
+        try:
+            _check_assignable(context, node.variable.id, node.variable.span)
+        except InvalidError:
+            failed = True
+        variable = context.namer.fresh(node.variable.id)
+        entry = ScalarName(variable, ir.NameKind.LOOP, DType.I64, node.variable.span)
+        context.scopes.add(node.variable.id, entry)
+        context.intervals[variable] = _loop_interval(context, start, stop)
+        context.loop_count += 1
+        context.loops.append(LoopState(context.loop_count, node, variable, parallel))
+        body = block(context, node.body)
+        context.loops.pop()
+    finally:
+        context.scopes.close()
+    if failed:
+        raise InvalidError(node.variable.id)
+    return ir.For(
+        variable,
+        start,
+        stop,
+        step,
+        body,
+        parallel,
+        hints,
+        stages,
+        text=statement_text(node),
+        span=node.span,
+    )
+
+
+def _range(context: Context, node: syntax.For) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
+    if not 1 <= len(node.arguments) <= 3:
+        raise context.error(
+            "SK0315", "`range` takes one to three integers", node.range_span, "as in Python"
+        )
+    parts = [integer(context, argument) for argument in node.arguments]
+    start: ir.Expr = ir.Literal(0)
+    step: ir.Expr = ir.Literal(1)
+    match parts:
+        case [stop]:
+            pass
+        case [start, stop]:
+            pass
+        case [start, stop, step]:
+            _check_step(context, step, node.arguments[2].span)
+    return start, stop, step
+
+
+def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
+    low, high = interval(context, step)
+    if low is not None and low >= 1:
+        return
+    if high is not None and high < 1:
+        raise context.error(
+            "SK0315", f"the step is {symbolic.show(step)}", span, "must be at least 1"
+        )
+    if not is_host(step):
+        raise context.error(
+            "SK0315", "a step must be known at launch", span, "depends on a loop variable"
+        )
+    context.require(ir.Binary(">=", step, ir.Literal(1)), span)
+
+
+def _check_rectangular(context: Context, node: syntax.For, start: ir.Expr, stop: ir.Expr) -> None:
+    """A trip count that depends on an outer loop variable is not lowered yet."""
+    length = symbolic.simplify(ir.Binary("-", stop, start), context.definitions)
+    if not is_host(symbolic.rebuild(symbolic.normalize(length, context.definitions))):
+        context.error(
+            "SK0915",
+            "the number of iterations depends on an outer loop variable: this parses, but is not "
+            "carried through in this version",
+            node.range_span,
+            "not lowered yet",
+        )
+
+
+def _loop_interval(
+    context: Context, start: ir.Expr, stop: ir.Expr
+) -> tuple[int | None, int | None]:
+    low, _ = interval(context, start)
+    _, high = interval(context, stop)
+    return low, None if high is None else high - 1
+
+
+__all__ = ["block", "statement"]

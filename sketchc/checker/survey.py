@@ -1,0 +1,344 @@
+"""One quick walk over a sketch before it is elaborated: facts that need the whole of it.
+
+* In what ways each name is used: a constexpr without value is a tile size when something is shaped
+  by it, a run-time parameter when it only feeds data.
+* The element type of every alloc that does not state one (R6): that of the tensor first loaded into
+  it, else the evaluation type of what is first written into it, else f32.
+
+Nothing is reported here: names that resolve to nothing are left to elaboration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+import attrs
+
+from sketchc import syntax
+from sketchc.checker.dtypes import common, result_of
+from sketchc.ops import OPS
+from sketchc.types import DType
+
+
+class Use(Enum):
+    SHAPE = "shapes tiles, loops or slices"
+    DATA = "is used as data"
+    PARAMETER = "stands in the shape of a parameter"
+    HOST = "is used by a host value or a precondition"
+
+
+@attrs.frozen
+class Survey:
+    """`uses` by name; `dtypes` by the `id()` of each Alloc node; `parallel` by that of each For."""
+
+    uses: dict[str, set[Use]]
+    dtypes: dict[int, DType]
+    parallel: frozenset[int]  # id() of every For with a parallel loop in its body
+
+
+@attrs.define(eq=False)
+class _Tile:
+    """What is known of one alloc, or of a binding that is an index tile."""
+
+    dtype: DType | None
+    index: bool = False
+
+
+@attrs.frozen
+class _Write:
+    destination: _Tile
+    operation: str
+    tiles: tuple[_Tile, ...]
+    scalars: tuple[DType | None, ...]
+
+
+def survey(tree: syntax.Sketch) -> Survey:
+    """Survey a sketch; never raises for a mistake in it."""
+    walker = _Walker()
+    walker.sections(tree)
+    walker.block(tree.body)
+    walker.infer()
+    dtypes = {key: tile.dtype or DType.F32 for key, tile in walker.allocs.items()}
+    return Survey(walker.uses, dtypes, frozenset(walker.parallel))
+
+
+def names(node: object) -> Iterator[str]:
+    """Every name that an expression (or slice, or None) uses."""
+    match node:
+        case syntax.Name(id=name):
+            yield name
+        case syntax.Unary(operand=operand):
+            yield from names(operand)
+        case syntax.Binary(left=left, right=right):
+            yield from names(left)
+            yield from names(right)
+        case syntax.Call(arguments=arguments, keywords=keywords):
+            for argument in (*arguments, *keywords):
+                yield from names(argument)
+        case syntax.Keyword(value=value):
+            yield from names(value)
+        case syntax.Slice(lower=lower, upper=upper, step=step):
+            for part in (lower, upper, step):
+                yield from names(part)
+        case syntax.Subscript(base=base, subscripts=subscripts):
+            for part in (base, *subscripts):
+                yield from names(part)
+        case syntax.List(items=items):
+            for item in items:
+                yield from names(item)
+        case _:
+            return
+
+
+@attrs.define(eq=False)
+class _Walker:
+    uses: dict[str, set[Use]] = attrs.field(factory=dict)
+    tensors: dict[str, DType] = attrs.field(factory=dict)
+    floats: set[str] = attrs.field(factory=set)
+    scopes: list[dict[str, _Tile]] = attrs.field(factory=lambda: [{}])
+    allocs: dict[int, _Tile] = attrs.field(factory=dict)
+    writes: list[_Write] = attrs.field(factory=list)
+    parallel: set[int] = attrs.field(factory=set)
+    _let_names: list[tuple[str, frozenset[str]]] = attrs.field(factory=list)
+
+    def use(self, node: object, kind: Use) -> None:
+        for name in names(node):
+            self.uses.setdefault(name, set()).add(kind)
+
+    # ------------------------------------------------------------ declarations
+
+    def sections(self, tree: syntax.Sketch) -> None:
+        views: list[syntax.ViewDeclaration] = []
+        for section in tree.sections:
+            match section:
+                case syntax.LetSection(lets=lets):
+                    for let in lets:
+                        self.use(let.value, Use.HOST)
+                        self._let_names.append((let.name, frozenset(names(let.value))))
+                        if _is_float(let.value, self.floats):
+                            self.floats.add(let.name)
+                case syntax.TensorsSection(tensors=tensors):
+                    for tensor in tensors:
+                        self.tensors[tensor.name] = tensor.dtype
+                        for extent in tensor.extents:
+                            self.use(extent.value, Use.PARAMETER)
+                case syntax.WorkspaceSection(tensors=tensors):
+                    for tensor in tensors:
+                        self.tensors[tensor.name] = tensor.dtype
+                        for extent in tensor.extents:
+                            self.use(extent.value, Use.SHAPE)
+                case syntax.ViewsSection(views=found):
+                    views.extend(found)
+                case syntax.ParamsSection(params=params):
+                    for param in params:
+                        number = param.default
+                        if param.dtype is None and isinstance(number, syntax.Number):
+                            is_float = isinstance(number.value, float)
+                        else:
+                            is_float = param.dtype is not None and param.dtype.is_float
+                        if is_float:
+                            self.floats.add(param.name)
+                case syntax.ConstexprSection(constants=constants):
+                    for constant in constants:
+                        if constant.value is not None and _is_float(constant.value, self.floats):
+                            self.floats.add(constant.name)
+                case syntax.RequireSection(conditions=conditions):
+                    for condition in conditions:
+                        self.use(condition, Use.HOST)
+                case syntax.SymbolsSection():
+                    pass
+        for view in views:
+            for extent in view.extents:
+                self.use(extent.value, Use.PARAMETER)
+            if view.base in self.tensors:
+                self.tensors.setdefault(view.name, self.tensors[view.base])
+
+    def infer(self) -> None:
+        """Settle uses through lets, then the types of allocs from their writes."""
+        for let, parts in reversed(self._let_names):
+            for name in parts:
+                self.uses.setdefault(name, set()).update(self.uses.get(let, ()))
+        pending = [write for write in self.writes if write.destination.dtype is None]
+        while pending:
+            waiting = [write for write in pending if not _settle(write, force=False)]
+            waiting = [write for write in waiting if write.destination.dtype is None]
+            if len(waiting) == len(pending):
+                _settle(waiting[0], force=True)
+                waiting = [write for write in waiting if write.destination.dtype is None]
+            pending = waiting
+
+    # ------------------------------------------------------------ statements
+
+    def block(self, body: tuple[syntax.Statement, ...]) -> bool:
+        """Walk a block; returns whether it contains a parallel loop."""
+        found = False
+        for statement in body:
+            match statement:
+                case syntax.For(arguments=arguments, body=inner):
+                    for argument in arguments:
+                        self.use(argument, Use.SHAPE)
+                    self.scopes.append({})
+                    if self.block(inner):
+                        self.parallel.add(id(statement))
+                        found = True
+                    self.scopes.pop()
+                    found = found or is_parallel(statement)
+                case syntax.If(condition=condition, body=inner, orelse=orelse):
+                    self.use(condition, Use.SHAPE)
+                    found = self.block(inner) or found
+                    found = self.block(orelse) or found
+                case _:
+                    self.simple(statement)
+        return found
+
+    def simple(self, statement: syntax.Statement) -> None:
+        match statement:
+            case syntax.Alloc(name=name, extents=extents, dtype=dtype, init=init):
+                for extent in extents:
+                    self.use(extent, Use.SHAPE)
+                self.use(init, Use.DATA)
+                tile = _Tile(dtype)
+                self.allocs[id(statement)] = self.scopes[-1][name] = tile
+            case syntax.Load(access=access, tile=target, keywords=keywords):
+                self.access(access, keywords)
+                destination = self.find(target.id)
+                if destination is not None and destination.dtype is None:
+                    destination.dtype = self.tensors.get(_base(access))
+            case syntax.Store(access=access, keywords=keywords):
+                self.access(access, keywords)
+            case syntax.Atomic(access=access, keywords=keywords):
+                self.access(access, keywords)
+            case syntax.Fetch(access=access):
+                self.access(access, ())
+            case syntax.Binding(names=targets, values=values):
+                for value in values:
+                    self.use(value, Use.SHAPE)
+                for target, value in zip(targets, values, strict=False):
+                    if self.is_index(value):
+                        self.scopes[-1][target.id] = _Tile(_index_dtype(value), index=True)
+            case syntax.Compute():
+                self.compute(statement)
+            case _:
+                return
+
+    def access(self, access: syntax.Subscript, keywords: tuple[syntax.Keyword, ...]) -> None:
+        for subscript in access.subscripts:
+            self.use(subscript, Use.SHAPE)
+        for keyword in keywords:
+            self.use(keyword.value, Use.DATA)
+
+    def compute(self, statement: syntax.Compute) -> None:
+        arguments = list(statement.arguments)
+        destination: syntax.Expression | None = None
+        for keyword in statement.keywords:
+            if keyword.name == "dst":
+                destination = keyword.value
+            else:
+                self.use(keyword.value, Use.DATA)
+        for argument in arguments:
+            self.use(argument, Use.SHAPE if self.is_index(argument) else Use.DATA)
+        row = OPS.get(statement.operation)
+        if row is None or row.outputs != 1:
+            return
+        if destination is None and len(arguments) > len(row.operands):
+            destination = arguments[-1]
+        tile = self.find(destination.id) if isinstance(destination, syntax.Name) else None
+        if tile is None or tile.dtype is not None:
+            return
+        tiles: list[_Tile] = []
+        scalars: list[DType | None] = []
+        skipped = 1 if row.name == "where" else 0  # the condition has no say in the type
+        for argument in arguments[skipped : len(row.operands)]:
+            found = self.find(argument.id) if isinstance(argument, syntax.Name) else None
+            if found is not None:
+                tiles.append(found)
+            elif self.is_index(argument):
+                tiles.append(_Tile(_index_dtype(argument), index=True))
+            elif _is_float(argument, self.floats):
+                scalars.append(DType.F64)
+            else:
+                scalars.append(None if isinstance(argument, syntax.Number) else DType.I64)
+        self.writes.append(_Write(tile, row.name, tuple(tiles), tuple(scalars)))
+
+    def find(self, name: str) -> _Tile | None:
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        return None
+
+    def is_index(self, node: object) -> bool:
+        """Whether an expression is an index tile: it has an iota, or a name bound to one."""
+        match node:
+            case syntax.Call(function="iota"):
+                return True
+            case syntax.Call(arguments=arguments):
+                return any(self.is_index(argument) for argument in arguments)
+            case syntax.Unary(operand=operand):
+                return self.is_index(operand)
+            case syntax.Binary(left=left, right=right):
+                return self.is_index(left) or self.is_index(right)
+            case syntax.Subscript(base=base):
+                return self.is_index(base)
+            case syntax.Name(id=name):
+                found = self.find(name)
+                return found is not None and found.index
+            case _:
+                return False
+
+
+def _settle(write: _Write, *, force: bool) -> bool:
+    """Type a destination from its first write; False while an operand's type is still open."""
+    destination = write.destination
+    if destination.dtype is not None:
+        return True
+    others = [tile for tile in write.tiles if tile is not destination]
+    if not force and any(tile.dtype is None for tile in others):
+        return False
+    row = OPS[write.operation]
+    known = [tile.dtype for tile in others if tile.dtype is not None]
+    if known:
+        destination.dtype = result_of(row, common(known, write.scalars)) or DType.F32
+    elif row.result.name == "BOOL":
+        destination.dtype = DType.BOOL
+    elif force or not others:
+        destination.dtype = DType.F32
+    return destination.dtype is not None
+
+
+def _base(access: syntax.Subscript) -> str:
+    return access.base.id if isinstance(access.base, syntax.Name) else ""
+
+
+def _is_float(node: object, floats: set[str]) -> bool:
+    match node:
+        case syntax.Number(value=value):
+            return isinstance(value, float)
+        case syntax.Name(id=name):
+            return name in floats
+        case syntax.Unary(operand=operand):
+            return _is_float(operand, floats)
+        case syntax.Binary(operator="/"):
+            return True
+        case syntax.Binary(operator="+" | "-" | "*", left=left, right=right):
+            return _is_float(left, floats) or _is_float(right, floats)
+        case syntax.Call(function=function):
+            return function not in ("ceil", "cdiv", "min", "max", "int", "iota")
+        case _:
+            return False
+
+
+def _index_dtype(node: syntax.Expression) -> DType:
+    match node:
+        case syntax.Binary(operator=operator):
+            arithmetic = ("+", "-", "*", "/", "//", "%")
+            return DType.I64 if operator in arithmetic else DType.BOOL
+        case syntax.Unary(operator="not"):
+            return DType.BOOL
+        case _:
+            return DType.I64
+
+
+def is_parallel(loop: syntax.For) -> bool:
+    """Whether a loop's own hints say "parallel"."""
+    return any(word.value == "parallel" for hint in loop.hints for word in hint.words)

@@ -1,0 +1,53 @@
+"""Constructs that parse and are documented, but that this version does not carry through.
+
+Each family has one code, so that `sketchc explain` says what to write instead.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from sketchc import syntax
+from sketchc.checker.context import Context, InvalidError
+from sketchc.ops import Category, Op
+from sketchc.source import Span
+
+
+def unsupported(context: Context, node: syntax.If | syntax.Atomic | syntax.Fetch) -> InvalidError:
+    """Report a statement that is not lowered yet."""
+    match node:
+        case syntax.If():
+            return _report(context, "SK0906", "`if` / `else`", node.span)
+        case syntax.Fetch():
+            return _report(context, "SK0907", "`fetch`", node.span)
+        case syntax.Atomic(operation=operation):
+            return _report(context, "SK0908", f"`{operation}`", node.span)
+        case _:
+            assert_never(node)
+
+
+def unsupported_operation(context: Context, row: Op, span: Span) -> InvalidError:
+    """Report an operation whose row is not lowered yet."""
+    match row.category:
+        case Category.SCAN:
+            code = "SK0901"
+        case Category.INDEX | Category.SORTING:
+            code = "SK0902"
+        case Category.COMPOSITE:
+            code = "SK0903"
+        case Category.RANDOM:
+            code = "SK0904"
+        case Category.LAYOUT | Category.ELEMENTWISE | Category.REDUCTION | Category.MATRIX:
+            code = "SK0905"
+        case _:
+            assert_never(row.category)
+    return _report(context, code, f"`{row.name}`", span)
+
+
+def _report(context: Context, code: str, what: str, span: Span) -> InvalidError:
+    return context.error(
+        code,
+        f"{what} parses, but is not carried through in this version",
+        span,
+        "not lowered yet",
+    )
