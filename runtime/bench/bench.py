@@ -99,7 +99,7 @@ def bench(
     """Compile, time and verify. Raises `UsageError` for what does not fit or cannot run."""
     plan = candidate.plan
     binding = bind(plan.sketch, task.describe(settings.seed), settings.values)
-    symbols, substitutes = _sizes(binding, task, settings.sizes)
+    symbols, substitutes = sizes_of(binding, task, settings.sizes)
     try:
         artefact = candidate.toolchain.compile(candidate.kernel, folder / "build")
     except ToolchainError as error:
@@ -111,7 +111,7 @@ def bench(
         code = folder / f"{candidate.kernel.name}.py"
         code.write_text(candidate.kernel.source)
     assert code is not None
-    arguments = _arguments(binding)
+    arguments = arguments_of(binding)
     job = Job(
         candidate.kernel,
         code,
@@ -158,7 +158,7 @@ def bench(
     )
 
 
-def _sizes(
+def sizes_of(
     binding: Binding, task: TorchTask, sizes: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[int, int]]:
     """The symbols to measure at, and the init inputs that go with them."""
@@ -209,7 +209,7 @@ def _write_set(
     }
 
 
-def _arguments(binding: Binding) -> tuple[str | Scalar, ...]:
+def arguments_of(binding: Binding) -> tuple[str | Scalar, ...]:
     """Forward's inputs by position: the name of a tensor, or a number."""
     found: dict[int, str | Scalar] = {
         source.position: source.tensor.name
