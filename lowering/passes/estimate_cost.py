@@ -10,6 +10,7 @@ from sketchc import ir
 from sketchc.lowering.passes.map_grid import trip_count
 from sketchc.lowering.plan import Plan
 from sketchc.ops import OPS, Category
+from sketchc.symbolic import simplify
 
 
 @attrs.frozen
@@ -35,7 +36,9 @@ class EstimateCost:
         operations: list[ir.Expr] = []
         for phase in sketch.phases:
             _count(sketch, phase.body, (), operations)
-        return attrs.evolve(plan, bytes_moved=_sum(moved), flops=_sum(operations))
+        return attrs.evolve(
+            plan, bytes_moved=simplify(_sum(moved)), flops=simplify(_sum(operations))
+        )
 
 
 def _count(
