@@ -90,13 +90,15 @@ def run_worker(
     file_bytes: int | None = None,
     environment: Mapping[str, str] | None = None,
     preload: tuple[str, ...] = (),
+    own_group: bool = True,
 ) -> WorkerResult:
     """Call `handler` ("package.module:function" or "/path/file.py:function") in a new process.
 
     `request` must be JSON-able. `arrays` are copied (bfloat16 as ml_dtypes.bfloat16). `folder` is
     where the scratch folder is made (default: the system's temporary folder); it is removed
     afterwards. `python` defaults to this interpreter; `environment` adds to the cleared one;
-    `preload` names modules that a kept server process has imported already.
+    `preload` names modules that a kept server process has imported already. A worker that starts
+    a worker of its own does so with `own_group=False`, so that both end together.
     Never raises for what the handler does; raises `OSError` when no process can be started.
     """
     from sketchc.runtime import worker_child, worker_server
@@ -124,7 +126,7 @@ def run_worker(
             outcome = worker_server.run(interpreter, preload, handler, scratch, timeout, cleared)
         if outcome is None:
             command = [interpreter, "-P", CHILD, handler, str(scratch)]
-            outcome = _run(command, scratch, timeout, cleared)
+            outcome = _run(command, scratch, timeout, cleared, own_group)
         exit_code, timed_out = outcome
         seconds = time.monotonic() - started
         output = _tail(scratch / "output.txt")
@@ -142,7 +144,11 @@ def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def _run(
-    command: list[str], scratch: Path, timeout: float, environment: Mapping[str, str]
+    command: list[str],
+    scratch: Path,
+    timeout: float,
+    environment: Mapping[str, str],
+    own_group: bool,
 ) -> tuple[int, bool]:
     with (scratch / "output.txt").open("wb") as output:
         process = subprocess.Popen(
@@ -152,14 +158,15 @@ def _run(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=own_group,
         )
         try:
             return process.wait(timeout), False
         except subprocess.TimeoutExpired:
             return -signal.SIGKILL, True
         finally:
-            kill_group(process.pid)
+            if own_group:
+                kill_group(process.pid)
             process.kill()
             process.wait()
 

@@ -1,0 +1,59 @@
+"""Copies of a launch's buffers that end at a page that nobody may touch.
+
+A kernel that reads or writes past the end of a tensor faults; a write before its start is found
+afterwards, because the slack before it holds a pattern.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+_PATTERN = 0xA5
+_FORBIDDEN = 0  # PROT_NONE
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+class GuardedBuffer:
+    """`size` bytes copied from `source`, with a forbidden page before and behind."""
+
+    def __init__(self, source: int, size: int) -> None:
+        page = mmap.PAGESIZE
+        inner = max(1, -(-size // page)) * page
+        self.source, self.size, self.total = source, size, inner + 2 * page
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self.mapping = _LIBC.mmap(
+            None, self.total, mmap.PROT_READ | mmap.PROT_WRITE, private, -1, 0
+        )
+        if self.mapping in (None, ctypes.c_void_p(-1).value):
+            message = f"no memory for a buffer of {size} bytes"
+            raise MemoryError(message)
+        _LIBC.mprotect(self.mapping, page, _FORBIDDEN)
+        _LIBC.mprotect(self.mapping + page + inner, page, _FORBIDDEN)
+        self.slack = self.mapping + page
+        self.slack_size = inner - size
+        self.start = self.slack + self.slack_size
+        ctypes.memset(self.slack, _PATTERN, self.slack_size)
+        ctypes.memmove(self.start, source, size)
+
+    def intact(self) -> bool:
+        """Whether nothing was written before the start."""
+        slack = ctypes.string_at(self.slack, self.slack_size)
+        return slack == bytes([_PATTERN]) * self.slack_size
+
+    def copy_back(self) -> None:
+        ctypes.memmove(self.source, self.start, self.size)
+
+    def close(self) -> None:
+        _LIBC.munmap(self.mapping, self.total)

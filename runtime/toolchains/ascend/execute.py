@@ -1,0 +1,322 @@
+"""Run a generated wrapper with its launches going through the Ascend front end and this CPU.
+
+`execute` is the handler of a worker process (`runtime.worker`). The wrapper is the real one, on
+torch's CPU tensors; the module `triton` is a stand-in that compiles and runs each launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import random
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sketchc.runtime.toolchains.ascend import frontend, standin
+from sketchc.runtime.toolchains.ascend.buffers import GuardedBuffer
+from sketchc.runtime.toolchains.ascend.environment import cache_folder, find_tools
+from sketchc.runtime.toolchains.ascend.library import UnsupportedLinalgError
+from sketchc.runtime.toolchains.ascend.linalg import Function
+from sketchc.runtime.toolchains.ascend.pipeline import BuildError, build
+from sketchc.runtime.worker import run_worker
+
+_POINTERS: dict[torch.dtype, str] = {
+    torch.float64: "*fp64",
+    torch.float32: "*fp32",
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.int64: "*i64",
+    torch.int32: "*i32",
+    torch.int16: "*i16",
+    torch.int8: "*i8",
+    torch.uint8: "*u8",
+    torch.uint32: "*u32",
+    torch.bool: "*i1",
+}
+_SCALARS: dict[str, Any] = {
+    "i1": ctypes.c_bool,
+    "i8": ctypes.c_int8,
+    "i16": ctypes.c_int16,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "f32": ctypes.c_float,
+    "f64": ctypes.c_double,
+}
+FRONTEND_TIMEOUT = 120.0
+
+
+class CompileError(Exception):
+    """The front end refuses a kernel."""
+
+
+class IllegalAccessError(Exception):
+    """A kernel wrote before the start of a buffer."""
+
+
+class Machine:
+    """Compiles launches and, unless `dry`, runs them.
+
+    `order` of a launch's programs is "forward", "reversed" or "shuffled" (by a fixed seed): the
+    results may not depend on it.
+    """
+
+    def __init__(self, source: Path, python: str, chip: str, order: str, dry: bool) -> None:
+        tools = find_tools()
+        if tools is None:
+            message = "the MLIR tools have gone"
+            raise RuntimeError(message)
+        self.source, self.python, self.chip = source, python, chip
+        self.order, self.dry, self.tools = order, dry, tools
+        self.text = source.read_text()
+        self.launches: list[dict[str, Any]] = []
+
+    def launch(self, launch: standin.Launch) -> None:
+        """Compile and run one launch."""
+        linalg, taken = self.linalg(launch)
+        library, function = build(linalg, self.tools)
+        record: dict[str, Any] = {"kernel": launch.kernel, "grid": launch.grid}
+        if not self.dry and launch.grid[0] * launch.grid[1] * launch.grid[2] > 0:
+            arguments = {name: launch.arguments[name] for name in taken}
+            record["bytes"] = run_library(library, function, arguments, launch.grid, self.order)
+        self.launches.append(record)
+
+    def linalg(self, launch: standin.Launch) -> tuple[str, list[str]]:
+        """The front end's output for a launch, kept in the cache, and the arguments it takes."""
+        request = {
+            "file": str(self.source),
+            "kernel": launch.kernel,
+            "chip": self.chip,
+            "options": {k: v for k, v in launch.options.items() if k == "multibuffer"},
+            "arguments": [(k, *_specialise(k, v)) for k, v in launch.arguments.items()],
+            "constants": {k: _constant(v) for k, v in launch.constants.items()},
+        }
+        version = Path(frontend.__file__).read_text()
+        parts = (self.text, json.dumps({**request, "file": ""}), version, self.python)
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+        kept = cache_folder() / "linalg" / key[:2] / f"{key}.json"
+        if kept.exists():
+            reply = json.loads(kept.read_text())
+        else:
+            handler = f"{frontend.__file__}:compile_kernel"
+            result = run_worker(
+                handler, request, python=self.python, timeout=FRONTEND_TIMEOUT, own_group=False
+            )
+            if result.reply is None:
+                words = f"{result.describe()}\n{result.output}".strip()
+                message = f"the triton-ascend front end refuses {launch.kernel}: {words}"
+                raise CompileError(message)
+            reply = dict(result.reply)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            partial = kept.with_suffix(f".{launch.kernel}.{id(self)}.part")
+            partial.write_text(json.dumps(reply))
+            partial.replace(kept)
+        return reply["linalg"], reply["arguments"]
+
+
+def _specialise(name: str, value: Any) -> tuple[str, Any]:
+    """(type, representative value) of an argument, as Triton's launcher sees it."""
+    match value:
+        case torch.Tensor():
+            return _POINTERS[value.dtype], None
+        case bool():
+            return "i1", False
+        case int():
+            kind = "i32" if -(2**31) <= value < 2**31 else "i64"
+            return kind, 1 if value == 1 else 16 if value % 16 == 0 else 3
+        case float():
+            return "fp32", 0.5
+        case None:
+            return "*i8", None
+    message = f"the launch passes {name} = {type(value).__name__}"
+    raise standin.LaunchError(message)
+
+
+def _constant(value: Any) -> Any:
+    return {"tl": value.name} if isinstance(value, standin.Named) else value
+
+
+def run_library(
+    library: Path,
+    function: Function,
+    arguments: Mapping[str, Any],
+    grid: tuple[int, int, int],
+    order: str,
+) -> int:
+    """Run a built kernel over its grid; returns the most bytes that one program held.
+
+    Raises `IllegalAccessError`; a fault behind a buffer ends the process, with a line that says so.
+    """
+    code = ctypes.CDLL(str(library))
+    code.sketchc_launch.restype = ctypes.c_int64
+    guards: dict[int, tuple[str, GuardedBuffer]] = {}
+    pointers = (ctypes.c_void_p * max(1, len(arguments)))()
+    lengths = (ctypes.c_int64 * max(1, len(arguments)))()
+    keep = []
+    if len(arguments) != len(function.arguments):
+        message = f"{function.name} takes {len(function.arguments)} arguments, not {len(arguments)}"
+        raise RuntimeError(message)
+    try:
+        for i, (name, value) in enumerate(arguments.items()):
+            if function.arguments[i].buffer:
+                guard = _guard(guards, name, value)
+                offset = value.data_ptr() - guard.source
+                pointers[i] = guard.start + offset
+                lengths[i] = (guard.size - offset) // value.element_size()
+            else:
+                scalar = _SCALARS[function.arguments[i].element](value)
+                keep.append(scalar)
+                pointers[i] = ctypes.addressof(scalar)
+        _name_buffers(code, guards)
+        count = grid[0] * grid[1] * grid[2]
+        numbers = (ctypes.c_int64 * count)(*_ordered(count, order))
+        extents = (ctypes.c_int32 * 3)(*grid)
+        held = int(code.sketchc_launch(pointers, lengths, numbers, ctypes.c_int64(count), extents))
+        for name, guard in guards.values():
+            if not guard.intact():
+                message = f"{function.name} writes before the start of {name}"
+                raise IllegalAccessError(message)
+            guard.copy_back()
+        return held
+    finally:
+        for _, guard in guards.values():
+            guard.close()
+
+
+def _guard(
+    guards: dict[int, tuple[str, GuardedBuffer]], name: str, tensor: torch.Tensor
+) -> GuardedBuffer:
+    """The guarded copy of a tensor's storage; tensors that share a storage share the copy."""
+    storage = tensor.untyped_storage()
+    key = storage.data_ptr()
+    if key == 0 or storage.nbytes() == 0:
+        key = -len(guards) - 1
+    if key not in guards:
+        guards[key] = name, GuardedBuffer(storage.data_ptr(), storage.nbytes())
+    return guards[key][1]
+
+
+def _name_buffers(code: ctypes.CDLL, guards: Mapping[int, tuple[str, GuardedBuffer]]) -> None:
+    code.sketchc_forget_buffers()
+    for name, guard in guards.values():
+        start, end = ctypes.c_size_t(guard.start), ctypes.c_size_t(guard.start + guard.size)
+        code.sketchc_name_buffer(start, end, name.encode())
+
+
+def _ordered(count: int, order: str) -> list[int]:
+    numbers = list(range(count))
+    match order:
+        case "forward":
+            pass
+        case "reversed":
+            numbers.reverse()
+        case "shuffled":
+            random.Random(0).shuffle(numbers)
+        case _:
+            message = f"unknown program order {order!r}"
+            raise ValueError(message)
+    return numbers
+
+
+def _load(request: Mapping[str, Any]) -> tuple[Any, Machine]:
+    source = Path(request["source"])
+    machine = Machine(source, request["python"], request["chip"], request["order"], request["dry"])
+    standin.install(machine.launch)
+    namespace: dict[str, Any] = {"__name__": "generated", "__file__": str(source)}
+    sys.path.insert(0, str(source.parent))
+    exec(compile(machine.text, str(source), "exec"), namespace)
+    return namespace[request["entry"]], machine
+
+
+def execute(
+    request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """Run the wrapper once.
+
+    `request`: "source" (file), "entry", "python" (of the front end), "chip", "order", "dry" (stop
+    at building the kernels), "params", and names of tensors in call order: "inputs" (in and inout),
+    "outputs" (out), "results" (out and inout), "unchanged" (in). `arrays` holds them all.
+
+    The reply tells the launches, or {"failure": {"stage", "message", "log"}}. Arrays come back
+    for every result, unless dry.
+    """
+    torch.set_num_threads(1)
+    tensors = {name: _tensor(array) for name, array in arrays.items()}
+    before = {name: tensors[name].clone() for name in request["unchanged"]}
+    try:
+        wrapper, machine = _load(request)
+        outputs = tuple(tensors[name] for name in request["outputs"])
+        keywords = {"out": outputs if len(outputs) > 1 else outputs[0]} if outputs else {}
+        inputs = [tensors[name] for name in request["inputs"]]
+        returned = wrapper(*inputs, **request["params"], **keywords)
+        results = {} if request["dry"] else _results(request["results"], returned)
+    except Exception as error:
+        return {"failure": _failure(error)}, {}
+    changed = [n for n, old in before.items() if not torch.equal(_bits(old), _bits(tensors[n]))]
+    if changed:
+        message = f"the kernel changes its input {', '.join(changed)}"
+        return {"failure": {"stage": "launch", "message": message, "log": ""}}, {}
+    return {"launches": machine.launches}, results
+
+
+def _results(names: list[str], returned: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """What a wrapper returns, by name: one tensor bare, several as a tuple in call order."""
+    values = returned if isinstance(returned, tuple) else (returned,)
+    if len(values) != len(names):
+        message = f"the wrapper returns {len(values)} values for {len(names)} results"
+        raise standin.LaunchError(message)
+    results = dict(zip(names, values, strict=True))
+    for name, value in results.items():
+        if not isinstance(value, torch.Tensor):
+            message = f"the wrapper returns {type(value).__name__} for {name}, not a tensor"
+            raise standin.LaunchError(message)
+    return {name: _array(value) for name, value in results.items()}
+
+
+def _failure(error: Exception) -> dict[str, str]:
+    """What an exception in the wrapper or below it means, for `ToolchainError`."""
+    log = traceback.format_exc()
+    name = f"{type(error).__name__}: "
+    stage = "launch"
+    match error:
+        case CompileError():
+            stage, name = "compile", ""
+        case BuildError():
+            stage, name, log = "compile", "", f"{error.log}\n{log}"
+        case UnsupportedLinalgError():
+            stage, name = "compile", ""
+        case SyntaxError():
+            stage = "compile"
+        case standin.LaunchError() | IllegalAccessError() | ValueError():
+            name = ""
+        case _:
+            pass
+    return {"stage": stage, "message": f"{name}{error}", "log": log}
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes, so that NaN equals itself."""
+    if tensor.numel() == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    plain = tensor.detach().contiguous()
+    if plain.dtype == torch.bfloat16:
+        import ml_dtypes
+
+        return plain.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return plain.numpy()

@@ -1,0 +1,136 @@
+"""The inside of the triton-ascend environment: one kernel specialisation to Linalg text.
+
+A worker handler (see `runtime.worker_child`), loaded by path: the environment has triton-ascend and
+numpy, neither sketchc nor torch. A generated file imports torch for its host wrapper alone, so a
+stand-in takes its place here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import types
+from typing import Any
+
+
+class _Anything(types.ModuleType):
+    """A module whose attributes are more of the same: enough to define a host wrapper."""
+
+    __path__: list[str] = []  # noqa: RUF012
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Anything(f"{self.__name__}.{name}")
+
+    def __call__(self, *arguments: Any, **_: Any) -> Any:
+        # As a decorator (`torch.no_grad()`), it leaves the function alone.
+        if len(arguments) == 1 and isinstance(arguments[0], types.FunctionType):
+            return arguments[0]
+        return self
+
+
+class FrontEndError(Exception):
+    """The front end refuses the kernel; the message is what it printed."""
+
+
+class _Pointer:
+    """A buffer as the launcher sees it: torch's allocations are aligned to more than 16 bytes."""
+
+    def data_ptr(self) -> int:
+        return 0
+
+
+def compile_kernel(
+    request: dict[str, Any], _arrays: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Linalg of one specialisation.
+
+    `request`: "file" and "kernel" name the jitted function, "chip" is for instance "Ascend910B4",
+    "options" are the launch's compile options, "arguments" lists (name, type, value) of what is no
+    constexpr in the kernel's order, with a value that specialises as the real one does (1, a
+    multiple of 16, neither), "constants" maps the constexprs ({"tl": "float32"} stands for
+    `tl.float32`). The reply has "linalg", and "arguments": the names that the function takes.
+    """
+    from triton.backends.ascend.compiler import AscendBackend
+    from triton.backends.compiler import GPUTarget
+
+    function = _load(request["file"], request["kernel"])
+    backend = AscendBackend(GPUTarget("npu", request["chip"], 0))
+    options = backend.parse_options(request["options"])
+    values = {
+        name: _Pointer() if kind.startswith("*") else value
+        for name, kind, value in request["arguments"]
+    }
+    constants = {name: _constant(value) for name, value in request["constants"].items()}
+    values.update(constants)
+    unknown = [p.name for p in function.params if p.name not in values]
+    if unknown:
+        message = f"the launch gives no value for {', '.join(unknown)}"
+        raise FrontEndError(message)
+    ordered = tuple(values[p.name] for p in function.params)
+    attributes = backend.get_attrs_descriptor(function.params, ordered)
+    for parameter, value in zip(function.params, ordered, strict=True):
+        if parameter.num in attributes.get_constants() or value is None:
+            constants[parameter.name] = value
+    signature = {name: kind for name, kind, _ in request["arguments"]}
+    linalg = _lower(backend, options, function, signature, constants, attributes)
+    taken = [name for name in signature if name not in constants]
+    return {"linalg": linalg, "arguments": taken}, {}
+
+
+def _constant(value: Any) -> Any:
+    """A constexpr as it came through JSON."""
+    if isinstance(value, dict):
+        import triton.language
+
+        return getattr(triton.language, value["tl"])
+    return value
+
+
+def _load(path: str, name: str) -> Any:
+    """The jitted function of a file."""
+    if importlib.util.find_spec("torch") is None:
+        sys.modules["torch"] = _Anything("torch")
+    specification = importlib.util.spec_from_file_location("generated", path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["generated"] = module
+    specification.loader.exec_module(module)
+    sys.modules.pop("torch", None)
+    return getattr(module, name)
+
+
+def _lower(
+    backend: Any,
+    options: Any,
+    function: Any,
+    signature: dict[str, str],
+    constants: dict[str, Any],
+    attributes: Any,
+) -> str:
+    from triton._C.libtriton import ir
+    from triton.backends.ascend.compiler import make_ttir, ttir_to_linalg
+    from triton.compiler.compiler import ASTSource
+    from triton.compiler.errors import CompilationError
+
+    source = ASTSource(function, signature, constants, attributes)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    code_generation = backend.get_codegen_implementation()
+    metadata = dict(options.__dict__)
+    try:
+        module = source.make_ir(options, code_generation, backend.get_module_map(), context)
+        module = make_ttir(module, metadata, options)
+        return str(ttir_to_linalg(module, metadata, options, named_ops=True))
+    except CompilationError as error:
+        raise FrontEndError(str(error)) from error
+    except subprocess.CalledProcessError as error:
+        words = (error.stderr or b"").decode("utf-8", "replace")
+        message = f"triton-adapter-opt ended with status {error.returncode}:\n{words}"
+        raise FrontEndError(message) from error
+    except RuntimeError as error:  # a pass failed; its diagnostics are in the worker's output
+        raise FrontEndError(str(error)) from error

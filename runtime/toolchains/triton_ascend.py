@@ -1,0 +1,240 @@
+"""The toolchain of `triton_ascend`: the real front end, executed on this CPU through MLIR.
+
+There is no NPU here. `run` executes the generated wrapper in a worker process with torch's CPU
+tensors; each launch is compiled by triton-ascend's front end (in its own environment), its Linalg
+built into a shared library, and the programs of the grid run one after another, in a shuffled
+order, on buffers between forbidden pages. What a pass means is in `ascend.MEANING`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sketchc import ir
+from sketchc.evaluate import Value, evaluate, host_values
+from sketchc.runtime.toolchains.ascend import MEANING, environment
+from sketchc.runtime.toolchains.base import Artefact, ToolchainError, ToolchainStatus
+from sketchc.runtime.worker import WorkerResult, run_worker
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sketchc.lowering.kernel import Kernel
+
+HANDLER = "sketchc.runtime.toolchains.ascend.execute:execute"
+#: Sizes that `compile` tries for every symbol until one passes the wrapper's own checks.
+SAMPLES = (64, 16, 128, 1, 96)
+COMPILE_TIMEOUT = 300.0
+Arrays = dict[str, "np.ndarray[Any, Any]"]
+
+
+class TritonAscendToolchain:
+    """See `base.Toolchain`."""
+
+    target = "triton_ascend"
+
+    def status(self) -> ToolchainStatus:
+        """Looks for the environment and the tools; starts two of them with `--version`."""
+        tools = environment.find_tools()
+        frontend = environment.frontend_python()
+        missing, advice = [], []
+        if frontend is None:
+            missing.append(f"triton-ascend {environment.FRONTEND_VERSION} in its own environment")
+            advice.append(environment.INSTALL_LINE)
+        if tools is None:
+            missing.extend(environment.missing_tools())
+            advice.append(f"as root: {environment.APT_LINE}")
+        if not _has_torch():
+            missing.append("torch")
+            advice.append("pip install 'sketchc[torch]'")
+        versions = {}
+        if frontend is not None:
+            versions["triton-ascend"] = environment.FRONTEND_VERSION
+        if tools is not None:
+            versions |= {"llvm": tools.version, "gcc": tools.gcc_version}
+        return ToolchainStatus(
+            target=self.target,
+            can_compile=not missing,
+            can_run=not missing,
+            how_it_runs="on the CPU through MLIR: " + MEANING,
+            versions=versions,
+            missing=tuple(missing),
+            advice="; ".join(advice),
+            interpreted=True,
+        )
+
+    def install(self) -> str:
+        """Create the front end's environment. Raises `environment.InstallError`."""
+        done = environment.install_frontend()
+        if environment.find_tools() is None:
+            return f"{done}\nstill missing; as root: {environment.APT_LINE}"
+        return done
+
+    def compile(self, kernel: Kernel, folder: Path) -> Artefact:
+        """Write the source and build every kernel that the wrapper launches at a sample shape.
+
+        Other shapes may specialise differently (a bucket, a size of 1): `run` builds those. Raises
+        `ToolchainError` with stage "compile" for what the front end refuses.
+        """
+        self._require_installed()
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{kernel.name}.py"
+        path.write_text(kernel.source)
+        for name, text in kernel.extras:
+            (folder / name).write_text(text)
+        try:
+            ast.parse(kernel.source)
+        except SyntaxError as error:
+            message = f"the generated file is not Python: {error}"
+            raise ToolchainError(stage="compile", message=message) from error
+        details: dict[str, Any] = {"meaning": MEANING}
+        launch_error = "no sample shape fits the sketch's extents"
+        for size, symbols, params in _samples(kernel.sketch):
+            request = self._request(kernel, path, params, "forward", dry=True)
+            arrays = _buffers(kernel.sketch, symbols, params, {})
+            result = self._run(request, arrays, COMPILE_TIMEOUT)
+            failure = _failure(result)
+            if failure is None:
+                assert result.reply is not None
+                details |= {"launches": result.reply["launches"], "sample size": size}
+                return Artefact(kernel, folder, None, details)
+            if failure.stage != "launch":
+                raise failure
+            launch_error = str(failure)
+        details["not compiled"] = f"no sample shape passes the wrapper's checks: {launch_error}"
+        return Artefact(kernel, folder, None, details)
+
+    def run(
+        self,
+        artefact: Artefact,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool],
+        timeout: float = 300.0,
+        order: str = "shuffled",
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """Run once; see `base.Toolchain.run`. `order`: in which the programs of a launch run,
+        "forward", "reversed" or "shuffled" (by a fixed seed)."""
+        self._require_installed()
+        kernel = artefact.kernel
+        path = artefact.folder / f"{kernel.name}.py"
+        request = self._request(kernel, path, params, order, dry=False)
+        result = self._run(request, _buffers(kernel.sketch, symbols, params, tensors), timeout)
+        if (failure := _failure(result)) is not None:
+            raise failure
+        return dict(result.arrays)
+
+    def _request(
+        self, kernel: Kernel, path: Path, params: Mapping[str, Value], order: str, *, dry: bool
+    ) -> dict[str, Any]:
+        from sketchc.lowering.hardware import load_hardware
+
+        def names(*roles: ir.Role) -> list[str]:
+            return [tensor.name for tensor in kernel.sketch.tensors if tensor.role in roles]
+
+        return {
+            "source": str(path.resolve()),
+            "entry": kernel.entry,
+            "python": str(environment.frontend_python()),
+            "chip": load_hardware(kernel.hardware).facts["chip"],
+            "order": order,
+            "dry": dry,
+            "params": dict(params),
+            "inputs": names(ir.Role.IN, ir.Role.INOUT),
+            "outputs": names(ir.Role.OUT),
+            "results": names(ir.Role.OUT, ir.Role.INOUT),
+            "unchanged": names(ir.Role.IN),
+        }
+
+    def _run(
+        self,
+        request: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray[Any, Any]],
+        timeout: float,
+    ) -> WorkerResult:
+        # The front end's place is part of the request: the worker's environment is cleared.
+        return run_worker(HANDLER, request, arrays, timeout=timeout, preload=("torch",))
+
+    def _require_installed(self) -> None:
+        status = self.status()
+        if status.missing:
+            message = f"missing: {', '.join(status.missing)}; {status.advice}"
+            raise ToolchainError(stage="infrastructure", message=message)
+
+
+def _failure(result: WorkerResult) -> ToolchainError | None:
+    """What went wrong, or None."""
+    if result.reply is not None:
+        found = result.reply.get("failure")
+        if found is None:
+            return None
+        return ToolchainError(found["stage"], found["message"], found["log"])
+    log = f"{result.traceback}\n{result.output}".strip()
+    if result.timed_out:
+        return ToolchainError("timeout", result.describe(), log)
+    told = [line for line in result.output.splitlines() if line.startswith("sketchc: ")]
+    if told:
+        return ToolchainError("launch", told[-1].removeprefix("sketchc: "), log)
+    stage = "infrastructure" if result.error else "launch"
+    return ToolchainError(stage, result.describe(), log)
+
+
+def _samples(sketch: ir.Sketch) -> Iterator[tuple[int, dict[str, int], dict[str, Value]]]:
+    """(size, symbols, params) for each sample size at which the sketch has shapes."""
+    params: dict[str, Value] = {
+        param.name: 1.0 if param.dtype.is_float else 1
+        for param in sketch.params
+        if param.default is None
+    }
+    for size in SAMPLES:
+        symbols = {
+            s.name: size if s.upper_bound is None else min(size, s.upper_bound)
+            for s in sketch.symbols
+        }
+        try:
+            values = host_values(sketch, symbols, params)
+            extents = [evaluate(e, values) for tensor in sketch.tensors for e in tensor.extents]
+        except (ArithmeticError, ValueError):
+            continue  # a zero divisor at this size
+        if all(extent >= 0 for extent in extents):
+            yield size, symbols, params
+
+
+def _buffers(
+    sketch: ir.Sketch,
+    symbols: Mapping[str, int],
+    params: Mapping[str, Value],
+    given: Mapping[str, np.ndarray[Any, Any]],
+) -> Arrays:
+    """An array for every parameter: those given, else ones for what is read and NaN (or -1) for
+    outputs, so that an element that is not written shows."""
+    import ml_dtypes  # NumPy knows "bfloat16" from here on
+    import numpy as np
+
+    assert ml_dtypes is not None
+    values = host_values(sketch, symbols, params)
+    arrays: Arrays = {}
+    for tensor in sketch.tensors:
+        if tensor.role is ir.Role.WORKSPACE:
+            continue
+        if tensor.name in given:
+            arrays[tensor.name] = given[tensor.name]
+            continue
+        shape = tuple(int(evaluate(extent, values)) for extent in tensor.extents)
+        poison = float("nan") if tensor.dtype.is_float else -1 if tensor.dtype.is_signed else 1
+        fill = poison if tensor.role is ir.Role.OUT else 1
+        dtype = np.dtype(tensor.dtype.numpy_name)
+        arrays[tensor.name] = np.full(shape, fill).astype(dtype)
+    return arrays
+
+
+def _has_torch() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("torch") is not None
+
+
+TOOLCHAIN = TritonAscendToolchain()
