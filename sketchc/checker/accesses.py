@@ -16,9 +16,9 @@ def readable_tile(context: Context, node: syntax.Name) -> TileState:
     entry = context.lookup(node.id, node.span)
     if not isinstance(entry, TileName):
         raise context.error(
+            node.span,
             "SK0206",
             f"a tile is expected, and `{node.id}` is {describe(entry)}",
-            node.span,
             "not a tile",
             labels=(Label(entry.span, "declared here"),),
         )
@@ -34,9 +34,9 @@ def writable_tile(context: Context, node: syntax.Name) -> TileState:
     for loop in context.loops:
         if loop.parallel and loop.identity not in tile.loops:
             raise context.error(
+                node.span,
                 "SK0213",
                 f"`{node.id}` is shared by the iterations of a parallel loop",
-                node.span,
                 "written inside it",
                 labels=(
                     Label(tile.span, "made outside the loop"),
@@ -53,21 +53,21 @@ def access(context: Context, node: syntax.Subscript, tile: TileState) -> tuple[i
     type. Raises `InvalidError` after reporting a mismatch of ranks or an access form that is not
     lowered yet."""
     if not isinstance(node.base, syntax.Name):
-        raise context.error("SK0206", "a tensor is expected here", node.base.span, "not a name")
+        raise context.error(node.base.span, "SK0206", "a tensor is expected here", "not a name")
     entry = context.lookup(node.base.id, node.base.span)
     if not isinstance(entry, TensorName):
         raise context.error(
+            node.base.span,
             "SK0206",
             f"a tensor is expected, and `{node.base.id}` is {describe(entry)}",
-            node.base.span,
             "not a tensor",
         )
     if len(node.subscripts) != len(entry.extents):
         raise context.error(
+            node.span,
             "SK0303",
             f"`{node.base.id}` has {len(entry.extents)} axes, and {len(node.subscripts)} "
             "subscripts are given",
-            node.span,
             f"its shape is {shown(entry.extents)}",
         )
     subscripts: list[ir.ScalarSubscript | ir.SliceSubscript] = []
@@ -89,18 +89,18 @@ def _check_rank(context: Context, node: syntax.Subscript, tile: TileState, lanes
         if all(context.is_one(extent) for extent in tile.extents):
             return
         raise context.error(
+            node.span,
             "SK0304",
             f"one element cannot fill or come from a tile of shape {shown(tile.extents)}",
-            node.span,
             "all subscripts are scalars",
             labels=(Label(tile.span, "the tile"),),
             help="use slices, or a tile whose extents are all 1",
         )
     axes = "axis" if len(tile.extents) == 1 else "axes"
     raise context.error(
+        node.span,
         "SK0304",
         f"{lanes} slices for a tile with {len(tile.extents)} {axes}",
-        node.span,
         "slices map to the tile's axes in order",
         labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
         notes=("axes of extent 1 appear or vanish only when all subscripts are scalars",),
@@ -114,9 +114,9 @@ def _slice(
         step = _scalar(context, expression(context, node.step), node.step)
         if symbolic.constant_value(step, context.definitions) != 1:
             raise context.error(
+                node.span,
                 "SK0911",
                 "strided slices parse, but are not carried through in this version",
-                node.span,
                 "not lowered yet",
             )
     lower: ir.Expr = ir.Literal(0)
@@ -134,7 +134,7 @@ def _slice(
 def _index(context: Context, node: syntax.Expression | syntax.NewAxis) -> ir.Expr:
     if isinstance(node, syntax.NewAxis):
         raise context.error(
-            "SK0303", "`None` shapes index tiles; a tensor has no new axes", node.span, "an axis"
+            node.span, "SK0303", "`None` shapes index tiles; a tensor has no new axes", "an axis"
         )
     for name in _lane_names(context, node):
         raise _lane_form(context, node, f"`{name}` is a tile")
@@ -152,9 +152,9 @@ def _lane_names(context: Context, node: syntax.Expression) -> list[str]:
 
 def _lane_form(context: Context, node: syntax.Expression, why: str) -> InvalidError:
     return context.error(
+        node.span,
         "SK0910",
         "indexing by a tile parses, but is not carried through in this version",
-        node.span,
         f"{why}: lane form",
         help="use slices `lower:upper` and scalar subscripts",
     )
@@ -172,9 +172,9 @@ def _scalar(context: Context, typed: Typed, node: syntax.Expression) -> ir.Expr:
         case _:
             pass
     raise context.error(
+        node.span,
         "SK0302",
         f"an integer is expected, but this is {typed.dtype.value}",
-        node.span,
         "a subscript is an integer",
         fixes=fixes,
     )

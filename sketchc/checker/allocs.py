@@ -21,9 +21,9 @@ def alloc(context: Context, node: syntax.Alloc) -> ir.Alloc:
     context.check_new(node.name, node.name_span)
     if not node.extents:
         raise context.error(
+            node.span,
             "SK0306",
             "a tile needs at least one axis",
-            node.span,
             "no extents",
             help="write `alloc([1])` for a single value",
         )
@@ -35,9 +35,9 @@ def alloc(context: Context, node: syntax.Alloc) -> ir.Alloc:
     if "accumulator" in hints and dtype in _NARROW:
         wide = DType.F32 if dtype.is_float else DType.I32
         context.warn(
+            node.span,
             "SK0602",
             f"`{node.name}` accumulates in {dtype.value}",
-            node.span,
             f"rounded to {dtype.value} at each write",
             help=f"accumulate in {wide.value}; a store converts back",
             fixes=(dtype_fix(node, wide),),
@@ -63,16 +63,16 @@ def _extent(context: Context, node: syntax.Expression) -> ir.Expr:
     value = integer(context, node)
     if not is_host(value):
         raise context.error(
+            node.span,
             "SK0306",
             "the extent of a tile must be known at launch",
-            node.span,
             "depends on a loop variable",
             help="allocate the largest extent and slice the load: lanes beyond it stay void",
         )
     _, high = interval(context, value)
     if high is not None and high < 1:
         raise context.error(
-            "SK0306", f"an extent of a tile is {high}", node.span, "must be at least 1"
+            node.span, "SK0306", f"an extent of a tile is {high}", "must be at least 1"
         )
     if high is None:
         _warn_unbounded(context, node, value)
@@ -91,9 +91,9 @@ def _warn_unbounded(context: Context, node: syntax.Expression, value: ir.Expr) -
         return
     context.bound_symbols.add(name)
     context.warn(
+        node.span,
         "SK0601",
         f"a tile is as wide as `{name}`, which has no upper bound",
-        node.span,
         "unbounded",
         notes=("it is specialised by power-of-two bucket, and its scratch is checked at launch",),
         help=f"declare a bound: `symbols: {name} <= 1024;`" if symbols else "",
@@ -115,9 +115,9 @@ def _initial(
     natural = isinstance(value, int) and not isinstance(value, bool) and value in (0, 1)
     if not literal_fits(value, dtype) and not (dtype is DType.BOOL and natural):
         raise context.error(
+            node.init.span,
             "SK0214",
             f"`{node.name}` cannot start as {value}: its type is {dtype.value}",
-            node.init.span,
             "does not fit",
         )
     if "no_init" in hints:
@@ -134,4 +134,4 @@ def _converted(value: Value, dtype: DType) -> Value:
 
 
 def _contradiction(context: Context, node: syntax.Alloc, message: str) -> None:
-    context.warn("SK0612", message, node.span, "`init=` counts, hints never change meaning")
+    context.warn(node.span, "SK0612", message, "`init=` counts, hints never change meaning")

@@ -34,9 +34,9 @@ def gather(context: Context, node: syntax.Compute, row: Op) -> Arguments:
     """Sort the arguments of a call; raises `InvalidError` after reporting a wrong one."""
     if node.late_positional:
         context.warn(
+            node.span,
             "SK0603",
             "a positional argument follows a keyword",
-            node.span,
             "accepted: the last positional is the destination",
             fixes=(late_positional_fix(node),),
         )
@@ -73,14 +73,14 @@ def _keywords(
             meant = closest(keyword.name, (*known, "dst"))
             takes = ", ".join(f"`{name}`" for name in (*known, "dst"))
             raise context.error(
+                keyword.span,
                 "SK0211",
                 f"`{row.name}` has no argument `{keyword.name}`",
-                keyword.span,
                 f"it takes {takes}" if meant is None else f"did you mean `{meant}`?",
             )
         if keyword.name in result:
             raise context.error(
-                "SK0211", f"`{keyword.name}` is given twice", keyword.span, "second value"
+                keyword.span, "SK0211", f"`{keyword.name}` is given twice", "second value"
             )
         result[keyword.name] = keyword.value
     return result
@@ -89,9 +89,9 @@ def _keywords(
 def _wrong_count(context: Context, node: syntax.Compute, row: Op, expected: int) -> InvalidError:
     parts = [*row.operands, *(a.name for a in row.attributes if a.positional), "destination"]
     return context.error(
+        node.span,
         "SK0211",
         f"`{row.name}` takes {', '.join(parts)}",
-        node.span,
         f"{len(node.arguments)} positional arguments instead of {expected}",
     )
 
@@ -106,9 +106,9 @@ def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> o
             listed = ", ".join(f'"{choice}"' for choice in attribute.choices)
             meant = closest(word, attribute.choices)
             raise context.error(
+                node.span,
                 "SK0211",
                 f'`{attribute.name}` cannot be "{word}"',
-                node.span,
                 f"one of {listed}",
                 fixes=()
                 if meant is None
@@ -126,9 +126,9 @@ def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> o
             pass
     kind = {"bool": "True or False", "choice": "a string", "int": "an integer"}
     raise context.error(
+        node.span,
         "SK0211",
         f"`{attribute.name}` is {kind.get(attribute.kind, 'a number')}",
-        node.span,
         "another kind of value",
     )
 
@@ -144,13 +144,13 @@ def _constant(
 def _axes(context: Context, node: syntax.Expression) -> tuple[int, ...]:
     items = node.items if isinstance(node, syntax.List) else (node,)
     if not items:
-        raise context.error("SK0310", "at least one axis is reduced", node.span, "no axis")
+        raise context.error(node.span, "SK0310", "at least one axis is reduced", "no axis")
     result = []
     for item in items:
         if isinstance(item, syntax.String | syntax.List):
-            raise context.error("SK0310", "an axis is an integer", item.span, "not an integer")
+            raise context.error(item.span, "SK0310", "an axis is an integer", "not an integer")
         value = constant(context, item, "an axis")
         if isinstance(value, bool) or not isinstance(value, int):
-            raise context.error("SK0310", "an axis is an integer", item.span, f"this is {value}")
+            raise context.error(item.span, "SK0310", "an axis is an integer", f"this is {value}")
         result.append(value)
     return tuple(result)

@@ -69,6 +69,7 @@ class Context:
     tunable: set[str] = attrs.field(factory=set)
     #: (lowest, highest) value of integer names, where known
     intervals: dict[str, tuple[int | None, int | None]] = attrs.field(factory=dict)
+    sources: dict[str, str] = attrs.field(factory=dict)  # IR name -> name in the sketch
     index_ranks: dict[str, int] = attrs.field(factory=dict)  # of bound index tiles
     symbols: list[ir.Symbol] = attrs.field(factory=list)
     params: list[ir.Param] = attrs.field(factory=list)
@@ -90,9 +91,9 @@ class Context:
 
     def error(
         self,
+        span: Span,
         code: str,
         message: str,
-        span: Span,
         label: str = "",
         *,
         labels: tuple[Label, ...] = (),
@@ -108,9 +109,9 @@ class Context:
 
     def warn(
         self,
+        span: Span,
         code: str,
         message: str,
-        span: Span,
         label: str = "",
         *,
         labels: tuple[Label, ...] = (),
@@ -137,9 +138,9 @@ class Context:
             raise InvalidError(name)
         if ended is not None:
             raise self.error(
+                span,
                 "SK0203",
                 f"`{name}` is used outside the block that made it",
-                span,
                 "not visible here",
                 labels=(Label(ended.span, f"{describe(ended)} of that block"),),
                 notes=("a name made inside a loop ends with the loop",),
@@ -148,9 +149,9 @@ class Context:
         meant = closest(name, self.scopes.visible())
         fixes = () if meant is None else (Fix(f"use `{meant}`", (Edit(span, meant),)),)
         raise self.error(
+            span,
             "SK0201",
             f"unknown name `{name}`",
-            span,
             "not declared" if meant is None else f"did you mean `{meant}`?",
             fixes=fixes,
         )
@@ -159,11 +160,12 @@ class Context:
         """Check that a top-level name is new, reserve its identifier and return that."""
         self.check_new(name, span)
         spelt = self.namer.fresh(name)
+        self.sources[spelt] = name
         if spelt != name:
             self.warn(
+                span,
                 "SK0610",
                 f"`{name}` is a reserved word in generated code",
-                span,
                 f"appears there as `{spelt}`",
             )
         return spelt
@@ -174,13 +176,17 @@ class Context:
         if entry is None:
             return
         raise self.error(
+            span,
             "SK0202",
             f"`{name}` is already defined",
-            span,
             "second definition",
             labels=(Label(entry.span, f"{describe(entry)} of that name"),),
             notes=("a name may be made again only where the first is no longer visible",),
         )
+
+    def binding(self, name: str, spelt: str) -> Value | None:
+        """The value that the caller binds to a constant or param, by either of its names."""
+        return self.given.get(name, self.given.get(spelt))
 
     # ------------------------------------------------------------ facts
 

@@ -112,9 +112,9 @@ def warn_tuple(
     else:
         fixes = ()
     context.warn(
+        span,
         "SK0604",
         "constants are declared one by one",
-        span,
         "accepted",
         help="write `constexpr: a = 1, b = 2;`",
         fixes=fixes,
@@ -143,9 +143,9 @@ def _bound(context: Context, node: syntax.SymbolDeclaration) -> None:
     bound = constant(context, node.upper_bound, "the bound of a symbol")
     if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:
         raise context.error(
+            node.upper_bound.span,
             "SK0214",
             "the bound of a symbol is an integer of at least 0",
-            node.upper_bound.span,
             f"this is {bound}",
         )
     entry = context.scopes.find(node.name)
@@ -168,7 +168,7 @@ def _typed_value(
     check_dtype(context, dtype, span)
     if not literal_fits(value, dtype):
         raise context.error(
-            "SK0214", f"{what} cannot be {value}: its type is {dtype.value}", span, "does not fit"
+            span, "SK0214", f"{what} cannot be {value}: its type is {dtype.value}", "does not fit"
         )
     return (float(value) if dtype.is_float else value), dtype
 
@@ -177,9 +177,9 @@ def check_dtype(context: Context, dtype: DType, span: Span) -> None:
     """Report an element type that this version does not carry through."""
     if dtype not in LOWERED:
         raise context.error(
+            span,
             "SK0914",
             f"{dtype.value} parses, but is not carried through in this version",
-            span,
             "not lowered yet",
             help=f"use one of {', '.join(known.value for known in LOWERED)}",
         )
@@ -195,7 +195,7 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
         for key, expression in point.values
         if key == node.name
     ]
-    given = context.given.get(node.name)
+    given = context.binding(node.name, name)
     shapes = Use.SHAPE in uses
     tunable = bool(choices or tilings)
     chosen_by = "sketch"
@@ -207,17 +207,17 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
         )
     elif node.value is not None:
         value = constant(context, node.value, "a constant")
-    elif choices:
-        value = choices[0]
+    elif choices:  # the plan picks one of them for the hardware
+        value, chosen_by = choices[0], "plan"
     elif tilings:
         value = constant(context, tilings[0], "a tiling point")
     elif shapes:
         value, chosen_by, tunable = DEFAULT_TILE, "plan", True
     elif Use.PARAMETER in uses:
         raise context.error(
+            node.span,
             "SK0209",
             f"`{node.name}` shapes a parameter and has no value",
-            node.span,
             "needs a value",
             help=f"write `{node.name} = ...`, declare it as a symbol, or bind it with `--set`",
         )
@@ -246,7 +246,7 @@ def _constexpr_param(context: Context, node: syntax.ConstexprDeclaration, name: 
 
 def _param(context: Context, node: syntax.ParamDeclaration) -> None:
     name = context.declare(node.name, node.span)
-    default: Value | None = context.given.get(node.name)
+    default: Value | None = context.binding(node.name, name)
     if default is None and node.default is not None:
         default = constant(context, node.default, "a default")
     dtype = node.dtype
@@ -265,7 +265,7 @@ def _let(context: Context, node: syntax.LetDeclaration) -> None:
     typed = expression(context, node.value, host=True)
     if typed.extents is not None:
         raise context.error(
-            "SK0302", "a host value is one number, not an index tile", node.value.span, "has lanes"
+            node.value.span, "SK0302", "a host value is one number, not an index tile", "has lanes"
         )
     add_let(context, node.name, name, typed.value, typed.dtype, node.span)
 
@@ -301,9 +301,9 @@ def check_not_tunable(context: Context, value: ir.Expr, span: Span, what: str) -
     name = depends_on_tunable(context, value)
     if name is not None:
         raise context.error(
+            span,
             "SK0208",
             f"the tile size `{name}` {what}",
-            span,
             "changes with the tuning point",
             notes=("a tunable constant may not appear in a parameter's shape or as data (R6b)",),
             help=f"use a symbol, a param, or a constant with one fixed value instead of `{name}`",
@@ -323,7 +323,7 @@ def _extents(
             check_not_tunable(context, value, extent.span, "shapes a parameter")
         low, high = interval(context, value)
         if high is not None and high < 0:
-            raise context.error("SK0214", "an extent is negative", extent.span, f"is {high}")
+            raise context.error(extent.span, "SK0214", "an extent is negative", f"is {high}")
         if low is None or low < 0:
             context.require(ir.Binary(">=", value, ir.Literal(0)), extent.span)
         result.append(value)
@@ -342,17 +342,17 @@ def _any_tensor(context: Context, node: syntax.TensorDeclaration, parameter: boo
     name = context.declare(node.name, node.span)
     if not node.extents:
         raise context.error(
+            node.span,
             "SK0916",
             f"`{node.name}` has no axes: such tensors are not carried through in this version",
-            node.span,
             "not lowered yet",
             help=f"write `{node.name}[1]`",
         )
     if node.optional:
         raise context.error(
+            node.span,
             "SK0913",
             f"`{node.name}` is optional: this is not carried through in this version",
-            node.span,
             "not lowered yet",
         )
     check_dtype(context, node.dtype, node.dtype_span)
@@ -383,11 +383,11 @@ def _view(context: Context, node: syntax.ViewDeclaration) -> None:
     base = context.lookup(node.base, node.base_span)
     if not isinstance(base, TensorName):
         raise context.error(
-            "SK0206", f"`{node.base}` is not a tensor", node.base_span, "a view needs a tensor"
+            node.base_span, "SK0206", f"`{node.base}` is not a tensor", "a view needs a tensor"
         )
     if not node.extents:
         raise context.error(
-            "SK0916", "a view without axes is not carried through in this version", node.span
+            node.span, "SK0916", "a view without axes is not carried through in this version"
         )
     extents = _extents(context, node.extents, parameter=True)
     left, right = _count(extents), _count(base.extents)
@@ -395,10 +395,10 @@ def _view(context: Context, node: syntax.ViewDeclaration) -> None:
         difference = symbolic.constant_value(ir.Binary("-", left, right), context.definitions)
         if difference is not None:
             raise context.error(
+                node.span,
                 "SK0316",
                 f"`{node.name}` has {symbolic.show(left)} elements, and "
                 f"`{node.base}` has {symbolic.show(right)}",
-                node.span,
                 "another number of elements",
             )
         context.require(ir.Binary("==", left, right), node.span)
@@ -416,7 +416,7 @@ def _count(extents: tuple[ir.Expr, ...]) -> ir.Expr:
 def _require(context: Context, node: syntax.Expression) -> None:
     typed = condition(context, node)
     if typed.extents is not None:
-        raise context.error("SK0308", "a precondition is one condition", node.span, "has lanes")
+        raise context.error(node.span, "SK0308", "a precondition is one condition", "has lanes")
     context.requires.append(ir.Require(typed.value, expression_text(node), span=node.span))
 
 

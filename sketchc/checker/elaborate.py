@@ -63,7 +63,7 @@ def _elaborate(
     context = Context(tree, constants, survey(tree))
     declare(context)
     if tree.misspelt_tiling:
-        context.warn("SK0608", "`avaliable_tiling` is misspelt", tree.name_span, "accepted")
+        context.warn(tree.name_span, "SK0608", "`avaliable_tiling` is misspelt", "accepted")
     _check_tilings(context)
     phases = _phases(context)
     if has_errors(context.diagnostics):
@@ -110,9 +110,9 @@ def _check_tilings(context: Context) -> None:
         for name, _ in point.values:
             if name not in known:
                 context.error(
+                    point.span,
                     "SK0215",
                     f"`{name}` is not a constexpr of this sketch",
-                    point.span,
                     "a tiling point names constants",
                 )
 
@@ -147,10 +147,10 @@ def _groups(context: Context) -> Iterator[tuple[syntax.Statement, ...]]:
             run = []
         if host:
             context.error(
+                node.span,
                 "SK0909",
                 "a sequential loop around a parallel nest runs on the host: this parses, but is "
                 "not carried through in this version",
-                node.span,
                 "not lowered yet",
             )
         yield (node,)

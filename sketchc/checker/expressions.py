@@ -48,7 +48,7 @@ def expression(context: Context, node: syntax.Expression, *, host: bool = False)
         case syntax.Number(value=value):
             if isinstance(value, int) and value > _LARGEST:
                 raise context.error(
-                    "SK0302", "the number does not fit in 64 bits", node.span, "too large"
+                    node.span, "SK0302", "the number does not fit in 64 bits", "too large"
                 )
             dtype = DType.F64 if isinstance(value, float) else DType.I64
             return Typed(ir.Literal(value, span=node.span), dtype)
@@ -64,7 +64,7 @@ def expression(context: Context, node: syntax.Expression, *, host: bool = False)
             return _subscript(context, node, host)
         case syntax.String() | syntax.List():
             raise context.error(
-                "SK0302", "a number or a name is expected here", node.span, "not a value"
+                node.span, "SK0302", "a number or a name is expected here", "not a value"
             )
         case _:
             assert_never(node)
@@ -75,13 +75,13 @@ def integer(context: Context, node: syntax.Expression) -> ir.Expr:
     typed = expression(context, node)
     if typed.extents is not None:
         raise context.error(
-            "SK0302", "a single integer is expected, not an index tile", node.span, "has lanes"
+            node.span, "SK0302", "a single integer is expected, not an index tile", "has lanes"
         )
     if not typed.dtype.is_integer:
         raise context.error(
+            node.span,
             "SK0302",
             f"an integer is expected, but this is {typed.dtype.value}",
-            node.span,
             f"{typed.dtype.value}, not an integer",
         )
     return typed.value
@@ -92,9 +92,9 @@ def condition(context: Context, node: syntax.Expression) -> Typed:
     typed = expression(context, node)
     if typed.dtype is not DType.BOOL:
         raise context.error(
+            node.span,
             "SK0308",
             f"a condition is expected, but this is {typed.dtype.value}",
-            node.span,
             "not a condition",
             help="compare it, for example with `!= 0`",
         )
@@ -115,9 +115,9 @@ def _name(context: Context, name: str, span: Span) -> Typed:
             return Typed(ir.Ref(spelt, ir.NameKind.BINDING, dtype, span=span), dtype, extents)
         case TileName() | TensorName():
             raise context.error(
+                span,
                 "SK0206",
                 f"`{name}` is {describe(entry)}; integers and scalars are expected here",
-                span,
                 f"{describe(entry)}, not a scalar",
                 help="operations on tiles are calls, with the destination last: `add(x, 1, y)`",
             )
@@ -133,9 +133,9 @@ def outside_phase(context: Context, name: str, span: Span, made: Span) -> Except
     from sketchc.diagnostics import Label
 
     return context.error(
+        span,
         "SK0212",
         f"`{name}` does not outlive its phase",
-        span,
         "used in another launch",
         labels=(Label(made, "made here, in an earlier phase"),),
         notes=("every outermost parallel nest is a launch of its own (R8)",),
@@ -154,7 +154,7 @@ def _unary(context: Context, node: syntax.Unary, host: bool) -> Typed:
         return attrs.evolve(operand, value=ir.Unary("not", operand.value, span=node.span))
     if operand.dtype is DType.BOOL:
         raise context.error(
-            "SK0302", "a condition has no sign", node.operand.span, "bool, not a number"
+            node.operand.span, "SK0302", "a condition has no sign", "bool, not a number"
         )
     if node.operator == "+":
         return operand
@@ -165,7 +165,7 @@ def _unary(context: Context, node: syntax.Unary, host: bool) -> Typed:
 
 def _not_boolean(context: Context, span: Span, dtype: DType) -> Exception:
     return context.error(
-        "SK0308", f"`and`, `or` and `not` take conditions, not {dtype.value}", span, "no condition"
+        span, "SK0308", f"`and`, `or` and `not` take conditions, not {dtype.value}", "no condition"
     )
 
 
@@ -179,9 +179,9 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
                 raise _not_boolean(context, side.span, part.dtype)
         elif part.dtype is DType.BOOL and operator not in ("==", "!="):
             raise context.error(
+                side.span,
                 "SK0302",
                 f"`{operator}` takes numbers, and this is a condition",
-                side.span,
                 "bool, not a number",
             )
     extents = _joined(context, left, right, node.span)
@@ -191,9 +191,9 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
     is_float = left.dtype.is_float or right.dtype.is_float
     if is_float and extents is not None:
         raise context.error(
+            node.span,
             "SK0302",
             "index tiles hold integers",
-            node.span,
             "float arithmetic on lanes",
             help="`cast` the index tile into a float tile and compute there",
         )
@@ -202,7 +202,7 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
     if operator == "/" or is_float:
         if operator in ("//", "%"):
             raise context.error(
-                "SK0302", f"`{operator}` takes integers", node.span, "has a float operand"
+                node.span, "SK0302", f"`{operator}` takes integers", "has a float operand"
             )
         return Typed(value, DType.F64, extents)
     if operator in ("//", "%"):
@@ -213,9 +213,9 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
 def _integer_division(context: Context, node: syntax.Binary) -> Exception:
     floor = expression_text(attrs.evolve(node, operator="//"))
     return context.error(
+        node.span,
         "SK0301",
         "`/` on integers is only for host floats in `let`",
-        node.span,
         "both sides are integers",
         help="use `//` (rounds down), `ceil(a, b)` (rounds up), or a `let`",
         fixes=(Fix("round down with `//`", (Edit(node.span, floor),)),),
@@ -228,9 +228,9 @@ def _joined(context: Context, left: Typed, right: Typed, span: Span) -> tuple[ir
     joined = broadcast(context, (left.extents, right.extents))
     if joined is None:
         raise context.error(
+            span,
             "SK0305",
             f"shapes {_shape(left.extents)} and {_shape(right.extents)} do not broadcast",
-            span,
             "extents differ",
             help="shape index tiles with `[:, None]` and `[None, :]`",
         )
@@ -249,15 +249,15 @@ def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
         value = known if isinstance(known, int) else None
     if value is not None:
         if value < 1:
-            raise context.error("SK0314", f"the divisor is {value}", span, "must be at least 1")
+            raise context.error(span, "SK0314", f"the divisor is {value}", "must be at least 1")
         return
     if not is_host(divisor) or any(
         isinstance(part, ir.Iota) for part in symbolic.children(divisor)
     ):
         raise context.error(
+            span,
             "SK0314",
             "a divisor must be known at launch",
-            span,
             "depends on a loop variable",
             notes=("it is checked to be at least 1 there",),
         )
@@ -273,14 +273,14 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
         return _iota(context, node)
     if name == "present":
         raise context.error(
-            "SK0913", "optional tensors are not carried through in this version", node.span
+            node.span, "SK0913", "optional tensors are not carried through in this version"
         )
     if name not in _PAIRS and name not in _FUNCTIONS:
         meant = closest(name, (*_PAIRS, *_FUNCTIONS, "iota"))
         raise context.error(
+            node.function_span,
             "SK0210",
             f"unknown function `{name}`",
-            node.function_span,
             "not known" if meant is None else f"did you mean `{meant}`?",
             fixes=()
             if meant is None
@@ -292,12 +292,12 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
     parts = [expression(context, argument, host=host) for argument in node.arguments]
     for part, argument in zip(parts, node.arguments, strict=True):
         if part.dtype is DType.BOOL and name not in ("int", "float"):
-            raise context.error("SK0302", f"`{name}` takes numbers", argument.span, "bool")
+            raise context.error(argument.span, "SK0302", f"`{name}` takes numbers", "bool")
     if name in _PAIRS:
         return _pair(context, node, parts)
     if any(part.extents is not None for part in parts):
         raise context.error(
-            "SK0302", f"`{name}` takes host scalars, not index tiles", node.span, "has lanes"
+            node.span, "SK0302", f"`{name}` takes host scalars, not index tiles", "has lanes"
         )
     if name == "int":
         dtype = DType.I64
@@ -321,9 +321,9 @@ def _wrong_count(context: Context, node: syntax.Call, expected: int) -> Exceptio
             pass
     plural = "argument" if expected == 1 else "arguments"
     return context.error(
+        node.span,
         "SK0211",
         f"`{node.function}` takes {expected} {plural}",
-        node.span,
         f"{len(node.arguments)} given",
         fixes=fixes,
     )
@@ -335,7 +335,7 @@ def _pair(context: Context, node: syntax.Call, parts: list[Typed]) -> Typed:
     is_float = left.dtype.is_float or right.dtype.is_float
     if is_float and operator == "cdiv":
         raise context.error(
-            "SK0302", f"`{node.function}` of two numbers takes integers", node.span, "has a float"
+            node.span, "SK0302", f"`{node.function}` of two numbers takes integers", "has a float"
         )
     if operator == "cdiv":
         check_divisor(context, right.value, node.arguments[1].span)
@@ -347,14 +347,14 @@ def _pair(context: Context, node: syntax.Call, parts: list[Typed]) -> Typed:
 def _iota(context: Context, node: syntax.Call) -> Typed:
     if node.keywords or len(node.arguments) not in (1, 2, 3):
         raise context.error(
-            "SK0211", "`iota` is `iota(extent)` or `iota(extent, lower, upper)`", node.span
+            node.span, "SK0211", "`iota` is `iota(extent)` or `iota(extent, lower, upper)`"
         )
     extent = integer(context, node.arguments[0])
     if not is_host(extent):
         raise context.error(
+            node.arguments[0].span,
             "SK0306",
             "the extent of an index tile must be known at launch",
-            node.arguments[0].span,
             "depends on a loop variable",
         )
     lower: ir.Expr = ir.Literal(0)
@@ -380,18 +380,18 @@ def _subscript(context: Context, node: syntax.Subscript, host: bool) -> Typed:
                 layout.append(False)
             case _:
                 raise context.error(
+                    part.span,
                     "SK0303",
                     "only `:` and `None` may stand here",
-                    part.span,
                     "an index tile is shaped, not indexed",
                 )
     if base.extents is None:
-        raise context.error("SK0303", "a scalar has no axes to shape", node.span, "not a tile")
+        raise context.error(node.span, "SK0303", "a scalar has no axes to shape", "not a tile")
     if sum(layout) != len(base.extents):
         raise context.error(
+            node.span,
             "SK0303",
             f"the index tile has {len(base.extents)} axes, and {sum(layout)} are named",
-            node.span,
             "one `:` for each axis",
         )
     own = iter(base.extents)
@@ -442,7 +442,7 @@ def constant(context: Context, node: syntax.Expression, what: str) -> int | floa
     names = {reference.name for reference in symbolic.references(typed.value)}
     if typed.extents is not None or not names <= context.values.keys():
         raise context.error(
-            "SK0214", f"{what} must be a compile-time constant", node.span, "not known here"
+            node.span, "SK0214", f"{what} must be a compile-time constant", "not known here"
         )
     return evaluate_constant(context, typed.value, node.span)
 
@@ -459,12 +459,12 @@ def _guarded(
         result = compute()
     except (ZeroDivisionError, OverflowError, ValueError, TypeError) as problem:
         raise context.error(
-            "SK0214", f"the value cannot be computed: {problem}", span, "fails"
+            span, "SK0214", f"the value cannot be computed: {problem}", "fails"
         ) from problem
     if isinstance(result, complex) or (
         isinstance(result, int) and not isinstance(result, bool) and abs(result) > _LARGEST
     ):
-        raise context.error("SK0302", "the value does not fit in 64 bits", span, "too large")
+        raise context.error(span, "SK0302", "the value does not fit in 64 bits", "too large")
     return result
 
 

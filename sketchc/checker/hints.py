@@ -12,12 +12,42 @@ from sketchc.checker.names import closest
 from sketchc.diagnostics import Edit, Fix
 
 LOOP_HINTS = frozenset(
-    """parallel grididx grididx.x grididx.y grididx.z threadidx threadidx.x threadidx.y threadidx.z
-    coreidx warp simd pipeline vectorize unroll async tensor_core""".split()
+    [
+        "parallel",
+        "grididx",
+        "grididx.x",
+        "grididx.y",
+        "grididx.z",
+        "threadidx",
+        "threadidx.x",
+        "threadidx.y",
+        "threadidx.z",
+        "coreidx",
+        "warp",
+        "simd",
+        "pipeline",
+        "vectorize",
+        "unroll",
+        "async",
+        "tensor_core",
+    ]
 )
 TILE_HINTS = frozenset(
-    """fastest fast medium slow accumulator input_cache output_buffer temp_workspace
-    shared_between_threads init_zero no_init async tensor_core""".split()
+    [
+        "fastest",
+        "fast",
+        "medium",
+        "slow",
+        "accumulator",
+        "input_cache",
+        "output_buffer",
+        "temp_workspace",
+        "shared_between_threads",
+        "init_zero",
+        "no_init",
+        "async",
+        "tensor_core",
+    ]
 )
 
 #: Words that name a memory of one chip, with the portable word that says what was meant.
@@ -78,24 +108,24 @@ def loop_hints(context: Context, node: syntax.For) -> tuple[tuple[str, ...], int
                     stages = count
                 case syntax.Keyword(name="stages"):
                     context.warn(
+                        keyword.span,
                         "SK0606",
                         "`stages` is an integer of at least 1",
-                        keyword.span,
                         "ignored",
                     )
                 case _:
                     context.warn(
+                        keyword.span,
                         "SK0606",
                         f"unknown loop hint `{keyword.name}=`",
-                        keyword.span,
                         "ignored",
                     )
     on_grid = next((word for word in words if word.value.split(".")[0] in _GRID), None)
     if on_grid is not None and "parallel" not in known:
         context.warn(
+            on_grid.span,
             "SK0609",
             f'a loop hinted "{on_grid.value}" without "parallel" is sequential',
-            on_grid.span,
             "says where, not that",
             fixes=(
                 Fix(
@@ -113,18 +143,18 @@ def _known(context: Context, word: syntax.String, words: frozenset[str]) -> bool
     portable = HARDWARE_HINTS.get(word.value.lower())
     if portable is not None and portable in words:
         context.warn(
+            word.span,
             "SK0605",
             f'"{word.value}" names hardware; a sketch says what, not where',
-            word.span,
             "ignored",
             fixes=(Fix(f'say "{portable}"', (Edit(word.span, f'"{portable}"'),)),),
         )
         return False
     meant = closest(word.value, words)
     context.warn(
+        word.span,
         "SK0606",
         f'unknown hint "{word.value}"',
-        word.span,
         "ignored" if meant is None else f'did you mean "{meant}"?',
         fixes=() if meant is None else (Fix(f'say "{meant}"', (Edit(word.span, f'"{meant}"'),)),),
     )

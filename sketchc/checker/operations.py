@@ -24,8 +24,31 @@ from sketchc.types import DType
 
 #: Element-wise operations that have no meaning on conditions.
 _NOT_ON_BOOL = frozenset(
-    """neg abs relu clamp floor ceil round trunc sign add sub mul max min pow floordiv mod fma shl
-    shr reduce_max reduce_min reduce_prod""".split()
+    [
+        "neg",
+        "abs",
+        "relu",
+        "clamp",
+        "floor",
+        "ceil",
+        "round",
+        "trunc",
+        "sign",
+        "add",
+        "sub",
+        "mul",
+        "max",
+        "min",
+        "pow",
+        "floordiv",
+        "mod",
+        "fma",
+        "shl",
+        "shr",
+        "reduce_max",
+        "reduce_min",
+        "reduce_prod",
+    ]
 )
 
 
@@ -68,9 +91,9 @@ def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
 def _unknown(context: Context, node: syntax.Compute) -> InvalidError:
     meant = closest(node.operation, OPS)
     return context.error(
+        node.operation_span,
         "SK0210",
         f"unknown operation `{node.operation}`",
-        node.operation_span,
         "not known" if meant is None else f"did you mean `{meant}`?",
         fixes=()
         if meant is None
@@ -107,9 +130,9 @@ def _annotated(context: Context, node: syntax.Subscript, base: syntax.Name) -> T
     if len(extents) == len(node.subscripts) and same(context, tuple(extents), tile.extents):
         return tile
     raise context.error(
+        node.span,
         "SK0303",
         f"a tile is used as a whole; `{base.id}` cannot be indexed",
-        node.span,
         f"its shape is {shown(tile.extents)}",
         fixes=(Fix(f"use all of `{base.id}`", (Edit(node.span, base.id),)),),
     )
@@ -123,9 +146,9 @@ def _scalar(context: Context, typed: Typed, node: syntax.Expression) -> ir.Scala
     if dtype.is_float and not isinstance(value, ir.Literal | ir.Ref):
         if not is_host(value):
             raise context.error(
+                node.span,
                 "SK0302",
                 "host floats cannot depend on loop variables",
-                node.span,
                 "float arithmetic inside a loop",
                 help="compute with tiles: `mul(x, i, x)` takes a loop variable as it is",
             )
@@ -157,9 +180,9 @@ def _destination(context: Context, node: syntax.Expression) -> TileState:
             return writable_tile(context, base)
         case _:
             raise context.error(
+                node.span,
                 "SK0206",
                 "the last argument is the destination: a tile",
-                node.span,
                 "not a tile",
                 help="the destination stands last, or is given as `dst=`",
             )
@@ -179,9 +202,9 @@ def _check_in_place(
     for operand in operands:
         if isinstance(operand, ir.TileOperand) and operand.tile == destination.name:
             raise context.error(
+                operand.span,
                 "SK0313",
                 f"`{row.name}` reads `{destination.source_name}` and writes it",
-                operand.span,
                 "also the destination",
                 notes=("an operation across lanes needs a destination of its own (R3)",),
                 help="allocate another tile for the result",
@@ -231,17 +254,17 @@ class _Call:
         if joined is None:
             listed = " and ".join(shown(shape) for shape in shapes if shape)
             raise self.context.error(
+                self.node.span,
                 "SK0305",
                 f"shapes {listed} do not broadcast",
-                self.node.span,
                 "extents differ",
                 notes=("right-aligned extents must be equal, or literally 1",),
             )
         if not fits(self.context, joined, self.destination.extents):
             raise self.context.error(
+                self.node.span,
                 "SK0305",
                 f"a result of shape {shown(joined)} does not fit the destination",
-                self.node.span,
                 f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
                 labels=self.tile_label(),
             )
@@ -251,9 +274,9 @@ class _Call:
         shape = self.extents(operand)
         if not shape:
             raise self.context.error(
+                operand.span,
                 "SK0206",
                 f"`{self.row.name}` needs a tile here",
-                operand.span,
                 "a scalar",
             )
         return shape
@@ -263,14 +286,14 @@ class _Call:
         shape = self.source(self.operands[0])
         if len(shape) < 2:
             raise self.context.error(
-                "SK0305", "`transpose` needs at least two axes", self.node.span, shown(shape)
+                self.node.span, "SK0305", "`transpose` needs at least two axes", shown(shape)
             )
         result = (*shape[:-2], shape[-1], shape[-2])
         if not same(self.context, result, self.destination.extents):
             raise self.context.error(
+                self.node.span,
                 "SK0305",
                 f"a result of shape {shown(result)} does not fit the destination",
-                self.node.span,
                 f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
                 labels=self.tile_label(),
             )
@@ -282,14 +305,14 @@ class _Call:
         for axis in arguments.axes:
             if not -len(shape) <= axis < len(shape):
                 raise self.context.error(
+                    self.node.span,
                     "SK0310",
                     f"axis {axis} does not exist",
-                    self.node.span,
                     f"the source has {len(shape)} axes: {shown(shape)}",
                 )
             if axis % len(shape) in axes:
                 raise self.context.error(
-                    "SK0310", f"axis {axis} is named twice", self.node.span, "name it once"
+                    self.node.span, "SK0310", f"axis {axis} is named twice", "name it once"
                 )
             axes.add(axis % len(shape))
         kept = tuple(ir.Literal(1) if axis in axes else extent for axis, extent in enumerate(shape))
@@ -299,9 +322,9 @@ class _Call:
         if not wanted or not same(self.context, wanted, target):
             choices = shown(kept) + (f" or {shown(dropped)}" if dropped else "")
             raise self.context.error(
+                self.node.span,
                 "SK0311",
                 f"the destination of this reduction needs the shape {choices}",
-                self.node.span,
                 f"`{self.destination.source_name}` is {shown(target)}",
                 labels=self.tile_label(),
             )
@@ -315,9 +338,9 @@ class _Call:
         if not looks or not loops or loops[-1].identity in tile.loops or loops[-1].parallel:
             return
         self.context.warn(
+            self.node.span,
             "SK0607",
             f"`{self.row.name}` overwrites `{tile.source_name}` in every iteration",
-            self.node.span,
             "this does not accumulate",
             labels=(Label(tile.span, "looks like an accumulator"),),
             fixes=accumulate_fix(self.context, self.node, tile),
@@ -328,9 +351,9 @@ class _Call:
         left, right = (self.source(operand) for operand in self.operands)
         if len(left) != 2 or len(right) != 2:
             raise self.context.error(
+                self.node.span,
                 "SK0309",
                 f"`{self.row.name}` multiplies tiles of two axes",
-                self.node.span,
                 f"these are {shown(left)} and {shown(right)}",
             )
         if attributes["trans_a"]:
@@ -339,17 +362,17 @@ class _Call:
             right = (right[1], right[0])
         if not self.context.equal(left[1], right[0]):
             raise self.context.error(
+                self.node.span,
                 "SK0309",
                 f"the inner extents differ: {symbolic.show(left[1])} and {symbolic.show(right[0])}",
-                self.node.span,
                 f"{shown(left)} times {shown(right)}",
                 help="`trans_a=True` or `trans_b=True` read an operand transposed",
             )
         if not same(self.context, (left[0], right[1]), self.destination.extents):
             raise self.context.error(
+                self.node.span,
                 "SK0309",
                 f"the product has the shape {shown((left[0], right[1]))}",
-                self.node.span,
                 f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
                 labels=self.tile_label(),
             )
@@ -386,9 +409,9 @@ class _Call:
         dtype = self.dtype(operand)
         if dtype is not DType.BOOL:
             raise self.context.error(
+                operand.span,
                 "SK0308",
                 f"the condition of `where` is {dtype.value}, not bool",
-                operand.span,
                 "not a condition",
                 help="compare it: `gt(x, 0, mask)`, with `mask` a bool tile",
             )
@@ -403,9 +426,9 @@ class _Call:
         )
         if wrong:
             raise self.context.error(
+                self.node.span,
                 "SK0312",
                 f"`{name}` does not take {operand.value}",
-                self.node.span,
                 "`cast` the operands first",
             )
 
@@ -422,9 +445,9 @@ class _Call:
                     fine = target.is_float or writes_implicitly(scalar.dtype, target)
             if not fine and self.row.name != "cast":
                 raise self.context.error(
+                    scalar.span,
                     "SK0307",
                     f"this scalar does not convert to {target.value} without `cast`",
-                    scalar.span,
                     f"{scalar.dtype.value} into {target.value}",
                     labels=(Label(self.destination.span, f"{target.value} tile"),),
                 )
@@ -433,9 +456,9 @@ class _Call:
     def needs_cast(self, result: DType) -> InvalidError:
         target = self.destination.dtype
         return self.context.error(
+            self.node.span,
             "SK0307",
             f"{result.value} does not convert to {target.value} without `cast`",
-            self.node.span,
             f"a {result.value} result into a {target.value} tile",
             labels=(Label(self.destination.span, f"{target.value} tile"),),
             notes=("only float to float and widening integer conversions are implicit (R6)",),

@@ -59,7 +59,7 @@ def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
         role = ir.Role.IN if seen.store is None else ir.Role.OUT
     if seen.load is None and seen.store is None:
         context.warn(
-            "SK0611", f"`{tensor.name}` is never loaded or stored", tensor.span, "not used"
+            tensor.span, "SK0611", f"`{tensor.name}` is never loaded or stored", "not used"
         )
     early = (
         seen.load is not None
@@ -88,9 +88,9 @@ def _contradiction(
     from sketchc.diagnostics import Label
 
     context.error(
+        span,
         "SK0207",
         f"`{tensor.name}` {what}",
-        span,
         "against its role",
         labels=(Label(tensor.span, f"`{tensor.name}` is declared here"),),
         fixes=fixes,
@@ -109,9 +109,9 @@ def check_symbols(context: Context, tensors: tuple[ir.Tensor, ...]) -> None:
     for symbol in context.symbols:
         if symbol.name not in bound:
             context.error(
+                symbol.span,
                 "SK0205",
                 f"no input has an extent that is just `{symbol.name}`",
-                symbol.span,
                 "cannot be bound at launch",
                 notes=("a symbol takes its value from the shape of an input tensor",),
                 help=f"use `{symbol.name}` as an input's extent, or make it a param: "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-
 from sketchc import ir, symbolic, syntax
 from sketchc.checker.accesses import access, readable_tile, writable_tile
 from sketchc.checker.allocs import alloc
@@ -88,16 +87,16 @@ def _keywords(context: Context, node: syntax.Load | syntax.Store) -> None:
     for keyword in node.keywords:
         if keyword.name in known:
             raise context.error(
+                keyword.span,
                 "SK0912",
                 f"`{keyword.name}=` parses, but is not carried through in this version",
-                keyword.span,
                 "not lowered yet",
             )
         kind = "load" if isinstance(node, syntax.Load) else "store"
         raise context.error(
+            keyword.span,
             "SK0211",
             f"`{kind}` has no argument `{keyword.name}`",
-            keyword.span,
             f"it takes {', '.join(known)}",
         )
 
@@ -129,9 +128,9 @@ def _needs_cast(
     loading: bool,
 ) -> InvalidError:
     return context.error(
+        node.span,
         "SK0307",
         f"{source.value} does not convert to {destination.value} without `cast`",
-        node.span,
         f"{source.value} into {destination.value}",
         notes=("only float to float and widening integer conversions are implicit (R6)",),
         fixes=cast_fix(context, node, source if loading else destination),
@@ -144,9 +143,9 @@ def _needs_cast(
 def _binding(context: Context, node: syntax.Binding) -> tuple[ir.Statement, ...]:
     if len(node.names) != len(node.values):
         raise context.error(
+            node.span,
             "SK0211",
             f"{len(node.names)} names and {len(node.values)} values",
-            node.span,
             "each name needs one value",
         )
     result: list[ir.Statement] = []
@@ -188,9 +187,9 @@ def _warn_binding(context: Context, node: syntax.Binding, constants: bool) -> No
         edit = Edit(node.span, f"\n{indent}".join(lines))
         fixes = (Fix("one binding a line", (edit,)),)
     context.warn(
+        node.span,
         "SK0604",
         "constants belong in a `constexpr:` section" if constants else "names are bound one by one",
-        node.span,
         "accepted, as a constant with one fixed value" if constants else "accepted",
         fixes=fixes,
     )
@@ -204,9 +203,9 @@ def _bind(
     _check_assignable(context, name.id, name.span)
     if typed.dtype.is_float:
         raise context.error(
+            node.span,
             "SK0302",
             "a binding holds integers or a condition",
-            node.span,
             "a float",
             help="use a `let:` or `constexpr:` section for host floats, and tiles for data",
         )
@@ -235,7 +234,7 @@ def _host_binding(
 ) -> bool:
     """A scalar bound outside all loops: a constant where it can be, else a host value."""
     references = {reference.name for reference in symbolic.references(value)}
-    given = context.given.get(name.id)
+    given = context.binding(name.id, spelt)
     fixed = references <= context.values.keys() - context.tunable
     if not fixed or dtype is DType.BOOL:
         add_let(context, name.id, spelt, value, dtype, name.span)
@@ -258,9 +257,9 @@ def _check_assignable(context: Context, name: str, span: Span) -> None:
     if isinstance(entry, ScalarName):
         what = describe(entry)
         raise context.error(
+            span,
             "SK0204",
             f"`{name}` is {what}: it cannot be assigned",
-            span,
             "assigned here",
             labels=(Label(entry.span, f"{what} of that name"),),
             help="bind another name",
@@ -317,7 +316,7 @@ def _loop(context: Context, node: syntax.For) -> ir.For:
 def _range(context: Context, node: syntax.For) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
     if not 1 <= len(node.arguments) <= 3:
         raise context.error(
-            "SK0315", "`range` takes one to three integers", node.range_span, "as in Python"
+            node.range_span, "SK0315", "`range` takes one to three integers", "as in Python"
         )
     parts = [integer(context, argument) for argument in node.arguments]
     start: ir.Expr = ir.Literal(0)
@@ -338,11 +337,11 @@ def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
         return
     if high is not None and high < 1:
         raise context.error(
-            "SK0315", f"the step is {symbolic.show(step)}", span, "must be at least 1"
+            span, "SK0315", f"the step is {symbolic.show(step)}", "must be at least 1"
         )
     if not is_host(step):
         raise context.error(
-            "SK0315", "a step must be known at launch", span, "depends on a loop variable"
+            span, "SK0315", "a step must be known at launch", "depends on a loop variable"
         )
     context.require(ir.Binary(">=", step, ir.Literal(1)), span)
 
@@ -352,10 +351,10 @@ def _check_rectangular(context: Context, node: syntax.For, start: ir.Expr, stop:
     length = symbolic.simplify(ir.Binary("-", stop, start), context.definitions)
     if not is_host(symbolic.rebuild(symbolic.normalize(length, context.definitions))):
         context.error(
+            node.range_span,
             "SK0915",
             "the number of iterations depends on an outer loop variable: this parses, but is not "
             "carried through in this version",
-            node.range_span,
             "not lowered yet",
         )
 

@@ -46,8 +46,8 @@ def unsupported_operation(context: Context, row: Op, span: Span) -> InvalidError
 
 def _report(context: Context, code: str, what: str, span: Span) -> InvalidError:
     return context.error(
+        span,
         code,
         f"{what} parses, but is not carried through in this version",
-        span,
         "not lowered yet",
     )
