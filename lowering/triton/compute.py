@@ -13,7 +13,14 @@ from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import kernel_expression, literal, on_host
 from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
-from sketchc.lowering.triton.operations import FLOAT_TESTS, LOGICAL, TESTS, WRITERS, Request
+from sketchc.lowering.triton.operations import (
+    FLOAT_TESTS,
+    LOGICAL,
+    TENSOR_OPERANDS,
+    TESTS,
+    WRITERS,
+    Request,
+)
 from sketchc.lowering.triton.scope import Scope
 from sketchc.ops import OPS, Category
 from sketchc.types import DType, promote
@@ -169,11 +176,21 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
     elif name in FLOAT_TESTS and not dtype.is_float:
         dtype = DType.F32
     values = [operand_value(operand, dtype, rank, scope) for operand in statement.operands]
-    if all(value.dtype is None for value in values):
-        values[0] = Value(PYTHON.call("tl.full", "()", values[0].code, TL[dtype]), dtype)
+    squares = name == "pow" and values[1].code.text in ("2", "2.0")
+    if name in TENSOR_OPERANDS and not squares:
+        values = [_tensor(value, dtype) for value in values]
+    elif all(value.dtype is None for value in values):
+        values[0] = _tensor(values[0], dtype)
     request = Request(tuple(v.code for v in values), statement.attributes, dtype, scope)
     result = DType.BOOL if name in TESTS else dtype
     return Value(WRITERS[name](request), result, _broadcast(values))
+
+
+def _tensor(value: Value, dtype: DType) -> Value:
+    """A Python number as a Triton scalar."""
+    if value.dtype is not None:
+        return value
+    return Value(PYTHON.call("tl.full", "()", value.code, TL[dtype]), dtype)
 
 
 def _broadcast(values: list[Value]) -> Shape:

@@ -65,9 +65,29 @@ def float_floordiv(a, b):
 
 
 @triton.jit
+def upper_half(x):
+    """x with the lower half of its mantissa cleared: products of two such are exact."""
+    if x.dtype == tl.float64:
+        bits = x.to(tl.int64, bitcast=True) & -134217728
+    else:
+        bits = x.to(tl.int32, bitcast=True) & -4096
+    return bits.to(x.dtype, bitcast=True)
+
+
+@triton.jit
+def product_error(a, b, rounded):
+    """a * b - rounded, exactly (Dekker), where `rounded` is the rounded product."""
+    a_high, b_high = upper_half(a), upper_half(b)
+    a_low, b_low = a - a_high, b - b_high
+    return ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+@triton.jit
 def float_mod(a, b):
-    """a - b * floor(a / b), rounded once."""
-    return tl.fma(-float_floordiv(a, b), b, a)
+    """a - b * floor(a / b), with the product carried exactly."""
+    quotient = float_floordiv(a, b)
+    rounded = quotient * b
+    return (a - rounded) - product_error(quotient, b + quotient * 0, rounded)
 
 
 @triton.jit
@@ -157,13 +177,12 @@ def log1p(x):
 
 @triton.jit
 def expm1(x):
-    """exp(x) - 1, 4 ulp: an error in exp(x) is divided out by its own logarithm."""
+    """exp(x) - 1, 4 ulp: near 1, an error in exp(x) is divided out by its own logarithm."""
     grown = tl.exp(x)
-    near = grown == 1
-    far = (grown == 0) | (grown == float("inf"))
-    scale = tl.where(near | far, 1, tl.log(grown))
-    precise = (grown - 1) * (x / scale)
-    return tl.where(near, x, tl.where(far, grown - 1, precise))
+    cancels = (grown > 0.5) & (grown < 2) & (grown != 1)
+    scale = tl.where(cancels, tl.log(grown), 1)
+    precise = (grown - 1) * (tl.where(cancels, x, 1) / scale)
+    return tl.where(grown == 1, x, precise)
 
 
 @triton.jit
@@ -202,7 +221,7 @@ def gelu_tanh(x):
 @triton.jit
 def softplus(x):
     """log(1 + exp(x)), without overflow."""
-    return nan_maximum(x, x * 0) + log1p(tl.exp(-tl.abs(x)))
+    return nan_maximum(x, 0.0) + log1p(tl.exp(-tl.abs(x)))
 
 
 @triton.jit
@@ -291,18 +310,19 @@ def power_of_magnitude(size, y):
     under = m + 1.0
     under_low = (m - (under - 1.0)) + (1.0 - (under - (under - 1.0)))
     s = tl.div_rn(over, under)
-    s_low = (tl.fma(-s, under, over) - s * under_low) / under
+    back = s * under
+    s_low = (((over - back) - product_error(s, under, back)) - s * under_low) / under
     z = s * s
     tail = s * z * (1.0 / 3 + z * (1.0 / 5 + z * (1.0 / 7 + z * (1.0 / 9 + z * (1.0 / 11)))))
     high = 2 * s
     low = 2 * (s_low + tail)
     log_m = high * 1.4426950216293335
-    log_low = tl.fma(high, 1.4426950216293335, -log_m)
+    log_low = product_error(high, high * 0 + 1.4426950216293335, log_m)
     log_low += high * 1.9259629911266175e-08 + low * 1.4426950216293335
     total = e + log_m
     total_low = (log_m - (total - e)) + (e - (total - (total - e))) + log_low
     scaled_log = y * total
-    rest = tl.fma(y, total, -scaled_log) + y * total_low
+    rest = product_error(y + total * 0, total, scaled_log) + y * total_low
     inside = tl.abs(scaled_log) < 400.0
     clamped = tl.minimum(tl.maximum(scaled_log, -400.0), 400.0)
     whole = tl.floor(clamped + 0.5)

@@ -246,6 +246,9 @@ TESTS = frozenset(
 #: Operations that look at floats only; integer operands are brought to f32.
 FLOAT_TESTS = frozenset({"isnan", "isinf", "isfinite"})
 
+#: Operations written as device functions of two operands, which must both be tensors.
+TENSOR_OPERANDS = frozenset({"pow", "atan2", "floordiv", "mod", "shl", "shr"})
+
 #: Operations that look at truth values only.
 LOGICAL = frozenset({"logical_and", "logical_or", "logical_not"})
 
