@@ -101,6 +101,9 @@ class Atoms:
         self.dependencies: list[frozenset[int]] = [frozenset()]
         self.non_negative: list[bool] = [True]
         self._numbers: dict[object, int] = {}
+        #: Answers of `Scope.proves` by the identity of its facts and the form asked about.
+        self.answers: dict[tuple[int, frozenset[tuple[int, int]]], bool] = {}
+        self.kept: list[tuple[Fact, ...]] = []
 
     def _new(
         self,

@@ -27,8 +27,9 @@ def infer_domains(sketch: ir.Sketch) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]
     """The sketch with all domains filled in, and SK042x errors where rule R4 has no solution."""
     initial = {tile.name: _full(tile) for tile in sketch.tiles if tile.initial is not None}
     scope = root_scope(sketch)
+    inner: dict[tuple[int, int], Scope] = {}
     for _ in range(2 * len(initial) + 4):
-        walk = _Walk(sketch, initial, scope)
+        walk = _Walk(sketch, initial, scope, inner)
         phases = tuple(walk.phase(phase) for phase in sketch.phases)
         solved, found = accumulators.solve(sketch, initial, walk.writes)
         if solved == initial:
@@ -50,12 +51,20 @@ def _full(tile: ir.Tile) -> ir.Domain:
 
 
 class _Walk:
-    """One pass over the statements with given domains for the `init=` tiles."""
+    """One pass over the statements with given domains for the `init=` tiles. `inner` keeps the
+    scopes of loops and bindings from pass to pass, and with them what was proved there."""
 
-    def __init__(self, sketch: ir.Sketch, initial: Mapping[str, ir.Domain], scope: Scope) -> None:
+    def __init__(
+        self,
+        sketch: ir.Sketch,
+        initial: Mapping[str, ir.Domain],
+        scope: Scope,
+        inner: dict[tuple[int, int], Scope],
+    ) -> None:
         self.sketch = sketch
         self.initial = initial
         self.root = scope
+        self.inner = inner
         self.tiles = {tile.name: tile for tile in sketch.tiles}
         self.versions: dict[str, ir.Domain] = {}
         self.born: dict[str, Scope] = {}
@@ -73,8 +82,8 @@ class _Walk:
                     self.born[tile] = scope
                     self.versions[tile] = self.initial.get(tile, _full(self.tiles[tile]))
                     result.append(statement)
-                case ir.Bind(name, value):
-                    scope = scope.bind(name, value)
+                case ir.Bind():
+                    scope = self._inside(scope, statement)
                     result.append(statement)
                 case ir.Load():
                     result.append(self._load(statement, scope))
@@ -88,11 +97,20 @@ class _Walk:
                     assert_never(statement)
         return tuple(result)
 
+    def _inside(self, scope: Scope, step: ir.For | ir.Bind) -> Scope:
+        """The scope in a loop's body or after a binding."""
+        key = (id(scope), id(step))
+        if key not in self.inner:
+            self.inner[key] = (
+                scope.enter(step) if isinstance(step, ir.For) else scope.bind(step.name, step.value)
+            )
+        return self.inner[key]
+
     # ------------------------------------------------------------ statements
 
     def _loop(self, loop: ir.For, scope: Scope) -> ir.For:
         head = {name: self.versions.get(name) for name in loop.carried}
-        body = self._body(loop.body, scope.enter(loop))
+        body = self._body(loop.body, self._inside(scope, loop))
         for name in loop.carried:
             before, after = head[name], self.versions.get(name)
             if before is not None and after is not None and before != after:

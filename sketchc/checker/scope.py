@@ -166,14 +166,22 @@ class Scope:
         """True when the facts here and `extra` have no common integer point (quick part)."""
         return infeasible(relevant(self.atoms, self.facts, tuple(extra)))
 
-    def proves(self, form: Linear, extra: Iterable[Fact] = ()) -> bool:
+    def proves(self, form: Linear, extra: tuple[Fact, ...] = ()) -> bool:
         """True when `form >= 0` follows here (quick part only: False may be "not shown")."""
         value = constant_value(form)
         if value is not None and value >= 0:
             return True
         if value is None and form.get(ONE, 0) >= 0 and self._plainly_non_negative(form):
             return True
-        return self.refutes((*extra, Fact(add(scale(form, -1), constant(-1)))))
+        goal = Fact(add(scale(form, -1), constant(-1)))
+        if extra:
+            return self.refutes((*extra, goal))
+        key = (id(self.facts), frozenset(form.items()))
+        known = self.atoms.answers.get(key)
+        if known is None:
+            self.atoms.kept.append(self.facts)  # keeps the id in the key from being used again
+            known = self.atoms.answers[key] = self.refutes((goal,))
+        return known
 
     def _plainly_non_negative(self, form: Linear) -> bool:
         known = self.atoms.non_negative
