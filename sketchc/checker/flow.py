@@ -14,7 +14,7 @@ import attrs
 
 from sketchc import ir, syntax
 from sketchc.checker.quirks import init_fix
-from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.diagnostics import Diagnostic, Fix, Label, Severity
 from sketchc.ops import OPS
 from sketchc.source import Span
 
@@ -90,7 +90,7 @@ class _Assignment:
         tile = self.tiles[name]
         source = tile.source_name
         labels = [Label(tile.span, "allocated here, without `init=`")]
-        fixes = (init_fix(self.allocs[name]),)
+        fixes: tuple[Fix, ...] = (init_fix(self.allocs[name]),)
         if accumulates:
             code = "SK0403"
             message = f"`{accumulates}` adds to `{source}`, which is not initialised"

@@ -79,8 +79,8 @@ def names(node: object) -> Iterator[str]:
         case syntax.Keyword(value=value):
             yield from names(value)
         case syntax.Slice(lower=lower, upper=upper, step=step):
-            for part in (lower, upper, step):
-                yield from names(part)
+            for bound in (lower, upper, step):
+                yield from names(bound)
         case syntax.Subscript(base=base, subscripts=subscripts):
             for part in (base, *subscripts):
                 yield from names(part)
