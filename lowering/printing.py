@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.plan import Plan, TilePlan
-from sketchc.ops import OPS
+from sketchc.lowering.plan import PhasePlan, Plan, TilePlan, walk
+from sketchc.ops import OPS, Category
 from sketchc.symbolic import show
 
 _INDENT = "    "
@@ -40,7 +40,7 @@ def _launches(plan: Plan) -> list[str]:
     for phase in plan.phases:
         axes = " x ".join(f"{axis.variable} in {show(axis.count)}" for axis in phase.grid)
         how = (
-            f"programs shared out over at most {plan.hardware.cores} cores"
+            f"programs shared out over at most {_cores(plan, phase)} cores"
             if plan.capabilities.persistent_grid
             else "one program each"
         )
@@ -52,6 +52,15 @@ def _launches(plan: Plan) -> list[str]:
                 f" at the fullest moment ({parts})"
             )
     return lines
+
+
+def _cores(plan: Plan, phase: PhasePlan) -> int:
+    """Matrix products run on the matrix cores, everything else on the vector cores."""
+    matrix = any(
+        isinstance(s, ir.Compute) and OPS[s.operation].category is Category.MATRIX
+        for s in walk(phase.body)
+    )
+    return plan.hardware.matrix_cores if matrix else plan.hardware.cores
 
 
 @attrs.define

@@ -10,7 +10,7 @@ from sketchc import ir
 from sketchc.lowering.passes.map_grid import trip_count
 from sketchc.lowering.plan import Plan
 from sketchc.ops import OPS, Category
-from sketchc.symbolic import simplify
+from sketchc.symbolic import show, simplify
 
 
 @attrs.frozen
@@ -77,4 +77,16 @@ def _product(factors: tuple[ir.Expr, ...]) -> ir.Expr:
 
 
 def _sum(terms: list[ir.Expr]) -> ir.Expr:
-    return functools.reduce(lambda a, b: ir.Binary("+", a, b), terms) if terms else ir.Literal(0)
+    """The sum, equal terms gathered into one with a factor."""
+    counts: dict[str, int] = {}
+    first: dict[str, ir.Expr] = {}
+    for term in terms:
+        first.setdefault(show(term), term)
+        counts[show(term)] = counts.get(show(term), 0) + 1
+    gathered = [
+        term if counts[key] == 1 else _product((ir.Literal(counts[key]), term))
+        for key, term in first.items()
+    ]
+    if not gathered:
+        return ir.Literal(0)
+    return functools.reduce(lambda a, b: ir.Binary("+", a, b), gathered)
