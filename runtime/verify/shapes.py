@@ -138,6 +138,20 @@ def _fits(plan: Plan, binding: Binding, symbols: Mapping[str, int], limits: Limi
     return needed.elements <= limits.elements and needed.programs <= limits.programs
 
 
+def _costliest(
+    plan: Plan, binding: Binding, symbols: Mapping[str, int], movable: list[str], limits: Limits
+) -> str:
+    """The largest of the `movable` symbols among those that make the run too large."""
+    before = cost(plan, binding, symbols)
+    if before.programs > limits.programs:
+        halved = {
+            name: cost(plan, binding, {**symbols, name: symbols[name] // 2}) for name in movable
+        }
+        fewer = [name for name in movable if halved[name].programs < before.programs]
+        movable = fewer or movable
+    return max(movable, key=lambda name: symbols[name])
+
+
 def own_case(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits) -> ShapeCase:
     """The task's sizes; where they are too large, the largest free symbols are halved until the run
     fits."""
@@ -146,7 +160,7 @@ def own_case(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits)
         movable = [name for name in symbols if name in free and symbols[name] > 1]
         if not movable:
             break
-        largest = max(movable, key=lambda name: symbols[name])
+        largest = _costliest(plan, binding, symbols, movable, limits)
         symbols[largest] = max(symbols[largest] // 2, 1)
     if symbols == dict(binding.symbols):
         return ShapeCase("own sizes", symbols, own=True)
@@ -163,16 +177,15 @@ def ragged_cases(
     names = list(sizes)
     rounds = max(len(found) for found in sizes.values())
     cases: dict[tuple[int, ...], ShapeCase] = {}
+    ones = {name: 1 if name in free else value for name, value in binding.symbols.items()}
+    cases[tuple(ones.values())] = ShapeCase("all ones", ones)
     for number in range(rounds):
         symbols = dict(binding.symbols)
         for offset, name in enumerate(names):
-            # The first round has every symbol at 1; later ones pair different sizes.
-            shift = offset if number else 0
-            symbols[name] = sizes[name][(number + shift) % len(sizes[name])]
+            symbols[name] = sizes[name][(number + offset) % len(sizes[name])]
         focus = names[number % len(names)]
         _shrink(plan, binding, symbols, focus, free, limits)
-        name = "all ones" if number == 0 else f"ragged {number}"
-        cases.setdefault(tuple(symbols.values()), ShapeCase(name, symbols))
+        cases.setdefault(tuple(symbols.values()), ShapeCase(f"ragged {number + 1}", symbols))
     return sorted(cases.values(), key=lambda case: cost(plan, binding, case.symbols).elements)
 
 
@@ -187,8 +200,7 @@ def _shrink(
     """Make a case small enough, the symbol in focus last of all."""
     while not _fits(plan, binding, symbols, limits):
         others = [name for name in symbols if name in free and name != focus and symbols[name] > 1]
-        movable = others or [focus]
-        largest = max(movable, key=lambda name: symbols[name])
+        largest = _costliest(plan, binding, symbols, others or [focus], limits)
         smaller = [size for size in _SMALL if size < symbols[largest]]
         if not smaller:
             break
