@@ -45,11 +45,14 @@ def check_sketch(
     """
     from sketchc.checker.domains import infer_domains
     from sketchc.checker.elaborate import elaborate
+    from sketchc.checker.initialisation import explain
     from sketchc.checker.proofs import prove
 
     sketch, found = elaborate(tree, constants or {})
-    if sketch is None or has_errors(found):
+    if sketch is None:
         return None, found
+    if has_errors(found):
+        return None, explain(sketch, found)
     sketch, more = infer_domains(sketch)
     found += more
     if has_errors(found):

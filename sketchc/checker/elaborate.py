@@ -28,7 +28,8 @@ def elaborate(
 
     `constants` binds constexprs and replaces the defaults of params, by the names of the sketch;
     names that the sketch does not have are ignored (see `bindable`). Gives None for the sketch when
-    there are errors.
+    there are errors; only reads of unassigned tiles (SK0401-SK0403) leave it usable, so that
+    `initialisation` can tell at which sizes they happen.
     """
     try:
         return _elaborate(tree, constants)
@@ -84,9 +85,10 @@ def _elaborate(
         for tile in context.tiles
     )
     by_name = {tile.name: tile for tile in tiles}
-    context.diagnostics.extend(check_assignment(phases, by_name, context.allocs))
+    unassigned = check_assignment(phases, by_name, context.allocs)
     if has_errors(context.diagnostics):
-        return None, tuple(context.diagnostics)
+        return None, (*context.diagnostics, *unassigned)
+    context.diagnostics.extend(unassigned)
     sketch = ir.Sketch(
         identifier(tree.name),
         tuple(context.symbols),

@@ -124,8 +124,10 @@ def _refuted(prover: Prover, gap: _Gap) -> Finding:
 
 
 def _diagnostic(gap: _Gap, text: str) -> Diagnostic:
+    """For a caller that skipped the elaborator's own check, which reports the same reads."""
+    after_loop = gap.loop is not None
     return Diagnostic(
-        "SK0430",
+        "SK0402" if after_loop else "SK0401",
         Severity.ERROR,
         f"`{gap.tile.source_name}` is read before it is assigned",
         gap.span,
@@ -133,4 +135,19 @@ def _diagnostic(gap: _Gap, text: str) -> Diagnostic:
         (Label(gap.tile.span, "allocated here without `init=`"),),
         notes=("a loop may run no iteration, so what it assigns does not count after it (R12)",),
         help="give the alloc an `init=`, or assign the tile first",
+    )
+
+
+def explain(sketch: ir.Sketch, found: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
+    """Adds to the elaborator's reports of unassigned tiles the sizes at which they happen."""
+    examples = {
+        finding.proof.span: finding.proof.counter_example.text
+        for finding in findings(Prover.of(sketch))
+        if finding.proof.counter_example is not None
+    }
+    return tuple(
+        attrs.evolve(one, notes=(*one.notes, examples[one.span]))
+        if one.severity is Severity.ERROR and one.span in examples
+        else one
+        for one in found
     )

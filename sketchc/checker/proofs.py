@@ -11,7 +11,7 @@ from __future__ import annotations
 import attrs
 
 from sketchc import ir
-from sketchc.checker import coverage, initialisation, ownership, races, subscripts
+from sketchc.checker import coverage, initialisation, races, subscripts
 from sketchc.checker.prover import Prover
 from sketchc.checker.sites import collect
 from sketchc.diagnostics import Diagnostic
@@ -29,7 +29,6 @@ def prove(
         *initialisation.findings(prover),
         *coverage.findings(prover, sites, allow_unproved),
         *races.findings(prover, sites, allow_unproved),
-        *ownership.findings(prover),
     ]
     known = {require.condition for require in sketch.requires}
     generated: list[ir.Require] = []
