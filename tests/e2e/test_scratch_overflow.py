@@ -17,16 +17,24 @@ from sketchc.source import Source
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+TILES = "TM in [32, 64, 128], TN in [32, 64, 128], TK in [16, 32, 64, 128, 256]"
+
 #: (example, text to replace, its replacement, target, memory that overflows)
 SEEDED = [
     ("softmax", "N <= 8192", "N <= 65536", "triton_ascend", "unified buffer"),
     ("layer_norm", "N <= 8192", "N <= 16384", "triton_ascend", "unified buffer"),
-    ("matmul", "TM in [32, 64, 128]", "TM = 512", "triton_ascend", "l0c"),
-    ("matmul_bias_gelu", "TK in [16, 32, 64, 128, 256]", "TK = 512", "triton_ascend", "l0a"),
-    ("batched_matmul", "TN in [32, 64, 128]", "TN = 1024", "triton_cuda", "registers"),
+    ("matmul", TILES, "TM = 512, TN = 128, TK = 16", "triton_ascend", "l0c"),
+    ("matmul_bias_gelu", TILES, "TM = 128, TN = 64, TK = 256", "triton_ascend", "l0a"),
+    ("batched_matmul", TILES, "TM = 128, TN = 1024, TK = 16", "triton_cuda", "registers"),
     ("relu", "TILE in [1024, 2048, 4096, 8192]", "TILE = 65536", "triton_cuda", "registers"),
     ("add", "TM in [1, 4, 8, 16]", "TM = 128", "triton_ascend", "unified buffer"),
-    ("rms", "eps, TILE_SIZE", "eps, TILE_SIZE = 512", "triton_ascend", "unified buffer"),
+    (
+        "online_softmax",
+        "TILE in [1024, 2048, 4096]",
+        "TILE = 32768",
+        "triton_ascend",
+        "unified buffer",
+    ),
 ]
 
 

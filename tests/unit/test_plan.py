@@ -1,0 +1,149 @@
+"""The plan: what the passes promise, on every example and target, and what is printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sketchc import ir
+from sketchc.checker import check
+from sketchc.diagnostics import DiagnosticError, UsageError
+from sketchc.evaluate import evaluate
+from sketchc.interpreter import interpret
+from sketchc.lowering.passes import PlannedSketch, build_plan
+from sketchc.lowering.plan import walk
+from sketchc.lowering.printing import print_plan, print_sketch
+from sketchc.lowering.registry import TARGETS
+from sketchc.parser import parse
+from sketchc.source import Source
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.sketch"))
+
+
+def planned(text: str, target: str, **constants: int) -> PlannedSketch:
+    tree, found = parse(Source("test.sketch", text))
+    assert tree is not None, found
+    return build_plan(tree.sketches[0], target, None, constants)
+
+
+def example(name: str) -> str:
+    return (EXAMPLES / f"{name}.sketch").read_text("utf-8")
+
+
+def shapes_of(sketch: ir.Sketch, symbols: dict[str, int]) -> dict[str, tuple[int, ...]]:
+    return {
+        t.name: tuple(int(evaluate(e, symbols)) for e in t.extents)
+        for t in sketch.tensors
+        if t.role in (ir.Role.IN, ir.Role.INOUT)
+    }
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+@pytest.mark.parametrize("name", NAMES)
+def test_the_printed_plan_is_a_sketch_with_the_same_meaning(name: str, target: str) -> None:
+    plan = planned(example(name), target).plan
+    params = {p.name: 0.5 for p in plan.sketch.params if p.default is None}
+    symbols = {s.name: 5 + 2 * i for i, s in enumerate(plan.sketch.symbols)}
+    random = np.random.default_rng(7)
+    inputs = {
+        tensor: random.standard_normal(shape).astype(np.float32)
+        for tensor, shape in shapes_of(plan.sketch, symbols).items()
+    }
+    expected = interpret(plan.sketch, inputs, symbols, params).outputs
+    for text in (print_plan(plan), print_sketch(plan.sketch)):
+        again = check(Source("printed.sketch", text))
+        assert again.ok, [d.message for d in again.diagnostics]
+        got = interpret(again.sketches[0].sketch, inputs, symbols, params).outputs
+        assert got.keys() == expected.keys()
+        for tensor, values in expected.items():
+            np.testing.assert_array_equal(got[tensor], values)
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+@pytest.mark.parametrize("name", NAMES)
+def test_no_parallel_loop_is_left_in_an_examples_body(name: str, target: str) -> None:
+    plan = planned(example(name), target).plan
+    for phase in plan.phases:
+        assert phase.grid
+        assert not any(isinstance(s, ir.For) and s.parallel for s in walk(phase.body))
+        assert set(plan.tiles) == {tile.name for tile in plan.sketch.tiles}
+
+
+def test_a_symbolic_axis_without_cross_lane_operations_is_split_over_the_grid() -> None:
+    plan = planned(example("rms"), "triton_cuda").plan
+    assert [axis.variable for axis in plan.phases[0].grid] == ["b", "d1_outer", "d2_block"]
+    assert all(e.value is not None for tile in plan.tiles.values() for e in tile.extents)
+
+
+def test_an_axis_that_a_reduction_crosses_is_not_split() -> None:
+    plan = planned(example("softmax"), "triton_cuda").plan
+    assert [axis.variable for axis in plan.phases[0].grid] == ["i"]
+    assert plan.tiles["x"].extents[0].bucket_of == ir.Ref("N", ir.NameKind.SYMBOL)
+
+
+_UNBOUNDED = """
+sketch row_sum {
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[M]: out f32;
+    @llm_hint("parallel")
+    for i in range(M):
+        x = alloc([N])
+        y = alloc([1])
+        load(X[i, 0:N] -> x)
+        reduce_sum(x, 0, y)
+        store(y -> Y[i:i+1])
+}
+"""
+
+
+def test_an_unbounded_tile_axis_is_bounded_at_launch_by_what_fits() -> None:
+    """The generated bound fits and twice the bound does not."""
+    plan = planned(_UNBOUNDED, "triton_ascend").plan
+    bounds = [r for r in plan.sketch.requires if r.generated]
+    assert len(bounds) == 1
+    limit = next(n for n in (2**k for k in range(21)) if not evaluate(
+        bounds[0].condition, {"N": n + 1}))  # fmt: skip
+    declared = _UNBOUNDED.replace("symbols: M, N;", f"symbols: M, N <= {limit};")
+    planned(declared, "triton_ascend")
+    doubled = _UNBOUNDED.replace("symbols: M, N;", f"symbols: M, N <= {2 * limit};")
+    with pytest.raises(DiagnosticError) as refused:
+        planned(doubled, "triton_ascend")
+    assert {d.code for d in refused.value.diagnostics} == {"SK0701"}
+
+
+def test_a_users_constant_beats_the_plans_choice() -> None:
+    plan = planned(example("rms"), "triton_ascend", TILE_SIZE=4).plan
+    chosen = {c.name: (c.value, c.chosen_by) for c in plan.sketch.constants}
+    assert chosen["TILE_SIZE"] == (4, "user")
+    assert "TILE_SIZE" not in " ".join(plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("in f32; B", "in f64; B", "SK0703"),
+        ("gemm(a, b, c)", 'gemm(a, b, c, precision="tf32")', "SK0705"),
+    ],
+)
+def test_what_the_chip_cannot_do_is_refused_before_emission(old: str, new: str, code: str) -> None:
+    text = example("matmul")
+    assert old in text
+    text = text.replace(old, new)
+    if code == "SK0703":
+        text = text.replace("in f32; C", "in f64; C").replace("out f32", "out f64")
+        text = text.replace("f32, init", "f64, init")
+    with pytest.raises(DiagnosticError) as refused:
+        planned(text, "triton_ascend")
+    assert code in {d.code for d in refused.value.diagnostics}
+
+
+def test_unknown_targets_and_chips_are_named() -> None:
+    with pytest.raises(UsageError, match="triton_ascend"):
+        planned(example("relu"), "cuda_tile")
+    tree, _ = parse(Source("x", example("relu")))
+    assert tree is not None
+    with pytest.raises(UsageError, match="ascend910b4"):
+        build_plan(tree.sketches[0], "cpp", "a100000")
