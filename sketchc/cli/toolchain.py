@@ -1,0 +1,79 @@
+"""`sketchc toolchain`: list toolchains and set them up."""
+
+from __future__ import annotations
+
+import click
+
+from sketchc.diagnostics import UsageError
+
+
+@click.group()
+def toolchain() -> None:
+    """List and install the compilers that targets need.
+
+    \b
+    Examples:
+      sketchc toolchain list
+      sketchc toolchain install triton_ascend
+    """
+
+
+@toolchain.command("list")
+def list_toolchains() -> int:
+    """One line per toolchain: ready, or what is missing.
+
+    \b
+    Example:
+      sketchc toolchain list
+    """
+    from sketchc.cli.targets import toolchain_status
+    from sketchc.runtime.toolchains.base import TOOLCHAINS
+
+    for name in TOOLCHAINS:
+        status = toolchain_status(name)
+        versions = ", ".join(f"{key} {value}" for key, value in status.versions.items())
+        if status.missing:
+            text = f"missing: {', '.join(status.missing)} ({status.advice})"
+        else:
+            text = f"ready: {versions}"
+        click.echo(f"{name:<15} {text}")
+    return 0
+
+
+@toolchain.command()
+@click.argument("target")
+@click.option(
+    "--system",
+    is_flag=True,
+    help="Install the system packages too, with apt-get; needs root.",
+)
+def install(target: str, system: bool) -> int:
+    """Set up the toolchain of TARGET, in the user's own folders.
+
+    \b
+    triton_ascend gets a Python environment of its own, for triton-ascend and triton cannot share
+    one: $SKETCHC_ASCEND_ENV, or the user's data folder.
+    \b
+    Examples:
+      sketchc toolchain install triton_ascend
+      sketchc toolchain install triton_ascend --system
+    """
+    from sketchc.cli.targets import load_toolchain
+    from sketchc.runtime.toolchains.ascend.environment import InstallError, install_tools
+
+    chosen = load_toolchain(target)
+    if system and target != "triton_ascend":
+        msg = f"{target} needs no system packages that --system could install"
+        raise UsageError(msg)
+    try:
+        if system:
+            click.echo(install_tools())
+        click.echo(chosen.install())
+    except InstallError as error:
+        click.echo(f"error: {error}", err=True)
+        return 1
+    status = chosen.status()
+    if status.missing:
+        click.echo(f"missing: {', '.join(status.missing)}; {status.advice}", err=True)
+        return 1
+    return 0
