@@ -16,7 +16,8 @@ class Kernel:
     optionally by keyword, and returns the outputs in call order (one: bare, several: a tuple).
     For C++ it names an `extern "C" int64_t` function that takes pointers of all non-workspace
     tensors in call order, then symbols as int64_t in declaration order, then params (integers as
-    int64_t, floats as double) in declaration order; 0 means done, k > 0 that require number k
+    int64_t, floats as double) in declaration order, then, for each axis that may broadcast
+    (`X[M|1]`), its actual extent as int64_t; 0 means done, k > 0 that require number k
     (1-based, in `sketch.requires`) does not hold, -1 that memory could not be had.
     `sketch` is the signature: roles, dtypes, extents, requires.
     """

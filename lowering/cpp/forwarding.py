@@ -107,9 +107,7 @@ def _stage(statement: ir.Statement) -> str:
     return statement.operation if isinstance(statement, ir.Compute) else "next"
 
 
-def _events(
-    body: tuple[ir.Statement, ...], loops: tuple[ir.For, ...]
-) -> Iterable[_Event]:
+def _events(body: tuple[ir.Statement, ...], loops: tuple[ir.For, ...]) -> Iterable[_Event]:
     for statement in body:
         yield _Event(statement, loops)
         if isinstance(statement, ir.For):

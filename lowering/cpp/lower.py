@@ -20,6 +20,7 @@ from sketchc.lowering.cpp.fusion import (
 )
 from sketchc.lowering.cpp.indices import resolve_index, row_major, strides
 from sketchc.lowering.cpp.nests import (
+    Kind,
     LaneSource,
     Nest,
     NestMaker,
@@ -30,7 +31,6 @@ from sketchc.lowering.cpp.nests import (
     Source,
     Term,
 )
-from sketchc.lowering.cpp.nests import Kind
 from sketchc.lowering.cpp.storage import Home, place
 from sketchc.ops import OPS
 from sketchc.symbolic import simplify
@@ -113,9 +113,7 @@ class _Lowering:
                     )
                 case BindNode(name, value, text):
                     found.append(loops.Note(text))
-                    found.append(
-                        loops.Define(name, DType.I64, loops.Scalar(value, DType.I64))
-                    )
+                    found.append(loops.Define(name, DType.I64, loops.Scalar(value, DType.I64)))
                 case _:
                     assert_never(node)
         return found
@@ -342,9 +340,7 @@ class _Lowering:
         left, right = nest.reads
         rows, columns, inner = product.extents
         left_view = self._view(left, product.trans_a, product.rows.lower, product.depth.lower)
-        right_view = self._view(
-            right, product.trans_b, product.depth.lower, product.columns.lower
-        )
+        right_view = self._view(right, product.trans_b, product.depth.lower, product.columns.lower)
         target = Read(nest.target, nest.stored, nest.stored, nest.target.name)
         result = self._view(target, False, product.rows.lower, product.columns.lower)
         packs = (
@@ -391,16 +387,12 @@ class _Lowering:
             origin, buffer = ir.Literal(0), home.name
         if transposed:
             row, column = column, row
-        offset = ir.Binary(
-            "+", ir.Binary("*", first, row), ir.Binary("*", second, column)
-        )
+        offset = ir.Binary("+", ir.Binary("*", first, row), ir.Binary("*", second, column))
         return loops.MatrixView(
             buffer, read.stored, simplify(ir.Binary("+", origin, offset)), row, column
         )
 
-    def _pack(
-        self, stem: str, extent: ir.Expr, depth: ir.Expr, margin: int, dtype: DType
-    ) -> str:
+    def _pack(self, stem: str, extent: ir.Expr, depth: ir.Expr, margin: int, dtype: DType) -> str:
         name = self.maker.versions.fresh(stem)
         limited = ir.Binary("min", depth, ir.Literal(PACK_DEPTH))
         extents = (limited, simplify(ir.Binary("+", extent, ir.Literal(margin))))

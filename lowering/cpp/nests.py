@@ -319,9 +319,7 @@ class NestMaker:
     ) -> Read:
         stored = self.sketch.tensor(load.access.tensor).dtype
         pinned = _pinned(load.domain, loops)
-        return Read(
-            self._access(load.access, loops), stored, self.dtype(tile), tile, note, pinned
-        )
+        return Read(self._access(load.access, loops), stored, self.dtype(tile), tile, note, pinned)
 
     def _tile_read(
         self,
@@ -561,9 +559,7 @@ def _aligned_loops(
 
 
 def _pinned(domain: ir.Domain, loops: tuple[int | None, ...]) -> bool:
-    return any(
-        loop is None and not lanes.full for lanes, loop in zip(domain, loops, strict=False)
-    )
+    return any(loop is None and not lanes.full for lanes, loop in zip(domain, loops, strict=False))
 
 
 def _crosses(read: Reference, target: Reference) -> bool:
@@ -584,9 +580,7 @@ def _accumulator(statement: ir.Compute) -> DType:
     return statement.dtype.compute
 
 
-def _kept_domain(
-    written: ir.Domain, rank: int, axes: tuple[int, ...]
-) -> dict[int, ir.AxisDomain]:
+def _kept_domain(written: ir.Domain, rank: int, axes: tuple[int, ...]) -> dict[int, ir.AxisDomain]:
     """The lanes to compute on each axis of the source that is kept."""
     if not written:
         return {}

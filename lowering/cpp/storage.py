@@ -59,12 +59,8 @@ def place(
         if nest.kind is Kind.PRODUCT:
             addressed.add(nest.target.name)
             addressed.update(r.reference.name for r in nest.reads if not r.reference.tensor)
-    homes = {
-        name: _home(name, found, maker, name in addressed) for name, found in uses.items()
-    }
-    storages = tuple(
-        _storage(home, constants) for home in homes.values() if not home.local
-    )
+    homes = {name: _home(name, found, maker, name in addressed) for name, found in uses.items()}
+    storages = tuple(_storage(home, constants) for home in homes.values() if not home.local)
     return homes, storages
 
 

@@ -1,0 +1,540 @@
+"""The C++ helpers that generated files carry: only those that a file uses, and what they need.
+
+Every helper is branch-free where it can be, so that g++ turns the loops around it into vector
+code. Errors of the f32 functions, against correctly rounded results: exp at most 1 ulp; those that
+come from the vector C library (libmvec) at most 4 ulp.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sketchc.lowering.cpp.prelude_matrix import MATRIX
+
+#: One helper per entry, in the order of definition; a key names what the text defines.
+_BASE: dict[str, str] = {
+    "arena": """
+// Scratch memory: pieces are added, then allocated once for all threads, each piece on a cache line.
+class arena {
+public:
+    arena() = default;
+    arena(const arena &) = delete;
+    arena &operator=(const arena &) = delete;
+    ~arena() { std::free(memory_); }
+
+    // Adds a piece of `extents` elements and returns its place.
+    int64_t add(int64_t element_bytes, std::initializer_list<int64_t> extents)
+    {
+        const int64_t place = bytes_;
+        int64_t size = element_bytes;
+        for (const int64_t extent : extents) {
+            fits_ = !__builtin_mul_overflow(size, std::max<int64_t>(extent, 0), &size) && fits_;
+        }
+        fits_ = !__builtin_add_overflow(size, int64_t{63}, &size) && fits_;
+        fits_ = !__builtin_add_overflow(bytes_, size / 64 * 64, &bytes_) && fits_;
+        return place;
+    }
+
+    // False when the memory cannot be had.
+    bool allocate(int64_t threads)
+    {
+        int64_t total = 0;
+        fits_ = !__builtin_mul_overflow(bytes_, threads, &total) && fits_;
+        if (fits_ && total > 0) {
+            memory_ = static_cast<char *>(std::aligned_alloc(64, static_cast<size_t>(total)));
+        }
+        return fits_ && (total == 0 || memory_ != nullptr);
+    }
+
+    template <class T> T *at(int64_t place, int64_t thread) const
+    {
+        return reinterpret_cast<T *>(memory_ + thread * bytes_ + place);
+    }
+
+private:
+    char *memory_ = nullptr;
+    int64_t bytes_ = 0;
+    bool fits_ = true;
+};
+""",
+    "floor_div": """
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if (b == 0 || b == -1) {
+        return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+    }
+    const T quotient = static_cast<T>(a / b);
+    return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+""",
+    "floor_mod": """
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_mod(T a, T b)
+{
+    return static_cast<T>(a - b * floor_div(a, b));
+}
+constexpr int64_t floor_mod(int64_t a, int b) { return floor_mod(a, int64_t{b}); }
+constexpr int64_t floor_mod(int a, int64_t b) { return floor_mod(int64_t{a}, b); }
+inline float floor_mod(float a, float b) { return __builtin_fmaf(-b, floor_div(a, b), a); }
+inline double floor_mod(double a, double b) { return __builtin_fma(-b, floor_div(a, b), a); }
+""",
+    "ceil_div": """
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+""",
+    "truncate": """
+inline int64_t truncate(double x) { return static_cast<int64_t>(x); }
+""",
+    "bits_of": """
+inline uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+""",
+    "float_of": """
+inline float float_of(uint32_t bits)
+{
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+}
+""",
+    "odd": """
+// double to float, rounded to odd: a second rounding to fewer bits is then exact.
+inline float odd(double x)
+{
+    const float nearest = static_cast<float>(x);
+    const bool inexact = static_cast<double>(nearest) != x && x == x;
+    const bool above = std::fabs(static_cast<double>(nearest)) > std::fabs(x);
+    const uint32_t bits = bits_of(nearest) - ((inexact && above) ? 1U : 0U);
+    return float_of(bits | (inexact ? 1U : 0U));
+}
+""",
+    "half": """
+// IEEE binary16 as it lies in memory; arithmetic happens in float.
+struct half {
+    uint16_t bits;
+};
+""",
+    "to_half": """
+inline half to_half(float x)
+{
+    const uint32_t sign = bits_of(x) & 0x80000000U;
+    const uint32_t magnitude = bits_of(x) ^ sign;
+    // Subnormal results: adding 0.5 leaves the rounded bits at the bottom of the significand.
+    const uint32_t small = bits_of(float_of(magnitude) + 0.5F) - 0x3f000000U;
+    // Normal results: rebias the exponent, round half to even by carrying.
+    const uint32_t normal = (magnitude + 0xc8000fffU + ((magnitude >> 13) & 1U)) >> 13;
+    const uint32_t special = magnitude > 0x7f800000U ? 0x7e00U : 0x7c00U;
+    const uint32_t finite = magnitude < 0x38800000U ? small : normal;
+    const uint32_t result = magnitude >= 0x47800000U ? special : finite;
+    return half{static_cast<uint16_t>(result | (sign >> 16))};
+}
+""",
+    "to_half_double": """
+inline half to_half(double x) { return to_half(odd(x)); }
+""",
+    "half_to_float": """
+inline float to_float(half x)
+{
+    const uint32_t magnitude = x.bits & 0x7fffU;
+    const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000U) << 16;
+    // 2^112 rebiases the exponent and normalises subnormals.
+    const float finite = float_of(magnitude << 13) * 0x1p112F;
+    const uint32_t special = (magnitude << 13) + 0x70000000U;
+    return float_of((magnitude >= 0x7c00U ? special : bits_of(finite)) | sign);
+}
+""",
+    "bfloat16": """
+// The upper half of a float.
+struct bfloat16 {
+    uint16_t bits;
+};
+""",
+    "to_bfloat16": """
+inline bfloat16 to_bfloat16(float x)
+{
+    const uint32_t bits = bits_of(x);
+    const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    const uint32_t quiet = (bits >> 16) | 0x40U;
+    return bfloat16{static_cast<uint16_t>(x != x ? quiet : rounded)};
+}
+""",
+    "to_bfloat16_double": """
+inline bfloat16 to_bfloat16(double x) { return to_bfloat16(odd(x)); }
+""",
+    "bfloat16_to_float": """
+inline float to_float(bfloat16 x) { return float_of(static_cast<uint32_t>(x.bits) << 16); }
+""",
+    "round_nearest": """
+inline float round_nearest(float x) { return __builtin_rintf(x); }
+inline double round_nearest(double x) { return __builtin_rint(x); }
+""",
+    "round_down": """
+inline float round_down(float x) { return __builtin_floorf(x); }
+inline double round_down(double x) { return __builtin_floor(x); }
+""",
+    "round_up": """
+inline float round_up(float x) { return __builtin_ceilf(x); }
+inline double round_up(double x) { return __builtin_ceil(x); }
+""",
+    "round_zero": """
+inline float round_zero(float x) { return __builtin_truncf(x); }
+inline double round_zero(double x) { return __builtin_trunc(x); }
+""",
+    "to_integer": """
+// A rounded float as an integer; what does not fit (NaN too) gives 0.
+template <class T, class F>
+inline T to_integer(F x)
+{
+    constexpr F limit = -static_cast<F>(std::numeric_limits<T>::min());
+    const bool fits = x >= -limit && x < limit;
+    return static_cast<T>(fits ? x : F{0});
+}
+""",
+    "saturated": """
+template <class T, class F>
+inline T saturated(F x)
+{
+    constexpr F limit = -static_cast<F>(std::numeric_limits<T>::min());
+    const T low = x < -limit ? std::numeric_limits<T>::min() : to_integer<T>(x);
+    return x >= limit ? std::numeric_limits<T>::max() : low;
+}
+""",
+    "clamp_to_int32": """
+inline int32_t clamp_to_int32(int64_t x)
+{
+    return static_cast<int32_t>(std::clamp<int64_t>(x, INT32_MIN, INT32_MAX));
+}
+""",
+    "next_to": """
+// The neighbour of a number, upwards or downwards; `Bits` orders like the magnitude.
+template <class Bits>
+inline Bits next_to(Bits bits, bool upwards)
+{
+    constexpr Bits sign = static_cast<Bits>(Bits{1} << (sizeof(Bits) * 8 - 1));
+    if ((bits & ~sign) == 0) {
+        return static_cast<Bits>(upwards ? 1 : sign + 1);
+    }
+    const bool grows = ((bits & sign) == 0) == upwards;
+    return static_cast<Bits>(grows ? bits + 1 : bits - 1);
+}
+""",
+    "directed": """
+// x in a narrower type, rounded down (-1), up (1) or towards zero (0).
+template <class T, int mode>
+inline T directed(double x)
+{
+    T nearest;
+    double back;
+    if constexpr (std::is_same_v<T, float>) {
+        nearest = static_cast<float>(x);
+        back = static_cast<double>(nearest);
+    } else {
+        nearest = narrow(x, T{});
+        back = static_cast<double>(to_float(nearest));
+    }
+    const bool upwards = mode == 1 || (mode == 0 && x < 0);
+    const bool wrong = upwards ? back < x : back > x;
+    std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t> bits;
+    std::memcpy(&bits, &nearest, sizeof bits);
+    bits = wrong ? next_to(bits, upwards) : bits;
+    std::memcpy(&nearest, &bits, sizeof bits);
+    return nearest;
+}
+""",
+    "absolute": """
+template <class T> inline T absolute(T x) { return static_cast<T>(x < T{0} ? T{0} - x : x); }
+inline float absolute(float x) { return __builtin_fabsf(x); }
+inline double absolute(double x) { return __builtin_fabs(x); }
+""",
+    "sign": """
+template <class T> inline T sign(T x)
+{
+    return x > T{0} ? T{1} : (x < T{0} ? static_cast<T>(-1) : x);
+}
+""",
+    "max": """
+// The larger; NaN wins.
+template <class T> inline T max(T a, T b) { return (a > b || a != a) ? a : b; }
+inline bool max(bool a, bool b) { return a || b; }
+""",
+    "min": """
+// The smaller; NaN wins.
+template <class T> inline T min(T a, T b) { return (a < b || a != a) ? a : b; }
+inline bool min(bool a, bool b) { return a && b; }
+""",
+    "at_least": """
+template <class T> inline T at_least(T x, T low) { return x < low ? low : x; }
+""",
+    "at_most": """
+template <class T> inline T at_most(T x, T high) { return x > high ? high : x; }
+""",
+    "relu": """
+template <class T> inline T relu(T x) { return x < T{0} ? T{0} : x; }
+""",
+    "floor": """
+template <class T> inline T floor(T x) { return x; }
+inline float floor(float x) { return __builtin_floorf(x); }
+inline double floor(double x) { return __builtin_floor(x); }
+""",
+    "ceil": """
+template <class T> inline T ceil(T x) { return x; }
+inline float ceil(float x) { return __builtin_ceilf(x); }
+inline double ceil(double x) { return __builtin_ceil(x); }
+""",
+    "round": """
+template <class T> inline T round(T x) { return x; }
+inline float round(float x) { return __builtin_rintf(x); }
+inline double round(double x) { return __builtin_rint(x); }
+""",
+    "trunc": """
+template <class T> inline T trunc(T x) { return x; }
+inline float trunc(float x) { return __builtin_truncf(x); }
+inline double trunc(double x) { return __builtin_trunc(x); }
+""",
+    "sqrt": """
+inline float sqrt(float x) { return __builtin_sqrtf(x); }
+inline double sqrt(double x) { return __builtin_sqrt(x); }
+""",
+    "rsqrt": """
+inline float rsqrt(float x) { return 1.0F / __builtin_sqrtf(x); }
+inline double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
+""",
+    "exp": """
+// e^x = 2^n * e^r with |r| <= ln(2)/2, e^r by its Taylor polynomial of degree 7; the power of two is
+// applied in two halves, so that subnormal results and overflow to infinity come out right.
+inline float exp(float x)
+{
+    const float bounded = x < -104.0F ? -104.0F : (x > 89.0F ? 89.0F : x);
+    const float n = __builtin_rintf(bounded * 1.44269504F);
+    const float r = (bounded - n * 0.693145752F) - n * 1.42860677e-06F;
+    float p = 1.0F / 5040.0F;
+    p = p * r + 1.0F / 720.0F;
+    p = p * r + 1.0F / 120.0F;
+    p = p * r + 1.0F / 24.0F;
+    p = p * r + 1.0F / 6.0F;
+    p = p * r + 0.5F;
+    p = p * r + 1.0F;
+    p = p * r + 1.0F;
+    const int32_t k = static_cast<int32_t>(n);
+    const int32_t first = k >> 1;
+    const float low = float_of(static_cast<uint32_t>(first + 127) << 23);
+    const float high = float_of(static_cast<uint32_t>(k - first + 127) << 23);
+    return p * low * high;
+}
+inline double exp(double x) { return ::exp(x); }
+""",
+    "sigmoid": """
+template <class T> inline T sigmoid(T x) { return T{1} / (T{1} + exp(-x)); }
+""",
+    "silu": """
+template <class T> inline T silu(T x) { return x / (T{1} + exp(-x)); }
+""",
+    "gelu": """
+template <class T> inline T gelu(T x)
+{
+    return static_cast<T>(0.5) * x * (T{1} + erf(x * static_cast<T>(0.7071067811865475244)));
+}
+""",
+    "gelu_tanh": """
+template <class T> inline T gelu_tanh(T x)
+{
+    const T inner = x + static_cast<T>(0.044715) * x * x * x;
+    return static_cast<T>(0.5) * x * (T{1} + tanh(static_cast<T>(0.7978845608028653559) * inner));
+}
+""",
+    "softplus": """
+template <class T> inline T softplus(T x)
+{
+    const T bounded = x > T{30} ? T{30} : x;
+    return x > T{30} ? x : log1p(exp(bounded));
+}
+""",
+    "softsign": """
+template <class T> inline T softsign(T x) { return x / (T{1} + absolute(x)); }
+""",
+    "hardsigmoid": """
+template <class T> inline T hardsigmoid(T x)
+{
+    return at_most(at_least(x / T{6} + static_cast<T>(0.5), T{0}), T{1});
+}
+""",
+    "hardswish": """
+template <class T> inline T hardswish(T x) { return x * hardsigmoid(x); }
+""",
+    "elu": """
+template <class T> inline T elu(T x, T alpha)
+{
+    const T negative = alpha * expm1(x > T{0} ? T{0} : x);
+    return x > T{0} ? x : negative;
+}
+""",
+    "selu": """
+template <class T> inline T selu(T x)
+{
+    return static_cast<T>(1.0507009873554804934) * elu(x, static_cast<T>(1.6732632423543772848));
+}
+""",
+    "leaky_relu": """
+template <class T> inline T leaky_relu(T x, T slope) { return x > T{0} ? x : slope * x; }
+""",
+    "isnan": """
+template <class T> inline bool isnan(T x) { return x != x; }
+""",
+    "isinf": """
+template <class T> inline bool isinf(T x)
+{
+    return absolute(x) == std::numeric_limits<T>::infinity() && std::is_floating_point_v<T>;
+}
+""",
+    "isfinite": """
+template <class T> inline bool isfinite(T x)
+{
+    return absolute(x) < std::numeric_limits<T>::infinity() || !std::is_floating_point_v<T>;
+}
+""",
+    "pow": """
+inline float pow(float a, float b) { return ::powf(a, b); }
+inline double pow(double a, double b) { return ::pow(a, b); }
+// Wraps on overflow; a negative exponent (an error on valid lanes) gives 1.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+inline T pow(T a, T b)
+{
+    T result = 1;
+    for (T exponent = b; exponent > 0; exponent = static_cast<T>(exponent >> 1)) {
+        result = static_cast<T>((exponent & 1) != 0 ? result * a : result);
+        a = static_cast<T>(a * a);
+    }
+    return result;
+}
+""",
+    "shl": """
+template <class T> inline T shl(T a, T b)
+{
+    return static_cast<T>(a << (b & static_cast<T>(sizeof(T) * 8 - 1)));
+}
+""",
+    "shr": """
+template <class T> inline T shr(T a, T b)
+{
+    return static_cast<T>(a >> (b & static_cast<T>(sizeof(T) * 8 - 1)));
+}
+""",
+}
+
+#: Functions of the vector C library, by the name that generated code uses.
+_LIBRARY = ("exp2", "log", "log2", "sin", "cos", "tan", "atan", "tanh", "erf", "expm1", "log1p")
+
+#: The widening of a double for `directed`, per narrow type.
+_NARROW = {
+    "half": "inline half narrow(double x, half) { return to_half(x); }",
+    "bfloat16": "inline bfloat16 narrow(double x, bfloat16) { return to_bfloat16(x); }",
+}
+
+_VECTOR_MACRO = """
+// g++ calls the vector versions of these (libmvec) from SIMD loops.
+#if defined(__x86_64__) && defined(__GLIBC__)
+#if __GLIBC_PREREQ(2, 35)
+#define SKETCH_VECTORS __attribute__((simd("notinbranch"), const))
+#endif
+#endif
+#ifndef SKETCH_VECTORS
+#define SKETCH_VECTORS
+#endif
+"""
+
+
+def _library_text(name: str) -> str:
+    return f"""
+inline float {name}(float x) {{ return ::{name}f(x); }}
+inline double {name}(double x) {{ return ::{name}(x); }}
+"""
+
+
+_HALF = ("to_half", "to_half_double", "half_to_float")
+_BFLOAT = ("to_bfloat16", "to_bfloat16_double", "bfloat16_to_float")
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", text))
+
+
+def _table() -> dict[str, str]:
+    """All helpers by name, library functions before their first users."""
+    table: dict[str, str] = {}
+    for name, text in _BASE.items():
+        if name == "exp":
+            for function in _LIBRARY:
+                table[function] = _library_text(function)
+            table["atan2"] = (
+                "\ninline float atan2(float y, float x) { return ::atan2f(y, x); }\n"
+                "inline double atan2(double y, double x) { return ::atan2(y, x); }\n"
+            )
+        if name == "directed":
+            table["narrow_half"] = f"\n{_NARROW['half']}\n"
+            table["narrow_bfloat16"] = f"\n{_NARROW['bfloat16']}\n"
+        table[name] = text
+    table.update(MATRIX)
+    return table
+
+
+_TABLE = _table()
+
+#: Words whose appearance asks for helpers named otherwise.
+_IMPLIED = {"half": _HALF, "bfloat16": _BFLOAT}
+
+
+def used_helpers(body: str) -> list[str]:
+    """The helpers that `body` (generated code) needs, in the order of definition."""
+    wanted = {name for name in re.findall(r"sketch::(\w+)", body) if name in _TABLE}
+    pending = list(wanted)
+    narrow = [kind for kind in _IMPLIED if re.search(rf"sketch::(to_)?{kind}\b", body)]
+    for kind in narrow:
+        pending += [kind, *_IMPLIED[kind]]
+        if "directed" in wanted:
+            pending.append(f"narrow_{kind}")
+    needed: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in needed:
+            continue
+        needed.add(name)
+        pending += [word for word in _words(_TABLE[name]) if word in _TABLE and word != name]
+    if not narrow:
+        needed -= {*_HALF, *_BFLOAT, "half", "bfloat16", "odd"}
+    return [name for name in _TABLE if name in needed]
+
+
+def prelude(body: str) -> str:
+    """The definitions to put before `body`; empty when it needs none."""
+    names = used_helpers(body)
+    if not names:
+        return ""
+    texts = [_TABLE[name].strip("\n") for name in names]
+    functions = [name for name in (*_LIBRARY, "exp", "pow", "atan2") if name in names]
+    head = ""
+    if functions:
+        head = (
+            _VECTOR_MACRO.lstrip("\n")
+            + 'extern "C" {\n'
+            + "".join(_declaration(name) for name in functions)
+            + "}\n\n"
+        )
+    return head + "namespace sketch {\n\n" + "\n\n".join(texts) + "\n\n} // namespace sketch\n"
+
+
+def _declaration(name: str) -> str:
+    two = name in ("pow", "atan2")
+    arguments = "{0} x, {0} y" if two else "{0} x"
+    wide = f"SKETCH_VECTORS double {name}({arguments.format('double')}) noexcept;\n"
+    if name == "exp":
+        return wide
+    return f"SKETCH_VECTORS float {name}f({arguments.format('float')}) noexcept;\n" + wide

@@ -1,0 +1,143 @@
+"""The C++ matrix product: packed panels and a register-blocked kernel in vector extensions.
+
+The scheme is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
+(ACM TOMS 34(3), 2008): panels of both operands are packed contiguously (widened to the
+accumulator's type), and a block of rows by two vectors stays in registers along the depth.
+"""
+
+from __future__ import annotations
+
+MATRIX: dict[str, str] = {
+    "matrix": """
+// Element (r, c) of a strided matrix is data[r * row + c * column].
+template <class T> struct matrix {
+    T *data;
+    int64_t row;
+    int64_t column;
+};
+""",
+    "blocking": """
+#if defined(__AVX512F__)
+constexpr int64_t vector_bytes = 64;
+constexpr int64_t block_rows = 12;
+#elif defined(__AVX2__)
+constexpr int64_t vector_bytes = 32;
+constexpr int64_t block_rows = 6;
+#else
+constexpr int64_t vector_bytes = 16;
+constexpr int64_t block_rows = 4;
+#endif
+constexpr int64_t block_depth = 256;
+
+template <class T> struct blocking {
+    typedef T vector __attribute__((vector_size(vector_bytes)));
+    static constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(T));
+    static constexpr int64_t columns = 2 * lanes;
+};
+""",
+    "widened": """
+template <class T, class S> inline T widened(S x)
+{
+    if constexpr (sizeof(S) == 2) {
+        return static_cast<T>(to_float(x));
+    } else {
+        return static_cast<T>(x);
+    }
+}
+""",
+    "pack": """
+// Packs `width` lines of `depth` elements into panels of `size` lines; missing lines become 0.
+// Element (line, k) is data[line * row + k * column].
+template <int64_t size, class T, class S>
+inline void pack(const matrix<const S> &from, int64_t width, int64_t depth, T *panels)
+{
+    for (int64_t line = 0; line < width; line += size) {
+        const S *const data = from.data + line * from.row;
+        const int64_t count = std::min(size, width - line);
+        if (count == size && from.row == 1) {
+            for (int64_t k = 0; k < depth; ++k) {
+                for (int64_t i = 0; i < size; ++i) {
+                    panels[k * size + i] = widened<T>(data[k * from.column + i]);
+                }
+            }
+        } else if (count == size) {
+            for (int64_t k = 0; k < depth; ++k) {
+                for (int64_t i = 0; i < size; ++i) {
+                    panels[k * size + i] = widened<T>(data[i * from.row + k * from.column]);
+                }
+            }
+        } else {
+            for (int64_t k = 0; k < depth; ++k) {
+                for (int64_t i = 0; i < size; ++i) {
+                    panels[k * size + i] =
+                        i < count ? widened<T>(data[i * from.row + k * from.column]) : T{0};
+                }
+            }
+        }
+        panels += size * depth;
+    }
+}
+""",
+    "multiply_block": """
+// block_rows x two vectors of the product, in registers along the depth.
+template <class T>
+inline void multiply_block(const T *a, const T *b, int64_t depth, T *to, int64_t row)
+{
+    using vector = typename blocking<T>::vector;
+    constexpr int64_t lanes = blocking<T>::lanes;
+    vector sums[block_rows][2] = {};
+    for (int64_t k = 0; k < depth; ++k) {
+        vector first;
+        vector second;
+        std::memcpy(&first, b + k * 2 * lanes, sizeof first);
+        std::memcpy(&second, b + k * 2 * lanes + lanes, sizeof second);
+#pragma GCC unroll 16
+        for (int64_t r = 0; r < block_rows; ++r) {
+            sums[r][0] += a[k * block_rows + r] * first;
+            sums[r][1] += a[k * block_rows + r] * second;
+        }
+    }
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < block_rows; ++r) {
+        vector old[2];
+        std::memcpy(old, to + r * row, sizeof old);
+        old[0] += sums[r][0];
+        old[1] += sums[r][1];
+        std::memcpy(to + r * row, old, sizeof old);
+    }
+}
+""",
+    "multiply": """
+// to += a @ b for a [rows, depth] and b [depth, columns]; `left` and `right` hold packed panels.
+template <class T, class A, class B>
+void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, matrix<const B> b,
+              matrix<T> to, T *left, T *right)
+{
+    constexpr int64_t width = blocking<T>::columns;
+    for (int64_t k = 0; k < depth; k += block_depth) {
+        const int64_t part = std::min(block_depth, depth - k);
+        pack<block_rows>(matrix<const A>{a.data + k * a.column, a.row, a.column}, rows, part,
+                         left);
+        pack<width>(matrix<const B>{b.data + k * b.row, b.column, b.row}, columns, part, right);
+        for (int64_t c = 0; c < columns; c += width) {
+            for (int64_t r = 0; r < rows; r += block_rows) {
+                T *const target = to.data + r * to.row + c;
+                const int64_t high = std::min(block_rows, rows - r);
+                const int64_t wide = std::min(width, columns - c);
+                if (high == block_rows && wide == width) {
+                    multiply_block(left + r * part, right + c * part, part, target, to.row);
+                    continue;
+                }
+                alignas(64) T edge[block_rows * width] = {};
+                multiply_block(left + r * part, right + c * part, part, edge, width);
+                for (int64_t i = 0; i < high; ++i) {
+                    for (int64_t j = 0; j < wide; ++j) {
+                        target[i * to.row + j] += edge[i * width + j];
+                    }
+                }
+            }
+        }
+    }
+}
+""",
+}

@@ -1,0 +1,174 @@
+"""C++ text of loop programs."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering import loops
+from sketchc.lowering.cpp.expressions import CPP_TYPES, scalar, value
+from sketchc.lowering.cpp.names import identifier
+from sketchc.lowering.precedence import CPP
+from sketchc.types import DType
+
+INDENT = "    "
+
+#: How a reduction row combines lanes, as an OpenMP reduction: (float, integer or bool).
+_CLAUSES = {
+    "reduce_sum": ("+", "+"),
+    "reduce_prod": ("*", "*"),
+    "reduce_max": ("largest", "max"),
+    "reduce_min": ("smallest", "min"),
+    "reduce_any": ("||", "||"),
+    "reduce_all": ("&&", "&&"),
+}
+_COMBINERS = {"reduce_max": "sketch::max", "reduce_min": "sketch::min"}
+
+#: OpenMP's own max and min ignore NaN; these propagate it.
+REDUCTION_DECLARATIONS = {
+    "largest": (
+        "#pragma omp declare reduction(largest : float, double \\\n"
+        "                              : omp_out = sketch::max(omp_out, omp_in)) \\\n"
+        "    initializer(omp_priv = omp_orig)\n"
+    ),
+    "smallest": (
+        "#pragma omp declare reduction(smallest : float, double \\\n"
+        "                              : omp_out = sketch::min(omp_out, omp_in)) \\\n"
+        "    initializer(omp_priv = omp_orig)\n"
+    ),
+}
+
+
+@attrs.define
+class Printer:
+    """Prints statements at a depth of indentation."""
+
+    lines: list[str] = attrs.field(factory=list)
+    depth: int = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append(f"{INDENT * self.depth}{text}" if text else "")
+
+    def pragma(self, text: str) -> None:
+        self.line(f"#pragma omp {text}")
+
+    def comment(self, text: str) -> None:
+        for part in text.splitlines():
+            # A backslash at a line's end would swallow the next line.
+            self.line(f"// {part.rstrip(chr(92))}".rstrip())
+
+    def open(self, text: str) -> None:
+        self.line(f"{text} {{".lstrip())
+        self.depth += 1
+
+    def close(self) -> None:
+        self.depth -= 1
+        self.line("}")
+
+    def statements(self, body: tuple[loops.Statement, ...]) -> None:
+        for statement in body:
+            self.statement(statement)
+
+    def statement(self, statement: loops.Statement) -> None:
+        match statement:
+            case loops.Note(text):
+                self.comment(text)
+            case loops.Define(name, dtype, initial, mutable):
+                kind = CPP_TYPES[dtype] if mutable else f"const {CPP_TYPES[dtype]}"
+                self.line(f"{kind} {identifier(name)} = {value(initial)};")
+            case loops.Assign(name, new):
+                self.line(f"{identifier(name)} = {value(new)};")
+            case loops.Write(buffer, index, new):
+                self.line(f"{identifier(buffer)}[{scalar(index)}] = {value(new)};")
+            case loops.Accumulate():
+                self._accumulate(statement)
+            case loops.MatrixProduct():
+                self._product(statement)
+            case loops.Loop(variable, lower, upper, body):
+                self._for(variable, lower, upper, body)
+            case loops.LaneLoop():
+                self._lanes(statement)
+            case loops.SerialLoop():
+                self._serial(statement)
+            case loops.Barrier():
+                pass  # the lanes of one program run in one thread
+            case _:
+                assert_never(statement)
+
+    def _for(
+        self, variable: str, lower: ir.Expr, upper: ir.Expr, body: tuple[loops.Statement, ...]
+    ) -> None:
+        name = identifier(variable)
+        self.open(f"for (int64_t {name} = {scalar(lower)}; {name} < {scalar(upper)}; ++{name})")
+        self.statements(body)
+        self.close()
+
+    def _lanes(self, loop: loops.LaneLoop) -> None:
+        clauses: dict[str, list[str]] = {}
+        for reduction in loop.reductions:
+            clause = _CLAUSES[reduction.operation][0 if reduction.dtype.is_float else 1]
+            clauses.setdefault(clause, []).append(identifier(reduction.name))
+        text = "".join(f" reduction({c} : {', '.join(n)})" for c, n in clauses.items())
+        self.pragma(f"simd{text}")
+        self._for(loop.variable, loop.lower, loop.upper, loop.body)
+
+    def _serial(self, loop: loops.SerialLoop) -> None:
+        name = identifier(loop.variable)
+        if loop.text:
+            self.comment(loop.text)
+        step = f"++{name}" if loop.step == ir.Literal(1) else f"{name} += {scalar(loop.step)}"
+        self.open(
+            f"for (int64_t {name} = {scalar(loop.start)}; {name} < {scalar(loop.stop)}; {step})"
+        )
+        self.statements(loop.body)
+        self.close()
+
+    def _accumulate(self, statement: loops.Accumulate) -> None:
+        target = value(statement.target)
+        new = value(statement.value)
+        match statement.operation:
+            case "reduce_sum":
+                self.line(f"{target} += {new};")
+            case "reduce_prod":
+                self.line(f"{target} *= {new};")
+            case "reduce_any" | "reduce_all":
+                operator = "||" if statement.operation == "reduce_any" else "&&"
+                self.line(f"{target} = {CPP.binary(operator, target, new)};")
+            case operation:
+                self.line(f"{target} = {_COMBINERS[operation]}({target}, {new});")
+
+    def _product(self, product: loops.MatrixProduct) -> None:
+        left, right = (_view(view, True) for view in (product.left, product.right))
+        self.line(
+            f"sketch::multiply({scalar(product.rows)}, {scalar(product.columns)},"
+            f" {scalar(product.depth)},"
+        )
+        packs = ", ".join(identifier(name) for name in product.packs)
+        inner = INDENT * 4
+        self.line(f"{inner}{left}, {right},")
+        self.line(f"{inner}{_view(product.destination, False)}, {packs});")
+
+
+def _view(view: loops.MatrixView, constant: bool) -> str:
+    kind = CPP_TYPES[view.dtype]
+    origin = "" if view.origin == ir.Literal(0) else f" + {scalar(view.origin)}"
+    data = f"{identifier(view.buffer)}{origin}"
+    qualifier = "const " if constant else ""
+    return f"sketch::matrix<{qualifier}{kind}>{{{data}, {scalar(view.row)}, {scalar(view.column)}}}"
+
+
+def declared_reductions(program: loops.Program) -> set[str]:
+    """The reductions of `REDUCTION_DECLARATIONS` that a program uses."""
+    found = set()
+    for statement in loops.walk(program.body):
+        if isinstance(statement, loops.LaneLoop):
+            for reduction in statement.reductions:
+                clause = _CLAUSES[reduction.operation][0 if reduction.dtype.is_float else 1]
+                found |= {clause} & REDUCTION_DECLARATIONS.keys()
+    return found
+
+
+def element_bytes(dtype: DType) -> str:
+    return f"sizeof({CPP_TYPES[dtype]})"

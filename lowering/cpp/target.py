@@ -1,0 +1,367 @@
+"""The `cpp` target: one C++17 file with OpenMP threads, SIMD loops and a plain C entry point.
+
+Takes a finished plan, returns a `Kernel`. The work is in `fusion` (which loops), `lower` (the loop
+IR), `printer` and `expressions` (text), `prelude` (helpers); this file writes the host function
+around the phases.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering import loops
+from sketchc.lowering.cpp.binding import module_source
+from sketchc.lowering.cpp.expressions import (
+    CPP_TYPES,
+    literal,
+    number_literal,
+    scalar,
+)
+from sketchc.lowering.cpp.forwarding import find_versions
+from sketchc.lowering.cpp.indices import extent_name, step_name
+from sketchc.lowering.cpp.lower import lower_phase
+from sketchc.lowering.cpp.names import entry_name, identifier
+from sketchc.lowering.cpp.nests import NestMaker
+from sketchc.lowering.cpp.prelude import prelude
+from sketchc.lowering.cpp.printer import (
+    REDUCTION_DECLARATIONS,
+    Printer,
+    declared_reductions,
+)
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.plan import Capabilities, GridAxis, PhasePlan, Plan
+from sketchc.ops import OPS
+from sketchc.symbolic import show
+from sketchc.types import LOWERED, DType
+
+CAPABILITIES = Capabilities(
+    name="cpp",
+    languages=("c++",),
+    default_hardware="cpu",
+    dtypes=frozenset(dtype.value for dtype in LOWERED),
+    precisions=frozenset({"ieee", "tf32", "tf32x3"}),
+    power_of_two_extents=False,
+    symbolic_extents=True,
+    persistent_grid=False,
+    maximum_elements=2**40,
+    ops_missing=frozenset(name for name, row in OPS.items() if not row.lowered),
+)
+
+DESCRIPTION = "C++17 with OpenMP and SIMD, for x86-64 and other CPUs"
+
+_INCLUDES = (
+    "algorithm",
+    "cmath",
+    "cstdint",
+    "cstdlib",
+    "cstring",
+    "initializer_list",
+    "limits",
+    "type_traits",
+)
+
+
+def emit(plan: Plan) -> Kernel:
+    """The C++ source for a finished plan; deterministic."""
+    sketch = plan.sketch
+    body = _Host(plan).function()
+    reductions = [text for name, text in REDUCTION_DECLARATIONS.items() if f"({name} :" in body]
+    helpers = prelude(body + "".join(reductions))
+    includes = [f"#include <{name}>" for name in _INCLUDES]
+    includes.append("#include <omp.h>")
+    parts = [
+        f"// {sketch.name}: a C++ kernel for {plan.hardware.name}, made from a sketch.",
+        "\n".join(includes),
+        helpers.rstrip("\n"),
+        "".join(reductions).rstrip("\n"),
+        body,
+    ]
+    source = "\n\n".join(part for part in parts if part) + "\n"
+    entry = entry_name(sketch.name)
+    kernel = Kernel("cpp", plan.hardware.name, sketch.name, entry, "c++", source, sketch)
+    return attrs.evolve(
+        kernel, extras=((f"{sketch.name}_module.cpp", module_source(sketch, entry)),)
+    )
+
+
+@attrs.define
+class _Host:
+    plan: Plan
+    out: Printer = attrs.field(factory=Printer)
+
+    @property
+    def sketch(self) -> ir.Sketch:
+        return self.plan.sketch
+
+    def function(self) -> str:
+        """The exported function with all phases."""
+        programs = [(phase, self._program(phase)) for phase in self.plan.phases]
+        self.out.depth = 1
+        self._broadcasts()
+        self._lets()
+        self._requires()
+        self._workspace()
+        self._initial_values()
+        for phase, program in programs:
+            self._phase(phase, program)
+        self.out.line("return 0;")
+        body = "\n".join(self.out.lines)
+        constants = self._constants(body)
+        head = self._signature(body + constants)
+        return f"{head}\n{{\n{constants}{body}\n}}"
+
+    def _program(self, phase: PhasePlan) -> loops.Program:
+        taken = self._names()
+        versions = find_versions(self.sketch, phase.body, taken)
+        maker = NestMaker(self.sketch, versions)
+        constants = {c.name: ir.Literal(c.value) for c in self.sketch.constants}
+        return lower_phase(phase.body, maker, constants, phase.stores - phase.loads)
+
+    def _names(self) -> set[str]:
+        """Every name that the generated function has in scope."""
+        sketch = self.sketch
+        declared = (
+            *sketch.symbols,
+            *sketch.params,
+            *sketch.constants,
+            *sketch.lets,
+            *sketch.tensors,
+            *sketch.views,
+            *sketch.tiles,
+        )
+        names = {item.name for item in declared} | {"arena", "workspace", "thread"}
+        for phase in sketch.phases:
+            names |= _bound_names(phase.body)
+        return names
+
+    # ------------------------------------------------------------ the host's part
+
+    def _signature(self, body: str) -> str:
+        """The head of the function; unused parameters are only named in comments."""
+        parameters = []
+        for tensor in self.sketch.tensors:
+            if tensor.role is ir.Role.WORKSPACE:
+                continue
+            kind = CPP_TYPES[tensor.dtype]
+            constant = "const " if tensor.role is ir.Role.IN else ""
+            parameters.append((f"{constant}{kind} *__restrict ", tensor.name))
+        parameters += [("int64_t ", symbol.name) for symbol in self.sketch.symbols]
+        for param in self.sketch.params:
+            parameters.append(("double " if param.dtype.is_float else "int64_t ", param.name))
+        parameters += [
+            ("int64_t ", extent_name(tensor.name, axis))
+            for tensor in self.sketch.tensors
+            for axis, repeats in enumerate(tensor.broadcast)
+            if repeats
+        ]
+        used = set(re.findall(r"\w+", _without_comments(body)))
+        shown = [
+            kind + (identifier(name) if identifier(name) in used else f"/* {name} */")
+            for kind, name in parameters
+        ]
+        start = f'extern "C" int64_t {entry_name(self.sketch.name)}('
+        text = ", ".join(shown)
+        if len(start) + len(text) < 99:
+            return f"{start}{text})"
+        return (
+            start
+            + "\n"
+            + textwrap.fill(text + ")", 98, initial_indent="    ", subsequent_indent="    ")
+        )
+
+    def _constants(self, body: str) -> str:
+        used = set(re.findall(r"\w+", _without_comments(body)))
+        lines = []
+        for constant in self.sketch.constants:
+            name = identifier(constant.name)
+            if name not in used:
+                continue
+            dtype = DType.F64 if constant.dtype.is_float else constant.dtype
+            kind = "int64_t" if dtype.is_integer else CPP_TYPES[dtype]
+            value = constant.value
+            text = number_literal(value, dtype) if dtype.is_float else literal(value)
+            lines.append(f"    constexpr {kind} {name} = {text};\n")
+        return "".join(lines) + ("\n" if lines else "")
+
+    def _broadcasts(self) -> None:
+        for tensor in self.sketch.tensors:
+            for axis, repeats in enumerate(tensor.broadcast):
+                if not repeats:
+                    continue
+                actual = extent_name(tensor.name, axis)
+                self.out.line(
+                    f"[[maybe_unused]] const int64_t {step_name(tensor.name, axis)}"
+                    f" = {actual} == 1 ? 0 : 1;"
+                )
+
+    def _lets(self) -> None:
+        for let in self.sketch.lets:
+            kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
+            text = scalar(let.value)
+            if kind == "double":
+                self.out.line(
+                    f"[[maybe_unused]] const double {identifier(let.name)}"
+                    f" = static_cast<double>({text});"
+                )
+            else:
+                self.out.line(f"[[maybe_unused]] const {kind} {identifier(let.name)} = {text};")
+
+    def _requires(self) -> None:
+        for number, require in enumerate(self.sketch.requires, 1):
+            self.out.comment(f"require: {require.text or show(require.condition)}")
+            self.out.open(f"if (!({scalar(require.condition)}))")
+            self.out.line(f"return {number};")
+            self.out.close()
+
+    def _workspace(self) -> None:
+        tensors = [t for t in self.sketch.tensors if t.role is ir.Role.WORKSPACE]
+        if not tensors:
+            return
+        self.out.comment("Memory shared by the phases.")
+        self.out.line("sketch::arena workspace;")
+        for tensor in tensors:
+            name = identifier(tensor.name)
+            self.out.line(f"const int64_t {name}_place = {_add('workspace', tensor)};")
+        self.out.open("if (!workspace.allocate(1))")
+        self.out.line("return -1;")
+        self.out.close()
+        for tensor in tensors:
+            kind, name = CPP_TYPES[tensor.dtype], identifier(tensor.name)
+            self.out.line(f"{kind} *const {name} = workspace.at<{kind}>({name}_place, 0);")
+
+    def _initial_values(self) -> None:
+        for tensor in self.sketch.tensors:
+            if tensor.initial is None:
+                continue
+            count: ir.Expr = ir.Literal(1)
+            for extent in tensor.extents:
+                count = extent if count == ir.Literal(1) else ir.Binary("*", count, extent)
+            self.out.comment(f"{tensor.name} starts as {tensor.initial}.")
+            self.out.pragma("parallel for simd schedule(static)")
+            variable = "element"
+            while variable in self._names():
+                variable += "_"
+            self.out.open(
+                f"for (int64_t {variable} = 0; {variable} < {scalar(count)}; ++{variable})"
+            )
+            value = number_literal(tensor.initial, tensor.dtype)
+            self.out.line(f"{identifier(tensor.name)}[{variable}] = {value};")
+            self.out.close()
+
+    # ------------------------------------------------------------ phases
+
+    def _phase(self, phase: PhasePlan, program: loops.Program) -> None:
+        out = self.out
+        several = len(self.plan.phases) > 1
+        if several:
+            out.comment(f"Phase {phase.index + 1} of {len(self.plan.phases)}.")
+        out.open("")
+        arenas = [s for s in program.storages if s.memory == "arena"]
+        if arenas:
+            out.comment("Scratch memory of each thread.")
+            out.line("sketch::arena arena;")
+            for storage in arenas:
+                name = identifier(storage.name)
+                out.line(f"const int64_t {name}_place = {_add('arena', storage)};")
+            out.open(f"if (!arena.allocate({'omp_get_max_threads()' if phase.grid else '1'}))")
+            out.line("return -1;")
+            out.close()
+        if phase.grid:
+            self._parallel(phase, program, arenas)
+        else:
+            self._thread_storage(arenas, "0")
+            self._stack(program)
+            out.statements(program.body)
+        out.close()
+
+    def _parallel(
+        self, phase: PhasePlan, program: loops.Program, arenas: list[loops.Storage]
+    ) -> None:
+        out = self.out
+        out.pragma("parallel")
+        out.open("")
+        self._thread_storage(arenas, "omp_get_thread_num()")
+        collapse = f" collapse({len(phase.grid)})" if len(phase.grid) > 1 else ""
+        out.pragma(f"for{collapse} schedule(static)")
+        derived = [self._grid_loop(axis) for axis in phase.grid]
+        for text in derived:
+            if text:
+                out.line(text)
+        self._stack(program)
+        out.statements(program.body)
+        for _ in phase.grid:
+            out.close()
+        out.close()
+
+    def _thread_storage(self, arenas: list[loops.Storage], thread: str) -> None:
+        for storage in arenas:
+            kind, name = CPP_TYPES[storage.dtype], identifier(storage.name)
+            self.out.line(
+                f"{kind} *const __restrict {name} = arena.at<{kind}>({name}_place, {thread});"
+            )
+
+    def _stack(self, program: loops.Program) -> None:
+        for storage in program.storages:
+            if storage.memory == "stack":
+                kind, name = CPP_TYPES[storage.dtype], identifier(storage.name)
+                count: ir.Expr = storage.extents[0]
+                for extent in storage.extents[1:]:
+                    count = ir.Binary("*", count, extent)
+                self.out.line(f"alignas(64) {kind} {name}[{scalar(count)}];")
+
+    def _grid_loop(self, axis: GridAxis) -> str:
+        """Opens the loop of one grid axis; returns what derives the variable inside, if anything.
+
+        The loop runs over the variable itself where the bounds of the sketch's loop are known.
+        """
+        name = identifier(axis.variable)
+        zero, one = ir.Literal(0), ir.Literal(1)
+        if axis.start == zero and axis.step == one:
+            self.out.open(f"for (int64_t {name} = 0; {name} < {scalar(axis.count)}; ++{name})")
+            return ""
+        if (
+            axis.start == zero
+            and isinstance(axis.count, ir.Binary)
+            and axis.count.operator == "cdiv"
+            and axis.count.right == axis.step
+        ):
+            self.out.open(
+                f"for (int64_t {name} = 0; {name} < {scalar(axis.count.left)};"
+                f" {name} += {scalar(axis.step)})"
+            )
+            return ""
+        index = f"{name}_index"
+        self.out.open(f"for (int64_t {index} = 0; {index} < {scalar(axis.count)}; ++{index})")
+        step = ir.Binary("*", axis.step, ir.Ref(index, ir.NameKind.LOOP))
+        start = ir.Binary("+", axis.start, step)
+        return f"const int64_t {name} = {scalar(start)};"
+
+
+def _add(arena: str, item: ir.Tensor | loops.Storage) -> str:
+    kind = CPP_TYPES[item.dtype]
+    extents = ", ".join(str(scalar(extent)) for extent in item.extents)
+    return f"{arena}.add(sizeof({kind}), {{{extents}}})"
+
+
+def _bound_names(body: tuple[ir.Statement, ...]) -> set[str]:
+    names: set[str] = set()
+    for statement in body:
+        match statement:
+            case ir.For(variable=variable, body=inner):
+                names |= {variable} | _bound_names(inner)
+            case ir.Bind(name):
+                names.add(name)
+            case _:
+                pass
+    return names
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*", "", text)
+
+
+__all__ = ["CAPABILITIES", "DESCRIPTION", "declared_reductions", "emit"]

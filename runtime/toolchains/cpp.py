@@ -1,0 +1,288 @@
+"""The C++ toolchain: g++ with OpenMP, a build cache, and kernels called through ctypes.
+
+Builds are kept in the user's cache folder, keyed by source, flags, compiler and CPU; several
+processes may build at once (each writes beside the place and renames). Generated kernels run in a
+worker process; `load` gives an in-process function for benchmarks of code that we made ourselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sketchc.lowering.kernel import Kernel
+from sketchc.runtime.toolchains.base import Artefact, ToolchainError, ToolchainStatus
+from sketchc.runtime.toolchains.cpp_calls import NativeKernel, signature
+from sketchc.runtime.worker import run_worker
+
+if TYPE_CHECKING:
+    import numpy as np
+
+#: Never -ffast-math: it drops roundings to f16 and tests for NaN. Reassociation happens only where
+#: the code says so (`omp simd reduction`).
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-fopenmp",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-fwrapv",
+    "-fPIC",
+    "-shared",
+    "-Wall",
+    "-Wextra",
+    "-Wshadow",
+    "-Wconversion",
+)
+
+#: Vector math and C math, in this order, after the source.
+LIBRARIES = ("-lmvec", "-lm")
+
+_CPU_FEATURES = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16")
+
+
+class CppToolchain:
+    """Compiles with g++ (or `$CXX`) and runs through the C entry point."""
+
+    target = "cpp"
+
+    def status(self) -> ToolchainStatus:
+        """What is here; starts the compiler only to ask its version."""
+        compiler = find_compiler()
+        missing = []
+        versions: dict[str, str] = {}
+        if compiler is None:
+            missing.append("g++")
+        else:
+            versions["g++"] = compiler_version(compiler)
+            if not _has_openmp(compiler):
+                missing.append("libgomp (OpenMP)")
+            else:
+                versions["OpenMP"] = "yes"
+        pybind = _pybind11_version()
+        if pybind:
+            versions["pybind11"] = pybind
+        features = cpu_features()
+        if features:
+            versions["CPU"] = " ".join(features)
+        usable = not missing
+        return ToolchainStatus(
+            "cpp",
+            usable,
+            usable,
+            "natively, in a worker process",
+            versions,
+            tuple(missing),
+            "" if usable else "install a C++17 compiler: apt-get install g++",
+        )
+
+    def install(self) -> str:
+        """Nothing can be installed without root; says what to do."""
+        if self.status().can_compile:
+            return "Nothing to install: g++ with OpenMP is here."
+        return "Install g++ 11 or later with OpenMP, for instance: sudo apt-get install g++"
+
+    def compile(self, kernel: Kernel, folder: Path) -> Artefact:
+        """Build `<name>.so` into `folder`; `details` holds warnings and seconds."""
+        folder.mkdir(parents=True, exist_ok=True)
+        source = folder / f"{kernel.name}.cpp"
+        source.write_text(kernel.source)
+        for name, text in kernel.extras:
+            (folder / name).write_text(text)
+        library = folder / f"{kernel.name}.so"
+        started = time.perf_counter()
+        warnings, cached = _build([source], FLAGS, LIBRARIES, library)
+        details = {
+            "seconds": round(time.perf_counter() - started, 3),
+            "warnings": warnings,
+            "cached": cached,
+            "flags": " ".join(FLAGS),
+        }
+        return Artefact(kernel, folder, library, details)
+
+    def run(
+        self,
+        artefact: Artefact,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """Run once in a worker process; see `base.Toolchain.run`."""
+        request = {
+            "library": str(artefact.library),
+            "signature": signature(artefact.kernel, symbols, params, tensors),
+        }
+        result = run_worker(
+            "sketchc.runtime.toolchains.cpp_calls:execute",
+            request,
+            tensors,
+            timeout=timeout,
+        )
+        if result.timed_out:
+            raise ToolchainError("timeout", result.describe(), result.output)
+        if not result.ok:
+            raise ToolchainError("launch", result.describe(), result.traceback or result.output)
+        assert result.reply is not None
+        check_status(artefact.kernel, int(result.reply["status"]))
+        return dict(result.arrays)
+
+    def load(self, artefact: Artefact) -> NativeKernel:
+        """The kernel as a function of this process: for our own code only."""
+        assert artefact.library is not None
+        return NativeKernel(artefact.kernel, artefact.library)
+
+    def build_module(self, kernel: Kernel, folder: Path) -> Path:
+        """Build the importable Python module `<name>_module` into `folder`; returns its path.
+
+        Raises `ToolchainError` where pybind11 is missing or the compiler refuses.
+        """
+        if _pybind11_version() is None:
+            msg = "pybind11 is missing: pip install pybind11"
+            raise ToolchainError("infrastructure", msg)
+        import pybind11
+
+        folder.mkdir(parents=True, exist_ok=True)
+        source = folder / f"{kernel.name}.cpp"
+        source.write_text(kernel.source)
+        sources = [source]
+        for name, text in kernel.extras:
+            (folder / name).write_text(text)
+            sources.append(folder / name)
+        suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
+        library = folder / f"{kernel.name}_module{suffix}"
+        includes = (pybind11.get_include(), sysconfig.get_paths()["include"])
+        flags = (*FLAGS, "-fvisibility=hidden", *(f"-isystem{path}" for path in includes))
+        _build(sources, flags, LIBRARIES, library)
+        return library
+
+
+def check_status(kernel: Kernel, status: int) -> None:
+    """Raise `ToolchainError` for what the entry point returned, unless it is 0."""
+    if status == 0:
+        return
+    if status < 0:
+        msg = "the kernel could not allocate its scratch memory"
+        raise ToolchainError("launch", msg)
+    require = kernel.sketch.requires[status - 1]
+    msg = f"launch check failed: {require.text}"
+    raise ToolchainError("launch", msg)
+
+
+# ---------------------------------------------------------------- the compiler
+
+
+def find_compiler() -> str | None:
+    """The path of the C++ compiler: `$CXX`, else g++."""
+    return shutil.which(os.environ.get("CXX", "g++"))
+
+
+@lru_cache(maxsize=8)
+def compiler_version(compiler: str) -> str:
+    """The first line of `--version`."""
+    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()[0] if done.stdout else "unknown"
+
+
+@lru_cache(maxsize=8)
+def _has_openmp(compiler: str) -> bool:
+    done = subprocess.run(
+        [compiler, "-print-file-name=libgomp.so"], capture_output=True, text=True, check=False
+    )
+    return Path(done.stdout.strip()).is_absolute()
+
+
+def _pybind11_version() -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version("pybind11")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def cpu_features() -> tuple[str, ...]:
+    """The instruction sets of this CPU that matter here, as Linux names them."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ()
+    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    flags = set(found.group(1).split()) if found else set()
+    return tuple(feature for feature in _CPU_FEATURES if feature in flags)
+
+
+def cache_folder() -> Path:
+    """Where builds are kept."""
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "sketchc" / "cpp"
+
+
+def _build(
+    sources: list[Path], flags: tuple[str, ...], libraries: tuple[str, ...], library: Path
+) -> tuple[str, bool]:
+    """Compile to `library`, through the cache. Returns the warnings and whether it was cached."""
+    compiler = find_compiler()
+    if compiler is None:
+        msg = "no C++ compiler: install g++"
+        raise ToolchainError("infrastructure", msg)
+    key = hashlib.sha256()
+    parts = [compiler_version(compiler), platform.machine(), *cpu_features(), *flags, *libraries]
+    for part in parts:
+        key.update(part.encode() + b"\0")
+    for source in sources:
+        key.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    kept = cache_folder() / f"{key.hexdigest()[:32]}.so"
+    log = kept.with_suffix(".log")
+    if kept.exists() and log.exists():
+        _copy(kept, library)
+        return log.read_text(), True
+    command = [compiler, *flags, *map(str, sources), *libraries]
+    warnings = _compile(command, library)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    _write(log, warnings.encode())
+    _copy(library, kept)
+    return warnings, False
+
+
+def _compile(command: list[str], library: Path) -> str:
+    with tempfile.TemporaryDirectory(prefix="build-", dir=library.parent) as name:
+        made = Path(name) / library.name
+        done = subprocess.run(
+            [*command, "-o", str(made)], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            first = next((x for x in done.stderr.splitlines() if "error" in x), "g++ failed")
+            raise ToolchainError("compile", first, done.stderr)
+        made.replace(library)
+    return done.stderr
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy so that no reader ever sees half a file."""
+    _write(target, source.read_bytes())
+
+
+def _write(target: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".new-")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(name).chmod(0o755)
+    Path(name).replace(target)
+
+
+TOOLCHAIN = CppToolchain()

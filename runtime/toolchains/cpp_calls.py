@@ -1,0 +1,168 @@
+"""Calling a compiled C++ kernel through ctypes, in this process or in a worker.
+
+The arguments are those of `lowering/kernel.py`: pointers of the non-workspace tensors, symbols,
+params, then the actual extents of axes that may broadcast (`X[M|1]`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sketchc import ir
+from sketchc.evaluate import constants_of, evaluate
+from sketchc.runtime.toolchains.base import ToolchainError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sketchc.lowering.kernel import Kernel
+
+Arrays = Mapping[str, "np.ndarray[Any, Any]"]
+
+
+def signature(
+    kernel: Kernel,
+    symbols: Mapping[str, int],
+    params: Mapping[str, int | float | bool],
+    tensors: Arrays,
+) -> dict[str, Any]:
+    """Everything a worker needs for one call, JSON-able.
+
+    Raises `ToolchainError` ("launch") for a missing param, or a tensor with another shape or type.
+    """
+    sketch = kernel.sketch
+    values: dict[str, int | float | bool] = {**constants_of(sketch), **symbols}
+    scalars: list[list[Any]] = [["i", int(symbols[symbol.name])] for symbol in sketch.symbols]
+    for param in sketch.params:
+        given = params.get(param.name, param.default)
+        if given is None:
+            msg = f"param {param.name} has no value"
+            raise ToolchainError("launch", msg)
+        values[param.name] = given
+        floats = param.dtype.is_float
+        scalars.append(["f", float(given)] if floats else ["i", int(given)])
+    for let in sketch.lets:
+        values[let.name] = evaluate(let.value, values)
+    shapes = []
+    for tensor in sketch.tensors:
+        if tensor.role is ir.Role.WORKSPACE:
+            continue
+        shape = [int(evaluate(extent, values)) for extent in tensor.extents]
+        array = tensors.get(tensor.name)
+        actual = shape if array is None else list(array.shape)
+        _check(tensor, array, shape)
+        for axis, repeats in enumerate(tensor.broadcast):
+            if repeats:
+                scalars.append(["i", actual[axis]])
+        shapes.append([tensor.name, tensor.role.value, actual, tensor.dtype.numpy_name])
+    return {"entry": kernel.entry, "tensors": shapes, "scalars": scalars}
+
+
+def _check(tensor: ir.Tensor, array: np.ndarray[Any, Any] | None, shape: list[int]) -> None:
+    if array is None:
+        if tensor.role is ir.Role.OUT:
+            return
+        msg = f"tensor {tensor.name} was not given"
+        raise ToolchainError("launch", msg)
+    repeats = (*tensor.broadcast, *(False for _ in shape))
+    fits = len(array.shape) == len(shape) and all(
+        actual == extent or (repeat and actual == 1)
+        for actual, extent, repeat in zip(array.shape, shape, repeats, strict=False)
+    )
+    if not fits or array.dtype.name != tensor.dtype.numpy_name:
+        msg = (
+            f"{tensor.name} must be {tensor.dtype.numpy_name} of shape {tuple(shape)},"
+            f" not {array.dtype.name} of shape {tuple(array.shape)}"
+        )
+        raise ToolchainError("launch", msg)
+
+
+def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: list[int]) -> int:
+    """Call the entry point; returns its status."""
+    function = getattr(library, request["entry"])
+    function.restype = ctypes.c_int64
+    arguments: list[Any] = [ctypes.c_void_p(pointer) for pointer in pointers]
+    for kind, value in request["scalars"]:
+        arguments.append(ctypes.c_double(value) if kind == "f" else ctypes.c_int64(value))
+    return int(function(*arguments))
+
+
+def execute(
+    request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """The worker's handler: run one call on copies, return the out and inout arrays."""
+    import numpy as np
+
+    from sketchc.runtime.worker_child import _bfloat16
+
+    library = ctypes.CDLL(request["library"])
+    results: dict[str, np.ndarray[Any, Any]] = {}
+    held = []
+    for name, role, shape, dtype in request["signature"]["tensors"]:
+        array = arrays.get(name)
+        if array is None:
+            kind = _bfloat16() if dtype == "bfloat16" else np.dtype(dtype)
+            array = np.zeros(shape, kind)
+        array = np.ascontiguousarray(array)
+        if role != "in":
+            array = array if array.flags.writeable and array.flags.owndata else array.copy()
+            results[name] = array
+        held.append(array)
+    status = call(library, request["signature"], [array.ctypes.data for array in held])
+    return {"status": status}, results
+
+
+class NativeKernel:
+    """A kernel of this process: `kernel(tensors, symbols, params)` writes the given arrays."""
+
+    def __init__(self, kernel: Kernel, library: Path) -> None:
+        self.kernel = kernel
+        self._library = ctypes.CDLL(str(library))
+
+    def bind(
+        self,
+        tensors: Arrays,
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool] | None = None,
+    ) -> BoundCall:
+        """A call with all arguments fixed, for timing. Every tensor must be given, contiguous."""
+        request = signature(self.kernel, symbols, params or {}, tensors)
+        for name, array in tensors.items():
+            if not array.flags.c_contiguous:
+                msg = f"{name} must be contiguous"
+                raise ToolchainError("launch", msg)
+        names = [entry[0] for entry in request["tensors"]]
+        return BoundCall(self._library, request, [tensors[name] for name in names])
+
+    def __call__(
+        self,
+        tensors: Arrays,
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool] | None = None,
+    ) -> int:
+        """Run once; returns the entry point's status."""
+        return self.bind(tensors, symbols, params)()
+
+
+class BoundCall:
+    """One call with prepared arguments; calling it returns the status."""
+
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        request: Mapping[str, Any],
+        arrays: list[np.ndarray[Any, Any]],
+    ) -> None:
+        self._arrays = arrays  # keeps the memory alive
+        self._function = getattr(library, request["entry"])
+        self._function.restype = ctypes.c_int64
+        arguments: list[Any] = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
+        for kind, value in request["scalars"]:
+            arguments.append(ctypes.c_double(value) if kind == "f" else ctypes.c_int64(value))
+        self._arguments = arguments
+
+    def __call__(self) -> int:
+        return int(self._function(*self._arguments))
