@@ -57,6 +57,10 @@ def upper(left: Polynomial, right: Polynomial) -> Polynomial:
     return result
 
 
+def _dominates(left: Polynomial, right: Polynomial) -> bool:
+    return all(left.get(monomial, 0) >= value for monomial, value in right.items())
+
+
 def show(polynomial: Polynomial) -> str:
     """Python text, highest degree first, coefficients rounded up."""
     terms = []
@@ -78,11 +82,13 @@ class Magnitudes:
 
     values: Mapping[str, int | float | bool]
     variables: dict[str, Polynomial] = attrs.field(factory=dict)
-    largest: Polynomial = attrs.field(factory=dict)
+    largest: list[Polynomial] = attrs.field(factory=list)  # none dominates another
     unbounded: bool = False
 
     def note(self, polynomial: Polynomial) -> Polynomial:
-        self.largest = upper(self.largest, polynomial)
+        if not any(_dominates(other, polynomial) for other in self.largest):
+            kept = [other for other in self.largest if not _dominates(polynomial, other)]
+            self.largest = [*kept, polynomial]
         return polynomial
 
     def see(self, expression: ir.Expr) -> Polynomial:
@@ -158,8 +164,9 @@ def physical_bound(expression: ir.Expr, magnitudes: Magnitudes) -> Polynomial:
     return multiply(constant(2), magnitudes.see(expression))
 
 
-def phase_magnitude(plan: Plan, phase: PhasePlan) -> Polynomial | None:
-    """A bound on every integer that the kernel of `phase` computes; None where there is none."""
+def phase_magnitudes(plan: Plan, phase: PhasePlan) -> list[Polynomial] | None:
+    """Bounds, the largest of which holds for every integer that the kernel of `phase` computes;
+    None where there is none."""
     sketch = plan.sketch
     seen = Magnitudes({c.name: c.value for c in sketch.constants})
     total = constant(1)

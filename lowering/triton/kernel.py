@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import attrs
 
 from sketchc import ir
@@ -11,7 +13,7 @@ from sketchc.lowering.triton.bounds import (
     LIMIT,
     Polynomial,
     never_negative,
-    phase_magnitude,
+    phase_magnitudes,
     show,
 )
 from sketchc.lowering.triton.dialect import Dialect
@@ -62,41 +64,45 @@ class KernelText:
 
 def emit_phase(plan: Plan, phase: PhasePlan, dialect: Dialect, names: Names) -> KernelText:
     """The kernel of one launch."""
-    magnitude = phase_magnitude(plan, phase)
-    limit = _largest(plan, magnitude)
-    guarded = limit is None or limit >= LIMIT
-    constant_part = LIMIT if magnitude is None else magnitude.get((), 0)
+    magnitudes = phase_magnitudes(plan, phase)
+    guarded = magnitudes is None or not all(_fits(plan, bound) for bound in magnitudes)
+    constants = [LIMIT] if magnitudes is None else [bound.get((), 0) for bound in magnitudes]
     scope = Scope(
         plan,
         dialect,
         phase,
         names,
         guarded,
-        wide_literals=guarded and constant_part >= LIMIT,
+        wide_literals=guarded and max(constants, default=0) >= LIMIT,
         memory_scalars=_computes_in_f64(phase),
     )
     _learn(plan, scope)
     emitter = BodyEmitter(scope, Hazards(plan.sketch).find(phase.body))
     _decode(emitter, phase, dialect)
     emitter.emit(phase.body)
-    return _assemble(scope, emitter, magnitude if guarded else {}, guarded)
+    return _assemble(scope, emitter, magnitudes)
 
 
-def _largest(plan: Plan, magnitude: Polynomial | None) -> int | None:
-    """The magnitude at the symbols' upper bounds; None where there is no bound."""
-    if magnitude is None:
-        return None
+def _fits(plan: Plan, magnitude: Polynomial) -> bool:
+    """True where the magnitude stays within 32 bits even at the symbols' upper bounds."""
     bounds = {s.name: s.upper_bound for s in plan.sketch.symbols}
-    total = 0
+    total = Fraction(0)
     for monomial, coefficient in magnitude.items():
         term = coefficient
         for atom in monomial:
             bound = bounds.get(atom)
             if bound is None:
-                return None
+                return False
             term *= bound
-        total += -(-term.numerator // term.denominator)
-    return total
+        total += term
+    return total < LIMIT
+
+
+def _index_bound(magnitudes: list[Polynomial] | None) -> str:
+    if magnitudes is None:
+        return str(LIMIT)
+    texts = [show(bound) for bound in magnitudes]
+    return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
 
 
 def _computes_in_f64(phase: PhasePlan) -> bool:
@@ -122,8 +128,11 @@ def _decode(emitter: BodyEmitter, phase: PhasePlan, dialect: Dialect) -> None:
     """Grid variables from the one-dimensional program number, outermost slowest."""
     scope = emitter.scope
     grid = phase.grid
-    counts = _counts(emitter, grid)
-    if dialect.capabilities.persistent_grid:
+    persistent = dialect.capabilities.persistent_grid
+    grouped = dialect.grouped_order and len(grid) >= 2 and has_product(phase)
+    # The outermost count is needed for the total and for the groups only.
+    counts = _counts(emitter, grid, persistent or (grouped and len(grid) == 2))
+    if persistent:
         if not grid:
             return
         total = PYTHON.fold("*", counts)
@@ -142,7 +151,7 @@ def _decode(emitter: BodyEmitter, phase: PhasePlan, dialect: Dialect) -> None:
         return
     for axis in grid:
         emitter.comment(axis.text)
-    if dialect.grouped_order and len(grid) >= 2 and has_product(phase):
+    if grouped:
         _grouped(emitter, grid, counts)
         return
     for position, axis in enumerate(grid):
@@ -159,11 +168,14 @@ def _widened(number: str, scope: Scope) -> str:
     return f"tl.cast({number}, INDEX)" if scope.guarded else number
 
 
-def _counts(emitter: BodyEmitter, grid: tuple[GridAxis, ...]) -> list[Code]:
-    """The axes' lengths; a computed one gets a name."""
+def _counts(emitter: BodyEmitter, grid: tuple[GridAxis, ...], outermost: bool) -> list[Code]:
+    """The axes' lengths; a computed one gets a name. The first is left out unless `outermost`."""
     scope = emitter.scope
     counts = []
-    for axis in grid:
+    for position, axis in enumerate(grid):
+        if position == 0 and not outermost:
+            counts.append(Code(""))
+            continue
         code = kernel_expression(axis.count, scope)
         if not isinstance(axis.count, ir.Ref | ir.Literal) and len(grid) > 1:
             name = scope.names.fresh(f"{scope.names[axis.variable]}_count")
@@ -235,9 +247,9 @@ def phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:
 
 
 def _assemble(
-    scope: Scope, emitter: BodyEmitter, magnitude: Polynomial | None, guarded: bool
+    scope: Scope, emitter: BodyEmitter, magnitudes: list[Polynomial] | None
 ) -> KernelText:
-    sketch, names = scope.plan.sketch, scope.names
+    sketch, names, guarded = scope.plan.sketch, scope.names, scope.guarded
     order = [
         *(d.name for d in sketch.symbols),
         *(d.name for d in sketch.lets),
@@ -246,9 +258,6 @@ def _assemble(
     scalars = tuple(name for name in order if name in scope.scalars)
     floats = {name for name in scalars if scope.dtypes[name].is_float}
     in_memory = frozenset((*floats, *scope.hoisted.values())) if scope.memory_scalars else None
-    bound = None
-    if guarded:
-        bound = str(LIMIT) if magnitude is None else show(magnitude)
     text = KernelText(
         scope.phase,
         names.fresh(f"{scope.phase.name}_kernel"),
@@ -260,7 +269,7 @@ def _assemble(
         tuple((name, value) for value, name in scope.hoisted.items()),
         tuple(c.name for c in sketch.constants if c.name in scope.scalars),
         tuple(scope.buckets.items()),
-        bound,
+        _index_bound(magnitudes) if guarded else None,
         tuple(scope.functions),
         names,
     )

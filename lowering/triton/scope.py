@@ -19,7 +19,20 @@ RESERVED = frozenset(
     {
         *keyword.kwlist,
         *("tl", "torch", "triton", "math", "range", "min", "max", "abs", "float", "int", "bool"),
-        *("tuple", "zip", "len", "INDEX", "program", "programs", "out", "grid", "index", "device"),
+        *(
+            "tuple",
+            "zip",
+            "len",
+            "INDEX",
+            "program",
+            "programs",
+            "out",
+            "grid",
+            "index",
+            "device",
+            "index_bound",
+            "require",
+        ),
         *("LaunchError", "ValueError", "check_tensor", "check_overlap", "tensors", "annotations"),
     }
 )

@@ -85,7 +85,6 @@ class BodyEmitter:
 
     def _loop(self, loop: ir.For, position: int) -> None:
         scope = self.scope
-        self.comment(loop.text)
         start, stop, step = (
             kernel_expression(e, scope) for e in (loop.start, loop.stop, loop.step)
         )
@@ -107,7 +106,10 @@ class BodyEmitter:
             function = "tl.range"
             arguments.append(f"num_stages={stages}")
         iterations = PYTHON.call(function, *arguments)
-        self.line(f"for {scope.names[loop.variable]} in {iterations}:")
+        header = f"for {scope.names[loop.variable]} in {iterations}:"
+        if loop.text != header:
+            self.comment(loop.text)
+        self.line(header)
         outer, self.indent = self.indent, self.indent + "    "
         length = len(self.lines)
         self.emit(loop.body, position + 1)

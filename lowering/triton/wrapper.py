@@ -13,7 +13,7 @@ from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.bounds import never_negative
 from sketchc.lowering.triton.dialect import TORCH, Dialect
 from sketchc.lowering.triton.expressions import host_expression, literal, names_in
-from sketchc.lowering.triton.kernel import KernelText
+from sketchc.lowering.triton.kernel import KernelText, has_product
 from sketchc.lowering.triton.scope import Names
 from sketchc.lowering.triton.tuning import launch_options
 from sketchc.symbolic import equal, show
@@ -330,14 +330,23 @@ class WrapperEmitter:
         programs = PYTHON.fold("*", counts) if counts else Code("1")
         self.lines.append("")
         for name, value in kernel.buckets:
-            least = max(self.plan.capabilities.matrix_minimum.values(), default=1)
             power = PYTHON.call("triton.next_power_of_2", self.host(value))
-            # Buckets start high enough for every matrix product.
+            least = 1
+            if has_product(kernel.phase):
+                # High enough for the depth of every matrix product.
+                least = max(self.plan.capabilities.matrix_minimum.values(), default=1)
             self.line(f"{self.names[name]} = max({power}, {least})")
             limit = self.plan.capabilities.maximum_elements
-            text = f'"{show(value)} is too large for a tile"'
-            self.line(f"require({self.names[name]} <= {limit}, {text})")
+            if not self._bounded(value, limit):
+                text = f'"{show(value)} is too large for a tile"'
+                self.line(f"require({self.names[name]} <= {limit}, {text})")
         self._host_scalars(kernel)
+        if kernel.index_bound is not None:
+            # Every index of the kernel, lanes that overshoot included, stays below this.
+            self.lines.append(
+                "    # No index of the kernel exceeds this, overshooting lanes included."
+            )
+            self.line(f"index_bound = {kernel.index_bound}")
         self.line(f"programs = {programs}")
         self.line('require(programs < 2**31, "too many programs for one launch")')
         self.line("if programs > 0:")
@@ -350,6 +359,15 @@ class WrapperEmitter:
         if self.plan.capabilities.persistent_grid:
             grid = f"(min(programs, {_cores(self.plan, kernel)}),)"
         self.line(f"{kernel.name}[{grid}]({', '.join(self._call(kernel))})", indent)
+
+    def _bounded(self, expression: ir.Expr, limit: int) -> bool:
+        bounds = {s.name: s.upper_bound for s in self.plan.sketch.symbols}
+        match expression:
+            case ir.Ref(name):
+                bound = bounds.get(name)
+                return bound is not None and bound <= limit
+            case _:
+                return False
 
     def _host_scalars(self, kernel: KernelText) -> None:
         for name, value in kernel.hoisted:
@@ -370,16 +388,13 @@ class WrapperEmitter:
         for name in (*kernel.constants, *(name for name, _ in kernel.buckets)):
             arguments.append(f"{self.names[name]}={self.names[name]}")
         if kernel.index_bound is not None:
-            wide = f"{kernel.index_bound} >= 2**31"
-            arguments.append(f"INDEX=tl.int64 if {wide} else tl.int32")
+            arguments.append("INDEX=tl.int64 if index_bound >= 2**31 else tl.int32")
         if self.dialect.launch_options:
             arguments += launch_options(self.plan, kernel, self.names)
         return arguments
 
 
 def _cores(plan: Plan, kernel: KernelText) -> int:
-    from sketchc.lowering.triton.kernel import has_product
-
     return plan.hardware.matrix_cores if has_product(kernel.phase) else plan.hardware.cores
 
 
