@@ -13,7 +13,7 @@ import attrs
 from sketchc import ir, symbolic, syntax
 from sketchc.checker.context import Context
 from sketchc.checker.names import TileState
-from sketchc.checker.text import expression_text, statement_text
+from sketchc.checker.text import statement_text
 from sketchc.diagnostics import Edit, Fix
 from sketchc.source import NOWHERE
 from sketchc.types import DType
@@ -123,45 +123,53 @@ def accumulate_fix(context: Context, node: syntax.Compute, tile: TileState) -> t
 # ---------------------------------------------------------------- tile-index loops
 
 
-def tile_index_fixes(sketch: ir.Sketch) -> tuple[Fix, ...]:
+def tile_index_fixes(body: Iterable[ir.Statement]) -> tuple[Fix, ...]:
     """Fix-its for loops that count tiles but slice elements, as the public listings do.
 
     `for i in range(ceil(M, m0))` with `A[i:i+m0]` reads and writes overlapping rows. Two repairs,
-    each applied to every such loop of the sketch: slice `i*m0:(i+1)*m0`, or count elements with
-    `range(0, M, m0)`. Empty where the pattern does not occur.
+    each applied to every such loop in `body` and to all its accesses, so that the result means what
+    was meant: slice `i*m0:(i+1)*m0`, or count elements with `range(0, M, m0)`. Empty where the
+    pattern does not occur.
     """
     slices: list[Edit] = []
     ranges: list[Edit] = []
-    for loop in _loops(statement for phase in sketch.phases for statement in phase.body):
-        if not isinstance(loop.stop, ir.Binary) or loop.stop.operator != "cdiv":
-            continue
-        if loop.start != ir.Literal(0) or loop.step != ir.Literal(1):
-            continue
-        found = [
-            subscript
-            for access in _accesses(loop.body)
-            for subscript in access.subscripts
-            if isinstance(subscript, ir.SliceSubscript) and _counts_tiles(subscript, loop)
-        ]
-        found = [part for part in found if NOWHERE not in (part.lower.span, part.upper.span)]
-        if not found or loop.stop.span == NOWHERE:
-            continue
+    for loop in _loops(body):
+        found = tile_index_slices(loop)
+        match loop.stop:
+            case ir.Binary("cdiv", total, tile) if found:
+                pass
+            case _:
+                continue
         variable = loop.text.split()[1] if loop.text else loop.variable
-        tile = symbolic.show(loop.stop.right)
-        factor = tile if isinstance(loop.stop.right, ir.Ref | ir.Literal) else f"({tile})"
+        size = symbolic.show(tile)
+        factor = size if isinstance(tile, ir.Ref | ir.Literal) else f"({size})"
         for part in found:
             text = f"{variable}*{factor}:({variable}+1)*{factor}"
             slices.append(Edit(part.lower.span.to(part.upper.span), text))
         span = loop.stop.span
         if loop.start.span != NOWHERE:
             span = loop.start.span.to(span)
-        ranges.append(Edit(span, f"0, {symbolic.show(loop.stop.left)}, {tile}"))
+        ranges.append(Edit(span, f"0, {symbolic.show(total)}, {size}"))
     if not slices:
         return ()
     return (
-        Fix("slice whole tiles: `i*m0:(i+1)*m0`", tuple(dict.fromkeys(slices))),
-        Fix("count elements: `range(0, M, m0)`", tuple(dict.fromkeys(ranges))),
+        Fix("slice whole tiles, as in `i*m0:(i+1)*m0`", tuple(dict.fromkeys(slices))),
+        Fix("count elements, as in `range(0, M, m0)`", tuple(dict.fromkeys(ranges))),
     )
+
+
+def tile_index_slices(loop: ir.For) -> list[ir.SliceSubscript]:
+    """The slices `i:i+m0` in the body of a loop `for i in range(ceil(M, m0))`."""
+    if loop.start != ir.Literal(0) or loop.step != ir.Literal(1) or loop.stop.span == NOWHERE:
+        return []
+    return [
+        subscript
+        for access in _accesses(loop.body)
+        for subscript in access.subscripts
+        if isinstance(subscript, ir.SliceSubscript)
+        and _counts_tiles(subscript, loop)
+        and NOWHERE not in (subscript.lower.span, subscript.upper.span)
+    ]
 
 
 def _counts_tiles(subscript: ir.SliceSubscript, loop: ir.For) -> bool:
@@ -196,8 +204,8 @@ __all__ = [
     "accumulate_fix",
     "cast_fix",
     "dtype_fix",
-    "expression_text",
     "init_fix",
     "late_positional_fix",
     "tile_index_fixes",
+    "tile_index_slices",
 ]

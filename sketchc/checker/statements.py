@@ -18,7 +18,7 @@ from sketchc.checker.expressions import evaluate_constant, expression, integer
 from sketchc.checker.hints import loop_hints
 from sketchc.checker.names import IndexName, PoisonedName, ScalarName, describe
 from sketchc.checker.operations import compute
-from sketchc.checker.quirks import cast_fix
+from sketchc.checker.quirks import cast_fix, tile_index_fixes, tile_index_slices
 from sketchc.checker.shapes import interval
 from sketchc.checker.survey import is_parallel
 from sketchc.checker.text import expression_text, statement_text
@@ -299,7 +299,7 @@ def _loop(context: Context, node: syntax.For) -> ir.For:
         context.scopes.close()
     if failed:
         raise InvalidError(node.variable.id)
-    return ir.For(
+    loop = ir.For(
         variable,
         start,
         stop,
@@ -310,6 +310,27 @@ def _loop(context: Context, node: syntax.For) -> ir.For:
         stages,
         text=statement_text(node),
         span=node.span,
+    )
+    if not parallel:
+        _warn_tile_index(context, loop)
+    return loop
+
+
+def _warn_tile_index(context: Context, loop: ir.For) -> None:
+    """A sequential loop over tiles that slices elements reads overlapping parts of its tensor. In
+    a parallel loop the proofs refute it; here it is only unlikely to be meant."""
+    slices = tile_index_slices(loop)
+    if not slices:
+        return
+    variable = loop.text.split()[1]
+    first = slices[0]
+    context.warn(
+        first.lower.span.to(first.upper.span),
+        "SK0613",
+        f"`{variable}` counts tiles, and the slice counts elements",
+        "overlaps the slice of the next iteration",
+        labels=(Label(loop.span, f"`{variable}` goes up by 1"),),
+        fixes=tile_index_fixes((loop,)),
     )
 
 
