@@ -1,51 +1,93 @@
-"""Reading sketch files: what cannot be a sketch is said in one clear message, before parsing."""
+"""Reading sketch files: one clear message for what is missing, not text, or far too large."""
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
-from sketchc.diagnostics import UsageError
-from sketchc.source import Source
+from sketchc.diagnostics import Diagnostic, DiagnosticError, UsageError
+from sketchc.parser import MAXIMUM_SIZE
+from sketchc.source import Source, Span
+from sketchc.syntax_errors import Problem
 
-#: No sketch is this long; a file that is gets refused before anything is spent on it.
-LARGEST_FILE = 1_000_000
+STANDARD_INPUT = "-"
+SUFFIX = ".sketch"
 
 
 def read(path: str) -> Source:
-    """The text of a file, or of standard input for "-".
+    """The text of a sketch file; "-" reads standard input.
 
-    Raises `UsageError` for a file that is missing, unreadable, a folder, larger than
-    `LARGEST_FILE` bytes, or not UTF-8 text (with the offset of the first bad byte).
+    Raises `UsageError` for a path that cannot be read, and `DiagnosticError` for content that is
+    not the text of a sketch: binary data (SK0131) or more than `MAXIMUM_SIZE` bytes (SK0132).
     """
-    data = _bytes(path)
-    name = "<stdin>" if path == "-" else path
-    if len(data) > LARGEST_FILE:
-        msg = f"{name} is larger than {LARGEST_FILE:,} bytes; this cannot be a sketch"
-        raise UsageError(msg)
-    if b"\0" in data:
-        msg = f"{name} is a binary file (NUL at byte {data.index(0):,}); give a text file"
-        raise UsageError(msg)
-    try:
-        return Source(name, data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        msg = f"{name} is not UTF-8 text (byte {error.start:,}); save it as UTF-8"
-        raise UsageError(msg) from error
+    name = "<stdin>" if path == STANDARD_INPUT else path
+    content = _content(path)
+    size = len(content)
+    if size > MAXIMUM_SIZE:
+        raise DiagnosticError([_too_large(name, path)])
+    offset = content.find(b"\0")
+    what = "a NUL byte"
+    text = ""
+    if offset < 0:
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            offset, what = error.start, "no UTF-8"
+    if offset >= 0:
+        raise DiagnosticError([_binary(name, offset, what)])
+    return Source(name, text)
 
 
-def _bytes(path: str) -> bytes:
+def _content(path: str) -> bytes:
+    """The bytes of a file, one more than allowed at most."""
+    if path == STANDARD_INPUT:
+        return sys.stdin.buffer.read(MAXIMUM_SIZE + 1)
     try:
-        if path == "-":
-            return sys.stdin.buffer.read(LARGEST_FILE + 1)
-        with Path(path).open("rb") as file:
-            return file.read(LARGEST_FILE + 1)
-    except FileNotFoundError as error:
-        msg = f"there is no file {path}"
-        raise UsageError(msg) from error
-    except IsADirectoryError as error:
-        msg = f"{path} is a folder; give a sketch file"
-        raise UsageError(msg) from error
+        with open(path, "rb") as file:
+            return file.read(MAXIMUM_SIZE + 1)
+    except IsADirectoryError:
+        message = f"{path} is a directory, not a sketch"
+        raise UsageError(message) from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        msg = f"cannot read {path}: {reason}"
-        raise UsageError(msg) from error
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"cannot read {path}: {reason}"
+        raise UsageError(message) from error
+
+
+def _start(name: str) -> Span:
+    return Span(name, 0, 0, 1, 1, 1, 1)
+
+
+def _too_large(name: str, path: str) -> Diagnostic:
+    size = os.path.getsize(path) if os.path.isfile(path) else 0
+    held = f"{size:,} bytes" if size else f"more than {MAXIMUM_SIZE:,} bytes"
+    return Problem(
+        "SK0132",
+        f"the file holds {held}; the limit is {MAXIMUM_SIZE:,}",
+        help="a sketch is a page or two: give the path of one, or split the file",
+    ).at(_start(name))
+
+
+def _binary(name: str, offset: int, what: str) -> Diagnostic:
+    return Problem(
+        "SK0131",
+        f"the file is not text: {what} at byte offset {offset}",
+        help="give the path of a sketch, saved as UTF-8",
+    ).at(_start(name))
+
+
+def sketch_files(path: str) -> list[str]:
+    """The files that a command-line path stands for: itself, or all *.sketch below a directory.
+
+    Raises `UsageError` for a directory that holds none.
+    """
+    if path == STANDARD_INPUT or not os.path.isdir(path):
+        return [path]
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [os.path.join(folder, name) for name in sorted(names) if name.endswith(SUFFIX)]
+    if not found:
+        message = f"the directory {path} holds no *{SUFFIX} files"
+        raise UsageError(message)
+    return found

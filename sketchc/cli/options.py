@@ -83,9 +83,13 @@ class SketchError(Exception):
 
 def read_source(path: str) -> Source:
     """The text of a sketch file; "-" is standard input. Raises `UsageError` or `SketchError`."""
+    from sketchc.diagnostics import DiagnosticError
     from sketchc.reading import read
 
-    return read(path)
+    try:
+        return read(path)
+    except DiagnosticError as error:
+        raise SketchError(Source(path, ""), error) from error
 
 
 def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
