@@ -12,7 +12,7 @@ from sketchc.source import Span
 
 @attrs.frozen
 class CheckCapabilities:
-    """Raise `DiagnosticError` with SK0703 (dtype), SK0704 (operation), SK0705 (precision).
+    """Raise `DiagnosticError` with SK0703 (dtype or operation) or SK0705 (precision).
 
     Why: a user learns in the sketch's own terms, not from a vendor's compiler.
     Requires: an elaborated sketch. Ensures: every dtype, operation and precision used is one that
@@ -51,7 +51,7 @@ class CheckCapabilities:
                 if operation in capabilities.ops_missing:
                     message = f"operation `{operation}`"
                     advice = "use other operations, or another target"
-                    found.append(_refusal(plan, "SK0704", message, statement.span, advice))
+                    found.append(_refusal(plan, "SK0703", message, statement.span, advice))
                 precision = statement.attributes.get("precision")
                 if precision is not None and precision not in capabilities.precisions:
                     message = f'precision "{precision}"'
