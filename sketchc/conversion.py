@@ -130,7 +130,10 @@ class Converter:
                 self.report(problem, child.span)
             else:
                 sketches[-1] = attrs.evolve(
-                    sketches[-1], tilings=child.points, misspelt_tiling=child.misspelt
+                    sketches[-1],
+                    tilings=child.points,
+                    misspelt_tiling=child.misspelt,
+                    tiling_span=child.span,
                 )
         span = self.span(children) if children else Span(self.source.name, 0, 0, 1, 1, 1, 1)
         return syntax.File(tuple(sketches), span=span)

@@ -387,6 +387,7 @@ class Sketch:
     misspelt_tiling: bool = attrs.field(default=False, eq=False)
     span: Span = _span()
     name_span: Span = _span()
+    tiling_span: Span = _span()  # the whole block, from its keyword on
 
 
 @attrs.frozen

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import attrs
+
 from sketchc import ir, syntax
 from sketchc.checker.context import Context, Value, identifier
 from sketchc.checker.declarations import DEFAULT_TILE, declare
@@ -16,7 +18,10 @@ from sketchc.checker.flow import add_carried, check_assignment
 from sketchc.checker.roles import check_symbols, settle_roles
 from sketchc.checker.statements import block
 from sketchc.checker.survey import is_parallel, survey
-from sketchc.diagnostics import Diagnostic, Severity, has_errors
+from sketchc.diagnostics import Diagnostic, Edit, Fix, Severity, has_errors
+from sketchc.source import Span
+
+_MISSPELT = "avaliable_tiling"  # as in the public listings
 
 __all__ = ["DEFAULT_TILE", "bindable", "elaborate"]
 
@@ -64,7 +69,7 @@ def _elaborate(
     context = Context(tree, constants, survey(tree))
     declare(context)
     if tree.misspelt_tiling:
-        context.warn(tree.name_span, "SK0608", "`avaliable_tiling` is misspelt", "accepted")
+        _warn_misspelt(context, tree.tiling_span)
     _check_tilings(context)
     phases = _phases(context)
     if has_errors(context.diagnostics):
@@ -103,6 +108,15 @@ def _elaborate(
         span=tree.span,
     )
     return sketch, tuple(context.diagnostics)
+
+
+def _warn_misspelt(context: Context, block: Span) -> None:
+    end = block.start + len(_MISSPELT)
+    word = attrs.evolve(
+        block, end=end, end_line=block.line, end_column=block.column + len(_MISSPELT)
+    )
+    fix = Fix("spell it `available_tiling`", (Edit(word, "available_tiling"),))
+    context.warn(word, "SK0608", f"`{_MISSPELT}` is misspelt", "accepted", fixes=(fix,))
 
 
 def _check_tilings(context: Context) -> None:
