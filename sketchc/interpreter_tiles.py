@@ -53,7 +53,8 @@ def round_bfloat16(values: Array) -> Array:
     A plain conversion goes through float32 and rounds twice. Rounding to float32 *to odd* first
     makes the second rounding exact (Boldo and Melquiond, "When double rounding is odd", 2005).
     """
-    nearest = np.ascontiguousarray(values.astype(np.float32))
+    with np.errstate(over="ignore"):
+        nearest = np.ascontiguousarray(values.astype(np.float32))
     inexact = (nearest != values) & ~np.isnan(values)
     bits = nearest.view(np.uint32).copy()
     bits -= (inexact & (np.abs(nearest) > np.abs(values))).astype(np.uint32)

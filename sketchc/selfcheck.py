@@ -20,7 +20,7 @@ from sketchc import ir, syntax
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
 from sketchc.interpreter import Options, Result, interpret
 from sketchc.interpreter_inputs import random_inputs
-from sketchc.interpreter_launch import bind_values, tensor_shapes
+from sketchc.interpreter_launch import bind_values, names_in, tensor_shapes
 from sketchc.interpreter_tiles import Array
 from sketchc.interpreter_violations import show_element, show_values
 from sketchc.source import Source
@@ -28,7 +28,7 @@ from sketchc.source import Source
 Scalar = int | float | bool
 
 #: Size settings executed per sketch, and how many random ones are tried to find them.
-SETTINGS = 8
+SETTINGS = 10
 ATTEMPTS = 400
 #: The largest product of the symbols of one setting: what bounds the time at tile size 1.
 LARGEST_VOLUME = 1500
@@ -45,10 +45,24 @@ MEMORY_LIMIT = 256 * 2**20
 
 @attrs.frozen
 class Variant:
-    """The sketch at one assignment of its tunable constants."""
+    """The sketch at one assignment of its constants.
 
-    title: str
+    `strict`: the assignment changes only tile sizes that tuning may change, so results must not
+    differ. Otherwise it changes constants of one fixed value that also shape tiles: these may be
+    part of the meaning (the size of a group), so a difference is a warning.
+    """
+
     sketch: ir.Sketch
+    names: tuple[str, ...]
+    strict: bool = True
+
+    @property
+    def title(self) -> str:
+        """`TM = 3, TN = 5`."""
+        return show_values(self._chosen()) or "the sketch as it stands"
+
+    def _chosen(self) -> dict[str, Scalar]:
+        return {c.name: c.value for c in self.sketch.constants if c.name in self.names}
 
 
 def self_check(
@@ -107,7 +121,7 @@ def _check_sketch(
 
 
 def _variants(tree: syntax.Sketch, constants: dict[str, Scalar]) -> Iterator[Variant]:
-    """The sketch as it stands, then at ones, ragged and large values of its tunable constants.
+    """The sketch as it stands, then at ones, ragged and large values of its tile sizes.
 
     An assignment that the checker refuses (a condition on constants, say) is left out.
     """
@@ -116,23 +130,20 @@ def _variants(tree: syntax.Sketch, constants: dict[str, Scalar]) -> Iterator[Var
     checked, found = check_sketch(tree, constants)
     if checked is None or has_errors(found):
         return
-    tunable = [
-        constant
-        for constant in checked.sketch.constants
-        if constant.tunable and constant.dtype.is_integer and constant.name not in constants
-    ]
-    yield Variant(_title(checked.sketch), checked.sketch)
-    for values in ((1,), RAGGED_TILES, LARGE_TILES) if tunable else ():
-        assignment: dict[str, Scalar] = {
-            constant.name: values[number % len(values)] for number, constant in enumerate(tunable)
-        }
-        other, found = check_sketch(tree, {**constants, **assignment})
-        if other is not None and not has_errors(found):
-            yield Variant(_title(other.sketch), other.sketch)
-
-
-def _title(sketch: ir.Sketch) -> str:
-    return show_values({c.name: c.value for c in sketch.constants if c.tunable}) or "no constants"
+    base = checked.sketch
+    free = [c for c in base.constants if c.dtype.is_integer and c.name not in constants]
+    shaping = {name for tile in base.tiles for extent in tile.extents for name in names_in(extent)}
+    tunable = [constant.name for constant in free if constant.tunable]
+    fixed = [c.name for c in free if not c.tunable and c.name in shaping]
+    yield Variant(base, (*tunable, *fixed))
+    for names, strict in ((tunable, True), (fixed, False)):
+        for values in ((1,), RAGGED_TILES, LARGE_TILES) if names else ():
+            assignment: dict[str, Scalar] = {
+                name: values[number % len(values)] for number, name in enumerate(names)
+            }
+            other, found = check_sketch(tree, {**constants, **assignment})
+            if other is not None and not has_errors(found):
+                yield Variant(other.sketch, tuple(names), strict)
 
 
 def _sample_param(param: ir.Param) -> Scalar:
@@ -206,7 +217,7 @@ def _runs(
 
 
 def _broken(variant: Variant, result: Result) -> Iterator[Diagnostic]:
-    for violation in result.violations:
+    for violation in result.violations if variant.strict else ():
         if violation.kind not in DATA_DEPENDENT:
             diagnostic = violation.diagnostic(result.symbols)
             yield attrs.evolve(diagnostic, notes=(*diagnostic.notes, f"with {variant.title}"))
@@ -222,22 +233,39 @@ def _differences(runs: list[tuple[Variant, Result]]) -> Iterator[Diagnostic]:
             if element is None:
                 continue
             place = show_element(name, element)
-            tunable = [c for c in variant.sketch.constants if c.tunable]
-            yield Diagnostic(
-                "SK0809",
-                Severity.ERROR,
-                f"the results of {variant.sketch.name} depend on its tile sizes",
-                tunable[0].span if tunable else variant.sketch.span,
-                label="its value must not change results",
-                notes=(
-                    f"{place} is {_show(expected.outputs[name][element])} with {reference.title}",
-                    f"{place} is {_show(array[element])} with {variant.title}",
-                    f"executed with {show_values(result.symbols)}",
-                ),
-                help="carry what spans tiles (a maximum, a sum) from one tile to the next, or "
-                "give the tile the whole axis",
+            notes = (
+                f"{place} is {_show(expected.outputs[name][element])} with {reference.title}",
+                f"{place} is {_show(array[element])} with {variant.title}",
+                f"executed with {show_values(result.symbols)}",
             )
+            yield _dependence(variant, notes)
             return
+
+
+def _dependence(variant: Variant, notes: tuple[str, ...]) -> Diagnostic:
+    names = ", ".join(variant.names)
+    span = next(c.span for c in variant.sketch.constants if c.name in variant.names)
+    if variant.strict:
+        return Diagnostic(
+            "SK0809",
+            Severity.ERROR,
+            f"the results of {variant.sketch.name} depend on its tile sizes ({names})",
+            span,
+            label="tuning may change it, so results must not depend on it",
+            notes=notes,
+            help="carry what spans tiles (a maximum, a sum) from one tile to the next, or give "
+            "the tile the whole axis",
+        )
+    return Diagnostic(
+        "SK0809",
+        Severity.WARNING,
+        f"the results of {variant.sketch.name} depend on the value of {names}",
+        span,
+        label="shapes tiles and results",
+        notes=notes,
+        help="right if its value is part of the meaning, as the size of a group is; a tile size "
+        "must not change results",
+    )
 
 
 def _show(value: object) -> str:
