@@ -14,7 +14,7 @@ def show(verdict: Verdict, console: Console) -> None:
     """Print the table of cases, the evidence of the first failure, and the verdict in one line."""
     console.print(
         f"[bold]{escape(verdict.sketch)}[/bold] for {verdict.target} ({verdict.hardware}), "
-        f"run through {escape(verdict.how_it_runs)}, against {escape(verdict.task)}",
+        f"run {escape(verdict.how_it_runs)}, against {escape(verdict.task)}",
         highlight=False,
         soft_wrap=True,
     )

@@ -111,7 +111,7 @@ def verify(
 
 
 def _why(how: str) -> str:
-    return f"runs go through {how}" if how else "they are too large to verify here"
+    return f"runs happen {how}" if how else "they are too large to verify here"
 
 
 def _cases(
