@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sketchc import ir
 from sketchc.evaluate import Value, evaluate, host_values
-from sketchc.runtime.toolchains.ascend import MEANING, environment
+from sketchc.runtime.toolchains.ascend import HOW_IT_RUNS, MEANING, environment
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError, ToolchainStatus
 from sketchc.runtime.worker import WorkerResult, run_worker
 
@@ -59,7 +59,7 @@ class TritonAscendToolchain:
             target=self.target,
             can_compile=not missing,
             can_run=not missing,
-            how_it_runs="on the CPU through MLIR: " + MEANING,
+            how_it_runs=HOW_IT_RUNS,
             versions=versions,
             missing=tuple(missing),
             advice="; ".join(advice),

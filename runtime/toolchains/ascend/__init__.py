@@ -11,3 +11,9 @@ MEANING = (
     "computes the result; the NPU's own compiler (bishengir-compile) was not run, so overflow of "
     "on-chip memory is judged by the plan's accounting alone"
 )
+
+#: The same in a few words, after "run through".
+HOW_IT_RUNS = (
+    "the triton-ascend 3.2.0 front end and, for its Linalg, MLIR on this CPU (bishengir-compile is "
+    "not run: overflow of on-chip memory is judged by the plan alone)"
+)
