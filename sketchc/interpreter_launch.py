@@ -4,7 +4,7 @@ and memory for outputs and workspaces.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 import attrs
@@ -164,7 +164,7 @@ def bind_symbols(
     An axis declared `M|1` binds M only where nothing else does. Raises `UsageError` for a symbol
     without a value or with two.
     """
-    known = {symbol.name for symbol in sketch.symbols}
+    known = [symbol.name for symbol in sketch.symbols]
     for name, value in given.items():
         if name not in known:
             msg = f"{name} is not a symbol of {sketch.name}; its symbols are: {_listed(known)}"
@@ -234,7 +234,7 @@ def bind_values(
     except (ArithmeticError, ValueError) as error:
         msg = f"a let of {sketch.name} has no value: {error}"
         span = sketch.lets[0].span if sketch.lets else sketch.span
-        raise launch_error(msg, span, f"with {show_values(symbols)}") from error
+        raise launch_error(msg, span, f"with {show_values({**symbols, **rounded})}") from error
     for require in sketch.requires:
         check_require(require, values)
     return values
@@ -341,5 +341,5 @@ def _memory(
     return Memory(tensor, data, written)
 
 
-def _listed(names: object) -> str:
-    return ", ".join(sorted(names)) or "none"  # type: ignore[call-overload]
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 #: How many leading values of an output are shown.
 SHOWN_VALUES = 4
+LARGEST_SIZE = 2**63 - 1
 
 
 @click.command()
@@ -69,6 +70,9 @@ def _sizes(values: Mapping[str, options.Scalar]) -> dict[str, int]:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int):
             msg = f"--symbols: the size {name} must be a whole number, not {value}"
+            raise UsageError(msg)
+        if abs(value) > LARGEST_SIZE:
+            msg = f"--symbols: the size {name} does not fit 64 bits"
             raise UsageError(msg)
     return {name: int(value) for name, value in values.items()}
 
@@ -141,11 +145,15 @@ def read_arrays(path: str) -> dict[str, Array]:
 
     damaged = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
+        with open(path, "rb") as file:
+            head = file.read(6)
+        if head == b"\x93NUMPY":
             msg = f"{path} holds one array; --inputs takes an .npz file with one array per tensor"
             raise UsageError(msg)
-        with loaded:
+        if not zipfile.is_zipfile(path):
+            msg = f"{path} is not an .npz file; write one with numpy.savez({path!r}, NAME=array)"
+            raise UsageError(msg)
+        with np.load(path, allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files}
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         msg = f"cannot read {path}: {error.strerror}"
