@@ -191,3 +191,8 @@ def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
         tail = (done.stdout + done.stderr).strip()[-1500:]
         message = f"{' '.join(command)} failed:\n{tail}"
         raise InstallError(message)
+
+
+if __name__ == "__main__":
+    # For scripts: status 0 when what the front end prints could be executed here.
+    sys.exit(find_tools() is None)

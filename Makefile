@@ -1,0 +1,99 @@
+# make demo | test | lint | bench | clean        Needs Python 3.11 or newer, gcc, g++ and make.
+#
+# PYTHON=python3.11   the interpreter that .venv is made with
+# TORCH=torch==2.13.0 what to install for torch; on Linux, pip's default build brings CUDA along.
+#                     A CPU build: TORCH_INDEX=<address of the CPU wheel index of PyTorch>
+# PIP_ARGS=...        more arguments for pip, such as --index-url or --find-links
+
+PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3 2>/dev/null))
+TORCH ?= torch==2.13.0
+TORCH_INDEX ?=
+PIP_ARGS ?=
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Stamps: an empty file per finished step, so that repeated runs are quick.
+DONE := $(VENV)/.done
+INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
+MLIR_ADVICE := as root: apt-get install -y mlir-19-tools llvm-19
+
+.PHONY: demo test lint format types imports bench clean help environment ascend
+
+help:
+	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+
+demo: environment ascend
+	$(BIN)/sketchc demo
+
+test: environment $(DONE)/dev ascend
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs \
+	    tests/unit tests/golden tests/e2e $(PYTEST_ARGS)
+
+lint: format imports types
+
+# What the steps need --------------------------------------------------------------------------
+
+environment: $(DONE)/package
+
+$(DONE)/venv:
+	@test -n "$(PYTHON)" || { echo "no Python: say make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "$(PYTHON) is older than 3.11: say make PYTHON=..."; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@mkdir -p $(DONE) && touch $@
+
+# Before anything that depends on it, so that the build asked for here is the one that is used.
+$(DONE)/torch: $(DONE)/venv
+	$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) "$(TORCH)"
+	@touch $@
+
+$(DONE)/package: pyproject.toml $(DONE)/torch
+	$(PIP) --editable ".[torch,cpp]"
+	@# A CUDA build of torch brings the Triton that fits it.
+	$(BIN)/python -c 'import triton' 2>/dev/null || $(PIP) --editable ".[triton]"
+	@touch $@
+
+$(DONE)/dev: pyproject.toml $(DONE)/package
+	$(PIP) --editable ".[dev]"
+	@touch $@
+
+# The front end of triton-ascend, in an environment of its own in the user's data folder. Only where
+# its output can be executed; no step depends on its success.
+ascend: environment
+	@if $(BIN)/python -m sketchc.runtime.toolchains.ascend.environment; then \
+	    $(BIN)/sketchc toolchain install triton_ascend || true; \
+	else \
+	    echo "triton_ascend will not be executed. $(MLIR_ADVICE); then make again"; \
+	fi
+
+# Checks ---------------------------------------------------------------------------------------
+
+format: $(DONE)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# Types and imports are checked on the package as users install it, where every part has the name
+# that it is imported by. Old build folders would leak deleted files into it.
+$(INSTALLED): $(DONE)/dev FORCE
+	@rm -rf build $(INSTALLED)
+	@$(PIP) --no-deps --target $(INSTALLED) .
+	@rm -rf build
+
+imports: $(INSTALLED)
+	cd $(INSTALLED) && PYTHONPATH=. ../bin/lint-imports --no-cache --config ../../pyproject.toml
+
+types: $(INSTALLED)
+	MYPYPATH=$(INSTALLED) $(BIN)/mypy --strict --package sketchc
+
+.PHONY: FORCE
+FORCE:
+
+bench: environment
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
