@@ -63,11 +63,11 @@ def access(context: Context, node: syntax.Subscript, tile: TileState) -> tuple[i
             "not a tensor",
         )
     if len(node.subscripts) != len(entry.extents):
+        axes = "1 axis" if len(entry.extents) == 1 else f"{len(entry.extents)} axes"
         raise context.error(
             node.span,
             "SK0303",
-            f"`{node.base.id}` has {len(entry.extents)} axes, and {len(node.subscripts)} "
-            "subscripts are given",
+            f"`{node.base.id}` has {axes}, and {len(node.subscripts)} subscripts are given",
             f"its shape is {shown(entry.extents)}",
         )
     subscripts: list[ir.ScalarSubscript | ir.SliceSubscript] = []
@@ -97,10 +97,11 @@ def _check_rank(context: Context, node: syntax.Subscript, tile: TileState, lanes
             help="use slices, or a tile whose extents are all 1",
         )
     axes = "axis" if len(tile.extents) == 1 else "axes"
+    slices = "1 slice" if lanes == 1 else f"{lanes} slices"
     raise context.error(
         node.span,
         "SK0304",
-        f"{lanes} slices for a tile with {len(tile.extents)} {axes}",
+        f"{slices} for a tile with {len(tile.extents)} {axes}",
         "slices map to the tile's axes in order",
         labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
         notes=("axes of extent 1 appear or vanish only when all subscripts are scalars",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sketchc import ir, symbolic, syntax
-from sketchc.checker.context import Context, Value, is_host
+from sketchc.checker.context import Context, InvalidError, Value, is_host
 from sketchc.checker.declarations import bound_fix, check_dtype, check_not_tunable
 from sketchc.checker.dtypes import literal_fits
 from sketchc.checker.expressions import constant, expression, integer
@@ -11,7 +11,7 @@ from sketchc.checker.hints import tile_hints
 from sketchc.checker.names import TileName, TileState
 from sketchc.checker.quirks import dtype_fix
 from sketchc.checker.shapes import interval
-from sketchc.types import DType
+from sketchc.types import LOWERED, DType
 
 _NARROW = (DType.F16, DType.BF16, DType.I8, DType.I16)
 
@@ -29,7 +29,10 @@ def alloc(context: Context, node: syntax.Alloc) -> ir.Alloc:
         )
     extents = tuple(_extent(context, extent) for extent in node.extents)
     dtype = context.survey.dtypes[id(node)]
-    check_dtype(context, dtype, node.span)
+    if node.dtype is not None:
+        check_dtype(context, dtype, node.span)
+    elif dtype not in LOWERED:
+        raise InvalidError(node.name)  # the tensor that it is loaded from was reported
     hints = tile_hints(context, node.hints)
     initial = _initial(context, node, dtype, hints)
     if "accumulator" in hints and dtype in _NARROW:

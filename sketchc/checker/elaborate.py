@@ -18,7 +18,7 @@ from sketchc.checker.flow import add_carried, check_assignment
 from sketchc.checker.roles import check_symbols, settle_roles
 from sketchc.checker.statements import block
 from sketchc.checker.survey import is_parallel, survey
-from sketchc.diagnostics import Diagnostic, Edit, Fix, Severity, has_errors
+from sketchc.diagnostics import Diagnostic, Edit, Fix, has_errors
 from sketchc.source import Span
 
 _MISSPELT = "avaliable_tiling"  # as in the public listings
@@ -36,36 +36,6 @@ def elaborate(
     there are errors; only reads of unassigned tiles (SK0401-SK0403) leave it usable, so that
     `initialisation` can tell at which sizes they happen.
     """
-    try:
-        return _elaborate(tree, constants)
-    except RecursionError:
-        message = "the sketch is nested too deeply"
-        found = Diagnostic("SK0217", Severity.ERROR, message, tree.name_span, "too deep to check")
-        return None, (found,)
-
-
-def bindable(tree: syntax.Sketch) -> frozenset[str]:
-    """The names that `constants` may bind: constexprs, params, and constants bound in the body."""
-    found: set[str] = set()
-    for section in tree.sections:
-        match section:
-            case syntax.ConstexprSection(constants=constants):
-                found.update(item.name for item in constants)
-            case syntax.ParamsSection(params=params):
-                found.update(item.name for item in params)
-            case _:
-                pass
-    for statement in tree.body:
-        if isinstance(statement, syntax.Binding):
-            for name, value in zip(statement.names, statement.values, strict=False):
-                if isinstance(value, syntax.Number) and isinstance(value.value, int):
-                    found.add(name.id)
-    return frozenset(found)
-
-
-def _elaborate(
-    tree: syntax.Sketch, constants: Mapping[str, Value]
-) -> tuple[ir.Sketch | None, tuple[Diagnostic, ...]]:
     context = Context(tree, constants, survey(tree))
     declare(context)
     if tree.misspelt_tiling:
@@ -108,6 +78,25 @@ def _elaborate(
         span=tree.span,
     )
     return sketch, tuple(context.diagnostics)
+
+
+def bindable(tree: syntax.Sketch) -> frozenset[str]:
+    """The names that `constants` may bind: constexprs, params, and constants bound in the body."""
+    found: set[str] = set()
+    for section in tree.sections:
+        match section:
+            case syntax.ConstexprSection(constants=constants):
+                found.update(item.name for item in constants)
+            case syntax.ParamsSection(params=params):
+                found.update(item.name for item in params)
+            case _:
+                pass
+    for statement in tree.body:
+        if isinstance(statement, syntax.Binding):
+            for name, value in zip(statement.names, statement.values, strict=False):
+                if isinstance(value, syntax.Number) and isinstance(value.value, int):
+                    found.add(name.id)
+    return frozenset(found)
 
 
 def _warn_misspelt(context: Context, block: Span) -> None:

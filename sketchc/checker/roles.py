@@ -76,6 +76,7 @@ def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
         _contradiction(
             context, tensor, seen.load[1], "is loaded before any phase has written it", fixes
         )
+        role = ir.Role.INOUT if role is ir.Role.OUT else role  # as it would be mended
     broadcast = any(tensor.broadcast)
     if broadcast and seen.store is not None:
         _contradiction(context, tensor, seen.store[1], "may have extent 1, so it is load-only", ())
