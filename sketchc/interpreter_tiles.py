@@ -54,7 +54,7 @@ def round_bfloat16(values: Array) -> Array:
     makes the second rounding exact (Boldo and Melquiond, "When double rounding is odd", 2005).
     """
     with np.errstate(over="ignore"):
-        nearest = np.ascontiguousarray(values.astype(np.float32))
+        nearest = np.asarray(values.astype(np.float32), order="C")
     inexact = (nearest != values) & ~np.isnan(values)
     bits = nearest.view(np.uint32).copy()
     bits -= (inexact & (np.abs(nearest) > np.abs(values))).astype(np.uint32)

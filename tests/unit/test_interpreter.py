@@ -382,6 +382,7 @@ def test_bfloat16_is_rounded_once():
 
 
 def test_bfloat16_agrees_with_pytorch_on_float32_values():
+    assert round_bfloat16(np.asarray(1.01)).shape == ()
     values = np.random.default_rng(0).standard_normal(2000).astype(np.float32)
     mine = round_bfloat16(values.astype(np.float64)).astype(np.float32)
     np.testing.assert_array_equal(mine, torch.from_numpy(values).to(torch.bfloat16).float().numpy())
