@@ -32,8 +32,8 @@ class ToolchainStatus:
 
 
 class ToolchainError(Exception):
-    """A compiler or runner refused: `stage` is "compile", "launch", "timeout" or "infrastructure";
-    `log` is what it printed."""
+    """A compiler or runner refused: `stage` is "compile", "launch", "timeout", "illegal_access" (a
+    write outside the buffers, or into an input) or "infrastructure"; `log` is what it printed."""
 
     def __init__(self, stage: str, message: str, log: str = "") -> None:
         self.stage = stage

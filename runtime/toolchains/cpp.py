@@ -138,6 +138,8 @@ class CppToolchain:
             raise ToolchainError("launch", result.describe(), result.traceback or result.output)
         assert result.reply is not None
         check_status(artefact.kernel, int(result.reply["status"]))
+        if result.reply["stray"]:
+            raise ToolchainError("illegal_access", str(result.reply["stray"]))
         return dict(result.arrays)
 
     def load(self, artefact: Artefact) -> NativeKernel:

@@ -93,26 +93,43 @@ def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: list[int]) 
 def execute(
     request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-    """The worker's handler: run one call on copies, return the out and inout arrays."""
+    """The worker's handler: run one call on copies, return the out and inout arrays.
+
+    Every tensor ends at a page that nobody may touch, so that an access past its end faults; a
+    write before its start, or into an `in` tensor, is reported as "stray" in the reply.
+    """
     import numpy as np
 
+    from sketchc.runtime.toolchains.ascend.buffers import GuardedBuffer
     from sketchc.runtime.worker_child import _bfloat16
 
     library = ctypes.CDLL(request["library"])
     results: dict[str, np.ndarray[Any, Any]] = {}
-    held = []
+    held: list[tuple[str, str, np.ndarray[Any, Any], GuardedBuffer]] = []
     for name, role, shape, dtype in request["signature"]["tensors"]:
         array = arrays.get(name)
         if array is None:
             kind = _bfloat16() if dtype == "bfloat16" else np.dtype(dtype)
             array = np.zeros(shape, kind)
         array = np.ascontiguousarray(array)
-        if role != "in":
-            array = array if array.flags.writeable and array.flags.owndata else array.copy()
+        held.append((name, role, array, GuardedBuffer(array.ctypes.data, array.nbytes)))
+    status = call(library, request["signature"], [guard.start for *_, guard in held])
+    stray = ""
+    for name, role, array, guard in held:
+        if not guard.intact():
+            stray = f"memory before {name} was overwritten"
+        if role == "in":
+            now = ctypes.string_at(guard.start, guard.size)
+            if now != array.tobytes():
+                stray = f"the input {name} was changed"
+        else:
+            if not array.flags.writeable:
+                array = array.copy()
+                guard.source = array.ctypes.data
+            guard.copy_back()
             results[name] = array
-        held.append(array)
-    status = call(library, request["signature"], [array.ctypes.data for array in held])
-    return {"status": status}, results
+        guard.close()
+    return {"status": status, "stray": stray}, results
 
 
 class NativeKernel:

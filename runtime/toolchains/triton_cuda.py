@@ -114,7 +114,12 @@ class TritonCuda:
         request = _request(kernel, source, symbols, params)
         environment = {} if not self.status().interpreted else {"TRITON_INTERPRET": "1"}
         result = run_worker(
-            f"{_WORKER}:run_kernel", request, tensors, timeout=timeout, environment=environment
+            f"{_WORKER}:run_kernel",
+            request,
+            tensors,
+            timeout=timeout,
+            environment=environment,
+            preload=("torch",),
         )
         _reply(result, LAUNCH)
         return dict(result.arrays)
