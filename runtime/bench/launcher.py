@@ -8,13 +8,16 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from sketchc import ir
 from sketchc.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.bench.timing import as_sequence
+from sketchc.runtime.frontends.arrays import numpy_dtype
 from sketchc.runtime.frontends.torch_worker import DTYPES
+from sketchc.runtime.toolchains.cpp_calls import call, signature
 
 Scalar = int | float | bool
 Launch = Callable[[Mapping[str, torch.Tensor]], list[torch.Tensor]]
@@ -36,16 +39,16 @@ def launcher(
 def _native(
     kernel: Kernel, library: Path, symbols: Mapping[str, int], params: Mapping[str, Scalar]
 ) -> Launch:
-    function = getattr(ctypes.CDLL(str(library)), kernel.entry)
-    function.restype = ctypes.c_int64
+    loaded = ctypes.CDLL(str(library))
     sketch = kernel.sketch
     tensors = [tensor for tensor in sketch.tensors if tensor.role is not ir.Role.WORKSPACE]
     values = host_values(sketch, symbols, params)
-    scalars: list[object] = [ctypes.c_int64(symbols[symbol.name]) for symbol in sketch.symbols]
-    for param in sketch.params:
-        kind = ctypes.c_double if param.dtype.is_float else ctypes.c_int64
-        scalars.append(kind(values[param.name]))  # type: ignore[arg-type]
     shapes = {t.name: [int(evaluate(e, values)) for e in t.extents] for t in tensors}
+    # Arrays without memory, for the checks of shapes and types alone.
+    stand_ins = {
+        t.name: np.broadcast_to(np.empty((), numpy_dtype(t.dtype)), shapes[t.name]) for t in tensors
+    }
+    request = signature(kernel, symbols, params, stand_ins)
 
     def launch(given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
         outputs, pointers = [], []
@@ -59,8 +62,8 @@ def _native(
                 case _:
                     array = torch.empty(shapes[tensor.name], dtype=DTYPES[tensor.dtype.value])
                     outputs.append(array)
-            pointers.append(ctypes.c_void_p(array.data_ptr()))
-        status = function(*pointers, *scalars)
+            pointers.append(array.data_ptr())
+        status = call(loaded, request, pointers)
         if status:
             msg = f"the kernel refused its arguments with status {status}"
             raise RuntimeError(msg)

@@ -13,8 +13,8 @@ from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
 def show(verdict: Verdict, console: Console) -> None:
     """Print the table of cases, the evidence of the first failure, and the verdict in one line."""
     console.print(
-        f"[bold]{escape(verdict.sketch)}[/bold] for {verdict.target} ({verdict.hardware}), "
-        f"run {escape(verdict.how_it_runs)}, against {escape(verdict.task)}",
+        f"[bold]{escape(verdict.sketch)}[/bold] for {verdict.target} ({verdict.hardware}) "
+        f"against {escape(verdict.task)}; runs: {escape(verdict.how_it_runs)}",
         highlight=False,
         soft_wrap=True,
     )
@@ -48,7 +48,7 @@ def summary(verdict: Verdict) -> str:
 
 def _table(verdict: Verdict) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("sizes")
+    table.add_column("sizes", max_width=44)
     table.add_column("inputs")
     for name in ("K", "max error", "of allowed", "paper's rule"):
         table.add_column(name, justify="right")
@@ -72,7 +72,7 @@ def _paper(case: CaseResult) -> str:
     if not rules:
         return ""
     worst = max(rules, key=lambda rule: rule.fraction / rule.tau)
-    return f"{'pass' if worst.passed else 'fail'} ({worst.fraction:.2g} over {worst.tau:g})"
+    return "pass" if worst.passed else f"fail ({worst.fraction:.2g} > {worst.tau:g})"
 
 
 def _show_evidence(case: CaseResult, console: Console) -> None:

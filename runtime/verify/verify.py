@@ -78,14 +78,14 @@ def verify(
     notes = [*binding.notes, *filter(None, [tied_note(binding, freedom)])]
     cases = _cases(plan, binding, freedom, status.interpreted)
     if not any(case.own for case, _ in cases):
-        notes.append(f"the task's own sizes are scaled down: {_why(status.how_it_runs)}")
+        notes.append(f"the task's own sizes are scaled down; runs: {status.how_it_runs}")
     results: list[CaseResult] = []
     session = _Session(candidate, binding, freedom, task)
     try:
         session.artefact = candidate.toolchain.compile(candidate.kernel, folder)
     except ToolchainError as error:
         case, kind = cases[0]
-        failed = CaseResult(case, kind, seed, error.stage, str(error), log=error.log)
+        failed = CaseResult(case, kind, seed, _class(error), str(error), log=error.log)
         results.append(failed)
         cases = []
     for number, (case, kind) in enumerate(cases):
@@ -108,10 +108,6 @@ def verify(
         constants_of(plan.sketch),
         dict(binding.params),
     )
-
-
-def _why(how: str) -> str:
-    return f"runs happen {how}" if how else "they are too large to verify here"
 
 
 def _cases(
@@ -158,7 +154,7 @@ class _Session:
                 raise
             failure, reason = "skipped", f"the task refuses these sizes: {error}"
         except ToolchainError as error:
-            failure, reason, log = error.stage, str(error), error.log
+            failure, reason, log = _class(error), str(error), error.log
         return CaseResult(
             case,
             kind,
@@ -313,6 +309,14 @@ class _Session:
             wrong.failure,
             f"{wrong.name}: {wrong.reason}; the sketch's own interpretation is right",
         )
+
+
+def _class(error: ToolchainError) -> str:
+    """The class of failure; being ended for touching foreign memory is one of its own."""
+    signs = ("SIGSEGV", "SIGBUS", "illegal access", "illegal memory access")
+    if error.stage == "launch" and any(sign in f"{error}\n{error.log}" for sign in signs):
+        return "illegal_access"
+    return error.stage
 
 
 def _difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:

@@ -66,7 +66,7 @@ def bench(
         return 1
     status = candidate.toolchain.status()
     if not status.can_run or status.interpreted:
-        how = f"it runs {status.how_it_runs}" if status.can_run else "it cannot run"
+        how = f"runs: {status.how_it_runs}" if status.can_run else "it cannot run"
         advice = f"; {status.advice}" if status.advice else ""
         msg = f"{target} cannot be timed on this machine: {how}{advice}"
         raise UsageError(msg)
