@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sketchc import ir, symbolic, syntax
-from sketchc.checker.context import Context, InvalidError, Value, is_host
-from sketchc.checker.declarations import bound_fix, check_dtype, check_not_tunable
+from sketchc.checker.context import Context, InvalidError, Value
+from sketchc.checker.declarations import bound_fix, check_dtype
 from sketchc.checker.dtypes import literal_fits
-from sketchc.checker.expressions import constant, expression, integer
+from sketchc.checker.expressions import constant, integer
 from sketchc.checker.hints import tile_hints
 from sketchc.checker.names import TileName, TileState
 from sketchc.checker.quirks import dtype_fix
@@ -63,8 +63,8 @@ def alloc(context: Context, node: syntax.Alloc) -> ir.Alloc:
 
 
 def _extent(context: Context, node: syntax.Expression) -> ir.Expr:
-    value = integer(context, node)
-    if not is_host(value):
+    value = context.host_form(integer(context, node))
+    if value is None:
         raise context.error(
             node.span,
             "SK0306",
@@ -79,7 +79,7 @@ def _extent(context: Context, node: syntax.Expression) -> ir.Expr:
         )
     if high is None:
         _warn_unbounded(context, node, value)
-    return value
+    return ir.Literal(1, span=node.span) if context.is_one(value) else value
 
 
 def _warn_unbounded(context: Context, node: syntax.Expression, value: ir.Expr) -> None:
@@ -113,7 +113,6 @@ def _initial(
         if zero and "no_init" in hints:
             _contradiction(context, node, '"init_zero" and "no_init" contradict each other')
         return _converted(0, dtype) if zero else None
-    check_not_tunable(context, expression(context, node.init).value, node.init.span, "is data")
     value = constant(context, node.init, "an initial value")
     natural = isinstance(value, int) and not isinstance(value, bool) and value in (0, 1)
     if not literal_fits(value, dtype) and not (dtype is DType.BOOL and natural):

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc import syntax
 from sketchc.checker.context import Context, InvalidError
-from sketchc.checker.declarations import check_not_tunable
-from sketchc.checker.expressions import constant, expression
+from sketchc.checker.expressions import constant
 from sketchc.checker.names import closest
 from sketchc.checker.quirks import late_positional_fix
 from sketchc.diagnostics import Edit, Fix
@@ -117,9 +115,9 @@ def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> o
         case "float" | "int" | "bool", syntax.String() | syntax.List():
             pass
         case "float", _:
-            return float(_constant(context, attribute, node))
+            return float(constant(context, node, f"`{attribute.name}`"))
         case "int", _:
-            value = _constant(context, attribute, node)
+            value = constant(context, node, f"`{attribute.name}`")
             if isinstance(value, int):
                 return value
         case _:
@@ -131,14 +129,6 @@ def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> o
         f"`{attribute.name}` is {kind.get(attribute.kind, 'a number')}",
         "another kind of value",
     )
-
-
-def _constant(
-    context: Context, attribute: Attribute, node: syntax.Expression
-) -> int | float | bool:
-    typed = expression(context, node)
-    check_not_tunable(context, typed.value, node.span, "is used as data")
-    return constant(context, node, f"`{attribute.name}`")
 
 
 def _axes(context: Context, node: syntax.Expression) -> tuple[int, ...]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from sketchc import ir, symbolic, syntax
+from sketchc import records as attrs
 from sketchc.checker.names import (
     Entry,
     Namer,
@@ -200,6 +199,14 @@ class Context:
         """Symbolic equality; lets, bindings and fixed constants are seen through, tunable
         constants are not: their values must not matter (R6b)."""
         return symbolic.equal(left, right, self.definitions)
+
+    def host_form(self, value: ir.Expr) -> ir.Expr | None:
+        """The expression over host scalars alone, seeing through bindings; None if it depends on a
+        loop variable."""
+        if is_host(value):
+            return value
+        expanded = symbolic.rebuild(symbolic.normalize(value, self.definitions))
+        return expanded if is_host(expanded) else None
 
     def is_one(self, extent: ir.Expr) -> bool:
         return symbolic.constant_value(extent, self.definitions) == 1

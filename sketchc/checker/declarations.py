@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-import attrs
-
 from sketchc import ir, symbolic, syntax
+from sketchc import records as attrs
 from sketchc.checker.context import Context, InvalidError, Value, at_end
 from sketchc.checker.dtypes import literal_fits
-from sketchc.checker.expressions import condition, constant, expression, integer
+from sketchc.checker.expressions import (
+    check_not_tunable,
+    condition,
+    constant,
+    depends_on_tunable,
+    expression,
+    integer,
+)
 from sketchc.checker.names import PoisonedName, ScalarName, TensorName
 from sketchc.checker.shapes import interval
 from sketchc.checker.survey import Use
@@ -188,7 +194,7 @@ def check_dtype(context: Context, dtype: DType, span: Span) -> None:
 def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
     name = context.declare(node.name, node.span)
     uses = context.survey.uses.get(node.name, set())
-    choices = tuple(constant(context, choice, "a choice") for choice in node.choices)
+    choices = tuple(constant(context, choice, "a choice", tunable=True) for choice in node.choices)
     tilings = [
         expression
         for point in context.tree.tilings
@@ -206,11 +212,11 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
             node.value is None and shapes and not uses & {Use.DATA, Use.PARAMETER}
         )
     elif node.value is not None:
-        value = constant(context, node.value, "a constant")
+        value = constant(context, node.value, "a constant", tunable=True)
     elif choices:  # the plan picks one of them for the hardware
         value, chosen_by = choices[0], "plan"
     elif tilings:
-        value = constant(context, tilings[0], "a tiling point")
+        value = constant(context, tilings[0], "a tiling point", tunable=True)
     elif shapes:
         value, chosen_by, tunable = DEFAULT_TILE, "plan", True
     elif Use.PARAMETER in uses:
@@ -225,8 +231,13 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
         _constexpr_param(context, node, name)
         return
     value, dtype = _typed_value(context, value, node.dtype, f"`{node.name}`", node.span)
+    derived = (
+        given is None
+        and node.value is not None
+        and depends_on_tunable(context, expression(context, node.value, host=True).value)
+    )
     context.values[name] = value
-    if tunable:
+    if tunable or derived:
         context.tunable.add(name)
     elif dtype.is_integer:
         context.define(name, ir.Literal(value))
@@ -286,28 +297,6 @@ def add_let(
     if source is not None:
         _scalar(context, source, name, ir.NameKind.LET, dtype, span)
     return dtype
-
-
-def depends_on_tunable(context: Context, value: ir.Expr) -> str | None:
-    """The first tunable constant (or let made from one) that an expression uses."""
-    for reference in symbolic.references(value):
-        if reference.name in context.tunable:
-            return reference.name
-    return None
-
-
-def check_not_tunable(context: Context, value: ir.Expr, span: Span, what: str) -> None:
-    """Report a tunable constant where its value would be data or a parameter's shape (R6b)."""
-    name = depends_on_tunable(context, value)
-    if name is not None:
-        raise context.error(
-            span,
-            "SK0208",
-            f"the tile size `{name}` {what}",
-            "changes with the tuning point",
-            notes=("a tunable constant may not appear in a parameter's shape or as data (R6b)",),
-            help=f"use a symbol, a param, or a constant with one fixed value instead of `{name}`",
-        )
 
 
 # ---------------------------------------------------------------- tensors

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import attrs
-
 from sketchc import ir, syntax
+from sketchc import records as attrs
 from sketchc.checker.context import Context, Value, identifier
 from sketchc.checker.declarations import DEFAULT_TILE, declare
 from sketchc.checker.flow import add_carried, check_assignment

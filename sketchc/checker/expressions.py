@@ -6,14 +6,12 @@ floats are allowed in `let` and as scalar operands of compute calls, integers ev
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import assert_never
 
-import attrs
-
 from sketchc import ir, symbolic, syntax
-from sketchc.checker.context import Context, Typed, is_host
+from sketchc import records as attrs
+from sketchc.checker.context import Context, Typed
 from sketchc.checker.names import (
     IndexName,
     PoisonedName,
@@ -251,9 +249,8 @@ def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
         if value < 1:
             raise context.error(span, "SK0314", f"the divisor is {value}", "must be at least 1")
         return
-    if not is_host(divisor) or any(
-        isinstance(part, ir.Iota) for part in symbolic.children(divisor)
-    ):
+    host = context.host_form(divisor)
+    if host is None or has_lanes(host):
         raise context.error(
             span,
             "SK0314",
@@ -261,7 +258,12 @@ def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
             "depends on a loop variable",
             notes=("it is checked to be at least 1 there",),
         )
-    context.require(ir.Binary(">=", divisor, ir.Literal(1)), span)
+    context.require(ir.Binary(">=", host, ir.Literal(1)), span)
+
+
+def has_lanes(value: ir.Expr) -> bool:
+    """Whether an expression is an index tile by itself."""
+    return isinstance(value, ir.Iota) or any(map(has_lanes, symbolic.children(value)))
 
 
 # ---------------------------------------------------------------- calls
@@ -349,8 +351,8 @@ def _iota(context: Context, node: syntax.Call) -> Typed:
         raise context.error(
             node.span, "SK0211", "`iota` is `iota(extent)` or `iota(extent, lower, upper)`"
         )
-    extent = integer(context, node.arguments[0])
-    if not is_host(extent):
+    extent = context.host_form(integer(context, node.arguments[0]))
+    if extent is None:
         raise context.error(
             node.arguments[0].span,
             "SK0306",
@@ -435,16 +437,42 @@ def _composed(own: tuple[bool, ...], layout: tuple[bool, ...], rank: int) -> tup
 # ---------------------------------------------------------------- compile-time values
 
 
-def constant(context: Context, node: syntax.Expression, what: str) -> int | float | bool:
+def constant(
+    context: Context, node: syntax.Expression, what: str, *, tunable: bool = False
+) -> int | float | bool:
     """The compile-time value of an expression of literals and constants; raises `InvalidError`
-    after reporting one that depends on anything else."""
+    after reporting one that depends on anything else, or on a tile size unless `tunable`."""
     typed = expression(context, node, host=True)
     names = {reference.name for reference in symbolic.references(typed.value)}
     if typed.extents is not None or not names <= context.values.keys():
         raise context.error(
             node.span, "SK0214", f"{what} must be a compile-time constant", "not known here"
         )
+    if not tunable:
+        check_not_tunable(context, typed.value, node.span, f"determines {what}")
     return evaluate_constant(context, typed.value, node.span)
+
+
+def depends_on_tunable(context: Context, value: ir.Expr) -> str | None:
+    """The first tunable constant (or name made from one) that an expression uses."""
+    for reference in symbolic.references(value):
+        if reference.name in context.tunable:
+            return reference.name
+    return None
+
+
+def check_not_tunable(context: Context, value: ir.Expr, span: Span, what: str) -> None:
+    """Report a tunable constant where its value would be data or a parameter's shape (R6b)."""
+    name = depends_on_tunable(context, value)
+    if name is not None:
+        raise context.error(
+            span,
+            "SK0208",
+            f"the tile size `{name}` {what}",
+            "changes with the tuning point",
+            notes=("a tunable constant may not appear in a parameter's shape or as data (R6b)",),
+            help=f"use a symbol, a param, or a constant with one fixed value instead of `{name}`",
+        )
 
 
 def evaluate_constant(context: Context, value: ir.Expr, span: Span) -> int | float | bool:
@@ -466,8 +494,3 @@ def _guarded(
     ):
         raise context.error(span, "SK0302", "the value does not fit in 64 bits", "too large")
     return result
-
-
-def is_finite(value: int | float | bool) -> bool:
-    """Whether a value is an ordinary number."""
-    return not isinstance(value, float) or math.isfinite(value)

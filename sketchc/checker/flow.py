@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-import attrs
-
 from sketchc import ir, syntax
+from sketchc import records as attrs
 from sketchc.checker.quirks import init_fix
 from sketchc.diagnostics import Diagnostic, Fix, Label, Severity
 from sketchc.ops import OPS

@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.source import Span
 from sketchc.types import DType
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import attrs
-
 from sketchc import ir, symbolic, syntax
+from sketchc import records as attrs
 from sketchc.checker.accesses import readable_tile, writable_tile
 from sketchc.checker.arguments import Arguments, gather
 from sketchc.checker.context import Context, InvalidError, Typed, is_host
-from sketchc.checker.declarations import add_let, check_not_tunable
+from sketchc.checker.declarations import add_let
 from sketchc.checker.dtypes import common, literal_fits, result_of, writes_implicitly
-from sketchc.checker.expressions import evaluate_constant, expression
+from sketchc.checker.expressions import check_not_tunable, evaluate_constant, expression
 from sketchc.checker.names import TileName, TileState, closest
 from sketchc.checker.quirks import accumulate_fix, cast_fix
 from sketchc.checker.shapes import broadcast, fits, same, shown
@@ -249,6 +248,14 @@ class _Call:
 
     def broadcast(self) -> None:
         """Operands broadcast to each other, and the result to the destination (R2)."""
+        if self.row.name == "fill" and not isinstance(self.operands[0], ir.ScalarOperand):
+            raise self.context.error(
+                self.operands[0].span,
+                "SK0206",
+                "`fill` takes one scalar",
+                "a tile",
+                help="`copy` and `broadcast` take tiles",
+            )
         shapes = [self.extents(operand) for operand in self.operands]
         joined = broadcast(self.context, shapes)
         if joined is None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import attrs
-
 from sketchc import ir, symbolic, syntax
+from sketchc import records as attrs
 from sketchc.checker.context import Context
 from sketchc.checker.names import TileState
 from sketchc.checker.text import statement_text

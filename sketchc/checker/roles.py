@@ -7,9 +7,8 @@ an earlier phase wrote them, or `= c` did.
 
 from __future__ import annotations
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker.context import Context, at_start
 from sketchc.diagnostics import Edit, Fix
 from sketchc.source import Span
@@ -66,6 +65,8 @@ def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
         and tensor.initial is None
         and (seen.store is None or seen.store[0] >= seen.load[0])
     )
+    if role is ir.Role.IN and tensor.initial is not None:
+        _contradiction(context, tensor, tensor.span, "is an input, and has an initial value", ())
     if role is ir.Role.IN and seen.store is not None:
         _contradiction(context, tensor, seen.store[1], "is declared `in`, and stored", ())
     elif role in (ir.Role.OUT, ir.Role.WORKSPACE) and early and seen.load is not None:

@@ -11,10 +11,15 @@ from typing import assert_never
 from sketchc import ir, symbolic, syntax
 from sketchc.checker.accesses import access, readable_tile, writable_tile
 from sketchc.checker.allocs import alloc
-from sketchc.checker.context import Context, InvalidError, LoopState, is_host
-from sketchc.checker.declarations import add_let, depends_on_tunable
+from sketchc.checker.context import Context, InvalidError, LoopState
+from sketchc.checker.declarations import add_let
 from sketchc.checker.dtypes import writes_implicitly
-from sketchc.checker.expressions import evaluate_constant, expression, integer
+from sketchc.checker.expressions import (
+    depends_on_tunable,
+    evaluate_constant,
+    expression,
+    integer,
+)
 from sketchc.checker.hints import loop_hints
 from sketchc.checker.names import IndexName, PoisonedName, ScalarName, describe
 from sketchc.checker.operations import compute
@@ -172,11 +177,7 @@ def _warn_binding(context: Context, node: syntax.Binding, constants: bool) -> No
     indent = " " * (node.span.column - 1)
     fixes: tuple[Fix, ...] = ()
     if constants:
-        before = context.tree.body[0].span
-        hints = context.tree.body[0]
-        if isinstance(hints, syntax.For) and hints.hints:
-            before = hints.hints[0].span
-        if before == node.span:
+        if context.tree.body[0] is node:  # a section may stand here
             fixes = (
                 Fix(
                     "declare constants",
@@ -360,17 +361,17 @@ def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
         raise context.error(
             span, "SK0315", f"the step is {symbolic.show(step)}", "must be at least 1"
         )
-    if not is_host(step):
+    host = context.host_form(step)
+    if host is None:
         raise context.error(
             span, "SK0315", "a step must be known at launch", "depends on a loop variable"
         )
-    context.require(ir.Binary(">=", step, ir.Literal(1)), span)
+    context.require(ir.Binary(">=", host, ir.Literal(1)), span)
 
 
 def _check_rectangular(context: Context, node: syntax.For, start: ir.Expr, stop: ir.Expr) -> None:
     """A trip count that depends on an outer loop variable is not lowered yet."""
-    length = symbolic.simplify(ir.Binary("-", stop, start), context.definitions)
-    if not is_host(symbolic.rebuild(symbolic.normalize(length, context.definitions))):
+    if context.host_form(ir.Binary("-", stop, start)) is None:
         context.error(
             node.range_span,
             "SK0915",

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc import syntax
 from sketchc.checker.dtypes import common, result_of
 from sketchc.ops import OPS
@@ -237,7 +236,8 @@ class _Walker:
             else:
                 self.use(keyword.value, Use.DATA)
         for argument in arguments:
-            self.use(argument, Use.SHAPE if self.is_index(argument) else Use.DATA)
+            shapes = self.is_index(argument) or isinstance(argument, syntax.Subscript)
+            self.use(argument, Use.SHAPE if shapes else Use.DATA)
         row = OPS.get(statement.operation)
         if row is None or row.outputs != 1:
             return

@@ -48,7 +48,10 @@ def tuning_points(tree: syntax.Sketch, constants: Mapping[str, Value]) -> list[d
 def _tilings(context: Context) -> Iterator[dict[str, Value]]:
     for point in context.tree.tilings:
         try:
-            yield {name: constant(context, value, "a tile size") for name, value in point.values}
+            yield {
+                name: constant(context, value, "a tile size", tunable=True)
+                for name, value in point.values
+            }
         except InvalidError:
             continue  # elaboration reports it
 
