@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
 import numpy as np
 
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.interpreter_launch import Launch, prepare
 from sketchc.interpreter_machine import Machine
 from sketchc.interpreter_memory import Memory

@@ -85,7 +85,15 @@ def compile_scalar(expression: ir.Expr) -> ScalarFunction:
 def _scalar_binary(
     expression: ir.Binary, operator: str, left: ScalarFunction, right: ScalarFunction
 ) -> ScalarFunction:
-    function = evaluate.BINARY[operator]
+    match operator:  # the commonest three without a further call
+        case "+":
+            return lambda values: left(values) + right(values)
+        case "-":
+            return lambda values: left(values) - right(values)
+        case "*":
+            return lambda values: left(values) * right(values)
+        case _:
+            function = evaluate.BINARY[operator]
     if operator not in ("//", "%", "/", "cdiv"):
         return lambda values: function(left(values), right(values))
 

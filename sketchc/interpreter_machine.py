@@ -366,7 +366,7 @@ class Machine(State):
                 outcome = operation.apply([operand() for operand in operands], tile.extents)
             except OperationError as error:
                 where = (site.iteration(self.values),)
-                text = f"{statement.operation}: {error.text}"
+                text = f"{error.text} in lane {list(error.lane)} of {destination.source_name}"
                 name = destination.source_name
                 self.violations.add(Violation(error.kind, name, error.lane, where, text, site.span))
                 self.poisoned(tile)

@@ -129,19 +129,34 @@ class Operation:
         return arrays
 
     def _reject_undefined(self, operands: Sequence[TileValue], extents: Extents, box: Box) -> None:
-        """Integer division by zero, negative powers and shifts, on valid lanes only."""
-        if self.dtype.is_float or self.row.name not in _UNDEFINED or is_empty(box):
+        """Integer division by zero, negative powers and shifts, and casts of floats that do not
+        fit, on valid lanes only."""
+        if is_empty(box):
             return
-        right = convert(select(operands[1], extents, box), operands[1].dtype, self.dtype)
-        text, rejects = _UNDEFINED[self.row.name]
-        bad = np.broadcast_to(rejects(right, self.dtype.bytes * 8), box_shape(box))
+        if self.row.name == "cast":
+            self._reject_conversion(operands[0], extents, box)
+        elif self.row.name in _UNDEFINED and not self.dtype.is_float:
+            right = convert(select(operands[1], extents, box), operands[1].dtype, self.dtype)
+            text, rejects = _UNDEFINED[self.row.name]
+            bad = np.broadcast_to(rejects(right, self.dtype.bytes * 8), box_shape(box))
+            if bad.any():
+                raise OperationError(text, "arithmetic", _lane(bad, box))
+
+    def _reject_conversion(self, source: TileValue, extents: Extents, box: Box) -> None:
+        saturates = bool(self.attributes.get("sat", False))
+        if saturates or not source.dtype.is_float or not self.destination.is_integer:
+            return
+        values = np.broadcast_to(select(source, extents, box), box_shape(box))
+        rounded = _ROUNDING[str(self.attributes.get("round", "nearest"))](values)
+        bad = np.logical_not(_fits(rounded, self.destination))
         if bad.any():
-            raise OperationError(text, "arithmetic", _lane(bad, box))
+            text = f"{values[bad].flat[0]:g} does not fit {self.destination.value}"
+            raise OperationError(text, "conversion", _lane(bad, box))
 
     def _evaluate(self, arrays: list[Array]) -> Array:
         name = self.row.name
         if name == "cast":
-            return cast(arrays[0], self.destination, self.attributes, self.whole)
+            return cast(arrays[0], self.destination, self.attributes)
         if self.row.name in ("floordiv", "mod") and self.dtype.is_float:
             quotient = np.floor(_rounded(np.true_divide(arrays[0], arrays[1]), self.dtype))
             return quotient if name == "floordiv" else arrays[0] - arrays[1] * quotient
@@ -283,11 +298,11 @@ def identity(name: str, dtype: DType) -> Any:
 _ROUNDING = {"nearest": np.rint, "down": np.floor, "up": np.ceil, "zero": np.trunc}
 
 
-def cast(source: Array, target: DType, attributes: Mapping[str, Any], lenient: bool) -> Array:
+def cast(source: Array, target: DType, attributes: Mapping[str, Any]) -> Array:
     """`source` in the target type, still float64 for floats (the write rounds to nearest).
 
-    Raises `OperationError` where a float does not fit an integer and `sat` is off; `lenient` (void
-    lanes may be present) gives such lanes 0.
+    A float that does not fit an integer type gives the nearest one with `sat`, else 0 (void lanes:
+    a valid one was rejected before); NaN gives 0.
     """
     mode = str(attributes.get("round", "nearest"))
     if target is DType.BOOL:
@@ -301,18 +316,19 @@ def cast(source: Array, target: DType, attributes: Mapping[str, Any], lenient: b
         wide = np.clip(source, limits.min, limits.max) if saturate else source
         return wide.astype(numpy_dtype(target))
     rounded = _ROUNDING[mode](source)
-    # 2**63 is exact in float64 while iinfo.max is not, hence the half-open upper bound.
-    fits = (rounded >= float(limits.min)) & (rounded < float(limits.max) + 1.0)
-    if not saturate and not lenient and not fits.all():
-        lane = tuple(int(i) for i in np.argwhere(~np.atleast_1d(fits))[0])
-        value = np.atleast_1d(source)[lane]
-        text = f"cast of {value:g} does not fit {target.value}"
-        raise OperationError(text, "conversion", lane)
+    fits = _fits(rounded, target)
     result = np.where(fits, rounded, 0.0).astype(numpy_dtype(target))
     if saturate:
         result = np.where(rounded >= float(limits.max) + 1.0, limits.max, result)
         result = np.where(rounded < float(limits.min), limits.min, result)
     return result.astype(numpy_dtype(target))
+
+
+def _fits(rounded: Array, target: DType) -> Array:
+    """Which integral floats an integer type holds. 2**63 is exact in float64 while the largest i64
+    is not, hence the half-open upper bound."""
+    limits = np.iinfo(numpy_dtype(target))
+    return np.logical_and(rounded >= float(limits.min), rounded < float(limits.max) + 1.0)
 
 
 def _directed(values: Array, target: DType, mode: str) -> Array:

@@ -9,15 +9,27 @@ import attrs
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity
 from sketchc.source import NOWHERE, Span
 
-#: kind of violation -> (code, what to do about it)
-KINDS: dict[str, tuple[str, str]] = {
-    "in-bounds": ("SK0802", "keep the subscript inside the tensor, or add a require"),
-    "slice-fits": ("SK0803", "make the tile at least as long as the slice"),
-    "initialised": ("SK0804", "assign it first, or give the alloc an init="),
-    "covered": ("SK0805", "store every element, or initialise the output with `= c`"),
-    "independent": ("SK0806", "let every parallel iteration work on its own elements"),
-    "arithmetic": ("SK0807", "guard the operand with where() before the operation"),
-    "conversion": ("SK0808", "clamp the source first, or cast with sat=True"),
+#: kind of violation -> (code, words at the carets, what to do about it)
+KINDS: dict[str, tuple[str, str, str]] = {
+    "in-bounds": ("SK0802", "out of range", "keep the subscript in range, or add a require"),
+    "slice-fits": ("SK0803", "too long", "make the tile at least as long as the slice"),
+    "initialised": (
+        "SK0804",
+        "reads what has no value",
+        "assign or store it first, or give it an initial value",
+    ),
+    "covered": (
+        "SK0805",
+        "not covered",
+        "store every element, or initialise the output with `= c`",
+    ),
+    "independent": (
+        "SK0806",
+        "conflicts with another iteration",
+        "let every parallel iteration work on its own elements",
+    ),
+    "arithmetic": ("SK0807", "has no value", "guard the operand with where() before it"),
+    "conversion": ("SK0808", "does not fit", "clamp the source first, or cast with sat=True"),
 }
 
 
@@ -39,7 +51,7 @@ class Violation:
 
     def diagnostic(self, symbols: Mapping[str, int] | None = None) -> Diagnostic:
         """The violation as an error; `symbols` are told in a note."""
-        code, advice = KINDS[self.kind]
+        code, label, advice = KINDS[self.kind]
         notes = tuple(
             f"in the iteration {show_values(values)}"
             for values in self.iterations
@@ -52,7 +64,7 @@ class Violation:
             Severity.ERROR,
             self.text,
             self.span,
-            label=self.kind,
+            label=label,
             notes=notes,
             help=advice,
         )

@@ -114,7 +114,7 @@ def _check_sketch(
             "SK0810",
             Severity.WARNING,
             f"{base.name} was not executed: no small sizes satisfy its conditions",
-            base.span,
+            base.requires[0].span if base.requires else base.span,
             label="not executed",
             help="relax the requires, or run it with `sketchc run` at sizes that satisfy them",
         )
