@@ -11,9 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
-
 from sketchc import conversion_statements as statements
+from sketchc import records as attrs
 from sketchc import syntax
 from sketchc.conversion_types import Tiling, TupleValue, Type, read_dtype
 from sketchc.diagnostics import Diagnostic, InternalError, Label
@@ -359,8 +358,8 @@ class Converter:
                 parts.append(None)
             else:
                 parts[-1] = child
-        parts += [None] * (3 - len(parts))
-        return syntax.Slice(*parts, span=self.span(children))
+        lower, upper, step = (*parts, None, None)[:3]
+        return syntax.Slice(lower, upper, step, span=self.span(children))
 
     def number(self, children: list[Any]) -> syntax.Number:
         token = children[0]

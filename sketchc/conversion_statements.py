@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc import syntax
 from sketchc.conversion_types import read_dtype
 from sketchc.source import Span

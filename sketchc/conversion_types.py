@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc import syntax
 from sketchc.source import Span
 from sketchc.syntax_errors import Problem

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc.source import Span
 
 

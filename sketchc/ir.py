@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TypeAlias
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc.source import NOWHERE, Span
 from sketchc.types import DType
 
 
 def _span() -> Span:
-    return attrs.field(default=NOWHERE, eq=False, repr=False, kw_only=True)  # type: ignore[no-any-return]
+    return attrs.field(default=NOWHERE, eq=False, repr=False, kw_only=True)
 
 
 # ---------------------------------------------------------------- scalar and index expressions

@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc.diagnostics import Diagnostic, Label
 from sketchc.source import Source, Span
 from sketchc.syntax import Comment
@@ -73,7 +72,7 @@ class _Lexer:
 
     def run(self) -> None:
         """Read the whole text."""
-        handlers: dict[str, Callable[[str, int], None]] = {
+        handlers: dict[str, Callable[[str, int], object]] = {
             "blank": lambda text, start: None,
             "newline": self._newline,
             "comment": self._comment,

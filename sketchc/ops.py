@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-import attrs
+from sketchc import records as attrs
 
 Array = Any
 Reference = Callable[..., Array]

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc import syntax
 from sketchc.conversion import Converter
 from sketchc.diagnostics import Diagnostic, has_errors

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.diagnostics import Diagnostic, Fix, Severity
 from sketchc.fixes import apply_edits
 from sketchc.source import Source, Span

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+from sketchc import records as attrs
 
 
 @attrs.frozen

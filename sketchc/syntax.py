@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc.source import NOWHERE, Span
 from sketchc.types import DType
 
 
 def _span() -> Span:
-    return attrs.field(default=NOWHERE, eq=False, repr=False, kw_only=True)  # type: ignore[no-any-return]
+    return attrs.field(default=NOWHERE, eq=False, repr=False, kw_only=True)
 
 
 # ---------------------------------------------------------------- expressions

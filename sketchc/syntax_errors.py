@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc.diagnostics import Diagnostic, Edit, Fix, Label, Severity
 from sketchc.source import Span
 from sketchc.vocabulary import SECTIONS

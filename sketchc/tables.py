@@ -13,8 +13,7 @@ import sys
 import zlib
 from typing import Any
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc.diagnostics import InternalError
 
 #: Raised whenever the layout below or the driver's reading of it changes.
@@ -68,7 +67,7 @@ def load_tables() -> Tables:
 def _grammar_folder() -> str:
     import sketchc.grammar
 
-    return os.path.dirname(os.path.abspath(sketchc.grammar.__file__))
+    return os.path.dirname(os.path.abspath(str(sketchc.grammar.__file__)))
 
 
 def cache_folder() -> str:

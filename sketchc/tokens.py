@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc.diagnostics import Diagnostic
 from sketchc.source import Span
 from sketchc.tables import Tables

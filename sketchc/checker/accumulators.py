@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker import bounds
 from sketchc.checker.affine import constant_value
 from sketchc.checker.scope import Scope, free_names

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-import attrs
+from sketchc import records as attrs
 
 Linear: TypeAlias = Mapping[int, int]
 ONE = 0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from sketchc import ir, syntax
+from sketchc import records as attrs
 from sketchc.diagnostics import Diagnostic, has_errors
 from sketchc.source import Source
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker.scope import contains_iota
 from sketchc.checker.sites import Site
 from sketchc.evaluate import Value, evaluate

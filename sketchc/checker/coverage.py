@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.affine import Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.prover import PROVED, UNKNOWN, Outcome, Prover, Verdict, counters, iteration

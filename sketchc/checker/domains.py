@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar, assert_never
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker import accumulators, bounds
 from sketchc.checker.accumulators import Axes, Write
 from sketchc.checker.scope import Scope, root_scope

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.affine import Fact, add
 from sketchc.checker.prover import Prover, Verdict

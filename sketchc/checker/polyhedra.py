@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-import attrs
-
+from sketchc import records as attrs
 from sketchc.checker.affine import ONE, Atoms, Extremum, Fact, Floor, Linear, Opaque, Product
 
 Conjunction = Sequence[Fact]

@@ -8,9 +8,8 @@ counter-example that was tried on concrete numbers.
 
 from __future__ import annotations
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker import coverage, initialisation, races, subscripts
 from sketchc.checker.prover import Prover
 from sketchc.checker.sites import collect

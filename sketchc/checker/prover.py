@@ -9,9 +9,8 @@ from enum import Enum
 from itertools import islice, product
 from typing import Any
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker.affine import ONE, Atoms, Fact, Product, constant_value
 from sketchc.checker.feasibility import infeasible
 from sketchc.checker.polyhedra import Answer, Space

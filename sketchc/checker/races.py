@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.affine import Fact, Linear, add, constant, scale
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker.affine import (
     ONE,
     Atoms,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker.affine import Fact, Linear, add, constant
 from sketchc.checker.scope import Scope
 from sketchc.source import Span

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.affine import ONE, Fact, add, constant, scale
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration

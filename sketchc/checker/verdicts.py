@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker.scope import Scope
 from sketchc.diagnostics import Diagnostic, Severity
 from sketchc.evaluate import Value, evaluate

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-import attrs
 import click
 
+from sketchc import records as attrs
 from sketchc.cli import options
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
 from sketchc.reading import read, sketch_files
