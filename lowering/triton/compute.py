@@ -58,7 +58,7 @@ def compute(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Cod
 def _fit(value: Value, dtype: DType, shape: Shape) -> Code:
     """`value` cast and broadcast to a tile: every write has the tile's exact type."""
     if value.dtype is None or (value.shape == () and shape != ()):
-        return PYTHON.call("tl.full", shape_code(shape), value.code, TL[dtype])
+        return full(shape, value.code, dtype)
     code = convert(value.code, value.dtype, dtype)
     if value.shape == shape:
         return code
@@ -125,7 +125,7 @@ def _number(number: int | float | bool, dtype: DType) -> Value:
     code = fill_code(number, dtype)
     if dtype is DType.F64:
         # Triton takes a bare float for an f32.
-        return Value(PYTHON.call("tl.full", "()", code, TL[dtype]), dtype)
+        return Value(full((), code, dtype), dtype)
     return Value(code, None)
 
 
@@ -178,7 +178,8 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
     values = [operand_value(operand, dtype, rank, scope) for operand in statement.operands]
     squares = name == "pow" and values[1].code.text in ("2", "2.0")
     if name in TENSOR_OPERANDS and not squares:
-        values = [_tensor(value, dtype) for value in values]
+        shape = _broadcast(values)
+        values = [_tensor(value, dtype, shape) for value in values]
     elif all(value.dtype is None for value in values):
         values[0] = _tensor(values[0], dtype)
     request = Request(tuple(v.code for v in values), statement.attributes, dtype, scope)
@@ -186,11 +187,18 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
     return Value(WRITERS[name](request), result, _broadcast(values))
 
 
-def _tensor(value: Value, dtype: DType) -> Value:
-    """A Python number as a Triton scalar."""
-    if value.dtype is not None:
+def _tensor(value: Value, dtype: DType, shape: Shape = ()) -> Value:
+    """A Python number, or a scalar beside a tile, as a tensor of this shape."""
+    if value.dtype is not None and (value.shape or not shape):
         return value
-    return Value(PYTHON.call("tl.full", "()", value.code, TL[dtype]), dtype)
+    return Value(full(shape, value.code, dtype), dtype, shape)
+
+
+def full(shape: Shape, value: Code, dtype: DType) -> Code:
+    """A tensor of one value. The interpreter cannot make bf16 constants, hence by way of f32."""
+    if dtype is DType.BF16:
+        return convert(full(shape, value, DType.F32), DType.F32, dtype)
+    return PYTHON.call("tl.full", shape_code(shape), value, TL[dtype])
 
 
 def _broadcast(values: list[Value]) -> Shape:

@@ -10,8 +10,7 @@ from sketchc import ir
 from sketchc.lowering.plan import walk
 from sketchc.lowering.precedence import PYTHON
 from sketchc.lowering.triton import layout
-from sketchc.lowering.triton.compute import compute, shape_code
-from sketchc.lowering.triton.dialect import TL
+from sketchc.lowering.triton.compute import compute, full
 from sketchc.lowering.triton.expressions import is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.memory import fill_code, load, store
@@ -79,9 +78,8 @@ class BodyEmitter:
         extents = ", ".join(show(extent) for extent in tile.extents)
         value = fill_code(tile.initial, tile.dtype)
         self.comment(f"{tile.source_name} = alloc([{extents}], {tile.dtype.value}, init={value})")
-        shape = shape_code(self.scope.shape(tile.name))
-        full = PYTHON.call("tl.full", shape, value, TL[tile.dtype])
-        self.line(f"{self.scope.names[tile.name]} = {full}")
+        initial = full(self.scope.shape(tile.name), value, tile.dtype)
+        self.line(f"{self.scope.names[tile.name]} = {initial}")
 
     def _loop(self, loop: ir.For, position: int) -> None:
         scope = self.scope

@@ -28,4 +28,6 @@ def run_batch(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], 
 
 def compile_batch(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Compile `request["cases"]`."""
-    return {"kernels": [compile_kernels(case, arrays)[0]["kernels"] for case in request["cases"]]}, {}
+    return {
+        "kernels": [compile_kernels(case, arrays)[0]["kernels"] for case in request["cases"]]
+    }, {}
