@@ -10,7 +10,12 @@ from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.kernel import emit_phase
 from sketchc.lowering.triton.library import function_names, function_sources
 from sketchc.lowering.triton.scope import Names
-from sketchc.lowering.triton.wrapper import HOST_HELPERS, OVERLAP_HELPER, WrapperEmitter
+from sketchc.lowering.triton.wrapper import (
+    HOST_HELPERS,
+    OVERLAP_HELPER,
+    ROW_MAJOR_HELPER,
+    WrapperEmitter,
+)
 
 
 def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
@@ -31,7 +36,11 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
         *function_sources(name for kernel in kernels for name in kernel.functions),
         *("\n".join(kernel.lines) for kernel in kernels),
         HOST_HELPERS.rstrip(),
-        *([OVERLAP_HELPER.rstrip()] if any("check_overlap(" in line for line in wrapper) else []),
+        *(
+            helper.rstrip()
+            for name, helper in (("row_major", ROW_MAJOR_HELPER), ("check_overlap", OVERLAP_HELPER))
+            if any(f"{name}(" in line for line in wrapper)
+        ),
         "\n".join(wrapper),
     ]
     return Kernel(

@@ -33,6 +33,7 @@ RESERVED = frozenset(
             "index_bound",
             "require",
         ),
+        *("row_major", "l", "O", "I"),
         *("LaunchError", "ValueError", "check_tensor", "check_overlap", "tensors", "annotations"),
     }
 )

@@ -47,6 +47,14 @@ def check_tensor(
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
 '''
 
+ROW_MAJOR_HELPER = '''\
+def row_major(output: torch.Tensor) -> torch.Tensor:
+    """The output itself where it is dense, else a dense buffer to copy back from."""
+    if output.is_contiguous():
+        return output
+    return torch.empty_like(output, memory_format=torch.contiguous_format)
+'''
+
 OVERLAP_HELPER = '''\
 def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
     """Raise `LaunchError` where an output shares memory with another argument."""
@@ -154,12 +162,10 @@ class WrapperEmitter:
             default = "" if param.default is None else f" = {literal(param.default)}"
             keywords.append(f"{self.names[param.name]}: {kind}{default}")
         if self.outputs:
-            several = ", ".join([tensor_type] * len(self.outputs))
-            kind = f"tuple[{several}]" if len(self.outputs) > 1 else tensor_type
+            kind = "tuple[torch.Tensor, ...]" if len(self.outputs) > 1 else tensor_type
             keywords.append(f"out: {kind}" if self.needs_out else f"out: {kind} | None = None")
         parameters += ["*", *keywords] if keywords else []
-        several = ", ".join([tensor_type] * len(self.results))
-        result = f"tuple[{several}]" if len(self.results) > 1 else tensor_type
+        result = "tuple[torch.Tensor, ...]" if len(self.results) > 1 else tensor_type
         name = self.names[f"{sketch.name}"]
         one_line = f"def {name}({', '.join(parameters)}) -> {result}:"
         if len(one_line) <= layout.WIDTH:
@@ -201,8 +207,8 @@ class WrapperEmitter:
             names = [self._free_symbol(tensor, axis, bound) for axis in range(len(tensor.extents))]
             if all(names) and len(set(names)) == len(names):
                 targets = ", ".join(self.names[n] for n in names if n)
-                comma = "," if len(names) == 1 else ""
-                self.line(f"{targets}{comma} = {self.names[tensor.name]}.shape")
+                targets = f"({targets},)" if len(names) == 1 else targets
+                self.line(f"{targets} = {self.names[tensor.name]}.shape")
                 bound |= {n for n in names if n}
                 continue
             for axis in range(len(names)):
@@ -302,8 +308,7 @@ class WrapperEmitter:
             self.line(f"{self._dense_name(tensor)} = {self.names[tensor.name]}.contiguous()")
         for tensor in self.outputs:
             name, dense = self.names[tensor.name], self._dense_name(tensor)
-            copy = f"torch.empty_like({name}, memory_format=torch.contiguous_format)"
-            self.line(f"{dense} = {name} if {name}.is_contiguous() else {copy}")
+            self.line(f"{dense} = row_major({name})")
         for tensor in self._by_role(ir.Role.WORKSPACE):
             self._allocate(tensor, "torch.empty")
             self.line(f"{self._dense_name(tensor)} = {self.names[tensor.name]}")

@@ -18,6 +18,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.evaluate import evaluate, host_values
+from sketchc.lowering.triton.scope import Names
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError, ToolchainStatus
 from sketchc.runtime.worker import WorkerResult, run_worker
 
@@ -143,10 +144,11 @@ def _request(
 ) -> dict[str, Any]:
     """What the worker needs to call the wrapper: JSON-able."""
     values = host_values(kernel.sketch, symbols, params)
+    names = Names(kernel.sketch)
     return {
         "source": str(source),
         "entry": kernel.entry,
-        "params": dict(params),
+        "params": {names[name]: value for name, value in params.items()},
         "tensors": [
             {
                 "name": tensor.name,

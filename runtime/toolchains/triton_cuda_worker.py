@@ -46,6 +46,7 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
     module = _load(request["source"])
     if not gpu:
         _reduce_whole_rows()
+        _multiply_bfloat16()
     device = "cuda" if gpu else "cpu"
     given = {name: _to_torch(array).to(device) for name, array in arrays.items()}
     tensors = request["tensors"]
@@ -121,6 +122,27 @@ def _reduce_whole_rows() -> None:
         return [self.to_tensor(part, kind) for part, kind in zip(parts, kinds, strict=True)]
 
     interpreter.ReduceOps.generic_reduce = generic_reduce
+
+
+def _multiply_bfloat16() -> None:
+    """Let Triton's interpreter multiply bf16 matrices: it keeps their bits in integers, and its
+    `tl.dot` multiplies those."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter.InterpreterBuilder.create_dot
+
+    def widened(handle: Any) -> Any:
+        if handle.dtype.scalar != tl.bfloat16:
+            return handle
+        bits = handle.data.view(np.uint16).astype(np.uint32) << 16
+        return interpreter.TensorHandle(bits.view(np.float32), tl.float32)
+
+    def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return original(self, widened(a), widened(b), *rest)
+
+    interpreter.InterpreterBuilder.create_dot = create_dot
 
 
 # ---------------------------------------------------------------- compile
