@@ -1,0 +1,245 @@
+"""The quirks of the public listings behave as the table in the language contract says."""
+
+from __future__ import annotations
+
+import pytest
+
+from sketchc import ir
+from sketchc.checker import check
+from sketchc.checker.elaborate import elaborate
+from sketchc.fixes import apply
+from sketchc.parser import parse
+from sketchc.source import Source
+
+FIGURE_2 = """sketch rms_norm_optimized {
+    symbols: B, F, D1, D2;
+    tensors: X[B, F, D1, D2]: f32; Y[B, F, D1, D2]: f32;
+    constexpr: eps, TILE_SIZE;
+
+    @llm_hint("parallel", "coreidx")
+    for b in range(B):
+        @llm_hint("parallel", "coreidx")
+        for d1_outer in range(0, ceil(D1, TILE_SIZE)):
+            square_sum = alloc([TILE_SIZE, D2], llm_hint=["fast", "accumulator", "init_zero"])
+            @llm_hint("pipeline")
+            for f in range(F):
+                x_row = alloc([TILE_SIZE, D2], llm_hint=["fast", "input_cache"])
+                load(X[b, f, d1_outer*TILE_SIZE:(d1_outer+1)*TILE_SIZE, 0:D2] -> x_row)
+                square_row = alloc([TILE_SIZE, D2], llm_hint=["fastest", "temp_workspace"])
+                mul(x_row, x_row, square_row)
+                add(square_sum, square_row, square_sum)
+            mean_row = alloc([TILE_SIZE, D2], llm_hint=["fastest", "temp_workspace"])
+            rms_row = alloc([TILE_SIZE, D2], llm_hint=["fastest", "temp_workspace"])
+            div(square_sum, F, mean_row)
+            add(mean_row, eps, mean_row)
+            sqrt(mean_row, rms_row)
+            @llm_hint("pipeline")
+            for f in range(F):
+                x_row = alloc([TILE_SIZE, D2], llm_hint=["fast", "input_cache"])
+                load(X[b, f, d1_outer*TILE_SIZE:(d1_outer+1)*TILE_SIZE, 0:D2] -> x_row)
+                y_row = alloc([TILE_SIZE, D2], llm_hint=["fast", "output_buffer"])
+                div(x_row, rms_row, y_row)
+                store(y_row -> Y[b, f, d1_outer*TILE_SIZE:(d1_outer+1)*TILE_SIZE, 0:D2])
+}
+"""
+
+MATMUL = """sketch matmul {
+    symbols: M, N, K;
+    tensors: A[M, K]: f32; B[K, N]: f32; C[M, N]: f32
+    constexpr: m0, k0, n0 = 128, 256, 256;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(ceil(M, m0)):
+        @llm_hint("parallel", "grididx")
+        for j in range(ceil(N, n0)):
+            c = alloc([m0, n0], llm_hint=["fastest", "accumulator", "init_zero"])
+            for k in range(ceil(K, k0)):
+                a = alloc([m0, k0], llm_hint="fast")
+                b = alloc([k0, n0], llm_hint=["fast"])
+                load(A[i:i+m0, k:k+k0] -> a)
+                load(B[k:k+k0, j:j+n0] -> b)
+                gemm(a, b, c)
+            store(c -> C[i:i+m0, j:j+n0])
+}
+"""
+
+
+def elaborated(text: str, **constants: float) -> ir.Sketch:
+    tree, found = parse(Source("test.sketch", text))
+    assert tree is not None, found
+    sketch, found = elaborate(tree.sketches[0], constants)
+    assert sketch is not None, found
+    return sketch
+
+
+def codes(text: str) -> list[str]:
+    return [diagnostic.code for diagnostic in check(Source("test.sketch", text)).diagnostics]
+
+
+def row(statements: str, declarations: str = "") -> str:
+    """A sketch over rows of X[M, N], with `x` loaded and then stored, and these between."""
+    lines = "\n".join("        " + line for line in statements.split("\n"))
+    return f"""sketch rows {{
+    symbols: M, N <= 1024;
+    tensors: X[M, N]: in f32; Y[M, N]: out f32;
+    {declarations}
+    @llm_hint("parallel")
+    for i in range(M):
+        x = alloc([N])
+        m = alloc([1])
+        load(X[i, 0:N] -> x)
+{lines}
+        store(x -> Y[i, 0:N])
+}}
+"""
+
+
+def test_figure_2_is_accepted_with_one_warning():
+    assert codes(FIGURE_2) == ["SK0601"]
+
+
+def test_figure_2_leaves_eps_to_the_caller_and_the_tile_to_the_plan():
+    sketch = elaborated(FIGURE_2)
+    assert [(param.name, param.from_constexpr) for param in sketch.params] == [("eps", True)]
+    (tile,) = sketch.constants
+    assert (tile.name, tile.tunable, tile.chosen_by) == ("TILE_SIZE", True, "plan")
+
+
+def test_figure_2_with_everything_bound_by_the_user():
+    sketch = elaborated(FIGURE_2, eps=1e-5, TILE_SIZE=8)
+    assert sketch.params == ()
+    assert {c.name: (c.value, c.tunable, c.chosen_by) for c in sketch.constants} == {
+        "eps": (1e-5, False, "user"),
+        "TILE_SIZE": (8, True, "user"),
+    }
+
+
+def test_a_bound_silences_the_unbounded_extent():
+    assert codes(FIGURE_2.replace("D1, D2;", "D1, D2 <= 1024;", 1)) == []
+
+
+def test_tile_index_loops_are_refuted_and_every_fix_mends_them_all():
+    result = check(Source("test.sketch", MATMUL))
+    assert not result.ok
+    errors = [d for d in result.diagnostics if d.code.startswith("SK05")]
+    assert errors
+    for error in errors:
+        assert len(error.fixes) == 2
+        for fix in error.fixes:
+            mended = check(Source("test.sketch", apply(MATMUL, fix)))
+            assert {d.code for d in mended.diagnostics} == {"SK0604"}, fix.title
+
+
+def test_ceil_of_two_is_accepted_and_integer_division_is_not():
+    text = row("mul(x, 2.0, x)").replace("range(M)", "range(M / 1)")
+    assert codes(text) == ["SK0301"]
+    assert codes(text.replace("M / 1", "ceil(M, 1)")) == []
+    assert codes(text.replace("M / 1", "cdiv(M, 1)")) == []
+
+
+def test_a_late_positional_is_the_destination():
+    text = row("reduce_max(x, axis=0, m)\nsub(x, m, x)")
+    assert codes(text) == ["SK0603"]
+    plain = elaborated(text.replace("axis=0, m", "0, m"))
+    assert elaborated(text).phases == plain.phases
+
+
+def test_shapes_may_be_repeated_on_operands():
+    assert codes(row("reduce_max(x, 0, m)\nsub(x[N], m[1], x)")) == []
+    assert codes(row("reduce_max(x, 0, m)\nsub(x[M], m[1], x)")) == ["SK0303"]
+
+
+def test_vectors_broadcast_against_one_lane():
+    assert codes(row("reduce_max(x, 0, m)\nsub(x, m, x)")) == []
+
+
+def test_tuple_constants_are_fixed_constants_with_a_warning():
+    sketch = elaborated(MATMUL)
+    assert {c.name: (c.value, c.tunable) for c in sketch.constants} == {
+        "m0": (128, False),
+        "k0": (256, False),
+        "n0": (256, False),
+    }
+
+
+def test_constants_at_the_top_of_the_body_are_fixed_constants():
+    text = row("mul(x, 2.0, x)").replace(
+        '    @llm_hint("parallel")', '    m0, k0 = 2, 3\n    @llm_hint("parallel")', 1
+    )
+    assert codes(text) == ["SK0604"]
+    assert [(c.name, c.value, c.tunable) for c in elaborated(text).constants] == [
+        ("m0", 2, False),
+        ("k0", 3, False),
+    ]
+    assert elaborated(text, k0=7).constants[1].value == 7
+
+
+@pytest.mark.parametrize(
+    ("hint", "expected"),
+    [
+        ('"fast"', []),
+        ('["fast", "temp_workspace"]', []),
+        ('"l1_buffer"', ["SK0605"]),
+        ('["l0c", "nonsense_word"]', ["SK0605", "SK0606"]),
+    ],
+)
+def test_hints_as_text_or_list(hint, expected):
+    text = row("mul(x, 2.0, x)").replace("alloc([1])", f"alloc([1], llm_hint={hint})")
+    assert codes(text) == expected
+
+
+def test_hints_never_change_meaning_but_for_init_zero():
+    plain = elaborated(row("mul(x, 2.0, x)"))
+    hinted = elaborated(
+        row("mul(x, 2.0, x)").replace("alloc([N])", 'alloc([N], llm_hint=["l1_buffer", "fast"])')
+    )
+    assert plain.phases == hinted.phases
+    zeroed = elaborated(
+        row("mul(x, 2.0, x)").replace("alloc([N])", 'alloc([N], llm_hint="init_zero")')
+    )
+    assert zeroed.tiles[0].initial == 0
+    assert (
+        zeroed.tiles
+        == elaborated(
+            row("mul(x, 2.0, x)").replace("alloc([N])", 'alloc([N], init=0, llm_hint="init_zero")')
+        ).tiles
+    )
+
+
+def test_gemm_into_an_uninitialised_tile_is_an_error():
+    text = MATMUL.replace(', "init_zero"', "")
+    found = check(Source("test.sketch", text)).diagnostics
+    (error,) = [d for d in found if d.code == "SK0403"]
+    mended = apply(text, error.fixes[0])
+    assert "SK0403" not in codes(mended)
+
+
+def test_fill_before_a_product_does_not_outlive_the_loop():
+    text = MATMUL.replace(', "init_zero"', "").replace(
+        "            for k in", "            fill(0, c)\n            for k in"
+    )
+    assert "SK0402" in codes(text)
+
+
+def test_a_reduction_that_looks_like_accumulation_is_a_warning():
+    text = row("for k in range(3):\n    reduce_sum(x, 0, total)\nadd(x, total, x)").replace(
+        "m = alloc([1])", "total = alloc([1], init=0)"
+    )
+    found = check(Source("test.sketch", text)).diagnostics
+    assert [d.code for d in found] == ["SK0607"]
+    mended = apply(text, found[0].fixes[0])
+    assert codes(mended) == []
+    assert "add(total, total_part, total)" in mended
+
+
+def test_misspelt_tiling_block_is_accepted():
+    text = row("mul(x, 2.0, x)", "constexpr: T = 4;") + "avaliable_tiling:\n    T = 8\n"
+    assert codes(text) == ["SK0608"]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_narrow_accumulator_is_a_warning(dtype):
+    text = row("mul(x, 2.0, x)").replace(
+        "alloc([1])", f'alloc([1], {dtype}, llm_hint="accumulator")'
+    )
+    assert codes(text) == ["SK0602"]

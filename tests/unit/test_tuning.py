@@ -1,0 +1,89 @@
+"""Tuning points: where a sketch is proved again, beside its default constants."""
+
+from __future__ import annotations
+
+from sketchc.checker.elaborate import elaborate
+from sketchc.checker.tuning import tuning_points
+from sketchc.parser import parse
+from sketchc.source import Source
+
+
+def tree(constants: str, tail: str = "", width: str = "T"):
+    text = f"""sketch s {{
+    symbols: M;
+    tensors: X[M]: in f32; Y[M]: out f32;
+    constexpr: {constants};
+    @llm_hint("parallel")
+    for i in range(ceil(M, {width})):
+        x = alloc([{width}])
+        load(X[i*{width}:(i+1)*{width}] -> x)
+        store(x -> Y[i*{width}:(i+1)*{width}])
+}}
+{tail}
+"""
+    parsed, found = parse(Source("s", text))
+    assert parsed is not None, found
+    return parsed.sketches[0]
+
+
+def test_fixed_constants_do_not_vary():
+    assert tuning_points(tree("T = 64"), {}) == []
+
+
+def test_each_choice_but_the_default():
+    assert tuning_points(tree("T = 64 in [32, 64, 128]"), {}) == [{"T": 32}, {"T": 128}]
+
+
+def test_open_tile_sizes_are_tried_small_and_large():
+    assert tuning_points(tree("T"), {}) == [{"T": 16}, {"T": 256}]
+
+
+def test_bound_constants_do_not_vary():
+    assert tuning_points(tree("T = 64 in [32, 64]"), {"T": 7}) == []
+    assert tuning_points(tree("T"), {"T": 7}) == []
+    points = tuning_points(tree("T = 8 in [8, 16], U = 1 in [1, 2]"), {"T": 7})
+    assert points == [{"U": 2}]
+
+
+def test_small_products_are_complete():
+    points = tuning_points(tree("T = 8 in [8, 16], U = 1 in [1, 2]"), {})
+    default = {"T": 8, "U": 1}
+    assert {tuple(sorted({**default, **point}.items())) for point in points} == {
+        (("T", 16), ("U", 1)),
+        (("T", 8), ("U", 2)),
+        (("T", 16), ("U", 2)),
+    }
+
+
+def test_large_products_vary_one_constant_at_a_time():
+    names = ("T", "U", "V")
+    choices = ", ".join(f"{name} = 1 in [1, 2, 4, 8]" for name in names)
+    points = tuning_points(tree(choices), {})
+    assert len(points) == 9
+    assert all(len(point) == 1 for point in points)
+
+
+def test_a_tiling_block_wins():
+    sketch = tree("T = 8 in [8, 16]", "available_tiling:\n    T = 32\n    T = 64\n")
+    assert tuning_points(sketch, {}) == [{"T": 32}, {"T": 64}]
+
+
+def test_a_tiling_block_gives_a_value_to_an_open_constant():
+    sketch = tree("T", "available_tiling:\n    T = 32\n    T = 64\n")
+    elaborated, found = elaborate(sketch, {})
+    assert elaborated is not None, found
+    assert elaborated.constants[0].value == 32
+    assert tuning_points(sketch, {}) == [{"T": 64}]
+
+
+def test_reserved_names_are_bound_by_their_own_name():
+    sketch = tree("int = 8 in [8, 16]", width="int")
+    (point,) = tuning_points(sketch, {})
+    assert point == {"int": 16}
+    elaborated, _ = elaborate(sketch, point)
+    assert elaborated is not None
+    assert [(c.name, c.value) for c in elaborated.constants] == [("int_", 16)]
+
+
+def test_errors_in_declarations_give_no_points():
+    assert tuning_points(tree("T = 1 // 0, U"), {}) == []
