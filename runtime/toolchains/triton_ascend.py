@@ -80,11 +80,7 @@ class TritonAscendToolchain:
         `ToolchainError` with stage "compile" for what the front end refuses.
         """
         self._require_installed()
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{kernel.name}.py"
-        path.write_text(kernel.source)
-        for name, text in kernel.extras:
-            (folder / name).write_text(text)
+        path = self.place(kernel, folder)
         try:
             ast.parse(kernel.source)
         except SyntaxError as error:
@@ -106,6 +102,15 @@ class TritonAscendToolchain:
             launch_error = str(failure)
         details["not compiled"] = f"no sample shape passes the wrapper's checks: {launch_error}"
         return Artefact(kernel, folder, None, details)
+
+    def place(self, kernel: Kernel, folder: Path) -> Path:
+        """Write the source and nothing else; `run` builds what it launches. Returns the file."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{kernel.name}.py"
+        path.write_text(kernel.source)
+        for name, text in kernel.extras:
+            (folder / name).write_text(text)
+        return path
 
     def run(
         self,
