@@ -96,6 +96,17 @@ class Define:
 
 
 @attrs.frozen
+class Row:
+    """`name` points to `buffer[base]`, for the loop that follows."""
+
+    name: str
+    buffer: str
+    base: ir.Expr
+    dtype: DType
+    writable: bool = False
+
+
+@attrs.frozen
 class Assign:
     name: str
     value: Value
@@ -201,6 +212,7 @@ class Barrier:
 Statement: TypeAlias = (
     Note
     | Define
+    | Row
     | Assign
     | Write
     | Accumulate

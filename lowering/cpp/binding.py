@@ -1,9 +1,330 @@
-"""placeholder replaced below"""
+"""The importable drop-in: a pybind11 module around a kernel's C entry point.
+
+`NAME_module.NAME(X, ..., eps=...)` takes the `in` and `inout` tensors in call order as NumPy arrays
+or torch CPU tensors, and params by keyword; it binds the symbols from the shapes, checks shapes and
+types (`ValueError`), allocates the outputs and returns them in call order (one: bare, several: a
+tuple), as torch tensors if any input was one. Inputs that are not contiguous are copied, and
+`inout` tensors copied back.
+"""
 
 from __future__ import annotations
 
+import attrs
+
 from sketchc import ir
+from sketchc.lowering.cpp.expressions import literal, number_literal, scalar
+from sketchc.lowering.cpp.names import identifier
+from sketchc.lowering.cpp.prelude import prelude
+from sketchc.symbolic import show
+from sketchc.types import DType
+
+_HELPERS = r"""
+namespace py = pybind11;
+
+namespace {
+
+// An argument as a NumPy array; torch's bfloat16 arrives as int16, which NumPy knows.
+struct argument {
+    py::array given;
+    py::array dense; // C-contiguous: `given` itself, or a copy
+    bool torch = false;
+};
+
+bool is_torch(const py::object &value)
+{
+    const auto module = py::str(py::type::of(value).attr("__module__"));
+    return std::string(module).rfind("torch", 0) == 0;
+}
+
+argument take(py::object value, const char *name, const std::string &dtype, py::ssize_t rank)
+{
+    argument result;
+    result.torch = is_torch(value);
+    std::string found;
+    if (result.torch) {
+        value = value.attr("detach")();
+        found = std::string(py::str(value.attr("dtype"))).substr(6);
+        if (found == "bfloat16") {
+            value = value.attr("view")(py::module_::import("torch").attr("int16"));
+        }
+    }
+    result.given = py::module_::import("numpy").attr("asarray")(value);
+    if (!result.torch) {
+        found = std::string(py::str(result.given.dtype().attr("name")));
+    }
+    if (found != dtype) {
+        throw py::value_error(std::string(name) + " must be " + dtype + ", not " + found);
+    }
+    if (result.given.ndim() != rank) {
+        throw py::value_error(std::string(name) + " must have " + std::to_string(rank) +
+                              " dimensions, not " + std::to_string(result.given.ndim()));
+    }
+    result.dense = py::module_::import("numpy").attr("ascontiguousarray")(result.given);
+    return result;
+}
+
+void check_extent(const argument &tensor, py::ssize_t axis, int64_t expected, bool may_repeat,
+                  const char *name, const char *text)
+{
+    const int64_t actual = tensor.given.shape(axis);
+    if (actual == expected || (may_repeat && actual == 1)) {
+        return;
+    }
+    throw py::value_error(std::string(name) + " has extent " + std::to_string(actual) +
+                          " on axis " + std::to_string(axis) + ", expected " + text + " = " +
+                          std::to_string(expected));
+}
+
+[[maybe_unused]] void check_apart(const argument &written, const char *name,
+                                  const argument &other, const char *other_name)
+{
+    const auto shared = py::module_::import("numpy").attr("may_share_memory");
+    if (shared(written.given, other.given).cast<bool>()) {
+        throw py::value_error(std::string(name) + " is written and must not overlap " +
+                              other_name);
+    }
+}
+
+[[maybe_unused]] py::array make(const py::tuple &shape, const std::string &dtype)
+{
+    return py::module_::import("numpy").attr("empty")(
+        shape, dtype == "bfloat16" ? std::string("int16") : dtype);
+}
+
+[[maybe_unused]] py::object give(const py::array &made, const std::string &dtype, bool as_torch)
+{
+    if (as_torch) {
+        const auto torch = py::module_::import("torch");
+        const py::object tensor = torch.attr("from_numpy")(made);
+        return dtype == "bfloat16" ? tensor.attr("view")(torch.attr("bfloat16")) : tensor;
+    }
+    if (dtype == "bfloat16") {
+        return made.attr("view")(py::module_::import("ml_dtypes").attr("bfloat16"));
+    }
+    return made;
+}
+
+void check_status(int64_t status, const std::vector<const char *> &requires_)
+{
+    if (status > 0) {
+        throw py::value_error(std::string("the launch check failed: ") +
+                              requires_[static_cast<size_t>(status - 1)]);
+    }
+    if (status < 0) {
+        throw std::bad_alloc();
+    }
+}
+
+} // namespace
+"""
 
 
 def module_source(sketch: ir.Sketch, entry: str) -> str:
-    return ""
+    """The C++ source of `<name>_module`, to be compiled together with the kernel's."""
+    return _Module(sketch, entry).text()
+
+
+@attrs.define
+class _Module:
+    sketch: ir.Sketch
+    entry: str
+    lines: list[str] = attrs.field(factory=list)
+
+    def text(self) -> str:
+        name = self.sketch.name
+        self._function()
+        function = "\n".join(self.lines)
+        helpers = prelude(function).rstrip("\n")
+        parts = [
+            f"// The Python module of {name}.",
+            "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <cstring>\n"
+            "#include <initializer_list>\n#include <limits>\n#include <new>\n#include <string>\n"
+            "#include <type_traits>\n#include <vector>\n\n"
+            "#include <pybind11/numpy.h>\n#include <pybind11/pybind11.h>",
+            helpers,
+            _HELPERS.strip("\n"),
+            self._declaration(),
+            function,
+            self._registration(),
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    # ------------------------------------------------------------ parts
+
+    def _tensors(self) -> list[ir.Tensor]:
+        return [t for t in self.sketch.tensors if t.role is not ir.Role.WORKSPACE]
+
+    def _given(self) -> list[ir.Tensor]:
+        return [t for t in self._tensors() if t.role is not ir.Role.OUT]
+
+    def _repeated(self) -> list[tuple[ir.Tensor, int]]:
+        return [
+            (tensor, axis)
+            for tensor in self.sketch.tensors
+            for axis, repeats in enumerate(tensor.broadcast)
+            if repeats
+        ]
+
+    def _declaration(self) -> str:
+        kinds = [
+            "const void *" if tensor.role is ir.Role.IN else "void *" for tensor in self._tensors()
+        ]
+        kinds += ["int64_t"] * len(self.sketch.symbols)
+        kinds += ["double" if p.dtype.is_float else "int64_t" for p in self.sketch.params]
+        kinds += ["int64_t"] * len(self._repeated())
+        return f'extern "C" int64_t {self.entry}({", ".join(kinds)});'
+
+    def _function(self) -> None:
+        arguments = [f"const py::object &{t.name}_given" for t in self._given()]
+        for param in self.sketch.params:
+            kind = "double" if param.dtype.is_float else "int64_t"
+            arguments.append(f"{kind} {identifier(param.name)}")
+        self.lines += [f"static py::object run({', '.join(arguments)})", "{"]
+        for tensor in self._given():
+            self._line(
+                f"const argument {tensor.name}_argument ="
+                f' take({tensor.name}_given, "{tensor.name}", "{tensor.dtype.numpy_name}",'
+                f" {len(tensor.extents)});"
+            )
+        self._scalars()
+        self._checks()
+        self._outputs()
+        self._call()
+        self.lines.append("}")
+
+    def _line(self, text: str) -> None:
+        self.lines.append(f"    {text}")
+
+    def _scalars(self) -> None:
+        for symbol in self.sketch.symbols:
+            tensor, axis = self._binding(symbol.name)
+            self._line(
+                f"[[maybe_unused]] const int64_t {identifier(symbol.name)} ="
+                f" {tensor.name}_argument.given.shape({axis});"
+            )
+        for constant in self.sketch.constants:
+            value = constant.value
+            floats = constant.dtype.is_float
+            kind = "double" if floats else "int64_t"
+            text = number_literal(value, DType.F64) if floats else literal(value)
+            self._line(f"[[maybe_unused]] constexpr {kind} {identifier(constant.name)} = {text};")
+        for let in self.sketch.lets:
+            kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
+            self._line(
+                f"[[maybe_unused]] const {kind} {identifier(let.name)} ="
+                f" static_cast<{kind}>({scalar(let.value)});"
+            )
+
+    def _binding(self, symbol: str) -> tuple[ir.Tensor, int]:
+        """The tensor and axis that bind a symbol, preferring axes that cannot be 1 instead."""
+        found = [
+            (axis < len(tensor.broadcast) and tensor.broadcast[axis], position, axis, tensor)
+            for position, tensor in enumerate(self._given())
+            for axis, extent in enumerate(tensor.extents)
+            if isinstance(extent, ir.Ref) and extent.name == symbol
+        ]
+        _, _, axis, tensor = min(found, key=lambda item: item[:3])
+        return tensor, axis
+
+    def _checks(self) -> None:
+        for tensor in self._given():
+            for axis, extent in enumerate(tensor.extents):
+                repeats = axis < len(tensor.broadcast) and tensor.broadcast[axis]
+                self._line(
+                    f"check_extent({tensor.name}_argument, {axis}, {scalar(extent)},"
+                    f' {"true" if repeats else "false"}, "{tensor.name}", "{show(extent)}");'
+                )
+        for tensor in self._given():
+            if tensor.role is not ir.Role.INOUT:
+                continue
+            for other in self._given():
+                if other.name != tensor.name:
+                    self._line(
+                        f'check_apart({tensor.name}_argument, "{tensor.name}",'
+                        f' {other.name}_argument, "{other.name}");'
+                    )
+
+    def _outputs(self) -> None:
+        for tensor in self._tensors():
+            if tensor.role is ir.Role.OUT:
+                shape = ", ".join(f"int64_t{{{scalar(extent)}}}" for extent in tensor.extents)
+                self._line(
+                    f"py::array {tensor.name}_made = make(py::make_tuple({shape}),"
+                    f' "{tensor.dtype.numpy_name}");'
+                )
+            elif tensor.role is ir.Role.INOUT:
+                self._line(f"py::array {tensor.name}_dense = {tensor.name}_argument.dense;")
+
+    def _call(self) -> None:
+        pointers = []
+        for tensor in self._tensors():
+            name = tensor.name
+            match tensor.role:
+                case ir.Role.IN:
+                    pointers.append(f"{name}_argument.dense.data()")
+                case ir.Role.OUT:
+                    pointers.append(f"{name}_made.mutable_data()")
+                case _:
+                    pointers.append(f"{name}_dense.mutable_data()")
+        for index, pointer in enumerate(pointers):
+            const = "const " if self._tensors()[index].role is ir.Role.IN else ""
+            self._line(f"{const}void *const pointer_{index} = {pointer};")
+        passed = [f"pointer_{index}" for index in range(len(pointers))]
+        passed += [identifier(symbol.name) for symbol in self.sketch.symbols]
+        passed += [identifier(param.name) for param in self.sketch.params]
+        passed += [f"{t.name}_argument.given.shape({axis})" for t, axis in self._repeated()]
+        self._line("int64_t status = 0;")
+        self._line("{")
+        self._line("    const py::gil_scoped_release released;")
+        self._line(f"    status = {self.entry}({', '.join(passed)});")
+        self._line("}")
+        texts = ", ".join(_quoted(r.text or show(r.condition)) for r in self.sketch.requires)
+        self._line(f"check_status(status, {{{texts}}});")
+        self._results()
+
+    def _results(self) -> None:
+        as_torch = " || ".join(f"{t.name}_argument.torch" for t in self._given()) or "false"
+        self._line(f"[[maybe_unused]] const bool as_torch = {as_torch};")
+        results = []
+        for tensor in self._tensors():
+            name = tensor.name
+            if tensor.role is ir.Role.INOUT:
+                self._line(f"if (!{name}_dense.is({name}_argument.given)) {{")
+                self._line(
+                    '    py::module_::import("numpy").attr("copyto")'
+                    f"({name}_argument.given, {name}_dense);"
+                )
+                self._line("}")
+                results.append(f"{name}_given")
+            elif tensor.role is ir.Role.OUT:
+                results.append(f'give({name}_made, "{tensor.dtype.numpy_name}", as_torch)')
+        if len(results) == 1:
+            self._line(f"return {results[0]};")
+        else:
+            self._line(f"return py::make_tuple({', '.join(results)});")
+
+    def _registration(self) -> str:
+        name = self.sketch.name
+        arguments = [f'py::arg("{tensor.name}")' for tensor in self._given()]
+        if self.sketch.params:
+            arguments.append("py::kw_only()")
+        for param in self.sketch.params:
+            default = ""
+            if param.default is not None:
+                floats = param.dtype.is_float
+                number = number_literal(param.default, DType.F64) if floats else None
+                default = f" = {number or literal(int(param.default))}"
+            arguments.append(f'py::arg("{param.name}"){default}')
+        shapes = ", ".join(
+            f"{t.name}[{', '.join(show(extent) for extent in t.extents)}]: {t.dtype.value}"
+            for t in self._tensors()
+        )
+        listed = ", ".join(["&run", _quoted(f"The sketch {name}: {shapes}."), *arguments])
+        return (
+            f'PYBIND11_MODULE({name}_module, module)\n{{\n    module.def("{name}", {listed});\n}}'
+        )
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+    return f'"{escaped}"'

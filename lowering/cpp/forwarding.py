@@ -87,15 +87,15 @@ def find_versions(
             version = current.setdefault(tile, tile)
             versions._reads[id(event.statement), index] = version
             reads.setdefault(version, []).append(position)
-        tile = _tile_written(event.statement)
-        if tile is None:
+        written = _tile_written(event.statement)
+        if written is None:
             continue
-        if tile in single or tile not in current:
-            version = tile
+        if written in single or written not in current:
+            version = written
         else:
-            version = versions.fresh(f"{tile}_{_stage(event.statement)}")
-        current[tile] = version
-        versions._origins[version] = tile
+            version = versions.fresh(f"{written}_{_stage(event.statement)}")
+        current[written] = version
+        versions._origins[version] = written
         versions._writes[id(event.statement)] = version
     versions._used.update(reads)
     _forward(versions, events, reads, single)

@@ -9,6 +9,8 @@ import attrs
 
 from sketchc import ir
 from sketchc.lowering import loops
+from sketchc.lowering.cpp.clean import clean
+from sketchc.lowering.cpp.expressions import scalar_dtype
 from sketchc.lowering.cpp.fusion import (
     BindNode,
     Leaf,
@@ -31,8 +33,8 @@ from sketchc.lowering.cpp.nests import (
     Source,
     Term,
 )
+from sketchc.lowering.cpp.rows import add_rows
 from sketchc.lowering.cpp.storage import Home, place
-from sketchc.ops import OPS
 from sketchc.symbolic import simplify
 from sketchc.types import DType
 
@@ -58,7 +60,9 @@ def lower_phase(
     homes, storages = place(nodes, maker, constants)
     lowering = _Lowering(maker, homes, streams)
     statements = lowering.nodes(nodes, _Scope())
-    return loops.Program((*storages, *lowering.packs), (*lowering.declared_first(), *statements))
+    whole = (*lowering.declared_first(), *statements)
+    program = clean(loops.Program((*storages, *lowering.packs), whole))
+    return loops.Program(program.storages, add_rows(program.body, maker.versions.fresh))
 
 
 @attrs.define
@@ -330,7 +334,8 @@ class _Lowering:
                 lanes = tuple(
                     ir.Literal(0) if axis is None else scope.variables[axis] for axis in axes
                 )
-                return loops.Scalar(resolve_index(value, lanes, self.maker.bindings), dtype)
+                resolved = resolve_index(value, lanes, self.maker.bindings)
+                return _converted(loops.Scalar(resolved, scalar_dtype(resolved)), dtype)
             case _:
                 assert_never(source)
 
@@ -465,9 +470,4 @@ def _scalar(value: ir.Expr, dtype: DType) -> loops.Value:
         case ir.Unary("-", ir.Literal(number)):
             return _number(-number, dtype)
         case _:
-            return loops.Scalar(value, dtype)
-
-
-def reduction_row(operation: str) -> str:
-    """The identity's name of a reduction."""
-    return OPS[operation].identity or "zero"
+            return _converted(loops.Scalar(value, scalar_dtype(value)), dtype)

@@ -244,19 +244,24 @@ class NestMaker:
         lanes = Lanes.over(tile.extents, tile.domain or ())
         shown = ", ".join(_show(extent) for extent in tile.extents)
         note = f"{name} = alloc([{shown}], init={tile.initial})"
-        return [self._fill(name, lanes, tile.initial, tile.dtype, note)]
+        return [self._fill(name, lanes, lanes.loops, tile.initial, tile.dtype, note)]
 
     def _fill(
-        self, tile: str, lanes: Lanes, value: int | float | bool, dtype: DType, note: str
+        self,
+        tile: str,
+        lanes: Lanes,
+        loops: tuple[int | None, ...],
+        value: int | float | bool,
+        dtype: DType,
+        note: str = "",
     ) -> Nest:
-        source = ScalarSource(ir.Literal(value), dtype)
         return Nest(
             Kind.ASSIGN,
             lanes.axes,
-            tile_reference(tile, lanes.loops),
+            tile_reference(tile, loops),
             dtype,
             "copy",
-            (source,),
+            (ScalarSource(ir.Literal(value), dtype),),
             dtype,
             dtype,
             notes=(note,) if note else (),
@@ -425,41 +430,45 @@ class NestMaker:
             tuple(extents[axis] for axis in kept), tuple(source_domain[axis] for axis in kept)
         )
         dtype = _accumulator(statement)
-        name = self._temporary(f"{tile}_total", tuple(extents[axis] for axis in kept), dtype)
+        stored = self.dtype(tile)
+        direct = stored is dtype and not statement.masked
+        rank = len(extents)
+        if direct:
+            total = tile
+            start_loops = self._kept_loops(tile, kept, outer.loops, rank)
+            body_loops = tuple(every.loops[axis] for axis in kept)
+            body_loops = self._kept_loops(tile, kept, body_loops, rank)
+        else:
+            total = self._temporary(f"{tile}_total", tuple(extents[a] for a in kept), dtype)
+            start_loops = outer.loops
+            body_loops = tuple(every.loops[axis] for axis in kept)
         value = _identity_value(identity, dtype)
-        note = statement.text
-        start = self._fill(name, outer, value, dtype, "")
-        inside = tile_reference(name, tuple(every.loops[axis] for axis in kept))
-        sources = (self._source(statement, 0, operand, every.loops),)
+        start = self._fill(total, outer, start_loops, value, dtype)
         body = Nest(
             Kind.ACCUMULATE,
             every.axes,
-            inside,
+            tile_reference(total, body_loops),
             dtype,
             statement.operation,
-            sources,
+            (self._source(statement, 0, operand, every.loops),),
             dtype,
             dtype,
-            notes=(note,) if note else (),
+            notes=(statement.text,) if statement.text else (),
         )
-        total = tile_reference(name, outer.loops)
-        finished = self._move(
-            outer,
-            tile_reference(tile, self._kept_loops(tile, kept, outer, len(extents))),
-            tile,
-            Read(total, dtype, dtype, name),
-            "",
-        )
-        return [start, body, finished]
+        if direct:
+            return [start, body]
+        target = tile_reference(tile, self._kept_loops(tile, kept, outer.loops, rank))
+        read = Read(tile_reference(total, outer.loops), dtype, dtype, total)
+        return [start, body, self._move(outer, target, tile, read, "")]
 
     def _kept_loops(
-        self, tile: str, kept: list[int], outer: Lanes, rank: int
+        self, tile: str, kept: list[int], loops: tuple[int | None, ...], rank: int
     ) -> tuple[int | None, ...]:
         """For each axis of a reduction's destination its loop: with or without kept dimensions."""
         if len(self.extents(tile)) != rank:
-            return outer.loops if kept else (None,)
-        loops = dict(zip(kept, outer.loops, strict=True))
-        return tuple(loops.get(axis) for axis in range(rank))
+            return loops if kept else (None,)
+        by_axis = dict(zip(kept, loops, strict=True))
+        return tuple(by_axis.get(axis) for axis in range(rank))
 
     def _shape(
         self, statement: ir.Compute, operand: ir.Operand
@@ -488,7 +497,7 @@ class NestMaker:
         result = tile_reference(target, lanes.loops)
         before: list[Nest] = []
         if not accumulates:
-            before = [self._fill(target, lanes, 0, dtype, "")]
+            before = [self._fill(target, lanes, lanes.loops, 0, dtype)]
         elif not direct:
             read = Read(tile_reference(tile, lanes.loops), stored, stored, tile)
             before = [self._move(lanes, result, target, read, "")]

@@ -14,7 +14,7 @@ from sketchc.lowering.cpp.prelude_matrix import MATRIX
 #: One helper per entry, in the order of definition; a key names what the text defines.
 _BASE: dict[str, str] = {
     "arena": """
-// Scratch memory: pieces are added, then allocated once for all threads, each piece on a cache line.
+// Scratch memory: pieces are added, then allocated at once for all threads, on cache lines.
 class arena {
 public:
     arena() = default;
@@ -309,8 +309,8 @@ inline float rsqrt(float x) { return 1.0F / __builtin_sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 """,
     "exp": """
-// e^x = 2^n * e^r with |r| <= ln(2)/2, e^r by its Taylor polynomial of degree 7; the power of two is
-// applied in two halves, so that subnormal results and overflow to infinity come out right.
+// e^x = 2^n * e^r with |r| <= ln(2)/2, e^r by its Taylor polynomial of degree 7; the power of two
+// is applied in two halves, so that subnormal results and overflow to infinity come out right.
 inline float exp(float x)
 {
     const float bounded = x < -104.0F ? -104.0F : (x > 89.0F ? 89.0F : x);

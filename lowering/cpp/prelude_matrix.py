@@ -60,17 +60,15 @@ inline void pack(const matrix<const S> &from, int64_t width, int64_t depth, T *p
                     panels[k * size + i] = widened<T>(data[k * from.column + i]);
                 }
             }
-        } else if (count == size) {
-            for (int64_t k = 0; k < depth; ++k) {
-                for (int64_t i = 0; i < size; ++i) {
-                    panels[k * size + i] = widened<T>(data[i * from.row + k * from.column]);
-                }
-            }
         } else {
-            for (int64_t k = 0; k < depth; ++k) {
+            // Blocks of 16 keep the panel's part in the first-level cache while lines are read.
+            for (int64_t start = 0; start < depth; start += 16) {
+                const int64_t stop = std::min(start + 16, depth);
                 for (int64_t i = 0; i < size; ++i) {
-                    panels[k * size + i] =
-                        i < count ? widened<T>(data[i * from.row + k * from.column]) : T{0};
+                    for (int64_t k = start; k < stop; ++k) {
+                        panels[k * size + i] =
+                            i < count ? widened<T>(data[i * from.row + k * from.column]) : T{0};
+                    }
                 }
             }
         }

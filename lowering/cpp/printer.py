@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import assert_never
 
 import attrs
@@ -10,17 +11,17 @@ from sketchc import ir
 from sketchc.lowering import loops
 from sketchc.lowering.cpp.expressions import CPP_TYPES, scalar, value
 from sketchc.lowering.cpp.names import identifier
-from sketchc.lowering.precedence import CPP
-from sketchc.types import DType
+from sketchc.lowering.precedence import CPP, Code
 
 INDENT = "    "
+WIDTH = 100
 
 #: How a reduction row combines lanes, as an OpenMP reduction: (float, integer or bool).
 _CLAUSES = {
     "reduce_sum": ("+", "+"),
     "reduce_prod": ("*", "*"),
-    "reduce_max": ("largest", "max"),
-    "reduce_min": ("smallest", "min"),
+    "reduce_max": ("propagating_max", "max"),
+    "reduce_min": ("propagating_min", "min"),
     "reduce_any": ("||", "||"),
     "reduce_all": ("&&", "&&"),
 }
@@ -28,13 +29,13 @@ _COMBINERS = {"reduce_max": "sketch::max", "reduce_min": "sketch::min"}
 
 #: OpenMP's own max and min ignore NaN; these propagate it.
 REDUCTION_DECLARATIONS = {
-    "largest": (
-        "#pragma omp declare reduction(largest : float, double \\\n"
+    "propagating_max": (
+        "#pragma omp declare reduction(propagating_max : float, double \\\n"
         "                              : omp_out = sketch::max(omp_out, omp_in)) \\\n"
         "    initializer(omp_priv = omp_orig)\n"
     ),
-    "smallest": (
-        "#pragma omp declare reduction(smallest : float, double \\\n"
+    "propagating_min": (
+        "#pragma omp declare reduction(propagating_min : float, double \\\n"
         "                              : omp_out = sketch::min(omp_out, omp_in)) \\\n"
         "    initializer(omp_priv = omp_orig)\n"
     ),
@@ -49,10 +50,22 @@ class Printer:
     depth: int = 0
 
     def line(self, text: str) -> None:
-        self.lines.append(f"{INDENT * self.depth}{text}" if text else "")
+        """One logical line, wrapped at 100 columns."""
+        pad = INDENT * self.depth
+        if not text or len(pad) + len(text) <= WIDTH or text.startswith("//"):
+            self.lines.append(f"{pad}{text}".rstrip())
+            return
+        self.lines += textwrap.wrap(
+            text,
+            WIDTH,
+            initial_indent=pad,
+            subsequent_indent=pad + INDENT,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
     def pragma(self, text: str) -> None:
-        self.line(f"#pragma omp {text}")
+        self.lines.append(f"{INDENT * self.depth}#pragma omp {text}")
 
     def comment(self, text: str) -> None:
         for part in text.splitlines():
@@ -78,6 +91,12 @@ class Printer:
             case loops.Define(name, dtype, initial, mutable):
                 kind = CPP_TYPES[dtype] if mutable else f"const {CPP_TYPES[dtype]}"
                 self.line(f"{kind} {identifier(name)} = {value(initial)};")
+            case loops.Row(name, buffer, base, dtype, writable):
+                constant = "" if writable else "const "
+                self.line(
+                    f"{constant}{CPP_TYPES[dtype]} *const {identifier(name)} ="
+                    f" {identifier(buffer)} + {CPP.binary('+', Code('0'), scalar(base)).text[4:]};"
+                )
             case loops.Assign(name, new):
                 self.line(f"{identifier(name)} = {value(new)};")
             case loops.Write(buffer, index, new):
@@ -140,15 +159,20 @@ class Printer:
                 self.line(f"{target} = {_COMBINERS[operation]}({target}, {new});")
 
     def _product(self, product: loops.MatrixProduct) -> None:
-        left, right = (_view(view, True) for view in (product.left, product.right))
-        self.line(
-            f"sketch::multiply({scalar(product.rows)}, {scalar(product.columns)},"
-            f" {scalar(product.depth)},"
-        )
-        packs = ", ".join(identifier(name) for name in product.packs)
-        inner = INDENT * 4
-        self.line(f"{inner}{left}, {right},")
-        self.line(f"{inner}{_view(product.destination, False)}, {packs});")
+        extents = (product.rows, product.columns, product.depth)
+        arguments = [
+            ", ".join(str(scalar(extent)) for extent in extents),
+            _view(product.left, True),
+            _view(product.right, True),
+            _view(product.destination, False),
+            ", ".join(identifier(name) for name in product.packs),
+        ]
+        self.line("sketch::multiply(")
+        self.depth += 1
+        for text in arguments[:-1]:
+            self.line(f"{text},")
+        self.line(f"{arguments[-1]});")
+        self.depth -= 1
 
 
 def _view(view: loops.MatrixView, constant: bool) -> str:
@@ -157,18 +181,3 @@ def _view(view: loops.MatrixView, constant: bool) -> str:
     data = f"{identifier(view.buffer)}{origin}"
     qualifier = "const " if constant else ""
     return f"sketch::matrix<{qualifier}{kind}>{{{data}, {scalar(view.row)}, {scalar(view.column)}}}"
-
-
-def declared_reductions(program: loops.Program) -> set[str]:
-    """The reductions of `REDUCTION_DECLARATIONS` that a program uses."""
-    found = set()
-    for statement in loops.walk(program.body):
-        if isinstance(statement, loops.LaneLoop):
-            for reduction in statement.reductions:
-                clause = _CLAUSES[reduction.operation][0 if reduction.dtype.is_float else 1]
-                found |= {clause} & REDUCTION_DECLARATIONS.keys()
-    return found
-
-
-def element_bytes(dtype: DType) -> str:
-    return f"sizeof({CPP_TYPES[dtype]})"

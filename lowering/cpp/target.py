@@ -30,7 +30,6 @@ from sketchc.lowering.cpp.prelude import prelude
 from sketchc.lowering.cpp.printer import (
     REDUCTION_DECLARATIONS,
     Printer,
-    declared_reductions,
 )
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Capabilities, GridAxis, PhasePlan, Plan
@@ -124,16 +123,14 @@ class _Host:
     def _names(self) -> set[str]:
         """Every name that the generated function has in scope."""
         sketch = self.sketch
-        declared = (
-            *sketch.symbols,
-            *sketch.params,
-            *sketch.constants,
-            *sketch.lets,
-            *sketch.tensors,
-            *sketch.views,
-            *sketch.tiles,
-        )
-        names = {item.name for item in declared} | {"arena", "workspace", "thread"}
+        names = {"arena", "workspace"}
+        names |= {symbol.name for symbol in sketch.symbols}
+        names |= {param.name for param in sketch.params}
+        names |= {constant.name for constant in sketch.constants}
+        names |= {let.name for let in sketch.lets}
+        names |= {tensor.name for tensor in sketch.tensors}
+        names |= {view.name for view in sketch.views}
+        names |= {tile.name for tile in sketch.tiles}
         for phase in sketch.phases:
             names |= _bound_names(phase.body)
         return names
@@ -259,8 +256,10 @@ class _Host:
         several = len(self.plan.phases) > 1
         if several:
             out.comment(f"Phase {phase.index + 1} of {len(self.plan.phases)}.")
-        out.open("")
         arenas = [s for s in program.storages if s.memory == "arena"]
+        scoped = several or bool(arenas) or not phase.grid
+        if scoped:
+            out.open("")
         if arenas:
             out.comment("Scratch memory of each thread.")
             out.line("sketch::arena arena;")
@@ -276,17 +275,19 @@ class _Host:
             self._thread_storage(arenas, "0")
             self._stack(program)
             out.statements(program.body)
-        out.close()
+        if scoped:
+            out.close()
 
     def _parallel(
         self, phase: PhasePlan, program: loops.Program, arenas: list[loops.Storage]
     ) -> None:
         out = self.out
-        out.pragma("parallel")
-        out.open("")
-        self._thread_storage(arenas, "omp_get_thread_num()")
         collapse = f" collapse({len(phase.grid)})" if len(phase.grid) > 1 else ""
-        out.pragma(f"for{collapse} schedule(static)")
+        if arenas:
+            out.pragma("parallel")
+            out.open("")
+            self._thread_storage(arenas, "omp_get_thread_num()")
+        out.pragma(f"{'' if arenas else 'parallel '}for{collapse} schedule(static)")
         derived = [self._grid_loop(axis) for axis in phase.grid]
         for text in derived:
             if text:
@@ -295,7 +296,8 @@ class _Host:
         out.statements(program.body)
         for _ in phase.grid:
             out.close()
-        out.close()
+        if arenas:
+            out.close()
 
     def _thread_storage(self, arenas: list[loops.Storage], thread: str) -> None:
         for storage in arenas:
@@ -362,6 +364,3 @@ def _bound_names(body: tuple[ir.Statement, ...]) -> set[str]:
 
 def _without_comments(text: str) -> str:
     return re.sub(r"//[^\n]*", "", text)
-
-
-__all__ = ["CAPABILITIES", "DESCRIPTION", "declared_reductions", "emit"]

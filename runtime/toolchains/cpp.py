@@ -133,13 +133,16 @@ class CppToolchain:
             timeout=timeout,
         )
         if result.timed_out:
-            raise ToolchainError("timeout", result.describe(), result.output)
+            raise ToolchainError(stage="timeout", message=result.describe(), log=result.output)
         if not result.ok:
-            raise ToolchainError("launch", result.describe(), result.traceback or result.output)
+            raise ToolchainError(
+                stage="launch", message=result.describe(), log=result.traceback or result.output
+            )
         assert result.reply is not None
         check_status(artefact.kernel, int(result.reply["status"]))
         if result.reply["stray"]:
-            raise ToolchainError("illegal_access", str(result.reply["stray"]))
+            stray = str(result.reply["stray"])
+            raise ToolchainError(stage="illegal_access", message=stray)
         return dict(result.arrays)
 
     def load(self, artefact: Artefact) -> NativeKernel:
@@ -154,7 +157,7 @@ class CppToolchain:
         """
         if _pybind11_version() is None:
             msg = "pybind11 is missing: pip install pybind11"
-            raise ToolchainError("infrastructure", msg)
+            raise ToolchainError(stage="infrastructure", message=msg)
         import pybind11
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,10 +181,10 @@ def check_status(kernel: Kernel, status: int) -> None:
         return
     if status < 0:
         msg = "the kernel could not allocate its scratch memory"
-        raise ToolchainError("launch", msg)
+        raise ToolchainError(stage="launch", message=msg)
     require = kernel.sketch.requires[status - 1]
     msg = f"launch check failed: {require.text}"
-    raise ToolchainError("launch", msg)
+    raise ToolchainError(stage="launch", message=msg)
 
 
 # ---------------------------------------------------------------- the compiler
@@ -241,7 +244,7 @@ def _build(
     compiler = find_compiler()
     if compiler is None:
         msg = "no C++ compiler: install g++"
-        raise ToolchainError("infrastructure", msg)
+        raise ToolchainError(stage="infrastructure", message=msg)
     key = hashlib.sha256()
     parts = [compiler_version(compiler), platform.machine(), *cpu_features(), *flags, *libraries]
     for part in parts:
@@ -269,7 +272,7 @@ def _compile(command: list[str], library: Path) -> str:
         )
         if done.returncode != 0:
             first = next((x for x in done.stderr.splitlines() if "error" in x), "g++ failed")
-            raise ToolchainError("compile", first, done.stderr)
+            raise ToolchainError(stage="compile", message=first, log=done.stderr)
         made.replace(library)
     return done.stderr
 

@@ -40,7 +40,7 @@ def signature(
         given = params.get(param.name, param.default)
         if given is None:
             msg = f"param {param.name} has no value"
-            raise ToolchainError("launch", msg)
+            raise ToolchainError(stage="launch", message=msg)
         values[param.name] = given
         floats = param.dtype.is_float
         scalars.append(["f", float(given)] if floats else ["i", int(given)])
@@ -66,7 +66,7 @@ def _check(tensor: ir.Tensor, array: np.ndarray[Any, Any] | None, shape: list[in
         if tensor.role is ir.Role.OUT:
             return
         msg = f"tensor {tensor.name} was not given"
-        raise ToolchainError("launch", msg)
+        raise ToolchainError(stage="launch", message=msg)
     repeats = (*tensor.broadcast, *(False for _ in shape))
     fits = len(array.shape) == len(shape) and all(
         actual == extent or (repeat and actual == 1)
@@ -77,7 +77,7 @@ def _check(tensor: ir.Tensor, array: np.ndarray[Any, Any] | None, shape: list[in
             f"{tensor.name} must be {tensor.dtype.numpy_name} of shape {tuple(shape)},"
             f" not {array.dtype.name} of shape {tuple(array.shape)}"
         )
-        raise ToolchainError("launch", msg)
+        raise ToolchainError(stage="launch", message=msg)
 
 
 def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: list[int]) -> int:
@@ -150,7 +150,7 @@ class NativeKernel:
         for name, array in tensors.items():
             if not array.flags.c_contiguous:
                 msg = f"{name} must be contiguous"
-                raise ToolchainError("launch", msg)
+                raise ToolchainError(stage="launch", message=msg)
         names = [entry[0] for entry in request["tensors"]]
         return BoundCall(self._library, request, [tensors[name] for name in names])
 

@@ -1,0 +1,113 @@
+"""Row pointers: `X_row[lane]` in place of a long index, for readers and for the compiler.
+
+In a lane loop, every element whose index is `base + lane` with a base that does not change gets a
+pointer to the row, defined before the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering import loops
+from sketchc.symbolic import references
+from sketchc.types import DType
+
+_Fresh = Callable[[str], str]
+
+
+def add_rows(body: tuple[loops.Statement, ...], fresh: _Fresh) -> tuple[loops.Statement, ...]:
+    """The statements with row pointers before their lane loops; `fresh` makes unused names."""
+    found: list[loops.Statement] = []
+    for statement in body:
+        match statement:
+            case loops.LaneLoop():
+                found += _Rows(statement.variable, fresh).run(statement)
+            case loops.Loop() | loops.SerialLoop():
+                found.append(attrs.evolve(statement, body=add_rows(statement.body, fresh)))
+            case _:
+                found.append(statement)
+    return tuple(found)
+
+
+@attrs.define
+class _Rows:
+    variable: str
+    fresh: _Fresh
+    rows: dict[tuple[str, ir.Expr], loops.Row] = attrs.field(factory=dict)
+    written: set[str] = attrs.field(factory=set)
+
+    def run(self, loop: loops.LaneLoop) -> list[loops.Statement]:
+        body = tuple(self._statement(statement) for statement in loop.body)
+        rows = [attrs.evolve(row, writable=row.name in self.written) for row in self.rows.values()]
+        return [*rows, attrs.evolve(loop, body=body)]
+
+    def _statement(self, statement: loops.Statement) -> loops.Statement:
+        match statement:
+            case loops.Define() | loops.Assign():
+                return attrs.evolve(statement, value=self._value(statement.value))
+            case loops.Write():
+                buffer, index = self._place(statement.buffer, statement.index, _kind(statement))
+                self.written.add(buffer)
+                value = self._value(statement.value)
+                return attrs.evolve(statement, buffer=buffer, index=index, value=value)
+            case loops.Accumulate(target=loops.Element() as target):
+                buffer, index = self._place(target.buffer, target.index, target.dtype)
+                self.written.add(buffer)
+                moved = attrs.evolve(target, buffer=buffer, index=index)
+                return attrs.evolve(statement, target=moved, value=self._value(statement.value))
+            case loops.Accumulate():
+                return attrs.evolve(statement, value=self._value(statement.value))
+            case _:
+                return statement
+
+    def _value(self, value: loops.Value) -> loops.Value:
+        match value:
+            case loops.Element(buffer, index, dtype):
+                moved, at = self._place(buffer, index, dtype)
+                return attrs.evolve(value, buffer=moved, index=at)
+            case loops.Convert(value=inner):
+                return attrs.evolve(value, value=self._value(inner))
+            case loops.Apply(arguments=arguments):
+                return attrs.evolve(value, arguments=tuple(map(self._value, arguments)))
+            case _:
+                return value
+
+    def _place(self, buffer: str, index: ir.Expr, dtype: DType) -> tuple[str, ir.Expr]:
+        base = _base(index, self.variable)
+        if base is None or isinstance(base, ir.Literal):
+            return buffer, index
+        key = (buffer, base)
+        if key not in self.rows:
+            name = self.fresh(f"{buffer}_row")
+            self.rows[key] = loops.Row(name, buffer, base, dtype)
+        return self.rows[key].name, ir.Ref(self.variable, ir.NameKind.LOOP)
+
+
+def _kind(write: loops.Write) -> DType:
+    return write.value.dtype if not isinstance(write.value, loops.Apply) else write.value.result
+
+
+def _terms(index: ir.Expr) -> list[ir.Expr]:
+    if isinstance(index, ir.Binary) and index.operator == "+":
+        return [*_terms(index.left), *_terms(index.right)]
+    return [index]
+
+
+def _base(index: ir.Expr, variable: str) -> ir.Expr | None:
+    """`index - variable` where that does not depend on the variable, else None."""
+    terms = _terms(index)
+    lanes = [term for term in terms if isinstance(term, ir.Ref) and term.name == variable]
+    others = [term for term in terms if not (isinstance(term, ir.Ref) and term.name == variable)]
+    if len(lanes) != 1:
+        return None
+    if any(reference.name == variable for term in others for reference in references(term)):
+        return None
+    if not others:
+        return ir.Literal(0)
+    base = others[0]
+    for term in others[1:]:
+        base = ir.Binary("+", base, term)
+    return base
