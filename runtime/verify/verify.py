@@ -48,6 +48,7 @@ _ENOUGH_FAILURES = 3
 _INTERPRETABLE = 1 << 22
 
 Progress = Callable[[CaseResult], None]
+Cases = list[tuple[ShapeCase, str]]
 
 
 @attrs.frozen
@@ -66,9 +67,14 @@ def verify(
     seed: int,
     settings: Mapping[str, Scalar] | None = None,
     progress: Progress | None = None,
+    select: Callable[[Cases], Cases] | None = None,
+    small: bool = False,
 ) -> Verdict:
     """Compile, run on every case and compare. `folder` takes the build; `settings` are `--set`.
 
+    `progress` hears of every case that is done; `select` may drop cases (shapes with kinds of
+    input, smallest first and the task's own sizes last). `small` scales the task's sizes down as for
+    an interpreted target.
     Raises `UsageError` when the task cannot be bound to the sketch or raises at its own sizes.
     """
     plan = candidate.plan
@@ -76,7 +82,9 @@ def verify(
     freedom = find_freedom(binding, task)
     status = candidate.toolchain.status()
     notes = [*binding.notes, *filter(None, [tied_note(binding, freedom)])]
-    cases = _cases(plan, binding, freedom, status.interpreted)
+    cases = _cases(plan, binding, freedom, small or status.interpreted)
+    if select is not None:
+        cases = select(cases)
     if not any(case.own for case, _ in cases):
         notes.append(f"the task's own sizes are scaled down; runs: {status.how_it_runs}")
     results: list[CaseResult] = []
@@ -110,12 +118,10 @@ def verify(
     )
 
 
-def _cases(
-    plan: Plan, binding: Binding, freedom: Freedom, interpreted: bool
-) -> list[tuple[ShapeCase, str]]:
+def _cases(plan: Plan, binding: Binding, freedom: Freedom, interpreted: bool) -> Cases:
     """Shapes with kinds of input, smallest shapes first and the task's own last."""
     limits = INTERPRETED if interpreted else NATIVE
-    found: list[tuple[ShapeCase, str]] = []
+    found: Cases = []
     kinds = _rotation()
     for case in ragged_cases(plan, binding, freedom.free, limits):
         found += [(case, next(kinds)) for _ in range(1 if interpreted else 2)]

@@ -1,0 +1,63 @@
+"""Every example on every target equals PyTorch, through the real toolchains.
+
+Three sizes each: all symbols 1, one around the tile sizes (ragged), and the task's own scaled down
+until Triton's interpreter finishes within seconds. `sketchc verify` runs more cases; this is the
+part of it that fits a test suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from toolchains import require
+
+from sketchc.cli.verify import prepare
+from sketchc.lowering.registry import TARGETS
+from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.runtime.verify.verify import Cases, verify
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.sketch"))
+
+
+@pytest.fixture(scope="module")
+def tasks() -> Iterator[Callable[[str], TorchTask]]:
+    """Tasks of the examples, each loaded once."""
+    loaded: dict[str, TorchTask] = {}
+
+    def task(name: str) -> TorchTask:
+        if name not in loaded:
+            loaded[name] = TorchTask(EXAMPLES / "tasks" / f"{name}.py")
+        return loaded[name]
+
+    yield task
+    for one in loaded.values():
+        one.close()
+
+
+def few(cases: Cases) -> Cases:
+    """All ones, the largest ragged case, and the task's sizes (scaled down), a kind for each."""
+    ragged = [case for case, _ in cases if case.name.startswith("ragged")]
+    ones, own = cases[0][0], cases[-1][0]
+    return [(ones, "structured"), (ragged[-1], "mixed_scale"), (own, "normal")]
+
+
+def test_every_example_has_a_task() -> None:
+    assert NAMES
+    tasks = sorted(path.stem for path in (EXAMPLES / "tasks").glob("*.py"))
+    assert tasks == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_example_equals_pytorch(
+    name: str, target: str, tasks: Callable[[str], TorchTask], tmp_path: Path
+) -> None:
+    require(target)
+    candidate = prepare(str(EXAMPLES / f"{name}.sketch"), None, target, None, {})
+    verdict = verify(candidate, tasks(name), tmp_path, seed=1234, select=few, small=True)
+    assert verdict.passed, verdict.failures
+    assert len(verdict.cases) == 3
+    assert all(case.passed for case in verdict.cases), verdict.cases
