@@ -73,8 +73,9 @@ def verify(
     """Compile, run on every case and compare. `folder` takes the build; `settings` are `--set`.
 
     `progress` hears of every case that is done; `select` may drop cases (shapes with kinds of
-    input, smallest first and the task's own sizes last). `small` scales the task's sizes down as for
-    an interpreted target.
+    input, smallest first and the task's own sizes last); `small` scales the task's sizes down as
+    for an interpreted target.
+
     Raises `UsageError` when the task cannot be bound to the sketch or raises at its own sizes.
     """
     plan = candidate.plan
