@@ -21,7 +21,7 @@ from sketchc.checker.names import (
     closest,
     describe,
 )
-from sketchc.checker.shapes import broadcast
+from sketchc.checker.shapes import broadcast, interval
 from sketchc.checker.text import expression_text
 from sketchc.diagnostics import Edit, Fix
 from sketchc.evaluate import evaluate
@@ -202,6 +202,8 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
             raise context.error(
                 node.span, "SK0302", f"`{operator}` takes integers", "has a float operand"
             )
+        if operator == "/" and right.dtype.is_integer:
+            check_divisor(context, right.value, node.right.span)
         return Typed(value, DType.F64, extents)
     if operator in ("//", "%"):
         check_divisor(context, right.value, node.right.span)
@@ -241,13 +243,10 @@ def _shape(extents: tuple[ir.Expr, ...]) -> str:
 
 def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
     """A divisor is at least 1: known now, or checked at launch; else an error."""
-    value = symbolic.constant_value(divisor, context.definitions)
-    if value is None and isinstance(divisor, ir.Ref):
-        known = context.values.get(divisor.name)
-        value = known if isinstance(known, int) else None
-    if value is not None:
-        if value < 1:
-            raise context.error(span, "SK0314", f"the divisor is {value}", "must be at least 1")
+    low, high = interval(context, divisor)
+    if high is not None and high < 1:
+        raise context.error(span, "SK0314", f"the divisor is {high}", "must be at least 1")
+    if low is not None and low >= 1:
         return
     host = context.host_form(divisor)
     if host is None or has_lanes(host):

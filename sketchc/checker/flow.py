@@ -123,32 +123,54 @@ class _Assignment:
 
 def add_carried(phase: ir.Phase, tiles: Mapping[str, ir.Tile]) -> ir.Phase:
     """Fill in `carried` of every loop: tiles live at its header and written in its body."""
-    return ir.Phase(_carry(phase.body, frozenset(), tiles)[0])
+    exposed: dict[int, frozenset[str]] = {}
+    _expose(phase.body, tiles, exposed)
+    return ir.Phase(_carry(phase.body, frozenset(), tiles, exposed))
 
 
-_Result = tuple[tuple[ir.Statement, ...], frozenset[str]]
+def _expose(
+    body: tuple[ir.Statement, ...],
+    tiles: Mapping[str, ir.Tile],
+    exposed: dict[int, frozenset[str]],
+) -> frozenset[str]:
+    """The tiles that a block reads before it writes them; kept for every loop, by `id`."""
+    live: frozenset[str] = frozenset()
+    for statement in reversed(body):
+        if isinstance(statement, ir.For):
+            exposed[id(statement)] = _expose(statement.body, tiles, exposed)
+            live |= exposed[id(statement)]
+        else:
+            live = _before(statement, live, tiles)
+    return live
 
 
 def _carry(
-    body: tuple[ir.Statement, ...], live: frozenset[str], tiles: Mapping[str, ir.Tile]
-) -> _Result:
-    """Walk a block backwards from the tiles live after it; gives those live before it."""
+    body: tuple[ir.Statement, ...],
+    live: frozenset[str],
+    tiles: Mapping[str, ir.Tile],
+    exposed: Mapping[int, frozenset[str]],
+) -> tuple[ir.Statement, ...]:
+    """Rewrite a block backwards from the tiles live after it.
+
+    Live at a loop's header is what is live after the loop and what its body exposes: a body only
+    takes away what it writes first, and the loop may run zero times.
+    """
     result: list[ir.Statement] = []
     for statement in reversed(body):
-        match statement:
-            case ir.For():
-                exposed = _carry(statement.body, frozenset(), tiles)[1]
-                header = live | exposed
-                inner = _carry(statement.body, header, tiles)[0]
-                written = dict.fromkeys(_written(statement.body))
-                carried = tuple(name for name in written if name in header)
-                statement = attrs.evolve(statement, body=inner, carried=carried)
-                live = header
-            case _:
-                live = _before(statement, live, tiles)
-        result.append(statement)
-    result.reverse()
-    return tuple(result), live
+        if isinstance(statement, ir.For):
+            live |= exposed[id(statement)]
+            written = dict.fromkeys(_written(statement.body))
+            result.append(
+                attrs.evolve(
+                    statement,
+                    body=_carry(statement.body, live, tiles, exposed),
+                    carried=tuple(name for name in written if name in live),
+                )
+            )
+        else:
+            live = _before(statement, live, tiles)
+            result.append(statement)
+    return tuple(reversed(result))
 
 
 def _before(

@@ -396,7 +396,9 @@ class _Call:
         weak = [None if _is_integer_literal(o.value) else o.dtype for o in scalars]
         operand = common(lanes, weak)
         if not lanes and self.row.result in (Result.SAME, Result.PROMOTE, Result.DESTINATION):
-            return self.from_scalars(scalars)
+            evaluated = self.from_scalars(scalars)
+            self.check_operand(evaluated)
+            return evaluated
         if operand is None:
             return self.destination.dtype
         self.check_operand(operand)
