@@ -22,7 +22,8 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     if dtype is DType.BF16:
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return np.dtype(dtype.numpy_name)
 
 

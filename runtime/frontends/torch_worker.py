@@ -109,14 +109,14 @@ def _describe(value: object) -> dict[str, Any]:
 
 def as_outputs(result: object) -> list[torch.Tensor]:
     """What `forward` returned, as a list of tensors."""
-    values = list(result) if isinstance(result, tuple | list) else [result]
-    for value in values:
+    outputs = []
+    for value in result if isinstance(result, tuple | list) else [result]:
         if not isinstance(value, torch.Tensor):
-            msg = (
-                f"Model.forward must return a tensor or several, and returns {type(value).__name__}"
-            )
+            kind = type(value).__name__
+            msg = f"Model.forward must return a tensor or several, and returns {kind}"
             raise TaskError(msg)
-    return values
+        outputs.append(value)
+    return outputs
 
 
 class Task:

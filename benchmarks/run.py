@@ -1,0 +1,27 @@
+"""All benchmarks that this machine can run; raw samples go to docs/data.
+
+python benchmarks/run.py          (or: make bench)
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+DATA = HERE.parent / "docs" / "data"
+
+
+def main() -> int:
+    DATA.mkdir(parents=True, exist_ok=True)
+    status = 0
+    for name in ("check_speed", "cpu_examples"):
+        print(f"== {name}", flush=True)
+        command = [sys.executable, str(HERE / f"{name}.py"), "--json", str(DATA / f"{name}.json")]
+        status |= subprocess.run(command, check=False).returncode
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
