@@ -92,7 +92,8 @@ types: $(INSTALLED)
 FORCE:
 
 bench: environment
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/check_speed.py
+	$(BIN)/python benchmarks/cpu_examples.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

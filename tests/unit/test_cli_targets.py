@@ -1,0 +1,141 @@
+"""`targets` and `toolchain`: the truth about this machine, and no crash where nothing is."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from sketchc.cli.main import cli, run
+from sketchc.lowering.registry import TARGETS
+from sketchc.runtime.toolchains.ascend import environment
+from sketchc.runtime.toolchains.base import TOOLCHAINS
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without compilers and without the Ascend environment."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SKETCHC_ASCEND_ENV", str(tmp_path / "ascend"))
+    monkeypatch.delenv("CXX", raising=False)
+    for function in (environment.find_tools, environment._llvm):
+        function.cache_clear()
+        monkeypatch.setattr(environment, function.__name__, function.__wrapped__)
+    return tmp_path
+
+
+def invoke(*arguments: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(cli, arguments, standalone_mode=False)
+
+
+def test_every_target_is_described() -> None:
+    result = invoke("targets", "--json")
+    found = {target["target"]: target for target in json.loads(result.output)["targets"]}
+    assert list(found) == list(TARGETS) == list(TOOLCHAINS)
+    for name, target in found.items():
+        assert target["description"], name
+        names = [chip["name"] for chip in target["hardware"]]
+        assert target["default_hardware"] in names
+        assert target["installed"] == (not target["missing"])
+        assert target["installed"] or target["advice"]
+        assert not target["can_run"] or target["how_it_runs"]
+
+
+def test_the_text_names_the_same_targets() -> None:
+    output = invoke("targets").output
+    assert all(name in output for name in TARGETS)
+
+
+def test_the_ascend_path_says_what_a_pass_means() -> None:
+    status = importlib.import_module(TOOLCHAINS["triton_ascend"]).TOOLCHAIN.status()
+    assert "bishengir-compile is not run" in status.how_it_runs
+    assert status.interpreted
+
+
+def test_a_bare_machine_gets_advice(bare: Path) -> None:
+    result = invoke("targets", "--json")
+    found = {target["target"]: target for target in json.loads(result.output)["targets"]}
+    ascend = found["triton_ascend"]
+    assert not ascend["can_compile"]
+    assert environment.INSTALL_LINE in ascend["advice"]
+    assert environment.APT_LINE in ascend["advice"]
+    assert not found["cpp"]["can_compile"]
+    assert invoke("targets").exit_code == 0
+    listed = invoke("toolchain", "list").output
+    assert listed.count("\n") == len(TOOLCHAINS)
+    assert "missing" in listed
+
+
+def test_without_torch_and_triton_nothing_crashes(tmp_path: Path) -> None:
+    """In a process where neither can be imported."""
+    code = (
+        "import sys\n"
+        "sys.modules['torch'] = sys.modules['triton'] = sys.modules['pybind11'] = None\n"
+        "from sketchc.cli.main import run\n"
+        "sys.exit(run(['targets', '--json']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["targets"]) == len(TARGETS)
+
+
+def test_it_imports_neither_torch_nor_triton() -> None:
+    code = (
+        "import sys\n"
+        "from sketchc.cli.main import run\n"
+        "run(['targets'])\n"
+        "assert not {'torch', 'triton'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_unknown_toolchain_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["toolchain", "install", "tilelang"]) == 2
+    assert "triton_ascend" in capsys.readouterr().err
+
+
+def test_system_packages_need_root_and_apt(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["toolchain", "install", "triton_ascend", "--system"]) == 1
+    assert environment.APT_LINE in capsys.readouterr().err
+
+
+def test_an_occupied_folder_is_left_alone(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = bare / "ascend"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("precious")
+    assert run(["toolchain", "install", "triton_ascend"]) == 1
+    assert "move it away" in capsys.readouterr().err
+    assert (folder / "thesis.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "usable"),
+    [
+        ("-19", "19.1.7", True),
+        ("", "20.1.0", True),
+        ("", "18.1.8", False),
+        ("", "22.1.0", False),
+        ("-21", "21.1.0", True),
+    ],
+)
+def test_llvm_versions(bare: Path, name: str, version: str, usable: bool) -> None:
+    for program in ("mlir-opt", "mlir-translate", "opt", "llc"):
+        path = bare / f"{program}{name}"
+        path.write_text(f"#!/bin/sh\necho 'Debian LLVM version {version}'\n")
+        path.chmod(0o755)
+    gcc = bare / "gcc"
+    gcc.write_text("#!/bin/sh\necho 12.2.0\n")
+    gcc.chmod(0o755)
+    tools = environment.find_tools()
+    assert (tools is not None) == usable
+    if tools is not None:
+        assert tools.version == version
+        assert tools.gcc_version == "12.2.0"
