@@ -19,6 +19,7 @@ from sketchc.interpreter_expressions import (
     compile_domain,
     compile_scalar,
     is_index,
+    wrapped,
 )
 from sketchc.interpreter_memory import (
     Index,
@@ -326,7 +327,7 @@ class Machine(State):
                 kind = dtype if dtype.is_float else own
 
                 def scalar() -> TileValue:
-                    number = np.asarray(function(self.values))
+                    number = np.asarray(wrapped(function(self.values)))
                     if kind.is_float:
                         number = self.rounded(number.astype(np.float64), kind.compute)
                     return TileValue("", kind, (), number, ())

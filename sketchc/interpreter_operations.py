@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from sketchc.diagnostics import InternalError
 from sketchc.interpreter_tiles import (
     Array,
     Box,
@@ -34,7 +35,7 @@ from sketchc.interpreter_tiles import (
     select,
     to_tensor,
 )
-from sketchc.ops import Category, Op
+from sketchc.ops import Category, Op, Reference
 from sketchc.types import DType
 
 
@@ -160,12 +161,15 @@ class Operation:
         if self.row.name in ("floordiv", "mod") and self.dtype.is_float:
             quotient = np.floor(_rounded(np.true_divide(arrays[0], arrays[1]), self.dtype))
             return quotient if name == "floordiv" else arrays[0] - arrays[1] * quotient
-        if self.row.reference is None:
-            msg = f"{name} has no reference"
-            raise AssertionError(msg)
         given = {key: value for key, value in self.attributes.items() if value is not None}
-        result: Array = self.row.reference(np, *arrays, **given)
+        result: Array = self._reference()(np, *arrays, **given)
         return result
+
+    def _reference(self) -> Reference:
+        if self.row.reference is None:
+            msg = f"{self.row.name} has no reference semantics"
+            raise InternalError(msg)
+        return self.row.reference
 
     # ------------------------------------------------------------ cross-lane
 
@@ -185,9 +189,7 @@ class Operation:
             shape = [1 if axis in axes else size for axis, size in enumerate(array.shape)]
             values = np.full(shape, unit)
         else:
-            reference = self.row.reference
-            assert reference is not None  # every reduction has one
-            values = reference(np, array, axis=axes)
+            values = self._reference()(np, array, axis=axes)
         kept = tuple((0, 1) if axis in axes else part for axis, part in enumerate(box))
         if self.whole:
             values = values[lanes(kept)]

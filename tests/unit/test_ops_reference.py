@@ -439,6 +439,13 @@ def test_scalars_take_the_tiles_type():
     check("mul(x0, 3, y)", ["i64"], "i64", lambda x: x * 3)
 
 
+def test_integer_scalars_wrap_at_64_bits():
+    text = one_operation("add(x0, M * 4611686018427387904, y)", ["i64"], "i64")
+    x = np.arange(3, dtype=np.int64)
+    result = interpret(elaborated(text), {"X0": x}).outputs["Y"]
+    assert result.tolist() == [2**62 * 3 - 2**64 + value for value in range(3)]
+
+
 def test_a_narrow_tile_rounds_at_each_write():
     """f16: 2048 + 1 is 2048, so adding 1 twice adds nothing; PyTorch's f16 agrees."""
     text = one_operation("add(x0, 1.0, y)\n        add(y, 1.0, y)", ["f16"], "f16")
