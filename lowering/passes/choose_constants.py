@@ -32,7 +32,8 @@ class ChooseConstants:
 
     Why: "with no value: one that shapes tiles is picked by the plan for the hardware, and said".
     The cost is the distance, in powers of two, from what the hardware file aims at: tile elements
-    and innermost extent for element-wise kernels; rows, columns and depth for matrix products.
+    (with or without a sequential loop around) and innermost extent; rows, columns and depth for
+    matrix products.
     Requires: an elaborated sketch. Ensures: the choice is deterministic and fits the scratch, or,
     where nothing fits, is the smallest (CheckScratch then reports the account).
     """
@@ -86,7 +87,8 @@ class ChooseConstants:
             for tile in plan.tiles.values()
         }
         largest = max((math.prod(shape) for shape in shapes), default=1)
-        cost += _distance(largest, aims["tile_elements"])
+        loops = any(isinstance(s, ir.For) for p in plan.phases for s in walk(p.body))
+        cost += _distance(largest, aims["loop_elements" if loops else "tile_elements"])
         inner = max((shape[-1] for shape in shapes), default=1)
         return cost + 2.0 * max(math.log2(aims["inner_elements"] / max(inner, 1)), 0.0)
 
