@@ -158,6 +158,6 @@ def _disagreement(
 def _words(domain: ir.AxisDomain) -> str:
     if domain.full:
         return "all lanes are valid"
-    terms = [f"`{show(bound)} <= j`" for bound in domain.lower]
-    terms += [f"`j < {show(bound)}`" for bound in domain.upper]
-    return f"lanes j with {' and '.join(terms)} are valid"
+    terms = [f"`{show(bound)} <= lane`" for bound in domain.lower]
+    terms += [f"`lane < {show(bound)}`" for bound in domain.upper]
+    return f"lanes with {' and '.join(terms)} are valid"

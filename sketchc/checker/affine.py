@@ -12,12 +12,16 @@ never changed once made.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import TypeAlias
 
 from sketchc import records as attrs
 
 Linear: TypeAlias = Mapping[int, int]
 ONE = 0
+
+#: Products of more factors than this are not taken apart.
+FACTOR_LIMIT = 5
 
 
 def constant(value: int) -> Linear:
@@ -66,6 +70,14 @@ class Floor:
 
 
 @attrs.frozen
+class Quotient:
+    """floor(numerator / divisor) for a divisor that is a form, known to be at least 1."""
+
+    numerator: Linear
+    divisor: Linear
+
+
+@attrs.frozen
 class Product:
     """The product of atoms, repeated ones included."""
 
@@ -88,7 +100,9 @@ class Opaque:
     key: str
 
 
-Definition: TypeAlias = Floor | Product | Extremum | Opaque | None  # None: a base variable
+Definition: TypeAlias = (
+    Floor | Quotient | Product | Extremum | Opaque | None
+)  # None: a base variable
 
 
 class Atoms:
@@ -100,6 +114,7 @@ class Atoms:
         self.facts: list[tuple[Fact, ...]] = [()]
         self.dependencies: list[frozenset[int]] = [frozenset()]
         self.non_negative: list[bool] = [True]
+        self.has_products = False
         self._numbers: dict[object, int] = {}
         #: Answers of `Scope.proves` by the identity of its facts and the form asked about.
         self.answers: dict[tuple[int, frozenset[tuple[int, int]]], bool] = {}
@@ -164,6 +179,7 @@ class Atoms:
         key = ("*", factors)
         number = self._numbers.get(key)
         if number is None:
+            self.has_products = True
             number = self._new(
                 key,
                 "*".join(self.names[factor] for factor in factors),
@@ -172,6 +188,33 @@ class Atoms:
                 all(self.non_negative[factor] for factor in factors),
             )
         return number
+
+    def known_product(self, left: int, right: int) -> int | None:
+        """The atom of a product that was made before, else None."""
+        if ONE in (left, right):
+            return None
+        factors = tuple(sorted((*self.factors(left), *self.factors(right))))
+        return self._numbers.get(("*", factors))
+
+    def occurs(self, atom: int, form: Linear) -> bool:
+        """Whether an atom stands in a form, by itself or in a product."""
+        if atom in form:
+            return True
+        return self.has_products and any(atom in self.factors(other) for other in form)
+
+    def parts(self, atom: int) -> tuple[int, ...]:
+        """The products of some of an atom's factors, and the factors themselves."""
+        factors = self.factors(atom)
+        if len(factors) > FACTOR_LIMIT:
+            return factors
+        found = []
+        for count in range(1, len(factors)):
+            for some in combinations(factors, count):
+                part = some[0]
+                for factor in some[1:]:
+                    part = self._product(part, factor)
+                found.append(part)
+        return tuple(dict.fromkeys(found))
 
     def factors(self, atom: int) -> tuple[int, ...]:
         """The factors of a product atom; any other atom stands alone."""
@@ -203,6 +246,48 @@ class Atoms:
             self.facts[number] += (Fact(below), Fact(above))
         return add(whole, {number: 1})
 
+    def quotient(self, numerator: Linear, divisor: Linear, non_negative: bool) -> Linear:
+        """floor(numerator / divisor), the divisor known to be at least 1. Terms that are products
+        with the divisor are taken out, and floor(floor(a / b) / c) becomes floor(a / (b*c))."""
+        whole, rest = self.divided(numerator, divisor)
+        if not rest:
+            return whole
+        if len(rest) == 1:
+            ((atom, coefficient),) = rest.items()
+            inner = self.definitions[atom]
+            if coefficient == 1 and isinstance(inner, Quotient):
+                rest, divisor = inner.numerator, self.multiply(inner.divisor, divisor)
+        key = ("/", tuple(sorted(rest.items())), tuple(sorted(divisor.items())))
+        number = self._numbers.get(key)
+        if number is None:
+            name = f"floor(({self.describe(rest)}) / ({self.describe(divisor)}))"
+            depends = self.depends(rest) | self.depends(divisor)
+            definition = Quotient(rest, divisor)
+            number = self._new(key, name, definition, depends, non_negative and not whole)
+            below = add(rest, self.multiply(divisor, {number: 1}), -1)
+            above = add(add(divisor, below, -1), constant(-1))
+            self.facts[number] += (Fact(below), Fact(above))
+        return add(whole, {number: 1})
+
+    def divided(self, numerator: Linear, divisor: Linear) -> tuple[Linear, Linear]:
+        """(whole, rest) with numerator = whole * divisor + rest, for a divisor of one term."""
+        if len(divisor) != 1:
+            return ({ONE: 1}, {}) if numerator == divisor else ({}, numerator)
+        ((by, scale_by),) = divisor.items()
+        wanted = self.factors(by)
+        whole: dict[int, int] = {}
+        rest: dict[int, int] = {}
+        for atom, coefficient in numerator.items():
+            left = list(self.factors(atom)) if atom != ONE else []
+            if coefficient % scale_by or not all(_take(left, factor) for factor in wanted):
+                rest[atom] = coefficient
+                continue
+            term: Linear = constant(coefficient // scale_by)
+            for factor in left:
+                term = self.multiply(term, {factor: 1})
+            whole = add(whole, term)
+        return whole, rest
+
     def extremum(self, operator: str, left: Linear, right: Linear) -> Linear:
         """min or max of two forms; equal up to a constant, it is decided here."""
         gap = constant_value(add(left, right, -1))
@@ -231,3 +316,11 @@ class Atoms:
         signs = ["-" if c < 0 else "+" for c in linear.values()]
         text = " ".join(f"{sign} {term}" for sign, term in zip(signs, terms, strict=True))
         return text.removeprefix("+ ") or "0"
+
+
+def _take(items: list[int], item: int) -> bool:
+    """Removes one `item`; False where there is none."""
+    if item not in items:
+        return False
+    items.remove(item)
+    return True

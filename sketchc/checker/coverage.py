@@ -7,17 +7,24 @@ this iteration exists and that its lane is valid. What has no such witness goes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
-from sketchc.checker.affine import Fact, Linear, add, constant, constant_value, scale
+from sketchc.checker.affine import ONE, Atoms, Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.prover import PROVED, UNKNOWN, Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.scope import Scope
 from sketchc.checker.sites import Site, lane_facts, replay, touched
 from sketchc.checker.strides import overlap_fixes
-from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes, severity
+from sketchc.checker.verdicts import (
+    UNDECIDED,
+    Finding,
+    assignments,
+    element_text,
+    for_sizes,
+    severity,
+)
 from sketchc.diagnostics import Diagnostic, Label, Severity
 
 
@@ -249,7 +256,7 @@ def _unproved(
         message,
         span,
         detail,
-        notes=("only sums of names with integer factors, `//` and `%` by constants are decided",),
+        notes=(UNDECIDED,),
         help="use slices like `i*T:(i+1)*T` over `range(ceil(M, T))`, and one view per tensor",
     )
     return Finding(proof, (diagnostic,))
@@ -261,7 +268,7 @@ def _unproved(
 def has_witness(scope: Scope, store: Site, elements: Elements) -> bool:
     """True when, for every element of `scope`, an iteration and a lane of `store` are found that
     provably write it. `scope` knows 0 <= element < extent and nothing of the loops."""
-    solved = _solve_counters(store, elements)
+    solved = _solve_counters(scope, store, elements)
     if solved is None:
         return False
     inside = attrs.evolve(scope, suffix="")
@@ -291,50 +298,98 @@ def _variable(start: Linear, counter: Linear | None, stride: int) -> Linear:
     return counter if stride == 1 else add(start, counter, stride)
 
 
-def _solve_counters(store: Site, elements: Elements) -> dict[int, Linear] | None:
-    """Forms over the element for the loop counters that occur in the subscripts, one per axis."""
-    atoms = store.scope.atoms
-    unknown = set(counters(store.scope))
+def _solve_counters(scope: Scope, store: Site, elements: Elements) -> dict[int, Linear] | None:
+    """Forms over the element for the loop counters that occur in the subscripts.
+
+    An axis with one unknown is solved for it. Quotients of counters are unknowns too, which solves
+    the digits of a mixed-radix index: from `m // H` and `m % H`, that is `m - H*(m // H)`, follows
+    `m`. Where every axis left has more, the outermost loop is taken to make the longest steps.
+    """
     solved: dict[int, Linear] = {}
     pending = list(zip(store.access.subscripts, elements.indices, strict=True))
-    progress = True
-    while pending and progress:
-        progress = False
-        for pair in tuple(pending):
-            subscript, element = pair
-            scalar = isinstance(subscript, ir.ScalarSubscript)
-            place = (
-                subscript.index if isinstance(subscript, ir.ScalarSubscript) else subscript.lower
-            )
-            form = _replaced(store.scope.form(place), solved)
-            missing = unknown - solved.keys()
-            open_counters = [atom for atom in form if atom in missing]
-            if any(atoms.dependencies[a] & missing for a in form if a not in missing):
-                return None  # a counter inside a quotient or a product
-            if len(open_counters) > 1:
-                continue
+    while pending:
+        chosen = None
+        for pair in pending:
+            form, unknown = _unknowns(store, pair[0], solved)
+            if len(unknown) <= 1:
+                chosen = (pair, form, unknown)
+                break
+            if chosen is None and isinstance(pair[0], ir.SliceSubscript):
+                chosen = (pair, form, unknown)
+        if chosen is None:
+            return None
+        pair, form, unknown = chosen
+        if len(unknown) <= 1:
             pending.remove(pair)
-            progress = True
-            if not open_counters:
-                continue
-            (counter,) = open_counters
-            factor = form[counter]
-            rest = add(element, add(form, {counter: -factor}), -1)
-            if scalar and factor in (1, -1):
-                solved[counter] = scale(rest, factor)
-            elif factor > 0:
-                solved[counter] = atoms.floor(rest, factor)
-            else:
+        if unknown:
+            scalar = isinstance(pair[0], ir.ScalarSubscript)
+            value = _solved(scope, form, unknown, pair[1], scalar)
+            if value is None:
                 return None
-    return None if pending else solved
+            solved[unknown[0]] = value
+    return solved
 
 
-def _replaced(form: Linear, solved: dict[int, Linear]) -> Linear:
-    result: Linear = form
-    for counter, value in solved.items():
-        if counter in result:
-            factor = result[counter]
-            result = add(add(result, {counter: -factor}), value, factor)
+def _unknowns(
+    store: Site, subscript: ir.ScalarSubscript | ir.SliceSubscript, solved: Mapping[int, Linear]
+) -> tuple[Linear, list[int]]:
+    """The subscript's form with solved atoms replaced, and the unknowns in it, outermost first."""
+    atoms = store.scope.atoms
+    place = subscript.index if isinstance(subscript, ir.ScalarSubscript) else subscript.lower
+    form = _replaced(store.scope.form(place), solved, atoms)
+    order = counters(store.scope)
+    unknown = {
+        factor
+        for atom in form
+        for factor in (atoms.factors(atom) if atom != ONE else ())
+        if atoms.dependencies[factor] & set(order)
+    }
+    place_of = {counter: position for position, counter in enumerate(order)}
+    return form, sorted(unknown, key=lambda atom: place_of.get(atom, len(order)))
+
+
+def _solved(
+    scope: Scope, form: Linear, unknown: Sequence[int], element: Linear, scalar: bool
+) -> Linear | None:
+    """The first unknown for which `form` equals the element (a scalar subscript), or is the largest
+    not above it (a slice); the other unknowns are left out."""
+    atoms = scope.atoms
+    target, *later = unknown
+    factor: Linear = {}
+    rest: Linear = element
+    for atom, coefficient in form.items():
+        others = list(atoms.factors(atom))
+        if target not in others:
+            if set(others) & set(later):
+                continue
+            rest = add(rest, {atom: -coefficient})
+            continue
+        others.remove(target)
+        if target in others:
+            return None
+        term: Linear = {ONE: coefficient}
+        for other in others:
+            term = atoms.multiply(term, {other: 1})
+        factor = add(factor, term)
+    value = constant_value(factor)
+    if value is not None:
+        if scalar and value in (1, -1):
+            return scale(rest, value)
+        return atoms.floor(rest, value) if value > 0 else None
+    if not scope.proves(add(factor, constant(-1))):
+        return None
+    return atoms.quotient(rest, factor, scope.proves(rest))
+
+
+def _replaced(form: Linear, solved: Mapping[int, Linear], atoms: Atoms) -> Linear:
+    """The form with solved atoms replaced, inside products too."""
+    result: Linear = {}
+    for atom, coefficient in form.items():
+        term: Linear = {ONE: coefficient}
+        if atom != ONE:
+            for factor in atoms.factors(atom):
+                term = atoms.multiply(term, solved.get(factor, {factor: 1}))
+        result = add(result, term)
     return result
 
 

@@ -287,13 +287,13 @@ class _Walk:
 
 
 def describe(domain: ir.Domain) -> str:
-    """A domain in words: `all lanes`, or `[j < M - i*T, all]`."""
+    """A domain in words: `all lanes`, or `[lane < M - i*T, all]`."""
     if all(axis.full for axis in domain):
         return "all lanes"
     parts = []
     for axis in domain:
-        terms = [f"{show(bound)} <= j" for bound in axis.lower]
-        terms += [f"j < {show(bound)}" for bound in axis.upper]
+        terms = [f"{show(bound)} <= lane" for bound in axis.lower]
+        terms += [f"lane < {show(bound)}" for bound in axis.upper]
         parts.append(" and ".join(terms) or "all")
     return f"[{', '.join(parts)}]"
 

@@ -12,9 +12,26 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from sketchc import records as attrs
-from sketchc.checker.affine import ONE, Atoms, Extremum, Fact, Floor, Linear, Opaque, Product
+from sketchc.checker.affine import (
+    ONE,
+    Atoms,
+    Extremum,
+    Fact,
+    Floor,
+    Linear,
+    Opaque,
+    Product,
+    Quotient,
+)
 
 Conjunction = Sequence[Fact]
+
+#: Steps that isl may take for one question: about a second.
+OPERATION_LIMIT = 5_000_000
+
+
+class GaveUpError(Exception):
+    """isl would need too long; the claim stays unproved."""
 
 
 @attrs.frozen
@@ -40,7 +57,7 @@ class Space:
         definition = self.atoms.definitions[atom]
         if definition is None:
             return True
-        if isinstance(definition, Floor | Extremum):
+        if isinstance(definition, Floor | Extremum | Quotient):
             return False
         return self.atoms.dependencies[atom] <= self.host
 
@@ -58,12 +75,14 @@ class Space:
         return tuple(found)
 
     def exact(self, facts: Conjunction) -> bool:
-        """False when a product or an opaque quantity of loop variables occurs."""
+        """False when a product of loop variables, or a quantity without a linear definition,
+        occurs: the set may then hold more points than there are."""
         used = {atom for fact in self.needed(facts) for atom in fact.form}
-        opaque = [a for a in used if isinstance(self.atoms.definitions[a], Opaque | Product)]
-        return all(
-            self.is_free(atom) and not isinstance(self.atoms.definitions[atom], Opaque)
-            for atom in opaque
+        definitions = {atom: self.atoms.definitions[atom] for atom in used}
+        return not any(
+            isinstance(definition, Opaque | Quotient)
+            or (isinstance(definition, Product) and not self.is_free(atom))
+            for atom, definition in definitions.items()
         )
 
     def products(self, facts: Conjunction) -> tuple[int, ...]:
@@ -76,14 +95,23 @@ class Space:
         )
 
     def solve(self, facts: Conjunction, minus: Sequence[Conjunction] = ()) -> Answer:
-        """The smallest point of the facts that is in none of the `minus` systems."""
+        """The smallest point of the facts that is in none of the `minus` systems.
+
+        Raises `GaveUpError` when isl needs more than `OPERATION_LIMIT` steps.
+        """
         import islpy
 
-        found = islpy.Set(self._text(self.needed(facts)))
-        for part in minus:
-            found = found.subtract(islpy.Set(self._text(self.needed(part))))
-        if found.is_empty():
-            return Answer(True)
+        context = islpy.Context()
+        context.set_max_operations(OPERATION_LIMIT)
+        try:
+            found = islpy.Set.read_from_str(context, self._text(self.needed(facts)))
+            for part in minus:
+                other = islpy.Set.read_from_str(context, self._text(self.needed(part)))
+                found = found.subtract(other)
+            if found.is_empty():
+                return Answer(True)
+        except islpy.Error as problem:
+            raise GaveUpError from problem
         try:
             smallest = found.lexmin()
         except islpy.Error:  # no smallest point: an integer param has no lower bound
@@ -110,7 +138,7 @@ class Space:
         match self.atoms.definitions[atom]:
             case Extremum(_, left, right):
                 return [f"(a{atom} = {_sum(left)} or a{atom} = {_sum(right)})"]
-            case Floor() | Product() | Opaque() | None:
+            case Floor() | Quotient() | Product() | Opaque() | None:
                 return []
             case unknown:
                 assert_never(unknown)

@@ -13,14 +13,14 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.affine import ONE, Atoms, Fact, Product, constant_value
 from sketchc.checker.feasibility import infeasible
-from sketchc.checker.polyhedra import Answer, Space
+from sketchc.checker.polyhedra import Answer, GaveUpError, Space
 from sketchc.checker.scope import Scope, contains_iota, relevant, root_scope
 from sketchc.checker.sites import Site
 from sketchc.evaluate import evaluate
 
 #: Sizes tried where products of sizes keep isl from naming a point, and how many tuples of them.
 SMALL_SIZES = (1, 2, 3, 5)
-ATTEMPTS = 64
+ATTEMPTS = 32
 
 
 class Verdict(Enum):
@@ -90,6 +90,17 @@ class Prover:
     ) -> Outcome:
         """The smallest point of the facts that is in none of the `minus` systems (whose further
         variables are quantified), with sizes of at least 1 where possible."""
+        try:
+            return self._search(facts, variables, minus)
+        except GaveUpError:
+            return UNKNOWN
+
+    def _search(
+        self,
+        facts: Sequence[Fact],
+        variables: Iterable[int],
+        minus: Sequence[Sequence[Fact]],
+    ) -> Outcome:
         everything = (*facts, *(fact for part in minus for fact in part))
         space = self.space(everything, variables)
         exact = space.exact(everything)

@@ -18,7 +18,14 @@ from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.scope import Scope
 from sketchc.checker.sites import Site, replay, touched
 from sketchc.checker.strides import overlap_fixes
-from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes, severity
+from sketchc.checker.verdicts import (
+    UNDECIDED,
+    Finding,
+    assignments,
+    element_text,
+    for_sizes,
+    severity,
+)
 from sketchc.diagnostics import Diagnostic, Label, Severity
 
 
@@ -215,7 +222,7 @@ def _unproved(pair: Pair, allow_unproved: bool) -> Finding:
         (Label(pair.second.access.span, "against this access"),)
         if pair.second is not pair.first
         else (),
-        notes=("only sums of names with integer factors, `//` and `%` by constants are decided",),
+        notes=(UNDECIDED,),
         help="access the tensor through one view, with slices like `i*T:(i+1)*T`",
     )
     proof = ir.Proof("independent", name, ir.Tier.UNPROVED, detail, span=span)

@@ -18,6 +18,7 @@ from sketchc.checker.affine import (
     Atoms,
     Fact,
     Linear,
+    Product,
     add,
     constant,
     constant_value,
@@ -120,10 +121,27 @@ class Scope:
                 return add(left, self.atoms.floor(left, divisor), -divisor)
             case "cdiv" if divisor is not None and divisor > 0:
                 return self.atoms.floor(add(left, constant(divisor - 1)), divisor)
+            case "//":
+                return self._quotient(expression, left, right)
+            case "%":
+                quotient = self._quotient(expression, left, right)
+                return add(left, self.atoms.multiply(quotient, right), -1)
+            case "cdiv":
+                numerator = add(add(left, right), constant(-1))
+                return self._quotient(expression, numerator, right)
             case "min" | "max":
                 return self.atoms.extremum(expression.operator, left, right)
             case _:
                 return self._opaque(expression)
+
+    def _quotient(self, expression: ir.Expr, numerator: Linear, divisor: Linear) -> Linear:
+        """floor(numerator / divisor) for a divisor that is not a positive constant."""
+        if constant_value(divisor) is not None or not self.proves(add(divisor, constant(-1))):
+            return self._opaque(expression)
+        whole, rest = self.atoms.divided(numerator, divisor)
+        if self.proves(rest) and self.proves(add(add(divisor, rest, -1), constant(-1))):
+            return whole
+        return self.atoms.quotient(numerator, divisor, self.proves(numerator))
 
     def _opaque(self, expression: ir.Expr) -> Linear:
         names = sorted(free_names(expression))
@@ -244,14 +262,37 @@ def relevant(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> l
             continue
         seen.add(atom)
         found = list(atoms.facts[atom])
+        pending.extend(atoms.factors(atom))
         remaining: list[Fact] = []
         for fact in rest:
-            (found if atom in fact.form else remaining).append(fact)
+            (found if atoms.occurs(atom, fact.form) else remaining).append(fact)
         rest = remaining
         chosen.extend(found)
         for fact in found:
             pending.extend(other for other in fact.form if other not in seen)
-    return chosen
+    return chosen + lifted(atoms, chosen)
+
+
+def lifted(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
+    """Facts multiplied by non-negative factors of the products in them: from `i <= B - 1` follows
+    `i*H <= B*H - H` (the reformulation of Sherali and Adams, 1990). Only parts of
+    products that occur already are made, so that the system does not grow without end."""
+    products = {
+        atom for fact in facts for atom in fact.form if isinstance(atoms.definitions[atom], Product)
+    }
+    if not products:
+        return []
+    parts = products.union(*(atoms.parts(atom) for atom in products))
+    result = [fact for atom in parts - products for fact in atoms.facts[atom]]
+    for fact in facts:
+        for factor in parts:
+            if not (fact.equality or atoms.non_negative[factor]):
+                continue
+            if any(atoms.known_product(atom, factor) in products for atom in fact.form):
+                form = atoms.multiply(fact.form, {factor: 1})
+                if all(atom in parts or len(atoms.factors(atom)) == 1 for atom in form):
+                    result.append(Fact(form, fact.equality))
+    return result
 
 
 # ---------------------------------------------------------------- expressions

@@ -16,7 +16,14 @@ from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.scope import free_names
 from sketchc.checker.sites import Site
 from sketchc.checker.slopes import extreme
-from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes, severity
+from sketchc.checker.verdicts import (
+    UNDECIDED,
+    Finding,
+    assignments,
+    element_text,
+    for_sizes,
+    severity,
+)
 from sketchc.diagnostics import Diagnostic, Severity
 from sketchc.evaluate import evaluate
 from sketchc.source import Span
@@ -218,7 +225,7 @@ def _unproved(site: Site, goal: Goal, allow_unproved: bool) -> Finding:
         f"{'stays inside' if in_bounds else 'fits its tile'}",
         goal.span,
         detail,
-        notes=("only sums of names with integer factors, `//` and `%` by constants are decided",),
+        notes=(UNDECIDED,),
         help="state what makes it true in a `require:`",
     )
     return Finding(proof, (diagnostic,))

@@ -10,6 +10,12 @@ from sketchc.checker.scope import Scope
 from sketchc.diagnostics import Diagnostic, Severity
 from sketchc.evaluate import Value, evaluate
 
+#: What the checker can decide, for those it could not.
+UNDECIDED = (
+    "sums of names with integer factors, quotients, remainders, and products of sizes are decided; "
+    "squares and other products of loop variables are not"
+)
+
 
 @attrs.frozen
 class Finding:

@@ -73,24 +73,24 @@ def copying(extent: str, loop: str, access: str, head: str = "", tile: str = "T"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (copying("M", "ceil(M, T)", "i*T:(i+1)*T"), "[j < M - i*T]"),
-        (copying("M", "0, M, T", "i:i+T"), "[j < M - i]"),
+        (copying("M", "ceil(M, T)", "i*T:(i+1)*T"), "[lane < M - i*T]"),
+        (copying("M", "0, M, T", "i:i+T"), "[lane < M - i]"),
         (copying("M", "M // T", "i*T:(i+1)*T"), "all lanes"),
         (copying("M", "ceil(M, T)", "i*T:(i+1)*T", "require: M % T == 0;"), "all lanes"),
         (copying("M", "0, M, T", "i:i+T", "require: M % T == 0;"), "all lanes"),
         (copying("M", "ceil(M, T)", "i*T:(i+1)*T", "require: M % 16 == 0;"), "all lanes"),
-        (copying("M", "ceil(M, T)", "i*T:(i+1)*T", "require: M % 4 == 0;"), "[j < M - i*T]"),
+        (copying("M", "ceil(M, T)", "i*T:(i+1)*T", "require: M % 4 == 0;"), "[lane < M - i*T]"),
         (copying("64", "ceil(64, T)", "i*T:(i+1)*T"), "all lanes"),
-        (copying("60", "ceil(60, T)", "i*T:(i+1)*T"), "[j < 60 - i*T]"),
+        (copying("60", "ceil(60, T)", "i*T:(i+1)*T"), "[lane < 60 - i*T]"),
         (copying("M", "1", "0:M", tile="M"), "all lanes"),
-        (copying("M", "1", "0:M", "require: M <= 16;", tile="16"), "[j < M]"),
-        (copying("M", "ceil(M, T)", "i*T:min((i+1)*T, M)"), "[j < M - i*T]"),
+        (copying("M", "1", "0:M", "require: M <= 16;", tile="16"), "[lane < M]"),
+        (copying("M", "ceil(M, T)", "i*T:min((i+1)*T, M)"), "[lane < M - i*T]"),
         (copying("M", "M", "i:i+1", tile="1"), "all lanes"),
         (
             copying("M", "ceil(M, T)", "i*T - 1:i*T - 1 + T"),
-            "[1 - T*i <= j and j < M - (i*T - 1)]",
+            "[1 - T*i <= lane and lane < M - (i*T - 1)]",
         ),
-        (copying("M", "ceil(M, T)", "i*T:i*T + 3", tile="3"), "[j < M - i*T]"),
+        (copying("M", "ceil(M, T)", "i*T:i*T + 3", tile="3"), "[lane < M - i*T]"),
     ],
 )
 def test_bounds_are_the_necessary_ones_in_the_sketch_s_own_names(text: str, expected: str) -> None:
@@ -212,15 +212,15 @@ def test_a_reduction_sees_the_reduced_axis_and_its_result_does_not() -> None:
     reduction = computed(sketch, "reduce_sum")
     (operand,) = reduction.operands
     assert isinstance(operand, ir.TileOperand)
-    assert describe(operand.domain) == "[j < M - i*T, j < N - k*S]"
-    assert describe(reduction.domain) == "[j < M - i*T]"
+    assert describe(operand.domain) == "[lane < M - i*T, lane < N - k*S]"
+    assert describe(reduction.domain) == "[lane < M - i*T]"
 
 
 def test_an_accumulator_has_the_domain_of_its_operands_and_needs_no_mask() -> None:
     sketch, _ = inferred(REDUCED)
-    assert describe(sketch.tile("total").domain or ()) == "[j < M - i*T]"
+    assert describe(sketch.tile("total").domain or ()) == "[lane < M - i*T]"
     assert not computed(sketch, "add").masked
-    assert domains(sketch)["-> Y"] == "[j < M - i*T]"
+    assert domains(sketch)["-> Y"] == "[lane < M - i*T]"
 
 
 def test_inner_variables_of_an_accumulator_s_domain_are_quantified() -> None:
@@ -240,20 +240,20 @@ def test_inner_variables_of_an_accumulator_s_domain_are_quantified() -> None:
 """
     sketch, found = inferred(text)
     assert not has_errors(found), found
-    assert describe(sketch.tile("total").domain or ()) == "[j < M]"
+    assert describe(sketch.tile("total").domain or ()) == "[lane < M]"
     add = computed(sketch, "add")
     assert add.masked
-    assert describe(add.written) == "[j < M - k*T]"
-    assert domains(sketch)["-> Y"] == "[j < M]"
+    assert describe(add.written) == "[lane < M - k*T]"
+    assert domains(sketch)["-> Y"] == "[lane < M]"
 
 
 def test_gemm_takes_rows_and_columns_and_shows_k_on_its_operands() -> None:
     path = ROOT / "examples" / "matmul_bias_gelu.sketch"
     sketch, _ = inferred(path.read_text("utf-8"))
     gemm = computed(sketch, "gemm")
-    assert describe(gemm.domain) == "[j < M - i*TM, j < N - j*TN]"
+    assert describe(gemm.domain) == "[lane < M - i*TM, lane < N - j*TN]"
     told = [describe(o.domain) for o in gemm.operands if isinstance(o, ir.TileOperand)]
-    assert told == ["[j < M - i*TM, j < K - k*TK]", "[j < N - j*TN, j < K - k*TK]"]
+    assert told == ["[lane < M - i*TM, lane < K - k*TK]", "[lane < N - j*TN, lane < K - k*TK]"]
     assert not gemm.masked
 
 
@@ -277,5 +277,5 @@ def test_index_tiles_carry_the_bound_of_their_iota() -> None:
     assert not has_errors(found), found
     index = computed(sketch, "where").operands[0]
     assert isinstance(index, ir.IndexOperand)
-    assert describe(index.domain) == "[j < M - i*T]"
-    assert domains(sketch)["-> Y"] == "[j < M - i*T]"
+    assert describe(index.domain) == "[lane < M - i*T]"
+    assert domains(sketch)["-> Y"] == "[lane < M - i*T]"

@@ -157,6 +157,51 @@ def test_verdicts_equal_brute_force(text: str) -> None:
         assert claim in broken(sketch, dict(proof.counter_example.symbols))
 
 
+RADIX = """sketch radix {{
+    symbols: A, B, C;
+    tensors: X[A, B, C, 4]: in f32; Y[A, B, C, 4]: out f32;
+
+    @llm_hint("parallel")
+    for m in range(A*B*C):
+        x = alloc([4])
+        load(X[m // (B*C), (m // C) % B, m % C, 0:4] -> x)
+        store(x -> Y[{index}, 0:4])
+}}
+"""
+
+
+def test_digits_of_a_mixed_radix_index_are_decided() -> None:
+    """In bounds, covered and independent, though every subscript is a quotient by sizes."""
+    _, worst, found = verdicts(RADIX.format(index="m // (B*C), (m // C) % B, m % C"))
+    assert not found
+    assert {proof.tier for proof in worst.values()} == {ir.Tier.PROVED}
+
+
+def test_a_forgotten_digit_is_refuted() -> None:
+    _, worst, found = verdicts(RADIX.format(index="m // (B*C), (m // C) % B, 0"))
+    assert {d.code for d in found} == {"SK0510", "SK0520"}
+    assert worst["in-bounds"].tier is ir.Tier.PROVED
+
+
+@pytest.mark.parametrize("tile", ["S", "S + 1", "2*S"])
+def test_tiles_of_a_symbolic_size_are_decided(tile: str) -> None:
+    text = f"""sketch tiles {{
+    symbols: M, S;
+    tensors: X[M]: in f32; W[M, S]: in f32; Y[M]: out f32;
+    require: S >= 1;
+
+    @llm_hint("parallel")
+    for i in range(ceil(M, {tile})):
+        x = alloc([{tile}])
+        load(X[i*({tile}):(i+1)*({tile})] -> x)
+        store(x -> Y[i*({tile}):(i+1)*({tile})])
+}}
+"""
+    _, worst, found = verdicts(text)
+    assert not has_errors(found)
+    assert {proof.tier for proof in worst.values()} == {ir.Tier.PROVED}
+
+
 # ---------------------------------------------------------------- single verdicts
 
 ROWS = """sketch rows {{
@@ -202,7 +247,7 @@ def test_what_no_large_size_satisfies_is_refuted_not_deferred() -> None:
 
 
 def test_what_cannot_be_decided_is_an_error_unless_allowed() -> None:
-    sketch = elaborated(rows(row="i*S % M"))
+    sketch = elaborated(rows(extents="2, N", row="i*i % 4"))
     _, proofs, found = prove(sketch)
     assert [p.tier for p in proofs if p.claim == "in-bounds"].count(ir.Tier.UNPROVED) >= 1
     assert {(d.code, d.severity) for d in found} == {("SK0502", Severity.ERROR)}
