@@ -394,3 +394,102 @@ def test_raw_bfloat16_arrays_of_numpy_files():
     result = interpret(elaborated(text), {"X": x.view("V2")}, options=CHECKED)
     assert result.outputs["Y"].dtype == ml_dtypes.bfloat16
     assert result.outputs["Y"].tobytes() == x.tobytes()
+
+
+# ---------------------------------------------------------------- tiles and shapes
+
+
+@pytest.mark.parametrize("options", [CHECKED, PADDED])
+def test_a_masked_update_changes_valid_lanes_only(options):
+    """R2: lanes that the last block of a row lacks keep what earlier blocks put there."""
+    text = """sketch lanewise {
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[M]: out f32; Z[M]: out f32;
+    constexpr: T = 4;
+    @llm_hint("parallel")
+    for i in range(M):
+        total = alloc([T], f32, init=0)
+        largest = alloc([T], f32, init=-inf)
+        for k in range(ceil(N, T)):
+            x = alloc([T])
+            load(X[i, k*T:(k+1)*T] -> x)
+            add(total, x, total)
+            max(largest, x, largest)
+        y = alloc([1], f32)
+        z = alloc([1], f32)
+        reduce_sum(total, 0, y)
+        reduce_max(largest, 0, z)
+        store(y -> Y[i])
+        store(z -> Z[i])
+}
+"""
+    sketch = elaborated(text)
+    for shape in [(1, 1), (2, 3), (3, 4), (2, 5), (3, 11), (2, 0)]:
+        x = np.random.default_rng(4).integers(-9, 0, shape).astype(np.float32)
+        outputs = interpret(sketch, {"X": x}, options=options).outputs
+        np.testing.assert_array_equal(outputs["Y"], x.sum(1))
+        np.testing.assert_array_equal(outputs["Z"], x.max(1, initial=-np.inf))
+
+
+@pytest.mark.parametrize("options", [CHECKED, PADDED])
+@pytest.mark.parametrize("axes", ["[0, 1]", "[0, 2]", "[1, 2]", "[0, 1, 2]", "-1"])
+def test_reductions_over_several_axes(options, axes):
+    listed = [-1] if axes == "-1" else [int(axis) for axis in axes.strip("[]").split(",")]
+    kept = ["1" if axis in listed or axis - 3 in listed else "ABC"[axis] for axis in range(3)]
+    tile = f"[{', '.join(kept)}]"
+    slices = ", ".join(f"0:{extent}" for extent in kept)
+    text = f"""sketch several {{
+    symbols: A <= 8, B <= 8, C <= 8;
+    tensors: X[A, B, C]: in f32; Y{tile}: out f32;
+    x = alloc([A, B, C])
+    y = alloc({tile}, f32)
+    load(X[0:A, 0:B, 0:C] -> x)
+    reduce_sum(x, {axes}, y)
+    store(y -> Y[{slices}])
+}}
+"""
+    sketch = elaborated(text)
+    for shape in [(1, 1, 1), (2, 3, 4), (5, 1, 2), (2, 0, 3)]:
+        x = np.random.default_rng(1).integers(-9, 9, shape).astype(np.float32)
+        result = interpret(sketch, {"X": x}, options=options)
+        expected = x.sum(tuple(listed), keepdims=True)
+        np.testing.assert_array_equal(result.outputs["Y"], expected)
+
+
+@pytest.mark.parametrize("options", [CHECKED, PADDED])
+def test_all_four_kinds_of_broadcast(options):
+    """A row, a column, a single element and a scalar meet a ragged matrix."""
+    text = """sketch broadcasts {
+    symbols: M, N;
+    tensors: X[M, N]: in f32; R[N]: in f32; C[M, 1]: in f32; E[1, 1]: in f32; Y[M, N]: out f32;
+    constexpr: T = 4, S = 3;
+    @llm_hint("parallel")
+    for i in range(ceil(M, T)):
+        @llm_hint("parallel")
+        for j in range(ceil(N, S)):
+            x = alloc([T, S])
+            r = alloc([S])
+            c = alloc([T, 1])
+            e = alloc([1, 1])
+            load(X[i*T:(i+1)*T, j*S:(j+1)*S] -> x)
+            load(R[j*S:(j+1)*S] -> r)
+            load(C[i*T:(i+1)*T, 0:1] -> c)
+            load(E[0, 0] -> e)
+            mul(x, r, x)
+            add(x, c, x)
+            sub(x, e, x)
+            mul(x, 2, x)
+            store(x -> Y[i*T:(i+1)*T, j*S:(j+1)*S])
+}
+"""
+    sketch = elaborated(text)
+    generator = np.random.default_rng(2)
+    for rows, columns in [(1, 1), (4, 3), (5, 7), (11, 2), (1, 4), (9, 1)]:
+        shapes = {"X": (rows, columns), "R": (columns,), "C": (rows, 1), "E": (1, 1)}
+        given = {
+            name: generator.integers(-9, 9, shape).astype(np.float32)
+            for name, shape in shapes.items()
+        }
+        result = interpret(sketch, given, options=options)
+        expected = 2 * (given["X"] * given["R"] + given["C"] - given["E"])
+        np.testing.assert_array_equal(result.outputs["Y"], expected)
