@@ -281,7 +281,7 @@ _ATTRIBUTES = {"elu": ("alpha",), "leaky_relu": ("slope",)}
 
 
 def _apply(node: loops.Apply) -> Code:
-    codes = [value(argument) for argument in node.arguments]
+    codes = [_argument(argument) for argument in node.arguments]
     operation = node.operation
     if operation in _OPERATORS:
         return CPP.binary(_OPERATORS[operation], *codes)
@@ -310,18 +310,30 @@ def _apply(node: loops.Apply) -> Code:
             return CPP.call("sketch::gelu_tanh", *codes)
         case _:
             extra = [
-                number_literal(_number(node.attributes[name]), node.dtype)
+                _typed_literal(_number(node.attributes[name]), node.dtype)
                 for name in _ATTRIBUTES.get(operation, ())
             ]
             return CPP.call(f"sketch::{_RENAMED.get(operation, operation)}", *codes, *extra)
 
 
+def _argument(argument: loops.Value) -> Code:
+    """An operand; templates need 64-bit literals to be of that type."""
+    if isinstance(argument, loops.Number):
+        return _typed_literal(argument.value, argument.dtype)
+    return value(argument)
+
+
+def _typed_literal(number: int | float | bool, dtype: DType) -> Code:
+    code = number_literal(number, dtype)
+    return Code(f"int64_t{{{code}}}") if dtype is DType.I64 else code
+
+
 def _clamp(node: loops.Apply, code: Code) -> Code:
     low, high = node.attributes.get("low"), node.attributes.get("high")
     if low is not None:
-        code = CPP.call("sketch::at_least", code, number_literal(_number(low), node.dtype))
+        code = CPP.call("sketch::at_least", code, _typed_literal(_number(low), node.dtype))
     if high is not None:
-        code = CPP.call("sketch::at_most", code, number_literal(_number(high), node.dtype))
+        code = CPP.call("sketch::at_most", code, _typed_literal(_number(high), node.dtype))
     return code
 
 
