@@ -180,7 +180,7 @@ _ELEMENTWISE = (
     _unary("ceil", Result.SAME, "smallest integer not below x", _to_integral("ceil")),
     _unary("round", Result.SAME, "nearest integer, ties to even", _to_integral("rint")),
     _unary("trunc", Result.SAME, "x without its fraction", _to_integral("trunc")),
-    _unary("sign", Result.SAME, "-1, 0 or 1", lambda np, x: np.sign(x)),
+    _unary("sign", Result.SAME, "-1, 0 or 1; NaN stays", lambda np, x: np.sign(x)),
     _unary("exp", Result.FLOAT, "e to the x", lambda np, x: np.exp(x)),
     _unary("exp2", Result.FLOAT, "2 to the x", lambda np, x: np.exp2(x)),
     _unary("log", Result.FLOAT, "natural logarithm", lambda np, x: np.log(x)),
@@ -246,7 +246,12 @@ _ELEMENTWISE = (
     _binary("min", Result.PROMOTE, "the smaller; NaN wins", lambda np, a, b: np.minimum(a, b)),
     _binary("pow", Result.PROMOTE, "a to the b", lambda np, a, b: np.power(a, b)),
     _binary("atan2", Result.FLOAT, "angle of the point (b, a)", lambda np, a, b: np.arctan2(a, b)),
-    _binary("floordiv", Result.PROMOTE, "floor(a / b)", lambda np, a, b: np.floor_divide(a, b)),
+    _binary(
+        "floordiv",
+        Result.PROMOTE,
+        "floor(a / b), a / b correctly rounded",
+        lambda np, a, b: np.floor_divide(a, b),
+    ),
     _binary("mod", Result.PROMOTE, "a - b * floor(a / b)", lambda np, a, b: np.mod(a, b)),
     Op(
         "fma",
@@ -287,7 +292,8 @@ _ELEMENTWISE = (
     _unary(
         "cast",
         Result.DESTINATION,
-        "the source in the destination's type",
+        "the source in the destination's type; integers too take the nearest (ties to even) unless "
+        "round= says else; sat=True clamps, without it what does not fit is an error",
         lambda np, x: x,
         Attribute("round", "choice", "nearest", ("nearest", "down", "up", "zero")),
         Attribute("sat", "bool", False),
