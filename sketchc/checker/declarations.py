@@ -15,13 +15,12 @@ from sketchc import records as attrs
 from sketchc.checker.context import Context, InvalidError, Value, at_end
 from sketchc.checker.dtypes import literal_fits
 from sketchc.checker.expressions import (
-    check_not_tunable,
     condition,
     constant,
-    depends_on_tunable,
     expression,
     integer,
 )
+from sketchc.checker.lets import add_let, check_not_tunable, depends_on_tunable
 from sketchc.checker.names import PoisonedName, ScalarName, TensorName
 from sketchc.checker.shapes import interval
 from sketchc.checker.survey import Use
@@ -279,24 +278,6 @@ def _let(context: Context, node: syntax.LetDeclaration) -> None:
             node.value.span, "SK0302", "a host value is one number, not an index tile", "has lanes"
         )
     add_let(context, node.name, name, typed.value, typed.dtype, node.span)
-
-
-def add_let(
-    context: Context, source: str | None, name: str, value: ir.Expr, dtype: DType, span: Span
-) -> DType:
-    """Add a host value and the facts about it; returns its type (i64, f64 or bool)."""
-    if dtype.is_float:
-        dtype = DType.F64
-    elif dtype.is_integer:
-        dtype = DType.I64
-        context.define(name, value)
-        context.intervals[name] = interval(context, value)
-    if depends_on_tunable(context, value):
-        context.tunable.add(name)
-    context.lets.append(ir.Let(name, dtype, value, span=span))
-    if source is not None:
-        _scalar(context, source, name, ir.NameKind.LET, dtype, span)
-    return dtype
 
 
 # ---------------------------------------------------------------- tensors

@@ -12,6 +12,7 @@ from typing import assert_never
 from sketchc import ir, symbolic, syntax
 from sketchc import records as attrs
 from sketchc.checker.context import Context, Typed
+from sketchc.checker.lets import check_not_tunable, without_functions
 from sketchc.checker.names import (
     IndexName,
     PoisonedName,
@@ -69,7 +70,8 @@ def expression(context: Context, node: syntax.Expression, *, host: bool = False)
 
 
 def integer(context: Context, node: syntax.Expression) -> ir.Expr:
-    """A scalar integer expression; raises `InvalidError` after reporting anything else."""
+    """A scalar integer expression without host functions (those are hoisted into a `let`); raises
+    `InvalidError` after reporting anything else."""
     typed = expression(context, node)
     if typed.extents is not None:
         raise context.error(
@@ -82,7 +84,7 @@ def integer(context: Context, node: syntax.Expression) -> ir.Expr:
             f"an integer is expected, but this is {typed.dtype.value}",
             f"{typed.dtype.value}, not an integer",
         )
-    return typed.value
+    return without_functions(context, typed, node.span)
 
 
 def condition(context: Context, node: syntax.Expression) -> Typed:
@@ -184,17 +186,17 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
             )
     extents = _joined(context, left, right, node.span)
     value = ir.Binary(operator, left.value, right.value, span=node.span)
-    if operator in ("and", "or") or operator in _COMPARISONS:
-        return Typed(value, DType.BOOL, extents)
     is_float = left.dtype.is_float or right.dtype.is_float
     if is_float and extents is not None:
         raise context.error(
             node.span,
             "SK0302",
             "index tiles hold integers",
-            "float arithmetic on lanes",
+            "a float beside lanes",
             help="`cast` the index tile into a float tile and compute there",
         )
+    if operator in ("and", "or") or operator in _COMPARISONS:
+        return Typed(value, DType.BOOL, extents)
     if operator == "/" and not is_float and not host:
         raise _integer_division(context, node)
     if operator == "/" or is_float:
@@ -450,28 +452,6 @@ def constant(
     if not tunable:
         check_not_tunable(context, typed.value, node.span, f"determines {what}")
     return evaluate_constant(context, typed.value, node.span)
-
-
-def depends_on_tunable(context: Context, value: ir.Expr) -> str | None:
-    """The first tunable constant (or name made from one) that an expression uses."""
-    for reference in symbolic.references(value):
-        if reference.name in context.tunable:
-            return reference.name
-    return None
-
-
-def check_not_tunable(context: Context, value: ir.Expr, span: Span, what: str) -> None:
-    """Report a tunable constant where its value would be data or a parameter's shape (R6b)."""
-    name = depends_on_tunable(context, value)
-    if name is not None:
-        raise context.error(
-            span,
-            "SK0208",
-            f"the tile size `{name}` {what}",
-            "changes with the tuning point",
-            notes=("a tunable constant may not appear in a parameter's shape or as data (R6b)",),
-            help=f"use a symbol, a param, or a constant with one fixed value instead of `{name}`",
-        )
 
 
 def evaluate_constant(context: Context, value: ir.Expr, span: Span) -> int | float | bool:

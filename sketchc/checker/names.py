@@ -6,7 +6,6 @@ loops may each make their own. A name that is still visible is never made a seco
 
 from __future__ import annotations
 
-import difflib
 import keyword
 import re
 from collections.abc import Iterable
@@ -176,5 +175,7 @@ def identifier(name: str) -> str:
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate that `name` was probably meant to be."""
+    import difflib  # only mistakes need it, and it takes a millisecond to import
+
     found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.7)
     return found[0] if found else None

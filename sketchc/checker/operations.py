@@ -9,9 +9,9 @@ from sketchc import records as attrs
 from sketchc.checker.accesses import readable_tile, writable_tile
 from sketchc.checker.arguments import Arguments, gather
 from sketchc.checker.context import Context, InvalidError, Typed, is_host
-from sketchc.checker.declarations import add_let
 from sketchc.checker.dtypes import common, literal_fits, result_of, writes_implicitly
-from sketchc.checker.expressions import check_not_tunable, evaluate_constant, expression
+from sketchc.checker.expressions import evaluate_constant, expression
+from sketchc.checker.lets import check_not_tunable, hoist, without_functions
 from sketchc.checker.names import TileName, TileState, closest
 from sketchc.checker.quirks import accumulate_fix, cast_fix
 from sketchc.checker.shapes import broadcast, fits, same, shown
@@ -114,6 +114,7 @@ def _operand(context: Context, node: syntax.Expression) -> ir.Operand:
         case _:
             typed = expression(context, node)
     if typed.extents is not None:
+        without_functions(context, typed, node.span)
         return ir.IndexOperand(typed.value, typed.dtype, typed.extents, span=node.span)
     return _scalar(context, typed, node)
 
@@ -155,17 +156,10 @@ def _scalar(context: Context, typed: Typed, node: syntax.Expression) -> ir.Scala
         if names <= context.values.keys():
             value = ir.Literal(evaluate_constant(context, value, node.span), span=node.span)
         else:
-            value = _hoisted(context, value, node)
+            value = hoist(context, value, dtype, node.span)
+    elif not dtype.is_float:
+        value = without_functions(context, typed, node.span)
     return ir.ScalarOperand(value, dtype, span=node.span)
-
-
-def _hoisted(context: Context, value: ir.Expr, node: syntax.Expression) -> ir.Ref:
-    for let in context.lets:
-        if let.value == value:
-            return ir.Ref(let.name, ir.NameKind.LET, let.dtype, span=node.span)
-    name = context.namer.fresh("scalar")
-    dtype = add_let(context, None, name, value, DType.F64, node.span)
-    return ir.Ref(name, ir.NameKind.LET, dtype, span=node.span)
 
 
 def _destination(context: Context, node: syntax.Expression) -> TileState:

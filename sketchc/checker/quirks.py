@@ -103,7 +103,9 @@ def accumulate_fix(context: Context, node: syntax.Compute, tile: TileState) -> t
     """Reduce into a tile of its own, then add that to the accumulator."""
     original = context.allocs.get(tile.name)
     match node:
-        case syntax.Compute(arguments=(*_, syntax.Name(id=name))) if original is not None:
+        case syntax.Compute(arguments=(*_, syntax.Name(id=name))) if (
+            original is not None and name == tile.source_name
+        ):
             part = _free_name(context, f"{name}_part")
             made = syntax.Alloc(part, original.extents, original.dtype, None, ())
             arguments = (*node.arguments[:-1], syntax.Name(part))

@@ -12,15 +12,10 @@ from sketchc import ir, symbolic, syntax
 from sketchc.checker.accesses import access, readable_tile, writable_tile
 from sketchc.checker.allocs import alloc
 from sketchc.checker.context import Context, InvalidError, LoopState
-from sketchc.checker.declarations import add_let
 from sketchc.checker.dtypes import writes_implicitly
-from sketchc.checker.expressions import (
-    depends_on_tunable,
-    evaluate_constant,
-    expression,
-    integer,
-)
+from sketchc.checker.expressions import evaluate_constant, expression, integer
 from sketchc.checker.hints import loop_hints
+from sketchc.checker.lets import add_let, depends_on_tunable, without_functions
 from sketchc.checker.names import IndexName, PoisonedName, ScalarName, describe
 from sketchc.checker.operations import compute
 from sketchc.checker.quirks import cast_fix, tile_index_fixes, tile_index_slices
@@ -210,6 +205,8 @@ def _bind(
             "a float",
             help="use a `let:` or `constexpr:` section for host floats, and tiles for data",
         )
+    host = not context.loops and typed.extents is None  # becomes a `let`, which may call
+    value = typed.value if host else without_functions(context, typed, node.span)
     spelt = context.namer.fresh(name.id)
     text = f"{name.id} = {expression_text(node)}"
     if typed.extents is not None:
@@ -217,17 +214,17 @@ def _bind(
         context.scopes.add(
             name.id, IndexName(spelt, typed.dtype, typed.extents, context.phase, name.span)
         )
-        return [ir.Bind(spelt, typed.value, text, span=whole.span)], False
+        return [ir.Bind(spelt, value, text, span=whole.span)], False
     if not context.loops:
-        return [], _host_binding(context, name, spelt, typed.value, typed.dtype)
+        return [], _host_binding(context, name, spelt, value, typed.dtype)
     entry = ScalarName(spelt, ir.NameKind.BINDING, typed.dtype, name.span)
     context.scopes.add(name.id, entry)
     if typed.dtype.is_integer:
-        context.define(spelt, typed.value)
-        context.intervals[spelt] = interval(context, typed.value)
-    if depends_on_tunable(context, typed.value):
+        context.define(spelt, value)
+        context.intervals[spelt] = interval(context, value)
+    if depends_on_tunable(context, value):
         context.tunable.add(spelt)
-    return [ir.Bind(spelt, typed.value, text, span=whole.span)], False
+    return [ir.Bind(spelt, value, text, span=whole.span)], False
 
 
 def _host_binding(

@@ -461,3 +461,39 @@ def test_host_floats_are_computed_once():
 def test_narrow_sums_of_conditions_count():
     sketch = good(vector("p = alloc([T], bool)\ngt(x, 0, p)\nn = alloc([1])\nreduce_sum(p, 0, n)"))
     assert sketch.tiles[2].dtype is DType.I64
+
+
+def has_function(node) -> bool:
+    """Whether any part of a tree of records is a host function."""
+    if isinstance(node, ir.Function):
+        return True
+    if isinstance(node, tuple):
+        return any(map(has_function, node))
+    return any(has_function(getattr(node, f.name)) for f in getattr(node, "__attrs_attrs__", ()))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "mul(x, sqrt(M), x)",
+        "where(sqrt(M) > 3, x, 0, x)",
+        "n = abs(M - 3)\nmul(x, n, x)",
+        "for k in range(int(sqrt(M))):\n    mul(x, 2.0, x)",
+        "where(i*T + iota(T) < abs(M - 3), x, 0, x)",
+        "y = alloc([int(sqrt(T))])",
+    ],
+)
+def test_host_functions_never_reach_the_body(work):
+    sketch, codes = run(vector(work))
+    if sketch is None:
+        assert codes == ["SK0302"]
+    else:
+        assert not has_function(sketch.phases)
+        assert not has_function(sketch.tiles)
+
+
+@pytest.mark.parametrize(
+    "work", ["n = abs(i - 3)\nmul(x, n, x)", "mul(x, sqrt(i), x)", "mul(x, i*0.5, x)"]
+)
+def test_host_functions_take_host_values(work):
+    assert run(vector(work))[1] == ["SK0302"]
