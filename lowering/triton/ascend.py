@@ -30,6 +30,8 @@ DIALECT = Dialect(
     launch_options=False,
     device_guard="",
     grouped_order=False,
+    # The 3.2.0 adapter aborts on it; a plain division is exact there.
+    scalar_div_rn=False,
     dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16}),
 )
 

@@ -182,9 +182,10 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
         values = [_tensor(value, dtype, shape) for value in values]
     elif all(value.dtype is None for value in values):
         values[0] = _tensor(values[0], dtype)
-    request = Request(tuple(v.code for v in values), statement.attributes, dtype, scope)
-    result = DType.BOOL if name in TESTS else dtype
-    return Value(WRITERS[name](request), result, _broadcast(values))
+    shape = _broadcast(values)
+    operands = tuple(value.code for value in values)
+    request = Request(operands, statement.attributes, dtype, scope, scalar=not shape)
+    return Value(WRITERS[name](request), DType.BOOL if name in TESTS else dtype, shape)
 
 
 def _tensor(value: Value, dtype: DType, shape: Shape = ()) -> Value:
@@ -288,7 +289,8 @@ def _saturated(code: Code, source: DType, target: DType, scope: Scope) -> Code:
 
 def _directed_cast(value: Value, target: DType, mode: str, scope: Scope) -> Value:
     integer = {2: DType.I16, 4: DType.I32}[target.bytes]
-    arguments = (value.code, TL[target], TL[integer], f'"{mode}"')
+    lowest = literal(int(identity_value("lowest", integer)))
+    arguments = (value.code, TL[target], TL[integer], lowest, f'"{mode}"')
     return Value(scope.call("directed_cast", *arguments), target, value.shape)
 
 

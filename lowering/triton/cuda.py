@@ -29,6 +29,7 @@ DIALECT = Dialect(
     launch_options=True,
     device_guard="torch.cuda.device_of",
     grouped_order=True,
+    scalar_div_rn=True,
     dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16}),
 )
 

@@ -48,6 +48,7 @@ class Dialect:
     `launch_options`: `num_warps` and `num_stages` mean something. `device_guard`: a context manager
     that selects the device of its tensor argument, or "" where one process has one device.
     `grouped_order`: programs of a matrix product run in blocks of rows, for the shared cache.
+    `scalar_div_rn`: `tl.div_rn` takes scalars, not tiles only.
     `dot_dtypes`: operand types of `tl.dot`; others take a broadcast product and a sum.
     """
 
@@ -55,6 +56,7 @@ class Dialect:
     launch_options: bool
     device_guard: str
     grouped_order: bool
+    scalar_div_rn: bool
     dot_dtypes: frozenset[DType]
 
     def precision(self, floor: str) -> str:

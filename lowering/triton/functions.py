@@ -58,9 +58,9 @@ def integer_mod(a, b):
 
 
 @triton.jit
-def float_floordiv(a, b):
-    """The floor of the correctly rounded quotient."""
-    quotient = a / b if a.dtype == tl.float64 else tl.div_rn(a, b)
+def float_floordiv(a, b, ROUND: tl.constexpr):
+    """The floor of the correctly rounded quotient; ROUND where `/` alone is approximate."""
+    quotient = tl.div_rn(a, b) if ROUND else a / b
     return tl.floor(quotient)
 
 
@@ -83,9 +83,9 @@ def product_error(a, b, rounded):
 
 
 @triton.jit
-def float_mod(a, b):
+def float_mod(a, b, ROUND: tl.constexpr):
     """a - b * floor(a / b), with the product carried exactly."""
-    quotient = float_floordiv(a, b)
+    quotient = float_floordiv(a, b, ROUND)
     rounded = quotient * b
     return (a - rounded) - product_error(quotient, b + quotient * 0, rounded)
 
@@ -140,8 +140,13 @@ def saturate(x, DTYPE: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, END:
 
 
 @triton.jit
-def directed_cast(x, DTYPE: tl.constexpr, BITS: tl.constexpr, MODE: tl.constexpr):
-    """x in a narrower float type, rounded "down", "up" or to "zero"."""
+def directed_cast(
+    x, DTYPE: tl.constexpr, BITS: tl.constexpr, LOWEST: tl.constexpr, MODE: tl.constexpr
+):
+    """x in a narrower float type, rounded "down", "up" or to "zero".
+
+    BITS is the integer type of DTYPE's size, LOWEST its smallest value: the bits of -0.0.
+    """
     nearest = x.to(DTYPE)
     back = nearest.to(x.dtype)
     if MODE == "up":
@@ -154,8 +159,7 @@ def directed_cast(x, DTYPE: tl.constexpr, BITS: tl.constexpr, MODE: tl.constexpr
     bits = nearest.to(BITS, bitcast=True)
     away = tl.where(low, back >= 0, back <= 0)
     stepped = tl.where(away, bits + 1, bits - 1).to(BITS)
-    lowest: tl.constexpr = -(1 << (BITS.primitive_bitwidth - 1))
-    smallest = tl.where(low, bits * 0 + 1, bits * 0 + lowest + 1)
+    smallest = tl.where(low, bits * 0 + 1, bits * 0 + (LOWEST + 1))
     stepped = tl.where(back == 0, smallest, stepped).to(BITS)
     return tl.where(low | high, stepped, bits).to(BITS).to(DTYPE, bitcast=True)
 
@@ -309,7 +313,7 @@ def power_of_magnitude(size, y):
     over = m - 1.0
     under = m + 1.0
     under_low = (m - (under - 1.0)) + (1.0 - (under - (under - 1.0)))
-    s = tl.div_rn(over, under)
+    s = over / under
     back = s * under
     s_low = (((over - back) - product_error(s, under, back)) - s * under_low) / under
     z = s * s

@@ -28,6 +28,7 @@ class Request:
     attributes: Mapping[str, object]
     dtype: DType  # of the operands and of the evaluation
     scope: Scope
+    scalar: bool = False  # all operands are scalars
 
     @property
     def first(self) -> Code:
@@ -137,8 +138,12 @@ def _power(request: Request) -> Code:
 
 def _floor_pair(integer: str, floating: str) -> Writer:
     def write(request: Request) -> Code:
-        function = floating if request.dtype.is_float else integer
-        return request.scope.call(function, *request.operands)
+        if not request.dtype.is_float:
+            return request.scope.call(integer, *request.operands)
+        # f64 division is correctly rounded as it is.
+        exact = request.dtype is DType.F64
+        exact = exact or (request.scalar and not request.scope.dialect.scalar_div_rn)
+        return request.scope.call(floating, *request.operands, repr(not exact))
 
     return write
 

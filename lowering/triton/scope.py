@@ -14,31 +14,11 @@ from sketchc.lowering.triton.bounds import never_negative
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.types import DType
 
-#: Names that generated code uses itself.
-RESERVED = frozenset(
-    {
-        *keyword.kwlist,
-        *("tl", "torch", "triton", "math", "range", "min", "max", "abs", "float", "int", "bool"),
-        *(
-            "tuple",
-            "zip",
-            "len",
-            "INDEX",
-            "program",
-            "programs",
-            "out",
-            "grid",
-            "index",
-            "device",
-            "index_bound",
-            "require",
-        ),
-        *("row_major", "l", "O", "I"),
-        *("LaunchError", "ValueError", "check_tensor", "check_overlap", "tensors", "annotations"),
-    }
-)
-
-ONE = Code("1")
+#: Names that generated code uses itself, and those that linters object to as ambiguous.
+_USED = """tl torch triton math range min max abs float int bool tuple dict sum zip len out device
+program programs index index_bound INDEX annotations LaunchError ValueError require check_tensor
+check_overlap row_major l O I"""
+RESERVED = frozenset((*keyword.kwlist, *_USED.split()))
 
 
 class Names:
