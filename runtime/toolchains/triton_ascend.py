@@ -28,6 +28,8 @@ HANDLER = "sketchc.runtime.toolchains.ascend.execute:execute"
 #: Sizes that `compile` tries for every symbol until one passes the wrapper's own checks.
 SAMPLES = (64, 16, 128, 1, 96)
 COMPILE_TIMEOUT = 300.0
+#: Address space of a run: a kernel that asks for memory without end stops there.
+MEMORY_BYTES = 32 << 30
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 
@@ -161,7 +163,9 @@ class TritonAscendToolchain:
         timeout: float,
     ) -> WorkerResult:
         # The front end's place is part of the request: the worker's environment is cleared.
-        return run_worker(HANDLER, request, arrays, timeout=timeout, preload=("torch",))
+        return run_worker(
+            HANDLER, request, arrays, timeout=timeout, memory_bytes=MEMORY_BYTES, preload=("torch",)
+        )
 
     def _require_installed(self) -> None:
         status = self.status()
