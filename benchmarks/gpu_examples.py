@@ -30,6 +30,7 @@ import torch
 import triton
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+DEVICE = "cuda"
 INPUT_SETS = 3
 SMALLEST_NORMAL = {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
 
@@ -51,14 +52,14 @@ def make_inputs(entry: dict[str, Any], seed: int) -> list[dict[str, torch.Tensor
     """Input sets of signed normal numbers; parameters are the same in all sets."""
     sets: list[dict[str, torch.Tensor]] = []
     for number in range(INPUT_SETS):
-        generator = torch.Generator("cuda").manual_seed(seed + number)
+        generator = torch.Generator(DEVICE).manual_seed(seed + number)
         one = {}
         for tensor in entry["tensors"]:
             if tensor["state"] and sets:
                 one[tensor["name"]] = sets[0][tensor["name"]]
                 continue
             dtype = getattr(torch, tensor["dtype"])
-            values = torch.randn(tensor["shape"], generator=generator, device="cuda")
+            values = torch.randn(tensor["shape"], generator=generator, device=DEVICE)
             one[tensor["name"]] = values.to(dtype)
         sets.append(one)
     return sets
@@ -70,7 +71,7 @@ def make_model(entry: dict[str, Any], values: dict[str, torch.Tensor], double: b
     init = list(task.get_init_inputs())
     for position, value in entry["substitutes"].items():
         init[int(position)] = value
-    model = task.Model(*init).eval().to("cuda")
+    model = task.Model(*init).eval().to(DEVICE)
     own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     for tensor in entry["tensors"]:
         if tensor["state"]:
@@ -126,7 +127,7 @@ class Clock:
     """CUDA events around one call, the L2 flushed, the GPU busy while the launch is prepared."""
 
     def __init__(self) -> None:
-        self.flush = torch.empty(128 << 20, dtype=torch.int32, device="cuda")
+        self.flush = torch.empty(128 << 20, dtype=torch.int32, device=DEVICE)
 
     def measure(self, call: Callable[[], Any]) -> tuple[float, Any]:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -187,7 +188,7 @@ def interval(baseline: list[float], candidate: list[float]) -> tuple[float, floa
 
 def bandwidth(clock: Clock) -> float:
     """Bytes/s of the best of copy and add over 1 GiB arrays."""
-    a = torch.rand(1 << 28, device="cuda")
+    a = torch.rand(1 << 28, device=DEVICE)
     b, c = torch.rand_like(a), torch.empty_like(a)
     best = 0.0
     for arrays, operation in ((2, lambda: c.copy_(a)), (3, lambda: torch.add(a, b, out=c))):
