@@ -82,7 +82,7 @@ class Converter:
             "slice": self.slice,
             "tiling": self.tiling,
             "point": self.point,
-            "assignment": lambda children: (children[0].text, children[2]),
+            "assignment": self.keyword,
         }
 
     def convert(self, rule: str, children: list[Any]) -> Any:
@@ -172,10 +172,10 @@ class Converter:
         return Tiling(points, misspelt, self.span(ends))
 
     def point(self, children: list[Any]) -> syntax.TilingPoint:
-        values = tuple(child for child in children if not isinstance(child, Token))
-        self.unique([(name, value.span) for name, value in values])
-        span = values[0][1].span.to(values[-1][1].span)
-        return syntax.TilingPoint(values, span=span)
+        values = [child for child in children if not isinstance(child, Token)]
+        self.unique([(value.name, value.span) for value in values])
+        pairs = tuple((value.name, value.value) for value in values)
+        return syntax.TilingPoint(pairs, span=self.span([values[0], values[-1]]))
 
     def unique(self, names: Sequence[tuple[str, Span]]) -> None:
         """Report names given twice."""
