@@ -60,7 +60,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     names = options.only or sorted(path.stem for path in EXAMPLES.glob("*.sketch"))
-    machine = this_machine()
+    machine = this_machine(measure=True)
     bandwidth = machine.bandwidth / 1e9
     print(f"{machine.name}, {options.threads} threads, {bandwidth:.1f} GB/s, {machine.versions}")
     measured: dict[str, Measurement] = {}
