@@ -136,7 +136,8 @@ class _Module:
         function = "\n".join(self.lines)
         helpers = prelude(function).rstrip("\n")
         parts = [
-            f"// The Python module of {name}.",
+            f"// The Python module of {name}: glue, so compiled without costly optimisation.\n"
+            '#pragma GCC optimize("O1")',
             "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <cstring>\n"
             "#include <initializer_list>\n#include <limits>\n#include <new>\n#include <string>\n"
             "#include <type_traits>\n#include <vector>\n\n"

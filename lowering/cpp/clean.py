@@ -99,7 +99,7 @@ def _drop_dead(
         if isinstance(statement, loops.SerialLoop):
             inside = loops.walk(statement.body)
             for buffer in _buffers_read(statement.body):
-                end = position + len(inside)
+                end = position + len(inside) + 1
                 kept_until[buffer] = max(kept_until.get(buffer, -1), end)
     counter = iter(range(len(order)))
 

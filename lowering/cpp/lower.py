@@ -238,7 +238,7 @@ class _Lowering:
 
     def _local_name(self, stem: str, scope: _Scope) -> str:
         """A local's name: free here and in the loops around."""
-        name = f"{stem}_value" if stem in self.homes and not self.homes[stem].local else stem
+        name = f"{stem}_value" if stem in self.homes else stem
         count = 2
         candidate = name
         while candidate in scope.names or (

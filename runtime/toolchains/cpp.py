@@ -271,7 +271,7 @@ def _compile(command: list[str], library: Path) -> str:
             [*command, "-o", str(made)], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            first = next((x for x in done.stderr.splitlines() if "error" in x), "g++ failed")
+            first = next((x for x in done.stderr.splitlines() if "error:" in x), "g++ failed")
             raise ToolchainError(stage="compile", message=first, log=done.stderr)
         made.replace(library)
     return done.stderr

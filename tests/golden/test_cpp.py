@@ -1,0 +1,42 @@
+"""Goldens of generated C++: every example with the tile sizes that the plan picks, on one chip.
+
+`pytest --update-golden` rewrites them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cpp_cases import NAMES, example, lower
+
+FOLDER = Path(__file__).parent / "cpp"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_generated_source(name: str, request: pytest.FixtureRequest) -> None:
+    _, kernel = lower(example(name))
+    golden = FOLDER / f"{name}.cpp"
+    if request.config.getoption("--update-golden", default=False):
+        FOLDER.mkdir(exist_ok=True)
+        golden.write_text(kernel.source)
+    assert golden.exists(), "run pytest --update-golden"
+    assert kernel.source == golden.read_text()
+
+
+def test_every_golden_has_its_example() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*.cpp")) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_statement_of_the_sketch_is_in_a_comment(name: str) -> None:
+    """Loads, stores, computations and loops appear above the loop that carries them."""
+    plan, kernel = lower(example(name))
+    from sketchc import ir
+    from sketchc.lowering.plan import walk
+
+    comments = {line.strip()[3:] for line in kernel.source.splitlines() if "// " in line}
+    for phase in plan.phases:
+        for statement in walk(phase.body):
+            if not isinstance(statement, ir.Alloc):
+                assert statement.text.splitlines()[0] in comments, statement.text

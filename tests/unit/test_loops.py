@@ -1,0 +1,84 @@
+"""The loop IR and what cleans it up."""
+
+from __future__ import annotations
+
+from sketchc import ir
+from sketchc.lowering import loops
+from sketchc.lowering.cpp.clean import clean
+from sketchc.lowering.cpp.rows import add_rows
+from sketchc.types import DType
+
+F32 = DType.F32
+LANE = ir.Ref("lane", ir.NameKind.LOOP)
+N = ir.Ref("N", ir.NameKind.SYMBOL)
+ONE = loops.Number(1.0, F32)
+
+
+def lanes(*body: loops.Statement) -> loops.LaneLoop:
+    return loops.LaneLoop("lane", ir.Literal(0), N, body)
+
+
+def serial(*body: loops.Statement) -> loops.SerialLoop:
+    return loops.SerialLoop("f", ir.Literal(0), N, ir.Literal(1), body)
+
+
+def tile(name: str) -> loops.Storage:
+    return loops.Storage(name, F32, (N,), "arena")
+
+
+def write(name: str, value: loops.Value = ONE) -> loops.Write:
+    return loops.Write(name, LANE, value)
+
+
+def read(name: str, into: str = "x") -> loops.Define:
+    return loops.Define(into, F32, loops.Element(name, LANE, F32))
+
+
+def test_storage_that_nothing_reads_disappears() -> None:
+    program = loops.Program((tile("t"),), (lanes(write("t"), write("Y")),))
+    assert clean(program) == loops.Program((), (lanes(write("Y")),))
+
+
+def test_a_write_that_is_overwritten_unread_disappears() -> None:
+    last = write("t", loops.Number(2.0, F32))
+    used = write("Y", loops.Local("x", F32))
+    program = loops.Program((tile("t"),), (lanes(write("t"), last), lanes(read("t"), used)))
+    assert clean(program).body == (lanes(last), lanes(read("t"), used))
+
+
+def test_a_write_before_the_next_turn_of_a_serial_loop_stays() -> None:
+    used = write("Y", loops.Local("x", F32))
+    turning = serial(lanes(read("t"), used), lanes(write("t")))
+    program = loops.Program((tile("t"),), (lanes(write("t")), turning))
+    assert clean(program) == program
+
+
+def test_a_write_after_the_last_read_disappears() -> None:
+    used = write("Y", loops.Local("x", F32))
+    program = loops.Program((tile("t"),), (lanes(write("t")), lanes(read("t"), used, write("t"))))
+    assert clean(program).body == (lanes(write("t")), lanes(read("t"), used))
+
+
+def test_outputs_are_never_removed() -> None:
+    program = loops.Program((), (lanes(write("Y"), write("Y")),))
+    assert clean(program) == program
+
+
+def test_rows_take_what_does_not_depend_on_the_lane() -> None:
+    index = ir.Binary("+", ir.Binary("*", ir.Ref("i", ir.NameKind.LOOP), N), LANE)
+    names = iter(("X_row",))
+    body = add_rows((lanes(loops.Write("X", index, ONE)),), lambda _: next(names))
+    row = loops.Row("X_row", "X", ir.Binary("*", ir.Ref("i", ir.NameKind.LOOP), N), F32, True)
+    assert body == (row, lanes(loops.Write("X_row", LANE, ONE)))
+
+
+def test_rows_leave_other_strides_alone() -> None:
+    index = ir.Binary("*", LANE, N)
+    body = (lanes(loops.Write("X", index, ONE)),)
+    assert add_rows(body, lambda name: name) == body
+
+
+def test_walk_visits_nested_statements_in_order() -> None:
+    inner = lanes(write("Y"))
+    outer = serial(inner)
+    assert loops.walk((outer,)) == [outer, inner, write("Y")]
