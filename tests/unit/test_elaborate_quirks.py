@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from sketchc import ir
-from sketchc.checker import check
-from sketchc.checker.elaborate import elaborate
+from sketchc.checker import check, check_sketch
+from sketchc.checker.elaborate import bindable, elaborate
 from sketchc.fixes import apply
+from sketchc.interpreter import interpret
 from sketchc.parser import parse
 from sketchc.source import Source
 
@@ -243,3 +245,92 @@ def test_narrow_accumulator_is_a_warning(dtype):
         "alloc([1])", f'alloc([1], {dtype}, llm_hint="accumulator")'
     )
     assert codes(text) == ["SK0602"]
+
+
+# ---------------------------------------------------------------- what the repairs mean
+
+
+def interpreted(text: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outputs of a sketch that passes the check, with tile sizes of 3 and 4."""
+    tree, found = parse(Source("test.sketch", text))
+    assert tree is not None, found
+    names = bindable(tree.sketches[0])
+    sizes = {name: size for name, size in (("m0", 3), ("k0", 4), ("n0", 4)) if name in names}
+    checked, found = check_sketch(tree.sketches[0], sizes)
+    assert checked is not None, found
+    return dict(interpret(checked.sketch, arrays).outputs)
+
+
+def signed(*shape: int) -> np.ndarray:
+    """Signed values of mixed scale."""
+    generator = np.random.default_rng(sum(shape))
+    scale = 10.0 ** generator.integers(-2, 3, shape)
+    return (generator.standard_normal(shape) * scale).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"), [(1, 1, 1), (3, 4, 4), (7, 5, 11), (2, 3, 5)]
+)
+def test_repaired_tile_index_loops_multiply(rows, inner, columns):
+    left, right = signed(rows, inner), signed(inner, columns)
+    exact = left.astype(np.float64) @ right.astype(np.float64)
+    error = next(d for d in check(Source("s", MATMUL)).diagnostics if d.code == "SK0520")
+    for fix in error.fixes:
+        result = interpreted(apply(MATMUL, fix), {"A": left, "B": right})["C"]
+        bound = 1e-5 * (np.abs(left).astype(np.float64) @ np.abs(right).astype(np.float64))
+        assert np.all(np.abs(result - exact) <= bound + 1e-30), fix.title
+
+
+@pytest.mark.parametrize("operation", ["sum", "max", "min", "prod"])
+def test_repaired_reduction_accumulates(operation):
+    start, reduce = {
+        "sum": ("0", np.sum),
+        "max": ("-inf", np.max),
+        "min": ("inf", np.min),
+        "prod": ("1", np.prod),
+    }[operation]
+    text = f"""sketch blocks {{
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[M]: out f32;
+    constexpr: n0 = 4;
+    @llm_hint("parallel")
+    for i in range(M):
+        total = alloc([1], init={start})
+        for j in range(ceil(N, n0)):
+            x = alloc([n0])
+            load(X[i, j*n0:(j+1)*n0] -> x)
+            reduce_{operation}(x, 0, total)
+        store(total -> Y[i])
+}}
+"""
+    (warning,) = check(Source("s", text)).diagnostics
+    assert warning.code == "SK0607"
+    for columns in (1, 3, 4, 5, 11):
+        values = signed(3, columns)
+        result = interpreted(apply(text, warning.fixes[0]), {"X": values})["Y"]
+        expected = reduce(values.astype(np.float64), axis=1)
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("source", "destination"), [("i32", "f32"), ("f32", "i32"), ("i64", "i32"), ("bool", "f32")]
+)
+def test_casts_put_in_by_fixes_convert(source, destination):
+    text = f"""sketch convert {{
+    symbols: M;
+    tensors: X[M]: in {source}; Y[M]: out {destination};
+    constexpr: n0 = 4;
+    @llm_hint("parallel")
+    for i in range(ceil(M, n0)):
+        x = alloc([n0])
+        load(X[i*n0:(i+1)*n0] -> x)
+        store(x -> Y[i*n0:(i+1)*n0])
+}}
+"""
+    (error,) = check(Source("s", text)).diagnostics
+    assert error.code == "SK0307"
+    numpy_type = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "bool": np.bool_}
+    values = np.array([0, 1, 3, 7, 0], numpy_type[source])
+    result = interpreted(apply(text, error.fixes[0]), {"X": values})["Y"]
+    assert result.dtype == numpy_type[destination]
+    np.testing.assert_array_equal(result, values.astype(numpy_type[destination]))

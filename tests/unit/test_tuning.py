@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from sketchc.checker.elaborate import elaborate
 from sketchc.checker.tuning import tuning_points
 from sketchc.parser import parse
@@ -87,3 +91,24 @@ def test_reserved_names_are_bound_by_their_own_name():
 
 def test_errors_in_declarations_give_no_points():
     assert tuning_points(tree("T = 1 // 0, U"), {}) == []
+
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_elaborate_at_every_point(path):
+    parsed, found = parse(Source(path.name, path.read_text("utf-8")))
+    assert parsed is not None, found
+    (sketch,) = parsed.sketches
+    default, _ = elaborate(sketch, {})
+    assert default is not None
+    for point in tuning_points(sketch, {}):
+        elaborated, found = elaborate(sketch, point)
+        assert elaborated is not None, (point, found)
+        assert found == ()
+        values = {constant.name: constant.value for constant in elaborated.constants}
+        assert values.items() >= point.items()
+        # only values of constants differ: names, shapes and statements are those of the sketch
+        assert elaborated.phases == default.phases
+        assert elaborated.tiles == default.tiles
