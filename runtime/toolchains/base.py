@@ -10,6 +10,7 @@ import attrs
 
 if TYPE_CHECKING:
     import numpy as np
+
     from sketchc.lowering.kernel import Kernel
 
 
