@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import ml_dtypes
 import numpy as np
+
 from sketchc import ir
 from sketchc.evaluate import evaluate, host_values
 from sketchc.interpreter import interpret
@@ -131,6 +132,8 @@ def compile_all(kernels: list[Kernel], folder: Path, architectures: tuple[int, .
         symbols, params = example_values(kernel.sketch)
         request = _request(kernel, source, symbols, params)
         request |= {"architectures": list(architectures), "folder": str(folder / str(index))}
+        # The 64-bit variant has the same code with other types; one of them per kernel is enough.
+        request["index_widths"] = ["int32" if index % 2 else "int64"]
         requests.append(request)
     result = run_worker(
         f"{BATCH}:compile_batch",

@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -32,6 +32,7 @@ _TORCH = {
     "u32": "uint32",
     "bool": "bool",
 }
+INDEX_WIDTHS = ("int32", "int64")
 _LAUNCH_OPTIONS = ("num_warps", "num_stages")
 _ALIGNMENT = 16
 
@@ -168,7 +169,7 @@ def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, 
     launches = record_launches(module, lambda: wrapper(*inputs, **keywords))
     kernels = []
     for launch in launches:
-        for wide in launch.index_widths():
+        for wide in launch.index_widths(request.get("index_widths", INDEX_WIDTHS)):
             for architecture in request["architectures"]:
                 kernels.append(_build(launch, wide, architecture, Path(request["folder"])))
     return {"kernels": kernels}, {}
@@ -182,9 +183,9 @@ class Launch:
         self.arguments = arguments
         self.options = options
 
-    def index_widths(self) -> tuple[str | None, ...]:
-        """The index types to build: both where the wrapper chooses, else the kernel's own."""
-        return ("int32", "int64") if "INDEX" in self.arguments else (None,)
+    def index_widths(self, wanted: Sequence[str]) -> Sequence[str | None]:
+        """The index types to build: those wanted where the wrapper chooses, else the kernel's."""
+        return wanted if "INDEX" in self.arguments else (None,)
 
 
 class _Recorder:

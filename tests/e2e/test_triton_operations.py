@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from triton_cases import Array, Case, assert_close, dtype_of, lower, make_case, mixed, run_cases
+
 from sketchc.ops import OPS, Category
-from triton_cases import Array, Case, assert_close, lower, make_case, run_cases
+from sketchc.types import DType
 
 UNARY = [n for n, op in OPS.items() if op.operands == ("source",) and op.lowered]
 UNARY = [n for n in UNARY if OPS[n].category is Category.ELEMENTWISE and n != "cast"]
@@ -68,9 +70,6 @@ def float_case(dtype: str) -> Case:
 
 
 def inputs(dtype: str) -> dict[str, Array]:
-    from sketchc.types import DType
-    from triton_cases import dtype_of, mixed
-
     rng = np.random.default_rng(5)
     kind = DType(dtype)
     a, b, c = (mixed(rng, (N,), kind) for _ in range(3))

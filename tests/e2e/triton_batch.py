@@ -10,7 +10,7 @@ from sketchc.runtime.worker_child import Arrays
 
 
 def run_batch(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Run `request["cases"]`; arrays are named `<case>/<tensor>`. An exception is a case's reply."""
+    """Run `request["cases"]`; arrays are named `<case>/<tensor>`, an exception is a reply."""
     replies: list[str] = []
     results: Arrays = {}
     for index, case in enumerate(request["cases"]):

@@ -44,7 +44,13 @@ _SWAPPED = """a = alloc([TK, TM])
                 b = alloc([TN, TK])
                 load(A[k*TK:(k+1)*TK, i*TM:(i+1)*TM] -> a)
                 load(B[j*TN:(j+1)*TN, k*TK:(k+1)*TK] -> b)"""
-for _dtype, _acc in (("f32", "f32"), ("f16", "f32"), ("bf16", "f32"), ("f64", "f64"), ("i32", "i32")):
+for _dtype, _acc in (
+    ("f32", "f32"),
+    ("f16", "f32"),
+    ("bf16", "f32"),
+    ("f64", "f64"),
+    ("i32", "i32"),
+):
     _product(
         f"product_{_dtype}",
         f"A[M, K]: in {_dtype}; B[K, N]: in {_dtype}",
