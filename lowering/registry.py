@@ -28,4 +28,5 @@ class TargetModule(Protocol):
 
 def target_module(name: str) -> TargetModule:
     """The module of a target. Raises `KeyError` for an unknown one."""
-    return importlib.import_module(TARGETS[name])  # type: ignore[return-value]
+    module: TargetModule = importlib.import_module(TARGETS[name])
+    return module

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from typing import TypeGuard
 
 import attrs
 
@@ -80,7 +81,7 @@ class ChooseConstants:
         aims = self.hardware.facts["tuning"]
         matrix = [s for p in plan.phases for s in walk(p.body) if _is_matrix(s)]
         if matrix:
-            return sum(self._matrix_cost(plan, s, values, aims) for s in matrix)
+            return math.fsum(self._matrix_cost(plan, s, values, aims) for s in matrix)
         cost = 0.0
         shapes = {
             tuple(int(evaluate(extent, values)) for extent in tile.tile.extents)
@@ -114,7 +115,7 @@ class ChooseConstants:
         )
 
 
-def _is_matrix(statement: ir.Statement) -> bool:
+def _is_matrix(statement: ir.Statement) -> TypeGuard[ir.Compute]:
     return (
         isinstance(statement, ir.Compute) and OPS[statement.operation].category is Category.MATRIX
     )

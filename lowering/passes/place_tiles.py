@@ -115,8 +115,9 @@ def _physical(
     if extent not in buckets:
         stem = extent.name if isinstance(extent, ir.Ref) else f"EXTENT_{len(buckets) + 1}"
         name = f"{stem}_BLOCK"
-        taken = {c.name for c in (*sketch.constants, *sketch.tensors, *sketch.params)}
-        taken |= {d.name for d in (*sketch.symbols, *sketch.lets, *sketch.views)}
+        taken = {d.name for d in sketch.constants} | {d.name for d in sketch.tensors}
+        taken |= {d.name for d in sketch.params} | {d.name for d in sketch.symbols}
+        taken |= {d.name for d in sketch.lets} | {d.name for d in sketch.views}
         while name in taken or name in buckets.values():
             name += "_"
         buckets[extent] = name

@@ -66,8 +66,10 @@ def _show(extent: ir.Expr) -> str:
 def _names(sketch: ir.Sketch, extent: ir.Expr) -> tuple[str, str]:
     """A free constant name and a free loop variable for blocks of `extent`."""
     stem = extent.name if isinstance(extent, ir.Ref) else "AXIS"
-    taken = {d.name for d in (*sketch.symbols, *sketch.params, *sketch.constants, *sketch.lets)}
-    taken |= {d.name for d in (*sketch.tensors, *sketch.views, *sketch.tiles)}
+    taken = {d.name for d in sketch.symbols} | {d.name for d in sketch.params}
+    taken |= {d.name for d in sketch.constants} | {d.name for d in sketch.lets}
+    taken |= {d.name for d in sketch.tensors} | {d.name for d in sketch.views}
+    taken |= {tile.name for tile in sketch.tiles}
     for phase in sketch.phases:
         taken |= {s.variable for s in walk(phase.body) if isinstance(s, ir.For)}
         taken |= {s.name for s in walk(phase.body) if isinstance(s, ir.Bind)}

@@ -212,10 +212,10 @@ class WrapperEmitter:
                 bound |= {n for n in names if n}
                 continue
             for axis in range(len(names)):
-                name = self._free_symbol(tensor, axis, bound)
-                if name:
-                    self.line(f"{self.names[name]} = {self.names[tensor.name]}.shape[{axis}]")
-                    bound.add(name)
+                free = self._free_symbol(tensor, axis, bound)
+                if free:
+                    self.line(f"{self.names[free]} = {self.names[tensor.name]}.shape[{axis}]")
+                    bound.add(free)
         for symbol in self.plan.sketch.symbols:
             if symbol.upper_bound is not None:
                 name = self.names[symbol.name]
@@ -378,8 +378,8 @@ class WrapperEmitter:
         for name, value in kernel.hoisted:
             self.line(f"{self.names[name]} = {self.host(value)}")
         for name in sorted(kernel.in_memory):
-            pointer, value = self.names[f"{name}_ptr"], self.names[name]
-            call = f"torch.tensor([{value}], dtype=torch.float64, device=device)"
+            pointer, scalar = self.names[f"{name}_ptr"], self.names[name]
+            call = f"torch.tensor([{scalar}], dtype=torch.float64, device=device)"
             self.line(f"{pointer} = {call}")
 
     def _call(self, kernel: KernelText) -> list[str]:

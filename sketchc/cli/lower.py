@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -151,7 +151,7 @@ def check_bindable(tree: syntax.Sketch, constants: dict[str, options.Scalar]) ->
             raise UsageError(msg)
 
 
-def show_tree(node: object, depth: int = 0) -> str:
+def show_tree(node: Any, depth: int = 0) -> str:
     """A syntax tree as indented text: one node per line, spans left out."""
     import attrs
 
