@@ -12,8 +12,10 @@ class Kernel:
     """Generated (or LLM-written) code for one sketch and one target.
 
     `source` is one complete file. For Python targets `entry` names a wrapper function that takes
-    the `in` and `inout` tensors in call order (torch tensors), params by keyword, `out=` tensors
-    optionally by keyword, and returns the outputs in call order (one: bare, several: a tuple).
+    the `in` and `inout` tensors in call order (torch tensors), params by keyword, and optionally
+    `out=` (the one `out` tensor, or a tuple of all in call order); it returns all `out` and `inout`
+    tensors in call order (one: bare, several: a tuple). Arguments that do not fit raise an error
+    class named `LaunchError`, a `ValueError`.
     For C++ it names an `extern "C" int64_t` function that takes pointers of all non-workspace
     tensors in call order, then symbols as int64_t in declaration order, then params (integers as
     int64_t, floats as double) in declaration order, then, for each axis that may broadcast
