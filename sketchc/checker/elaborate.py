@@ -153,9 +153,8 @@ def _groups(context: Context) -> Iterator[tuple[syntax.Statement, ...]]:
             context.error(
                 node.span,
                 "SK0909",
-                "a sequential loop around a parallel nest runs on the host: this parses, but is "
-                "not carried through in this version",
-                "not lowered yet",
+                "host loops parse, but are not carried through in this version",
+                "a sequential loop around a parallel nest",
             )
         yield (node,)
     if run:

@@ -357,10 +357,8 @@ class _Call:
                 f"`{self.row.name}` multiplies tiles of two axes",
                 f"these are {shown(left)} and {shown(right)}",
             )
-        if attributes["trans_a"]:
-            left = (left[1], left[0])
-        if attributes["trans_b"]:
-            right = (right[1], right[0])
+        left = _turned(left, attributes["trans_a"])
+        right = _turned(right, attributes["trans_b"])
         if not self.context.equal(left[1], right[0]):
             raise self.context.error(
                 self.node.span,
@@ -368,6 +366,7 @@ class _Call:
                 f"the inner extents differ: {symbolic.show(left[1])} and {symbolic.show(right[0])}",
                 f"{shown(left)} times {shown(right)}",
                 help="`trans_a=True` or `trans_b=True` read an operand transposed",
+                fixes=self.transpose_fixes(left, right),
             )
         if not same(self.context, (left[0], right[1]), self.destination.extents):
             raise self.context.error(
@@ -377,6 +376,25 @@ class _Call:
                 f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
                 labels=self.tile_label(),
             )
+
+    def transpose_fixes(
+        self, left: tuple[ir.Expr, ...], right: tuple[ir.Expr, ...]
+    ) -> tuple[Fix, ...]:
+        """Read one operand transposed, where that makes the product fit."""
+        fixes = []
+        for name, a, b in (
+            ("trans_b", left, _turned(right, True)),
+            ("trans_a", _turned(left, True), right),
+        ):
+            fitting = self.context.equal(a[1], b[0]) and same(
+                self.context, (a[0], b[1]), self.destination.extents
+            )
+            if fitting and not any(keyword.name == name for keyword in self.node.keywords):
+                keyword = syntax.Keyword(name, syntax.Boolean(True))
+                call = attrs.evolve(self.node, keywords=(*self.node.keywords, keyword))
+                edit = Edit(self.node.span, statement_text(call))
+                fixes.append(Fix(f"multiply with `{name}=True`", (edit,)))
+        return tuple(fixes)
 
     # ------------------------------------------------------------ types
 
@@ -467,6 +485,10 @@ class _Call:
             notes=("only float to float and widening integer conversions are implicit (R6)",),
             fixes=cast_fix(self.context, self.node, result),
         )
+
+
+def _turned(shape: tuple[ir.Expr, ...], turn: object) -> tuple[ir.Expr, ...]:
+    return (shape[1], shape[0]) if turn else shape
 
 
 def _is_integer_literal(value: ir.Expr) -> bool:

@@ -372,9 +372,8 @@ def _check_rectangular(context: Context, node: syntax.For, start: ir.Expr, stop:
         context.error(
             node.range_span,
             "SK0915",
-            "the number of iterations depends on an outer loop variable: this parses, but is not "
-            "carried through in this version",
-            "not lowered yet",
+            "triangular loops parse, but are not carried through in this version",
+            "the number of iterations depends on an outer loop",
         )
 
 

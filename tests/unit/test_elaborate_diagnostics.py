@@ -24,6 +24,7 @@ PAGES = sorted(
 FIXED = {
     "SK0207",
     "SK0301",
+    "SK0309",
     "SK0307",
     "SK0402",
     "SK0403",
