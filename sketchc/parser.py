@@ -211,6 +211,9 @@ class _Driver:
         kind = token.type
         if kind in ("$END", "}"):
             return False
+        if self.tokens[self.index + 1].type == "}" and token.problem is not None:
+            self.index += 1  # the missing brace itself, put in by the lexer
+            return True
         if kind == "INDENT":
             self._insert(_header("for"), token)
             return True

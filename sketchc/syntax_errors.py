@@ -142,6 +142,12 @@ _NAMES = {
     "DEDENT": "the end of the block",
     "$END": "the end of the file",
 }
+_ENDS = {
+    "NEWLINE": "end of the line",
+    "DEDENT": "end of the block",
+    "$END": "end of the file",
+    ";": "end of the line",
+}
 _EXPRESSION_STARTS = frozenset(("NAME", "NUMBER", "STRING", "BOOLEAN", "[", "(", "-", "+", "not"))
 _RESERVED = frozenset(("for", "in", "if", "else", "pass", "and", "or", "not", "None", "BOOLEAN"))
 _COMPARISONS = frozenset(("<", "<=", ">", ">=", "==", "!="))
@@ -202,10 +208,17 @@ def _layout(refusal: Refusal) -> Diagnostic | None:
             "SK0120",
             "a loop hint stands before something that is not a `for`",
             label="no loop begins here",
-            labels=(Label(line[0].span(refusal.source), "the hint"),),
+            labels=(Label(_first_line(refusal), "the hint"),),
             help="move the hint to the line above its `for`",
         ).at(_widened(refusal))
     return None
+
+
+def _first_line(refusal: Refusal) -> Span:
+    """The tokens before the refused one, as far as they stand on the first line of theirs."""
+    first = refusal.line[0]
+    last = [token for token in refusal.line if token.line == first.line and token.text][-1]
+    return first.span(refusal.source).to(last.span(refusal.source))
 
 
 def _widened(refusal: Refusal) -> Span:
@@ -307,7 +320,7 @@ def _name(refusal: Refusal) -> Diagnostic | None:
     reserved = kind in _RESERVED or word in ("inf", "nan")
     if reserved and "NAME" in refusal.accepted and kind not in refusal.accepted:
         declares = "NUMBER" not in refusal.accepted
-        if declares or kind not in ("and", "or", "not", "in"):
+        if declares or kind not in ("and", "or", "not"):
             return Problem(
                 "SK0114",
                 f"`{word}` is a word of the language and cannot be a name",
@@ -367,7 +380,7 @@ def _outside(refusal: Refusal) -> Diagnostic | None:
 
 def _general(refusal: Refusal) -> Diagnostic:
     token = refusal.token
-    what = f"`{token.text}`" if token.text else _NAMES.get(token.type, token.type)
+    what = f"`{token.text}`" if token.text else _ENDS.get(token.type, token.type)
     expected = _expected(refusal.accepted)
     return Problem(
         "SK0100", f"unexpected {what}", label=expected, help="", notes=_help(refusal)
