@@ -9,6 +9,7 @@ order, on buffers between forbidden pages. What a pass means is in `ascend.MEANI
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 HANDLER = "sketchc.runtime.toolchains.ascend.execute:execute"
 #: Sizes that `compile` tries for every symbol until one passes the wrapper's own checks.
 SAMPLES = (64, 16, 128, 1, 96)
+SAMPLE_ELEMENTS = 1 << 24
 COMPILE_TIMEOUT = 300.0
 #: Address space of a run: a kernel that asks for memory without end stops there.
 MEMORY_BYTES = 32 << 30
@@ -205,10 +207,12 @@ def _samples(sketch: ir.Sketch) -> Iterator[tuple[int, dict[str, int], dict[str,
         }
         try:
             values = host_values(sketch, symbols, params)
-            extents = [evaluate(e, values) for tensor in sketch.tensors for e in tensor.extents]
+            shapes = [[evaluate(e, values) for e in tensor.extents] for tensor in sketch.tensors]
         except (ArithmeticError, ValueError):
             continue  # a zero divisor at this size
-        if all(extent >= 0 for extent in extents):
+        if any(extent < 0 for shape in shapes for extent in shape):
+            continue
+        if sum(math.prod(shape) for shape in shapes) <= SAMPLE_ELEMENTS:
             yield size, symbols, params
 
 

@@ -273,6 +273,11 @@ def test_a_scattered_mask_becomes_an_unmasked_access(tmp_path: Path) -> None:
     kernel = make_kernel(source, "X[N]: in f32; Y[N]: in f32; Z[N]: out f32")
     with pytest.raises(ToolchainError, match="outside of z"):
         run(kernel, tmp_path, {"X": signed((9,)), "Y": signed((9,))}, {"N": 9})
+    told = require("triton_ascend").compile(kernel, tmp_path).details["launches"]
+    assert [launch["blocks read and written back"] for launch in told] == [["z"]]
+    kernel = make_kernel(ADD, "X[N]: in f32; Y[N]: in f32; Z[N]: out f32")
+    told = require("triton_ascend").compile(kernel, tmp_path).details["launches"]
+    assert not any("blocks read and written back" in launch for launch in told)
 
 
 def test_in_place_updates_do_not_reach_the_given_arrays(tmp_path: Path) -> None:

@@ -79,16 +79,18 @@ class Machine:
 
     def launch(self, launch: standin.Launch) -> None:
         """Compile and run one launch."""
-        linalg, taken = self.linalg(launch)
-        library, function = build(linalg, self.tools)
+        reply = self.front_end(launch)
+        library, function = build(reply["linalg"], self.tools)
         record: dict[str, Any] = {"kernel": launch.kernel, "grid": launch.grid}
+        if reply["rewritten"]:
+            record["blocks read and written back"] = reply["rewritten"]
         if not self.dry and launch.grid[0] * launch.grid[1] * launch.grid[2] > 0:
-            arguments = {name: launch.arguments[name] for name in taken}
+            arguments = {name: launch.arguments[name] for name in reply["arguments"]}
             record["bytes"] = run_library(library, function, arguments, launch.grid, self.order)
         self.launches.append(record)
 
-    def linalg(self, launch: standin.Launch) -> tuple[str, list[str]]:
-        """The front end's output for a launch, kept in the cache, and the arguments it takes."""
+    def front_end(self, launch: standin.Launch) -> dict[str, Any]:
+        """The front end's reply for a launch (`frontend.compile_kernel`), kept in the cache."""
         request = {
             "file": str(self.source),
             "kernel": launch.kernel,
@@ -102,7 +104,7 @@ class Machine:
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
         kept = cache_folder() / "linalg" / key[:2] / f"{key}.json"
         if kept.exists():
-            reply = json.loads(kept.read_text())
+            reply: dict[str, Any] = json.loads(kept.read_text())
         else:
             handler = f"{frontend.__file__}:compile_kernel"
             result = run_worker(
@@ -117,7 +119,7 @@ class Machine:
             partial = kept.with_suffix(f".{launch.kernel}.{id(self)}.part")
             partial.write_text(json.dumps(reply))
             partial.replace(kept)
-        return reply["linalg"], reply["arguments"]
+        return reply
 
 
 def _specialise(name: str, value: Any) -> tuple[str, Any]:

@@ -7,9 +7,12 @@ stand-in takes its place here.
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import re
 import subprocess
 import sys
+import textwrap
 import types
 from typing import Any
 
@@ -51,7 +54,8 @@ def compile_kernel(
     "options" are the launch's compile options, "arguments" lists (name, type, value) of what is no
     constexpr in the kernel's order, with a value that specialises as the real one does (1, a
     multiple of 16, neither), "constants" maps the constexprs ({"tl": "float32"} stands for
-    `tl.float32`). The reply has "linalg", and "arguments": the names that the function takes.
+    `tl.float32`). The reply has "linalg", "arguments" (the names that the function takes) and
+    "rewritten" (see `_rewritten`).
     """
     from triton.backends.ascend.compiler import AscendBackend
     from triton.backends.compiler import GPUTarget
@@ -77,7 +81,33 @@ def compile_kernel(
     signature = {name: kind for name, kind, _ in request["arguments"]}
     linalg = _lower(backend, options, function, signature, constants, attributes)
     taken = [name for name in signature if name not in constants]
-    return {"linalg": linalg, "arguments": taken}, {}
+    rewritten = _rewritten(linalg, taken, function.src)
+    return {"linalg": linalg, "arguments": taken, "rewritten": rewritten}, {}
+
+
+def _rewritten(linalg: str, taken: list[str], source: str) -> list[str]:
+    """Arguments that the kernel only stores to, and that the front end reads as well.
+
+    Where the mask of a store is no interval along each axis, the front end reads the whole block,
+    selects, and writes it all back: out of bounds at the edge of a tensor, and a race where another
+    program writes elements of the same block.
+    """
+    kinds = re.findall(r"%arg(\d+): memref<[^>]*> \{[^}]*tt\.tensor_kind = (\d)", linalg)
+    # Lock and workspace come before the user's arguments; kind 2 is read and written.
+    both = {taken[int(number) - 2] for number, kind in kinds if kind == "2"}
+    aliases = {name: {name} for name in both}
+    read: set[str] = set()
+    for node in ast.walk(ast.parse(textwrap.dedent(source))):
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        for name in both:
+            if isinstance(node, (ast.Assign, ast.AugAssign)) and names & aliases[name]:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                aliases[name] |= {t.id for t in targets if isinstance(t, ast.Name)}
+            if isinstance(node, ast.Call) and names & aliases[name]:
+                stores = isinstance(node.func, ast.Attribute) and node.func.attr == "store"
+                if not stores:
+                    read.add(name)
+    return sorted(both - read)
 
 
 def _constant(value: Any) -> Any:
