@@ -13,6 +13,7 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.affine import ONE, Atoms, Fact, Linear, add, constant, constant_value, scale
+from sketchc.checker.enumeration import unwritten_element
 from sketchc.checker.prover import PROVED, UNKNOWN, Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.scope import Scope
 from sketchc.checker.sites import Site, lane_facts, replay, touched
@@ -82,7 +83,7 @@ def _output(
                 "covered", tensor.name, ir.Tier.PROVED, "every element is written", span=tensor.span
             )
             return Finding(proof)
-    if len(names) == 1 and outcome.verdict is Verdict.REFUTED:
+    if len(names) == 1:
         finding = _uncovered(prover, tensor, name, stores, outcome)
         if finding is not None:
             return finding
@@ -121,9 +122,17 @@ def _uncovered(
     prover: Prover, tensor: ir.Tensor, name: str, stores: Sequence[Site], outcome: Outcome
 ) -> Finding | None:
     """The counter-example, once all iterations have been tried on it."""
-    symbols = prover.sizes(outcome.point)
+    symbols: dict[str, int]
+    element: tuple[int, ...]
+    if outcome.verdict is Verdict.REFUTED:
+        symbols = prover.sizes(outcome.point)
+        element = tuple(outcome.point[atom] for atom in Elements.of(prover, name).variables)
+    else:
+        found = unwritten_element(prover.sketch, stores, prover.sketch.extents(name))
+        if found is None:
+            return None
+        symbols, element = found
     host = concrete.host_values(prover.sketch, symbols)
-    element = tuple(outcome.point[atom] for atom in Elements.of(prover, name).variables)
     if not concrete.admissible(prover.sketch, host) or _is_written(stores, host, element):
         return None
     text = f"{for_sizes(symbols)}no iteration writes {element_text(name, element)}"

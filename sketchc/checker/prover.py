@@ -6,21 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import islice, product
 from typing import Any
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.affine import ONE, Atoms, Fact, Product, constant_value
+from sketchc.checker.enumeration import size_assignments
 from sketchc.checker.feasibility import infeasible
 from sketchc.checker.polyhedra import Answer, GaveUpError, Space
 from sketchc.checker.scope import Scope, contains_iota, relevant, root_scope
 from sketchc.checker.sites import Site
 from sketchc.evaluate import evaluate
 
-#: Sizes tried where products of sizes keep isl from naming a point, and how many tuples of them.
-SMALL_SIZES = (1, 2, 3, 5)
-ATTEMPTS = 32
+#: Assignments of sizes tried where products of sizes keep isl from naming a point.
+ATTEMPTS = 24
 
 
 class Verdict(Enum):
@@ -134,8 +133,9 @@ class Prover:
                 single.update(dict.fromkeys(factors, 1))
                 single[factors[-1]] = answer.point.get(atom, 1)
                 firsts.append(tuple(single[symbol] for symbol in symbols))
-        grid = product(SMALL_SIZES, repeat=len(symbols))
-        for sizes in islice((*firsts, *islice(grid, ATTEMPTS)), ATTEMPTS):
+        names = list(self.symbols)
+        grid = (tuple(sizes[n] for n in names) for sizes in size_assignments(self.sketch, ATTEMPTS))
+        for sizes in (*firsts, *grid):
             yield self._fixed(dict(zip(symbols, sizes, strict=True)), space, facts)
 
     def _fixed(

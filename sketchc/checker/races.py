@@ -14,6 +14,7 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.affine import Fact, Linear, add, constant, scale
+from sketchc.checker.enumeration import conflicting_iterations
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.scope import Scope
 from sketchc.checker.sites import Site, replay, touched
@@ -101,7 +102,7 @@ def _conflicts(
             if outcome.verdict is Verdict.PROVED:
                 continue
             finding = _refuted(prover, pair, outcome)
-            yield finding or _unproved(pair, allow_unproved)
+            yield finding or _enumerated(prover, pair) or _unproved(pair, allow_unproved)
             return
 
 
@@ -152,6 +153,22 @@ def _refuted(prover: Prover, pair: Pair, outcome: Outcome) -> Finding | None:
     host = concrete.host_values(prover.sketch, symbols)
     one = iteration(pair.first, pair.scope, outcome.point, host)
     two = iteration(pair.second, pair.renamed, outcome.point, host)
+    return _failure(prover, pair, symbols, one, two)
+
+
+def _enumerated(prover: Prover, pair: Pair) -> Finding | None:
+    """The failure, where small sizes show one."""
+    if pair.first.access.tensor != pair.second.access.tensor:
+        return None
+    found = conflicting_iterations(prover.sketch, pair.first, pair.second)
+    return None if found is None else _failure(prover, pair, *found)
+
+
+def _failure(
+    prover: Prover, pair: Pair, symbols: dict[str, int], one: dict[str, int], two: dict[str, int]
+) -> Finding | None:
+    """The failure at these numbers, or None where it does not happen."""
+    host = concrete.host_values(prover.sketch, symbols)
     values = concrete.runs(pair.first, host, one)
     others = concrete.runs(pair.second, host, two)
     if values is None or others is None or not concrete.admissible(prover.sketch, host):

@@ -12,6 +12,7 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.affine import ONE, Fact, add, constant, scale
+from sketchc.checker.enumeration import failing_iteration
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.scope import free_names
 from sketchc.checker.sites import Site
@@ -122,7 +123,11 @@ def _decide(prover: Prover, site: Site, goal: Goal, allow_unproved: bool) -> Fin
         tier = ir.Tier.CHECKED_AT_LAUNCH
         proof = ir.Proof(goal.claim, site.access.tensor, tier, detail, span=goal.span)
         return Finding(proof, (), (require,))
-    return _refuted(prover, site, goal, outcome) or _unproved(site, goal, allow_unproved)
+    return (
+        _refuted(prover, site, goal, outcome)
+        or _enumerated(prover, site, goal)
+        or _unproved(site, goal, allow_unproved)
+    )
 
 
 def _launch_condition(prover: Prover, site: Site, goal: Goal) -> ir.Expr | None:
@@ -163,6 +168,22 @@ def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Findin
     if not concrete.admissible(prover.sketch, host):
         return None
     where = iteration(site, site.scope, outcome.point, host)
+    return _failure(prover, site, goal, symbols, where)
+
+
+def _enumerated(prover: Prover, site: Site, goal: Goal) -> Finding | None:
+    """The failure, where small sizes show one."""
+    found = failing_iteration(
+        prover.sketch, site, lambda v: evaluate(goal.left, v) > evaluate(goal.right, v)
+    )
+    return None if found is None else _failure(prover, site, goal, *found)
+
+
+def _failure(
+    prover: Prover, site: Site, goal: Goal, symbols: dict[str, int], where: dict[str, int]
+) -> Finding | None:
+    """The failure at these numbers, or None where it does not happen."""
+    host = concrete.host_values(prover.sketch, symbols)
     values = concrete.runs(site, host, where)
     if values is None or evaluate(goal.left, values) <= evaluate(goal.right, values):
         return None
@@ -183,10 +204,13 @@ def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Findin
     else:
         length = evaluate(goal.right if goal.left == ir.Literal(0) else goal.left, values)
         limit = evaluate(site.tile.extents[_tile_axis(site, goal.axis)], values)
-        text = (
-            f"{for_sizes(symbols)}{at} a slice of length {length} of `{name}` "
-            f"into an axis of extent {limit} of `{site.tile.source_name}`"
+        what = (
+            f"a slice of length {length} of `{name}` into an axis of extent {limit} "
+            f"of `{site.tile.source_name}`"
+            if int(length) >= 0
+            else f"a slice of `{name}` that ends {-int(length)} before it starts"
         )
+        text = f"{for_sizes(symbols)}{at} {what}"
         code, message = "SK0503", f"the slice does not fit the tile `{site.tile.source_name}`"
         notes = ("a slice is at most as long as the tile's axis, and never runs backwards (R1)",)
         advice = "make the tile as long as the slice, or shorten the slice"

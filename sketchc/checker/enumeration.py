@@ -1,0 +1,158 @@
+"""Counter-examples by trying small sizes, for claims that no decision procedure settles.
+
+Products of loop variables are beyond isl, but a claim about them that is wrong is mostly wrong at
+small sizes already. Nothing is ever proved here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, product
+
+import attrs
+
+from sketchc import ir
+from sketchc.checker import concrete
+from sketchc.checker.concrete import TooLong, Values
+from sketchc.checker.sites import Site
+from sketchc.evaluate import evaluate
+
+#: Sizes tried, beside those just above the sketch's own constants.
+SMALL_SIZES = (1, 2, 3, 5)
+LARGEST_SIZE = 300
+
+#: Assignments of sizes, and iterations and elements in all, tried for one claim.
+ATTEMPTS = 40
+STEPS = 30_000
+
+
+class _OutOfSteps(Exception):
+    """The search has taken `STEPS`."""
+
+
+@attrs.define
+class _Steps:
+    """Counts the steps of one search."""
+
+    left: int = STEPS
+
+    def take(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise _OutOfSteps
+
+
+def size_assignments(sketch: ir.Sketch, limit: int = ATTEMPTS) -> Iterator[dict[str, int]]:
+    """Sizes by symbol: all equal first, then each combination of small ones."""
+    names = [symbol.name for symbol in sketch.symbols]
+    above = [
+        int(constant.value) + 1
+        for constant in sketch.constants
+        if constant.dtype.is_integer and 1 < constant.value < LARGEST_SIZE
+    ]
+    sizes = tuple(dict.fromkeys((*SMALL_SIZES, *above)))
+    equal = ((size,) * len(names) for size in sizes)
+    seen: set[tuple[int, ...]] = set()
+    for values in islice((*equal, *islice(product(sizes, repeat=len(names)), limit)), limit):
+        if values not in seen:
+            seen.add(values)
+            yield dict(zip(names, values, strict=True))
+
+
+def admissible_hosts(sketch: ir.Sketch) -> Iterator[tuple[dict[str, int], Values]]:
+    """Sizes with all host scalars, where a launch would pass its own checks."""
+    for symbols in size_assignments(sketch):
+        try:
+            host = concrete.host_values(sketch, symbols)
+        except (ArithmeticError, ValueError):
+            continue
+        if concrete.admissible(sketch, host):
+            yield symbols, host
+
+
+def failing_iteration(
+    sketch: ir.Sketch, site: Site, fails: Callable[[Values], bool]
+) -> tuple[dict[str, int], dict[str, int]] | None:
+    """Sizes and an iteration of `site` at which `fails` holds."""
+    steps = _Steps()
+    for symbols, host in admissible_hosts(sketch):
+        try:
+            for values in concrete.iterations(site, host):
+                steps.take()
+                if fails(values):
+                    return symbols, iteration_of(site, values)
+        except (TooLong, ArithmeticError):
+            continue
+        except _OutOfSteps:
+            break
+    return None
+
+
+def unwritten_element(
+    sketch: ir.Sketch, stores: Sequence[Site], extents: Sequence[ir.Expr]
+) -> tuple[dict[str, int], tuple[int, ...]] | None:
+    """Sizes and an element that no store writes; all stores are through one tensor or view."""
+    steps = _Steps()
+    for symbols, host in admissible_hosts(sketch):
+        try:
+            written = {
+                element
+                for store in stores
+                for values in concrete.iterations(store, host)
+                for element in _elements(store, values, steps)
+            }
+            shape = [int(evaluate(extent, host)) for extent in extents]
+            for element in product(*(range(extent) for extent in shape)):
+                if element not in written:
+                    return symbols, element
+        except (TooLong, ArithmeticError):
+            continue
+        except _OutOfSteps:
+            break
+    return None
+
+
+def conflicting_iterations(
+    sketch: ir.Sketch, first: Site, second: Site
+) -> tuple[dict[str, int], dict[str, int], dict[str, int]] | None:
+    """Sizes and iterations of two accesses that touch one element and first differ in a parallel
+    loop around both."""
+    shared = [a for a, b in zip(first.loops, second.loops, strict=False) if a is b]
+    steps = _Steps()
+    for symbols, host in admissible_hosts(sketch):
+        touched: dict[tuple[int, ...], list[dict[str, int]]] = {}
+        try:
+            for values in concrete.iterations(first, host):
+                for element in _elements(first, values, steps):
+                    touched.setdefault(element, []).append(iteration_of(first, values))
+            for values in concrete.iterations(second, host):
+                here = iteration_of(second, values)
+                for element in _elements(second, values, steps):
+                    for there in touched.get(element, ()):
+                        if _parallel(shared, there, here):
+                            return symbols, there, here
+        except (TooLong, ArithmeticError):
+            continue
+        except _OutOfSteps:
+            break
+    return None
+
+
+def _parallel(shared: Sequence[ir.For], one: Mapping[str, int], two: Mapping[str, int]) -> bool:
+    for loop in shared:
+        if one[loop.variable] != two[loop.variable]:
+            return loop.parallel
+    return False
+
+
+def iteration_of(site: Site, values: Values) -> dict[str, int]:
+    """The loop variables around a site."""
+    return {loop.variable: int(values[loop.variable]) for loop in site.loops}
+
+
+def _elements(site: Site, values: Values, steps: _Steps) -> Iterator[tuple[int, ...]]:
+    """The elements that an access touches, each a step."""
+    steps.take()
+    for element in product(*concrete.box(site, values).ranges):
+        steps.take()
+        yield element
