@@ -7,6 +7,7 @@ from sketchc.checker.context import Context, InvalidError, Typed
 from sketchc.checker.expressions import expression, outside_phase
 from sketchc.checker.names import IndexName, TensorName, TileName, TileState, describe
 from sketchc.checker.shapes import shown
+from sketchc.checker.survey import names
 from sketchc.diagnostics import Edit, Fix, Label
 from sketchc.types import DType
 
@@ -144,8 +145,6 @@ def _index(context: Context, node: syntax.Expression | syntax.NewAxis) -> ir.Exp
 
 def _lane_names(context: Context, node: syntax.Expression) -> list[str]:
     """Names of tiles used as indices."""
-    from sketchc.checker.survey import names
-
     return [
         name for name in names(node) if isinstance(context.scopes.find(name), TileName | IndexName)
     ]

@@ -19,7 +19,6 @@ from sketchc.checker.names import (
     TileState,
     closest,
     describe,
-    identifier,
 )
 from sketchc.checker.survey import Survey
 from sketchc.diagnostics import Diagnostic, Edit, Fix, Label, Severity
@@ -235,16 +234,3 @@ def at_start(span: Span) -> Span:
 def at_end(span: Span) -> Span:
     """The empty span after `span`, for insertions."""
     return attrs.evolve(span, start=span.end, line=span.end_line, column=span.end_column)
-
-
-__all__ = [
-    "Context",
-    "InvalidError",
-    "LoopState",
-    "Typed",
-    "Value",
-    "at_end",
-    "at_start",
-    "identifier",
-    "is_host",
-]

@@ -3,6 +3,21 @@
 Names are resolved, shapes and element types checked, roles and phases settled, tiles proved to be
 assigned before they are read. Domains stay empty: `domains.infer_domains` fills them in. Nothing is
 raised for a user's mistake; all that can be found is reported in one go.
+
+Where the language contract is silent, these rules hold:
+
+* A param without type takes that of its default (f32 for a float, i64, bool), and i64 without one.
+  A constexpr without type is i64, f64 or bool as its value; one that stays a parameter is f32.
+* A constant is tunable when it has choices, when an `available_tiling` block names it, or when it
+  shapes tiles and has no value. A constant with one value is fixed, and may be data.
+* A scalar beside an integer tile promotes like a tile, but an integer literal takes the tile's
+  type; a float scalar makes it f32. When all operands are scalars, they take the destination's type.
+* A result broadcasts to its destination; it is never reduced to it.
+* Host functions and float arithmetic on scalars are computed once, at launch, in `let`s (`scalar`).
+* Integers bound outside all loops are host values; only in terms of constants, they are constants.
+* A visible name is not made again. A name made in a block ends with it.
+* A zero divisor is excluded at launch: divisors over host values become generated `require`s, and
+  no divisor depends on a loop variable that may be 0.
 """
 
 from __future__ import annotations
@@ -11,9 +26,10 @@ from collections.abc import Iterator, Mapping
 
 from sketchc import ir, syntax
 from sketchc import records as attrs
-from sketchc.checker.context import Context, Value, identifier
+from sketchc.checker.context import Context, Value
 from sketchc.checker.declarations import DEFAULT_TILE, declare
 from sketchc.checker.flow import add_carried, check_assignment
+from sketchc.checker.names import identifier
 from sketchc.checker.roles import check_symbols, settle_roles
 from sketchc.checker.statements import block
 from sketchc.checker.survey import is_parallel, survey

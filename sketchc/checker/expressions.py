@@ -24,7 +24,7 @@ from sketchc.checker.names import (
 )
 from sketchc.checker.shapes import broadcast, interval
 from sketchc.checker.text import expression_text
-from sketchc.diagnostics import Edit, Fix
+from sketchc.diagnostics import Edit, Fix, Label
 from sketchc.evaluate import evaluate
 from sketchc.source import Span
 from sketchc.types import DType
@@ -128,10 +128,8 @@ def _name(context: Context, name: str, span: Span) -> Typed:
             assert_never(entry)
 
 
-def outside_phase(context: Context, name: str, span: Span, made: Span) -> Exception:
+def outside_phase(context: Context, name: str, span: Span, made: Span) -> InvalidError:
     """Report a tile that is used in another phase than its own (R8)."""
-    from sketchc.diagnostics import Label
-
     return context.error(
         span,
         "SK0212",
@@ -163,7 +161,7 @@ def _unary(context: Context, node: syntax.Unary, host: bool) -> Typed:
     return attrs.evolve(operand, value=ir.Unary("-", operand.value, span=node.span))
 
 
-def _not_boolean(context: Context, span: Span, dtype: DType) -> Exception:
+def _not_boolean(context: Context, span: Span, dtype: DType) -> InvalidError:
     return context.error(
         span, "SK0308", f"`and`, `or` and `not` take conditions, not {dtype.value}", "no condition"
     )
@@ -212,7 +210,7 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
     return Typed(value, DType.I64, extents)
 
 
-def _integer_division(context: Context, node: syntax.Binary) -> Exception:
+def _integer_division(context: Context, node: syntax.Binary) -> InvalidError:
     floor = expression_text(attrs.evolve(node, operator="//"))
     return context.error(
         node.span,
@@ -312,7 +310,7 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
     return Typed(value, dtype)
 
 
-def _wrong_count(context: Context, node: syntax.Call, expected: int) -> Exception:
+def _wrong_count(context: Context, node: syntax.Call, expected: int) -> InvalidError:
     fixes: tuple[Fix, ...] = ()
     match node:
         case syntax.Call(

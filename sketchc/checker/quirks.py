@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from sketchc import ir, symbolic, syntax
 from sketchc import records as attrs
 from sketchc.checker.context import Context
-from sketchc.checker.names import TileState
+from sketchc.checker.names import TileName, TileState
 from sketchc.checker.text import statement_text
 from sketchc.diagnostics import Edit, Fix
 from sketchc.source import NOWHERE
@@ -88,8 +88,6 @@ def cast_fix(
 
 
 def _alloc_of(context: Context, name: str) -> syntax.Alloc | None:
-    from sketchc.checker.names import TileName
-
     entry = context.scopes.find(name)
     return context.allocs.get(entry.tile.name) if isinstance(entry, TileName) else None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.context import Context, at_start
-from sketchc.diagnostics import Edit, Fix
+from sketchc.diagnostics import Edit, Fix, Label
 from sketchc.source import Span
 
 
@@ -87,8 +87,6 @@ def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
 def _contradiction(
     context: Context, tensor: ir.Tensor, span: Span, what: str, fixes: tuple[Fix, ...]
 ) -> None:
-    from sketchc.diagnostics import Label
-
     context.error(
         span,
         "SK0207",
