@@ -12,11 +12,9 @@ from sketchc.diagnostics import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from sketchc.runtime.bench.bench import Measurement
     from sketchc.runtime.verify.verdict import Verdict
     from sketchc.runtime.verify.verify import Candidate
-
-#: How many lines of the generated kernel are shown before the reader is sent to the command.
-SHOWN_LINES = 120
 
 
 @click.command()
@@ -37,6 +35,8 @@ def demo(examples: str) -> int:
             msg = f"{needed} is not here; run the demo in a checkout, or say --examples DIR"
             raise UsageError(msg)
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=110)
     failed = _ascend(console, str(sketch), task)
     failed |= _cpp(console, str(sketch), task)
     console.rule("next")
@@ -53,10 +53,15 @@ def _ascend(console: Console, sketch: str, task: Path) -> bool:
 
     console.rule(f"sketchc lower {sketch} --target triton_ascend")
     candidate = prepare(sketch, None, "triton_ascend", None, {})
-    shown = candidate.kernel.source.splitlines()
-    console.print(Syntax("\n".join(shown[:SHOWN_LINES]), "python", background_color="default"))
-    if len(shown) > SHOWN_LINES:
-        console.print(f"… {len(shown) - SHOWN_LINES} more lines: run the command above")
+    console.print(
+        Syntax(
+            _kernels(candidate.kernel.source),
+            "python",
+            background_color="default",
+            word_wrap=True,
+        )
+    )
+    console.print("The host wrapper follows in the file; the command above prints all of it.")
     _proofs(console, sketch)
     status = candidate.toolchain.status()
     console.rule("how the Ascend kernel was checked")
@@ -67,6 +72,19 @@ def _ascend(console: Console, sketch: str, task: Path) -> bool:
     console.print(f"run through {status.how_it_runs}", soft_wrap=True)
     console.print(report.summary(verdict), soft_wrap=True)
     return not verdict.passed
+
+
+def _kernels(source: str) -> str:
+    """The jitted functions of a generated Python file, without imports and host code."""
+    import ast
+
+    lines = source.splitlines()
+    parts = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            first = node.decorator_list[0].lineno - 1
+            parts.append("\n".join(lines[first : node.end_lineno]))
+    return "\n\n\n".join(parts)
 
 
 def _proofs(console: Console, sketch: str) -> None:
@@ -129,5 +147,29 @@ def _cpp(console: Console, sketch: str, task: Path) -> bool:
     with TorchTask(task) as loaded, tempfile.TemporaryDirectory() as folder:
         settings = Settings(secrets.randbits(48), len(os.sched_getaffinity(0)))
         measured = bench(candidate, loaded, Path(folder), settings, this_machine("cpu"))
-    bench_report.show(measured, console)
+    _table(console, measured)
+    console.print(bench_report.summary(measured), soft_wrap=True)
     return not measured.passed
+
+
+def _table(console: Console, measured: Measurement) -> None:
+    """Error, time and bandwidth of the kernel beside PyTorch's own."""
+    from rich.table import Table
+
+    from sketchc.runtime.bench.report import seconds_text
+
+    sizes = ", ".join(f"{name}={value}" for name, value in measured.symbols.items())
+    table = Table(title=f"{sizes}, f32, {measured.machine.threads} threads", title_justify="left")
+    table.add_column("")
+    for name in ("max error", "median time", "against eager", "of the memory roofline"):
+        table.add_column(name, justify="right")
+    error = max((comparison.max_error for comparison in measured.comparisons), default=0.0)
+    table.add_row(
+        "PyTorch eager", "reference", seconds_text(measured.eager.median), "1.00x",
+        f"{measured.eager_roofline:.0%}",
+    )  # fmt: skip
+    table.add_row(
+        "sketchc cpp", f"{error:.1e}", seconds_text(measured.kernel.median),
+        f"{measured.speedup.of_medians:.2f}x", f"{measured.roofline:.0%}",
+    )  # fmt: skip
+    console.print(table)
