@@ -11,7 +11,8 @@ Where the language contract is silent, these rules hold:
 * A constant is tunable when it has choices, when an `available_tiling` block names it, or when it
   shapes tiles and has no value. A constant with one value is fixed, and may be data.
 * A scalar beside an integer tile promotes like a tile, but an integer literal takes the tile's
-  type; a float scalar makes it f32. When all operands are scalars, they take the destination's type.
+  type; a float scalar makes it f32. Where all operands are scalars, they take the destination's
+  type.
 * A result broadcasts to its destination; it is never reduced to it.
 * Host functions and float arithmetic on scalars are computed once, at launch, in `let`s (`scalar`).
 * Integers bound outside all loops are host values; only in terms of constants, they are constants.

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from sketchc import ir, symbolic, syntax
 from sketchc import records as attrs
-from sketchc.checker.context import Context, Typed
+from sketchc.checker.context import Context, InvalidError, Typed
 from sketchc.checker.lets import check_not_tunable, without_functions
 from sketchc.checker.names import (
     IndexName,
