@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker import coverage, initialisation, races, subscripts
+from sketchc.checker import coverage, extents, initialisation, races, subscripts
 from sketchc.checker.prover import Prover
 from sketchc.checker.sites import collect
 from sketchc.diagnostics import Diagnostic
@@ -24,6 +24,7 @@ def prove(
     prover = Prover.of(sketch)
     sites = collect(sketch, prover.root)
     found = [
+        *extents.findings(prover),
         *subscripts.findings(prover, sites, allow_unproved),
         *initialisation.findings(prover),
         *coverage.findings(prover, sites, allow_unproved),

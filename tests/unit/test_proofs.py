@@ -232,6 +232,23 @@ def test_a_size_relation_becomes_a_launch_check_in_words() -> None:
     assert not evaluate(require.condition, {"M": 4, "S": 3})
 
 
+@pytest.mark.parametrize(("loop", "generated"), [("0, 1", ["0 <= M - 1"]), ("M", [])])
+def test_extents_are_not_negative_or_a_launch_check(loop: str, generated: list[str]) -> None:
+    text = f"""sketch shorter {{
+    symbols: M;
+    tensors: X[M]: in f32; Y[M]: out f32 = 0;
+
+    for i in range({loop}):
+        x = alloc([M - 1])
+        load(X[0:M-1] -> x)
+        store(x -> Y[0:M-1])
+}}
+"""
+    sketch, _, found = verdicts(text)
+    assert not has_errors(found)
+    assert [require.text for require in sketch.requires if require.generated] == generated
+
+
 def test_a_stated_requirement_makes_it_a_proof() -> None:
     sketch, worst, _ = verdicts(rows(extents="S, N", head="require: M <= S;"))
     assert worst["in-bounds"].tier is ir.Tier.PROVED
