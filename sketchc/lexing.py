@@ -278,7 +278,7 @@ class _Lexer:
         elif text in TILINGS:
             self.first = True
             token = self._emit("available_tiling", text, start)
-            if not self._next_is(":", "{"):
+            if not (self._next_is(":", "{") or self._next_is("{")):
                 self.layout = _Layout(token, [self._column(start)])
         else:
             self._emit("NAME", text, start)
