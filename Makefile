@@ -92,8 +92,7 @@ types: $(INSTALLED)
 FORCE:
 
 bench: environment
-	$(BIN)/python benchmarks/check_speed.py
-	$(BIN)/python benchmarks/cpu_examples.py
+	$(BIN)/python benchmarks/run.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
