@@ -20,6 +20,7 @@ def main() -> int:
         print(f"== {name}", flush=True)
         command = [sys.executable, str(HERE / f"{name}.py"), "--json", str(DATA / f"{name}.json")]
         status |= subprocess.run(command, check=False).returncode
+    subprocess.run([sys.executable, str(HERE / "tables.py")], check=True)
     return status
 
 
