@@ -324,3 +324,40 @@ _add(
 }""",
     {"M": 9},
 )
+
+_add(
+    "masked_update",
+    """sketch masked_update {
+    symbols: M, N;
+    tensors: X[M, N]: in f16; K[M, N]: in i32; Y[M]: out f32; L[M]: out i32; ANY[M]: out bool;
+    constexpr: T = 32;
+    GRID
+    for m in range(M):
+        lanes = alloc([T], f32, init=0)
+        largest = alloc([T], i32, init=-1000)
+        seen = alloc([T], bool, init=False)
+        for j in range(ceil(N, T)):
+            x = alloc([T])
+            k = alloc([T])
+            b = alloc([T], bool)
+            load(X[m, j*T:(j+1)*T] -> x)
+            load(K[m, j*T:(j+1)*T] -> k)
+            fma(x, 2.0, 1.0, x)
+            add(lanes, x, lanes)
+            max(largest, k, largest)
+            gt(k, 45, b)
+            logical_or(seen, b, seen)
+        y = alloc([1], f32)
+        l = alloc([1], i32)
+        any = alloc([1], bool)
+        reduce_sum(lanes, 0, y)
+        reduce_max(largest, 0, l)
+        reduce_any(seen, 0, any)
+        store(y -> Y[m])
+        store(l -> L[m])
+        store(any -> ANY[m])
+}""",
+    {"M": 3, "N": 75},
+    {"M": 2, "N": 5},
+    {"M": 2, "N": 0},
+)

@@ -334,13 +334,12 @@ def power_of_magnitude(size, y):
 
 
 @triton.jit
-def power(x, y):
-    """x to the y with the special cases of C's pow; f64 goes by exp2 of y log2 x."""
+def power(x, y, DOUBLE: tl.constexpr):
+    """x to the y with the special cases of C's pow; f64 (DOUBLE) goes by exp2 of y log2 x."""
     size = tl.abs(x)
     ordinary = (size > 0) & (size < float("inf"))
     base = tl.where(ordinary, size, 1)
-    wide = x.dtype == tl.float64
-    result = tl.exp2(y * tl.log2(base)) if wide else power_of_magnitude(base, y)
+    result = tl.exp2(y * tl.log2(base)) if DOUBLE else power_of_magnitude(base, y)
     result = tl.where(size == 0, tl.where(y > 0, 0, float("inf")), result)
     result = tl.where(size == float("inf"), tl.where(y > 0, float("inf"), 0), result)
     result = tl.where(size == 1, 1, result)

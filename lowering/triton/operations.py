@@ -133,7 +133,7 @@ def _power(request: Request) -> Code:
     base, exponent = request.operands
     if exponent.text in ("2", "2.0"):
         return PYTHON.binary("*", base, base)
-    return request.scope.call("power", base, exponent)
+    return request.scope.call("power", base, exponent, repr(request.dtype is DType.F64))
 
 
 def _floor_pair(integer: str, floating: str) -> Writer:
