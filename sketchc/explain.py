@@ -33,7 +33,7 @@ def title(code: str) -> str:
 
 
 def near(code: str) -> list[str]:
-    """Up to five codes that a mistyped one may mean: same digits first, then the same family."""
+    """Up to five codes that a mistyped one may mean: the same digits, one too few, the family."""
     import difflib
 
     known = codes()
@@ -41,6 +41,9 @@ def near(code: str) -> list[str]:
     wanted = f"SK{digits.zfill(4)}" if digits and len(digits) <= 4 else code.upper()
     if wanted in known:
         return [wanted]
+    begun = [name for name in known if digits and name.startswith(f"SK{digits}")]
+    if begun:
+        return begun[:5]
     found = difflib.get_close_matches(wanted, known, n=5, cutoff=0.6)
     return found or [name for name in known if name[:4] == wanted[:4]][:5]
 

@@ -1,0 +1,214 @@
+"""`sketchc check` and `sketchc explain`: formats, exit status, bad input, what is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sketchc.cli.check import _PARALLEL_FROM, Request, check_file, check_files
+from sketchc.cli.main import COMMANDS, run
+from sketchc.parser import MAXIMUM_SIZE
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.sketch"))
+WRONG = "sketch a {\n    exp(x y)\n}\n"
+
+
+def write(folder: Path, name: str, content: str | bytes) -> str:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+def test_examples_pass_with_their_proofs(capsys):
+    assert run(["check", *map(str, EXAMPLES)]) == 0
+    out = capsys.readouterr().out
+    assert "rms.sketch: rms_norm" in out
+    assert ": proved" in out
+    assert f"{len(EXAMPLES)} files, 0 errors" in out
+
+
+def test_lint_is_check_and_quiet_says_nothing_when_all_is_well(capsys):
+    assert run(["lint", "--quiet", str(EXAMPLES[0])]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_all_diagnostics_of_all_files(tmp_path, capsys):
+    first = write(tmp_path, "a.sketch", WRONG)
+    second = write(tmp_path, "b.sketch", "sketch b {\n    y = exp(x)\n    neg(a b)\n}\n")
+    assert run(["check", first, second]) == 1
+    out = capsys.readouterr().out
+    for words in ("a.sketch:2:11", "b.sketch:2:9", "b.sketch:3:11", "SK0100", "SK0116"):
+        assert words in out
+
+
+def test_directories_are_walked(tmp_path, capsys):
+    (tmp_path / "deep").mkdir()
+    write(tmp_path / "deep", "a.sketch", WRONG)
+    write(tmp_path, "b.txt", "not a sketch")
+    assert run(["check", str(tmp_path)]) == 1
+    assert "1 file, 1 error" in capsys.readouterr().out
+
+
+def test_machine_formats(tmp_path, capsys):
+    path = write(tmp_path, "a.sketch", WRONG)
+    assert run(["check", "--format", "json", path, str(EXAMPLES[0])]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [d["code"] for d in document["diagnostics"]] == ["SK0100"]
+    assert document["sketches"][0]["proofs"][0]["tier"] == "proved"
+    assert run(["check", "--format", "sarif", path]) == 1
+    assert json.loads(capsys.readouterr().out)["runs"][0]["results"][0]["ruleId"] == "SK0100"
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "words"),
+    [
+        (b"", "SK0133", "no sketch"),
+        (b"# only a comment", "SK0133", "no sketch"),
+        (b"abc\0def", "SK0131", "byte offset 3"),
+        (b"sketch \xff\xfe", "SK0131", "byte offset 7"),
+        (b"x" * (10 * 2**20), "SK0132", "10,485,760 bytes"),
+        (b"#" * (MAXIMUM_SIZE + 1), "SK0132", f"{MAXIMUM_SIZE + 1:,} bytes"),
+    ],
+)
+def test_what_is_no_sketch_gets_one_message(content, code, words, tmp_path, capsys):
+    path = write(tmp_path, "a.sketch", content)
+    for command in ("check", "fmt"):
+        assert run([command, path]) == 1
+        captured = capsys.readouterr()
+        text = captured.out + captured.err
+        assert text.count("error[") == 1
+        assert code in text
+        assert words in text
+
+
+def test_a_file_of_the_largest_size_is_read(tmp_path, capsys):
+    text = EXAMPLES[0].read_text("utf-8")
+    padded = text + "#" * (MAXIMUM_SIZE - len(text.encode()))
+    assert run(["check", write(tmp_path, "a.sketch", padded)]) == 0
+
+
+@pytest.mark.parametrize("command", ["check", "fmt"])
+def test_what_cannot_be_read_is_misuse(command, tmp_path, capsys):
+    missing = str(tmp_path / "missing.sketch")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for path, words in ((missing, "No such file"), (str(empty), "holds no *.sketch files")):
+        assert run([command, path]) == 2
+        captured = capsys.readouterr().err
+        assert words in captured
+        assert captured.count("error:") == 1
+
+
+def test_one_missing_file_does_not_hide_the_others(tmp_path, capsys):
+    assert run(["check", str(tmp_path / "missing.sketch"), write(tmp_path, "a.sketch", WRONG)]) == 2
+    captured = capsys.readouterr()
+    assert "SK0100" in captured.out
+    assert "missing.sketch" in captured.err
+
+
+def test_standard_input():
+    text = EXAMPLES[0].read_text("utf-8")
+    command = [sys.executable, "-m", "sketchc.cli.main", "check", "-"]
+    found = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    assert "<stdin>: " in found.stdout
+
+
+def test_target_reports_what_the_target_refuses(capsys):
+    text = str(ROOT / "tests/golden/diagnostics/SK0701_scratch_overflow.sketch")
+    assert run(["check", text]) == 0
+    assert run(["check", text, "--target", "triton_ascend"]) == 1
+    assert "SK0701" in capsys.readouterr().out
+
+
+def test_execute_reports_what_only_running_shows(capsys):
+    text = str(ROOT / "tests/golden/diagnostics/SK0809_tile_size_changes_results.sketch")
+    assert run(["check", text]) == 0
+    assert run(["check", text, "--execute"]) == 1
+    assert "SK0809" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--target", "tpu"], "unknown target 'tpu'"),
+        (["--set", "T"], "NAME=VALUE"),
+        (["--set", "NO_SUCH_NAME=3"], "NO_SUCH_NAME"),
+        (["--format", "xml"], "xml"),
+    ],
+)
+def test_misuse(arguments, words, capsys):
+    assert run(["check", str(EXAMPLES[0]), *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_settings_bind_constants():
+    rms = str(ROOT / "examples" / "rms.sketch")
+    assert run(["check", "-q", rms, "--set", "TILE_SIZE=7,eps=1e-3"]) == 0
+
+
+def test_many_files_are_shared_out_with_the_same_result(tmp_path):
+    paths = []
+    for number in range(_PARALLEL_FROM * 2):
+        text = EXAMPLES[number % len(EXAMPLES)].read_text("utf-8") if number % 3 else WRONG
+        paths.append(write(tmp_path, f"{number:02}.sketch", text))
+    together = check_files(paths, Request())
+    assert together == [check_file(path, Request()) for path in paths]
+
+
+def imported(cache: Path, *arguments: str) -> set[str]:
+    """The modules that a command has imported when it is done."""
+    program = (
+        "import sys; from sketchc.cli.main import run; status = run(sys.argv[1:]);"
+        "print('\\n'.join(['MODULES', *sys.modules])); sys.exit(status)"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    out = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment
+    ).stdout
+    return set(out.partition("MODULES\n")[2].split())
+
+
+def test_check_imports_nothing_heavy(tmp_path):
+    rms = str(ROOT / "examples" / "rms.sketch")
+    assert "lark" in imported(tmp_path, "check", "-q", rms)  # to compute the tables, once
+    modules = imported(tmp_path, "check", "-q", rms)
+    assert "sketchc.checker.proofs" in modules
+    heavy = ["torch", "triton", "numpy", "lark", "islpy", "attr", "rich", "multiprocessing"]
+    assert [name for name in heavy if name in modules] == []
+
+
+# ---------------------------------------------------------------- explain, help
+
+
+def test_explain(capsys):
+    assert run(["explain", "sk0111"]) == 0
+    assert capsys.readouterr().out.startswith("# SK0111: ")
+    assert run(["explain", "--list"]) == 0
+    assert "SK0111  a header without its colon" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("code", "near"), [("SK011", "SK0111"), ("111", "SK0111"), ("SK01111", "SK0111")]
+)
+def test_explain_names_near_codes(code, near, capsys):
+    assert run(["explain", code]) == 2
+    assert near in capsys.readouterr().err
+
+
+def test_explain_reads_nothing_but_its_pages(capsys):
+    assert run(["explain", "../../README"]) == 2
+    assert run(["explain"]) == 2
+
+
+@pytest.mark.parametrize("command", ["check", "lint", "explain", "fmt"])
+def test_help_has_an_example(command, capsys):
+    assert command in COMMANDS
+    assert run([command, "--help"]) == 0
+    assert "Example" in capsys.readouterr().out
