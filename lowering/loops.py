@@ -168,26 +168,27 @@ class Reduction:
 
 @attrs.frozen
 class Loop:
-    """A loop over the lanes of one tile axis, run in order."""
+    """A loop over the lanes of one tile axis, run in order; `unrolled` asks for copies of the
+    body in place of turns (the bounds are compile-time constants then)."""
 
     variable: str
     lower: ir.Expr
     upper: ir.Expr
     body: tuple[Statement, ...]
+    step: int = 1
+    unrolled: bool = False
 
 
 @attrs.frozen
 class LaneLoop:
     """An innermost loop whose lanes are independent but for `reductions`: SIMD lanes on a CPU, the
-    threads of a block on a GPU. `streamed` names buffers that are written once, contiguously, and
-    not read soon: their stores may bypass the caches."""
+    threads of a block on a GPU."""
 
     variable: str
     lower: ir.Expr
     upper: ir.Expr
     body: tuple[Statement, ...]
     reductions: tuple[Reduction, ...] = ()
-    streamed: tuple[str, ...] = ()
 
 
 @attrs.frozen

@@ -21,6 +21,7 @@ from sketchc.lowering.cpp.fusion import (
     leaves,
 )
 from sketchc.lowering.cpp.indices import resolve_index, row_major, strides
+from sketchc.lowering.cpp.jam import jam_sums
 from sketchc.lowering.cpp.nests import (
     Kind,
     LaneSource,
@@ -52,17 +53,16 @@ def lower_phase(
     body: tuple[ir.Statement, ...],
     maker: NestMaker,
     constants: Mapping[str, ir.Expr],
-    streams: frozenset[str],
 ) -> loops.Program:
-    """The loop program of one phase. `streams` names the base tensors that the phase only
-    writes: their stores may bypass the caches."""
+    """The loop program of one phase; `constants` gives the compile-time values by name."""
     nodes = build_tree(body, maker)
     homes, storages = place(nodes, maker, constants)
-    lowering = _Lowering(maker, homes, streams)
+    lowering = _Lowering(maker, homes)
     statements = lowering.nodes(nodes, _Scope())
     whole = (*lowering.declared_first(), *statements)
     program = clean(loops.Program((*storages, *lowering.packs), whole))
-    return loops.Program(program.storages, add_rows(program.body, maker.versions.fresh))
+    jammed = jam_sums(program.body, maker.versions.fresh)
+    return loops.Program(program.storages, add_rows(jammed, maker.versions.fresh))
 
 
 @attrs.define
@@ -82,7 +82,6 @@ class _Scope:
 class _Lowering:
     maker: NestMaker
     homes: Mapping[str, Home]
-    streams: frozenset[str]
     packs: list[loops.Storage] = attrs.field(factory=list)
     _partials: dict[int, loops.Local] = attrs.field(factory=dict)
 
@@ -140,7 +139,6 @@ class _Lowering:
             node.axis.upper,
             body,
             tuple(reductions),
-            self._streamed(node),
         )
         return [*before, *opened, lanes, *closed]
 
@@ -149,19 +147,6 @@ class _Lowering:
         while name in self.maker.versions.taken:
             name += "_"
         return name
-
-    def _streamed(self, node: LoopNode) -> tuple[str, ...]:
-        """Tensors that this loop writes once, one element after the other."""
-        found = []
-        for child in node.children:
-            if not isinstance(child, Leaf):
-                continue
-            target = child.nest.target
-            if not target.tensor or target.base not in self.streams:
-                continue
-            if target.terms[-1].axis == node.level:
-                found.append(target.name)
-        return tuple(found) if len(set(found)) == len(found) else ()
 
     # ------------------------------------------------------------ reductions
 

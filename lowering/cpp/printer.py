@@ -53,9 +53,9 @@ class Printer:
         """One logical line, wrapped at 100 columns."""
         pad = INDENT * self.depth
         if not text or len(pad) + len(text) <= WIDTH or text.startswith("//"):
-            self.lines.append(f"{pad}{text}".rstrip())
+            self.lines.append(f"{pad}{text}".replace("\u00a0", " ").rstrip())
             return
-        self.lines += textwrap.wrap(
+        wrapped = textwrap.wrap(
             text,
             WIDTH,
             initial_indent=pad,
@@ -63,6 +63,7 @@ class Printer:
             break_long_words=False,
             break_on_hyphens=False,
         )
+        self.lines += [line.replace("\u00a0", " ") for line in wrapped]
 
     def pragma(self, text: str) -> None:
         self.lines.append(f"{INDENT * self.depth}#pragma omp {text}")
@@ -73,7 +74,8 @@ class Printer:
             self.line(f"// {part.rstrip(chr(92))}".rstrip())
 
     def open(self, text: str) -> None:
-        self.line(f"{text} {{".lstrip())
+        # A no-break space keeps the brace on the line of the last word.
+        self.line(f"{text}\u00a0{{" if text else "{")
         self.depth += 1
 
     def close(self) -> None:
@@ -105,8 +107,10 @@ class Printer:
                 self._accumulate(statement)
             case loops.MatrixProduct():
                 self._product(statement)
-            case loops.Loop(variable, lower, upper, body):
-                self._for(variable, lower, upper, body)
+            case loops.Loop(variable, lower, upper, body, step, unrolled):
+                if unrolled:
+                    self.lines.append(f"{INDENT * self.depth}#pragma GCC unroll 16")
+                self._for(variable, lower, upper, body, step)
             case loops.LaneLoop():
                 self._lanes(statement)
             case loops.SerialLoop():
@@ -117,10 +121,16 @@ class Printer:
                 assert_never(statement)
 
     def _for(
-        self, variable: str, lower: ir.Expr, upper: ir.Expr, body: tuple[loops.Statement, ...]
+        self,
+        variable: str,
+        lower: ir.Expr,
+        upper: ir.Expr,
+        body: tuple[loops.Statement, ...],
+        step: int = 1,
     ) -> None:
         name = identifier(variable)
-        self.open(f"for (int64_t {name} = {scalar(lower)}; {name} < {scalar(upper)}; ++{name})")
+        turn = f"++{name}" if step == 1 else f"{name} += {step}"
+        self.open(f"for (int64_t {name} = {scalar(lower)}; {name} < {scalar(upper)}; {turn})")
         self.statements(body)
         self.close()
 

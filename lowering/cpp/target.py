@@ -21,7 +21,7 @@ from sketchc.lowering.cpp.expressions import (
     number_literal,
     scalar,
 )
-from sketchc.lowering.cpp.forwarding import find_versions
+from sketchc.lowering.cpp.forwarding import Versions, find_versions
 from sketchc.lowering.cpp.indices import extent_name, step_name
 from sketchc.lowering.cpp.lower import lower_phase
 from sketchc.lowering.cpp.names import entry_name, identifier
@@ -87,6 +87,20 @@ def emit(plan: Plan) -> Kernel:
     )
 
 
+def placements(plan: Plan) -> dict[str, str]:
+    """Where each tile of the sketch really lives after fusion: "fused" (scalars of a loop, or the
+    tensor itself), "stack", or "arena"; for a plan whose phases are mapped."""
+    memories = {tile.name: "fused" for tile in plan.sketch.tiles}
+    host = _Host(plan)
+    for phase in plan.phases:
+        versions = find_versions(plan.sketch, phase.body, host.names())
+        for storage in host.program(phase, versions).storages:
+            tile = versions.origin(storage.name)
+            if tile in memories and memories[tile] != "arena":
+                memories[tile] = storage.memory
+    return memories
+
+
 @attrs.define
 class _Host:
     plan: Plan
@@ -98,7 +112,10 @@ class _Host:
 
     def function(self) -> str:
         """The exported function with all phases."""
-        programs = [(phase, self._program(phase)) for phase in self.plan.phases]
+        programs = [
+            (phase, self.program(phase, find_versions(self.sketch, phase.body, self.names())))
+            for phase in self.plan.phases
+        ]
         self.out.depth = 1
         self._broadcasts()
         self._lets()
@@ -113,14 +130,13 @@ class _Host:
         head = self._signature(body + constants)
         return f"{head}\n{{\n{constants}{body}\n}}"
 
-    def _program(self, phase: PhasePlan) -> loops.Program:
-        taken = self._names()
-        versions = find_versions(self.sketch, phase.body, taken)
+    def program(self, phase: PhasePlan, versions: Versions) -> loops.Program:
+        """The loop program of one phase."""
         maker = NestMaker(self.sketch, versions)
         constants = {c.name: ir.Literal(c.value) for c in self.sketch.constants}
-        return lower_phase(phase.body, maker, constants, phase.stores - phase.loads)
+        return lower_phase(phase.body, maker, constants)
 
-    def _names(self) -> set[str]:
+    def names(self) -> set[str]:
         """Every name that the generated function has in scope."""
         sketch = self.sketch
         names = {"arena", "workspace"}
@@ -240,7 +256,7 @@ class _Host:
             self.out.comment(f"{tensor.name} starts as {tensor.initial}.")
             self.out.pragma("parallel for simd schedule(static)")
             variable = "element"
-            while variable in self._names():
+            while variable in self.names():
                 variable += "_"
             self.out.open(
                 f"for (int64_t {variable} = 0; {variable} < {scalar(count)}; ++{variable})"

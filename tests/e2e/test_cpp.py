@@ -62,7 +62,7 @@ def test_examples_equal_the_interpreter(name: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in SKETCHES])
+@pytest.mark.parametrize("name", list(SKETCHES))
 def test_features_equal_the_interpreter(name: str, tmp_path: Path) -> None:
     text, symbols, params = SKETCHES[name]
     check(text, tmp_path, symbols, params)
@@ -105,7 +105,8 @@ def test_special_values_of_the_math_functions(tmp_path: Path) -> None:
     expected += [torch.sqrt(x), F.softplus(x, threshold=30)]
     for row, (name, want) in enumerate(zip(operations, expected, strict=True)):
         exact = want.numpy()
-        rounded = exact.astype(np.float32)
+        with np.errstate(over="ignore"):
+            rounded = exact.astype(np.float32)
         spacing = np.spacing(np.abs(np.where(np.isfinite(rounded), rounded, 1.0)))
         with np.errstate(invalid="ignore"):
             near = np.abs(y[row].astype(np.float64) - exact) <= 4.0 * spacing
@@ -219,7 +220,7 @@ def test_failed_requires_and_wrong_arrays_are_launch_errors(tmp_path: Path) -> N
     _, kernel = lower(text)
     artefact = TOOLCHAIN.compile(kernel, tmp_path)
     odd = {"X": np.zeros(3, np.float32)}
-    with pytest.raises(ToolchainError, match="N ?% ?2 == 0") as caught:
+    with pytest.raises(ToolchainError, match=r"N ?% ?2 == 0") as caught:
         TOOLCHAIN.run(artefact, odd, {"N": 3}, {})
     assert caught.value.stage == "launch"
     with pytest.raises(ToolchainError, match="must be float32") as caught:
@@ -257,28 +258,10 @@ def test_second_build_comes_from_the_cache(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- sanitizers
 
-_DRIVER = """
-import ctypes, json, sys
-import numpy as np
-request = json.load(open(sys.argv[1]))
-library = ctypes.CDLL(request["library"])
-function = getattr(library, request["entry"])
-function.restype = ctypes.c_int64
-for call in request["calls"]:
-    held = [np.full(shape, 1.5, dtype) for shape, dtype in call["tensors"]]
-    # Copies of exactly the right size on the heap, where the sanitizer sees the edges.
-    raw = [ctypes.create_string_buffer(array.tobytes(), max(array.nbytes, 1)) for array in held]
-    scalars = [ctypes.c_double(v) if kind == "f" else ctypes.c_int64(v)
-               for kind, v in call["scalars"]]
-    status = function(*[ctypes.cast(b, ctypes.c_void_p) for b in raw], *scalars)
-    assert status == 0, status
-print("clean")
-"""
-
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
-    """A program that calls the kernel at ragged sizes on exact heap blocks, under ASan and UBSan."""
+    """A program calls the kernel at ragged sizes on exact heap blocks, under ASan and UBSan."""
     _, kernel = lower(example(name), TILES.get(name))
     (tmp_path / "kernel.cpp").write_text(kernel.source + _main(kernel, sizes(kernel)))
     optimise = [flag for flag in FLAGS if flag not in ("-shared", "-fPIC", "-O3", "-fwrapv")]

@@ -96,9 +96,7 @@ def reductions(dtype: str, axis: str, keep: bool) -> str:
         for extent in shape
     )
     del outs
-    wide = ", ".join(
-        "cdiv(N, T)" if (a == 1 and 1 in axes) else "cdiv(M, R)" for a in axes
-    )
+    wide = ", ".join("cdiv(N, T)" if (a == 1 and 1 in axes) else "cdiv(M, R)" for a in axes)
     leading = ", ".join("r" if a == 0 else "i" for a in axes)
     extents = ", ".join("1" if e == "1" else ("N" if e == "T" else "M") for e in shape)
     lines, tensors = [], []

@@ -14,6 +14,7 @@ from sketchc.lowering.cpp.forwarding import find_versions
 from sketchc.lowering.cpp.lower import lower_phase
 from sketchc.lowering.cpp.nests import NestMaker
 from sketchc.lowering.cpp.prelude import prelude
+from sketchc.lowering.cpp.target import placements
 from sketchc.types import DType
 
 GRID = '@llm_hint("parallel", "grididx")'
@@ -26,7 +27,7 @@ def program(text: str, **constants: int) -> loops.Program:
     taken = {tile.name for tile in sketch.tiles} | {tensor.name for tensor in sketch.tensors}
     phase = plan.phases[0]
     maker = NestMaker(sketch, find_versions(sketch, phase.body, taken))
-    return lower_phase(phase.body, maker, {}, phase.stores - phase.loads)
+    return lower_phase(phase.body, maker, {})
 
 
 def count(found: loops.Program, kind: type[loops.Statement]) -> int:
@@ -50,6 +51,13 @@ def test_operations_are_fused(name: str, lane_loops: int, storages: set[str]) ->
     found = program(example(name))
     assert count(found, loops.LaneLoop) == lane_loops
     assert {storage.name for storage in found.storages} == storages
+
+
+def test_placements_name_fused_tiles() -> None:
+    rms = placements(lower(example("rms"))[0])
+    kept = {name for name, memory in rms.items() if memory != "fused"}
+    assert kept == {"square_sum", "rms_row"}
+    assert set(placements(lower(example("gelu"))[0]).values()) == {"fused"}
 
 
 def test_whole_tiles_have_constant_bounds() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sketchc import ir
 from sketchc.lowering import loops
 from sketchc.lowering.cpp.clean import clean
+from sketchc.lowering.cpp.jam import ROWS, jam_sums
 from sketchc.lowering.cpp.rows import add_rows
 from sketchc.types import DType
 
@@ -82,3 +83,24 @@ def test_walk_visits_nested_statements_in_order() -> None:
     inner = lanes(write("Y"))
     outer = serial(inner)
     assert loops.walk((outer,)) == [outer, inner, write("Y")]
+
+
+def test_sums_over_rows_take_several_rows_at_once() -> None:
+    index = ir.Binary("+", ir.Binary("*", ir.Ref("row", ir.NameKind.LOOP), N), LANE)
+    x = loops.Define("x", F32, loops.Element("X", index, F32))
+    add = loops.Accumulate("reduce_sum", loops.Element("t", LANE, F32), loops.Local("x", F32))
+    rows = loops.Loop("row", ir.Literal(0), N, (lanes(x, add),))
+    _, several, rest = jam_sums((rows,), lambda name: name)
+    assert isinstance(several, loops.Loop)
+    assert several.step == ROWS
+    inner = [s for s in loops.walk((several,)) if isinstance(s, loops.Loop)][1]
+    assert (inner.upper, inner.unrolled) == (ir.Literal(ROWS), True)
+    assert rest == loops.Loop("row", several.upper, N, (lanes(x, add),))
+
+
+def test_maxima_and_moving_targets_are_not_jammed() -> None:
+    moving = ir.Binary("+", ir.Ref("row", ir.NameKind.LOOP), LANE)
+    for operation, at in (("reduce_max", LANE), ("reduce_sum", moving)):
+        add = loops.Accumulate(operation, loops.Element("t", at, F32), ONE)
+        body = (loops.Loop("row", ir.Literal(0), N, (lanes(add),)),)
+        assert jam_sums(body, lambda name: name) == body

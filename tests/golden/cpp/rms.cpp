@@ -1,0 +1,174 @@
+// rms_norm: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+
+namespace sketch {
+
+// Scratch memory: pieces are added, then allocated at once for all threads, on cache lines.
+class arena {
+public:
+    arena() = default;
+    arena(const arena &) = delete;
+    arena &operator=(const arena &) = delete;
+    ~arena() { std::free(memory_); }
+
+    // Adds a piece of `extents` elements and returns its place.
+    int64_t add(int64_t element_bytes, std::initializer_list<int64_t> extents)
+    {
+        const int64_t place = bytes_;
+        int64_t size = element_bytes;
+        for (const int64_t extent : extents) {
+            fits_ = !__builtin_mul_overflow(size, std::max<int64_t>(extent, 0), &size) && fits_;
+        }
+        fits_ = !__builtin_add_overflow(size, int64_t{63}, &size) && fits_;
+        fits_ = !__builtin_add_overflow(bytes_, size / 64 * 64, &bytes_) && fits_;
+        return place;
+    }
+
+    // False when the memory cannot be had.
+    bool allocate(int64_t threads)
+    {
+        int64_t total = 0;
+        fits_ = !__builtin_mul_overflow(bytes_, threads, &total) && fits_;
+        if (fits_ && total > 0) {
+            memory_ = static_cast<char *>(std::aligned_alloc(64, static_cast<size_t>(total)));
+        }
+        return fits_ && (total == 0 || memory_ != nullptr);
+    }
+
+    template <class T> T *at(int64_t place, int64_t thread) const
+    {
+        return reinterpret_cast<T *>(memory_ + thread * bytes_ + place);
+    }
+
+private:
+    char *memory_ = nullptr;
+    int64_t bytes_ = 0;
+    bool fits_ = true;
+};
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if (b == 0 || b == -1) {
+        return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+    }
+    const T quotient = static_cast<T>(a / b);
+    return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+// The larger; NaN wins.
+template <class T> inline T max(T a, T b) { return (a > b || a != a) ? a : b; }
+inline bool max(bool a, bool b) { return a || b; }
+
+inline float sqrt(float x) { return __builtin_sqrtf(x); }
+inline double sqrt(double x) { return __builtin_sqrt(x); }
+
+} // namespace sketch
+
+extern "C" int64_t rms_norm(
+    const float *__restrict X, float *__restrict Y, int64_t B, int64_t F, int64_t D1, int64_t D2,
+    double eps)
+{
+    constexpr int64_t TILE_SIZE = 1;
+
+    {
+        // Scratch memory of each thread.
+        sketch::arena arena;
+        const int64_t square_sum_place = arena.add(sizeof(float), {TILE_SIZE, D2});
+        const int64_t rms_row_sqrt_place = arena.add(sizeof(float), {TILE_SIZE, D2});
+        if (!arena.allocate(omp_get_max_threads())) {
+            return -1;
+        }
+        #pragma omp parallel
+        {
+            float *const __restrict square_sum = arena.at<float>(square_sum_place,
+                omp_get_thread_num());
+            float *const __restrict rms_row_sqrt = arena.at<float>(rms_row_sqrt_place,
+                omp_get_thread_num());
+            #pragma omp for collapse(2) schedule(static)
+            for (int64_t b = 0; b < B; ++b) {
+                for (int64_t d1_outer = 0; d1_outer < sketch::ceil_div(D1, TILE_SIZE); ++d1_outer) {
+                    for (int64_t row = 0; row < TILE_SIZE; ++row) {
+                        // square_sum = alloc([TILE_SIZE, D2], init=0.0)
+                        float *const square_sum_row = square_sum + row * D2;
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < D2; ++lane) {
+                            square_sum_row[lane] = 0.0f;
+                        }
+                    }
+                    // for f in range(F):
+                    for (int64_t f = 0; f < F; ++f) {
+                        for (int64_t row = 0; row < TILE_SIZE; ++row) {
+                            // load(X[b, f, d1_outer*TILE_SIZE:(d1_outer+1)*TILE_SIZE, 0:D2] -> x_row)
+                            // mul(x_row, x_row, square_row)
+                            // add(square_sum, square_row, square_sum)
+                            const float *const X_row = X + ((b * F + f) * D1 + (d1_outer * TILE_SIZE
+                                + row)) * D2;
+                            float *const square_sum_row_2 = square_sum + row * D2;
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < D2; ++lane) {
+                                const float x_row = X_row[lane];
+                                const float square_row = x_row * x_row;
+                                const float square_sum_value = square_sum_row_2[lane];
+                                const float square_sum_value_2 = square_sum_value + square_row;
+                                square_sum_row_2[lane] = square_sum_value_2;
+                            }
+                        }
+                    }
+                    for (int64_t row = 0; row < TILE_SIZE; ++row) {
+                        // div(square_sum, F, rms_row)
+                        // add(rms_row, eps, rms_row)
+                        // sqrt(rms_row, rms_row)
+                        const float *const square_sum_row_3 = square_sum + row * D2;
+                        float *const rms_row_sqrt_row = rms_row_sqrt + row * D2;
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < D2; ++lane) {
+                            const float square_sum_value = square_sum_row_3[lane];
+                            const float rms_row = square_sum_value / static_cast<float>(F);
+                            const float rms_row_add = rms_row + static_cast<float>(eps);
+                            const float rms_row_sqrt_value = sketch::sqrt(rms_row_add);
+                            rms_row_sqrt_row[lane] = rms_row_sqrt_value;
+                        }
+                    }
+                    // for f in range(F):
+                    for (int64_t f_2 = 0; f_2 < F; ++f_2) {
+                        for (int64_t row = 0; row < TILE_SIZE; ++row) {
+                            // load(X[b, f, d1_outer*TILE_SIZE:(d1_outer+1)*TILE_SIZE, 0:D2] -> x_row)
+                            // div(x_row, rms_row, y_row)
+                            // store(y_row -> Y[b, f, d1_outer*TILE_SIZE:(d1_outer+1)*TILE_SIZE, 0:D2])
+                            const float *const X_row_2 = X + ((b * F + f_2) * D1 + (d1_outer *
+                                TILE_SIZE + row)) * D2;
+                            const float *const rms_row_sqrt_row_2 = rms_row_sqrt + row * D2;
+                            float *const Y_row = Y + ((b * F + f_2) * D1 + (d1_outer * TILE_SIZE +
+                                row)) * D2;
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < D2; ++lane) {
+                                const float x_row_2 = X_row_2[lane];
+                                const float rms_row_sqrt_value = rms_row_sqrt_row_2[lane];
+                                const float y_row = x_row_2 / rms_row_sqrt_value;
+                                Y_row[lane] = y_row;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    return 0;
+}

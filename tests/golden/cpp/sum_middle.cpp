@@ -1,0 +1,165 @@
+// sum_middle: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+
+namespace sketch {
+
+// Scratch memory: pieces are added, then allocated at once for all threads, on cache lines.
+class arena {
+public:
+    arena() = default;
+    arena(const arena &) = delete;
+    arena &operator=(const arena &) = delete;
+    ~arena() { std::free(memory_); }
+
+    // Adds a piece of `extents` elements and returns its place.
+    int64_t add(int64_t element_bytes, std::initializer_list<int64_t> extents)
+    {
+        const int64_t place = bytes_;
+        int64_t size = element_bytes;
+        for (const int64_t extent : extents) {
+            fits_ = !__builtin_mul_overflow(size, std::max<int64_t>(extent, 0), &size) && fits_;
+        }
+        fits_ = !__builtin_add_overflow(size, int64_t{63}, &size) && fits_;
+        fits_ = !__builtin_add_overflow(bytes_, size / 64 * 64, &bytes_) && fits_;
+        return place;
+    }
+
+    // False when the memory cannot be had.
+    bool allocate(int64_t threads)
+    {
+        int64_t total = 0;
+        fits_ = !__builtin_mul_overflow(bytes_, threads, &total) && fits_;
+        if (fits_ && total > 0) {
+            memory_ = static_cast<char *>(std::aligned_alloc(64, static_cast<size_t>(total)));
+        }
+        return fits_ && (total == 0 || memory_ != nullptr);
+    }
+
+    template <class T> T *at(int64_t place, int64_t thread) const
+    {
+        return reinterpret_cast<T *>(memory_ + thread * bytes_ + place);
+    }
+
+private:
+    char *memory_ = nullptr;
+    int64_t bytes_ = 0;
+    bool fits_ = true;
+};
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if (b == 0 || b == -1) {
+        return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+    }
+    const T quotient = static_cast<T>(a / b);
+    return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+// The larger; NaN wins.
+template <class T> inline T max(T a, T b) { return (a > b || a != a) ? a : b; }
+inline bool max(bool a, bool b) { return a || b; }
+
+} // namespace sketch
+
+extern "C" int64_t sum_middle(
+    const float *__restrict X, float *__restrict Y, int64_t B, int64_t M, int64_t N)
+{
+    constexpr int64_t TM = 8;
+    constexpr int64_t TN = 512;
+
+    {
+        // Scratch memory of each thread.
+        sketch::arena arena;
+        const int64_t lanes_place = arena.add(sizeof(float), {TM, TN});
+        if (!arena.allocate(omp_get_max_threads())) {
+            return -1;
+        }
+        #pragma omp parallel
+        {
+            float *const __restrict lanes = arena.at<float>(lanes_place, omp_get_thread_num());
+            #pragma omp for collapse(2) schedule(static)
+            for (int64_t b = 0; b < B; ++b) {
+                for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
+                    alignas(64) float total[TN];
+                    for (int64_t row = 0; row < std::min<int64_t>(TM, M); ++row) {
+                        // lanes = alloc([TM, TN], init=0.0)
+                        float *const lanes_row = lanes + row * TN;
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
+                            lanes_row[lane] = 0.0f;
+                        }
+                    }
+                    // for m in range(ceil(M, TM)):
+                    for (int64_t m = 0; m < sketch::ceil_div(M, TM); ++m) {
+                        for (int64_t row = 0; row < std::min<int64_t>(TM, M - m * TM); ++row) {
+                            // load(X[b, m*TM:(m+1)*TM, j*TN:(j+1)*TN] -> x)
+                            // add(lanes, x, lanes)
+                            float *const lanes_row_2 = lanes + row * TN;
+                            const float *const X_row = X + ((b * M + (m * TM + row)) * N + j * TN);
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN);
+                                ++lane) {
+                                const float lanes_value = lanes_row_2[lane];
+                                const float x = X_row[lane];
+                                const float lanes_value_2 = lanes_value + x;
+                                lanes_row_2[lane] = lanes_value_2;
+                            }
+                        }
+                    }
+                    #pragma omp simd
+                    for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
+                        total[lane] = 0.0f;
+                    }
+                    // reduce_sum(lanes, 0, total)
+                    const int64_t row_whole =
+                        sketch::floor_div(std::max<int64_t>(std::min<int64_t>(TM, M), 0), 8) * 8;
+                    for (int64_t row = 0; row < row_whole; row += 8) {
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
+                            float row_sum = 0.0f;
+                            #pragma GCC unroll 16
+                            for (int64_t row_next = 0; row_next < 8; ++row_next) {
+                                const float lanes_value = lanes[(row + row_next) * TN + lane];
+                                row_sum += lanes_value;
+                            }
+                            total[lane] += row_sum;
+                        }
+                    }
+                    for (int64_t row = row_whole; row < std::min<int64_t>(TM, M); ++row) {
+                        const float *const lanes_row_3 = lanes + row * TN;
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
+                            const float lanes_value = lanes_row_3[lane];
+                            total[lane] += lanes_value;
+                        }
+                    }
+                    // store(total -> Y[b, j*TN:(j+1)*TN])
+                    float *const Y_row = Y + (b * N + j * TN);
+                    #pragma omp simd
+                    for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
+                        const float total_value = total[lane];
+                        Y_row[lane] = total_value;
+                    }
+                }
+            }
+        }
+    }
+    return 0;
+}
