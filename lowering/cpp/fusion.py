@@ -14,7 +14,8 @@ from typing import TypeAlias
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.cpp.nests import Axis, Kind, Nest, NestMaker
+from sketchc.lowering.cpp.nest_maker import NestMaker
+from sketchc.lowering.cpp.nests import Axis, Kind, Nest
 from sketchc.symbolic import equal
 
 

@@ -22,11 +22,11 @@ from sketchc.lowering.cpp.fusion import (
 )
 from sketchc.lowering.cpp.indices import resolve_index, row_major, strides
 from sketchc.lowering.cpp.jam import jam_sums
+from sketchc.lowering.cpp.nest_maker import NestMaker
 from sketchc.lowering.cpp.nests import (
     Kind,
     LaneSource,
     Nest,
-    NestMaker,
     Product,
     Read,
     Reference,

@@ -13,7 +13,8 @@ import attrs
 
 from sketchc import ir
 from sketchc.lowering.cpp.fusion import Leaf, LoopNode, Node, SerialNode, leaves
-from sketchc.lowering.cpp.nests import Kind, NestMaker, Reference
+from sketchc.lowering.cpp.nest_maker import NestMaker
+from sketchc.lowering.cpp.nests import Kind, Reference
 from sketchc.lowering.loops import Storage
 from sketchc.symbolic import constant_value, substitute
 from sketchc.types import DType

@@ -25,7 +25,7 @@ from sketchc.lowering.cpp.forwarding import Versions, find_versions
 from sketchc.lowering.cpp.indices import extent_name, step_name
 from sketchc.lowering.cpp.lower import lower_phase
 from sketchc.lowering.cpp.names import entry_name, identifier
-from sketchc.lowering.cpp.nests import NestMaker
+from sketchc.lowering.cpp.nest_maker import NestMaker
 from sketchc.lowering.cpp.prelude import prelude
 from sketchc.lowering.cpp.printer import (
     REDUCTION_DECLARATIONS,

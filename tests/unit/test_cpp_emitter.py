@@ -12,7 +12,7 @@ from sketchc.lowering import loops
 from sketchc.lowering.cpp.expressions import scalar, value
 from sketchc.lowering.cpp.forwarding import find_versions
 from sketchc.lowering.cpp.lower import lower_phase
-from sketchc.lowering.cpp.nests import NestMaker
+from sketchc.lowering.cpp.nest_maker import NestMaker
 from sketchc.lowering.cpp.prelude import prelude
 from sketchc.lowering.cpp.target import placements
 from sketchc.types import DType

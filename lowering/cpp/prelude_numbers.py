@@ -1,0 +1,170 @@
+"""C++ helpers for number formats: f16 and bf16, rounding modes, conversions to integers.
+
+The conversions are integer arithmetic without branches, which g++ vectorises (g++ 12 does not
+vectorise conversions of its own _Float16).
+"""
+
+from __future__ import annotations
+
+NUMBERS: dict[str, str] = {
+    "bits_of": """
+inline uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+""",
+    "float_of": """
+inline float float_of(uint32_t bits)
+{
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+}
+""",
+    "odd": """
+// double to float, rounded to odd: a second rounding to fewer bits is then exact.
+inline float odd(double x)
+{
+    const float nearest = static_cast<float>(x);
+    const bool inexact = static_cast<double>(nearest) != x && x == x;
+    const bool above = std::fabs(static_cast<double>(nearest)) > std::fabs(x);
+    const uint32_t bits = bits_of(nearest) - ((inexact && above) ? 1U : 0U);
+    return float_of(bits | (inexact ? 1U : 0U));
+}
+""",
+    "half": """
+// IEEE binary16 as it lies in memory; arithmetic happens in float.
+struct half {
+    uint16_t bits;
+};
+""",
+    "to_half": """
+inline half to_half(float x)
+{
+    const uint32_t sign = bits_of(x) & 0x80000000U;
+    const uint32_t magnitude = bits_of(x) ^ sign;
+    // Subnormal results: adding 0.5 leaves the rounded bits at the bottom of the significand.
+    const uint32_t small = bits_of(float_of(magnitude) + 0.5F) - 0x3f000000U;
+    // Normal results: rebias the exponent, round half to even by carrying.
+    const uint32_t normal = (magnitude + 0xc8000fffU + ((magnitude >> 13) & 1U)) >> 13;
+    const uint32_t special = magnitude > 0x7f800000U ? 0x7e00U : 0x7c00U;
+    const uint32_t finite = magnitude < 0x38800000U ? small : normal;
+    const uint32_t result = magnitude >= 0x47800000U ? special : finite;
+    return half{static_cast<uint16_t>(result | (sign >> 16))};
+}
+""",
+    "to_half_double": """
+inline half to_half(double x) { return to_half(odd(x)); }
+""",
+    "half_to_float": """
+inline float to_float(half x)
+{
+    const uint32_t magnitude = x.bits & 0x7fffU;
+    const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000U) << 16;
+    // 2^112 rebiases the exponent and normalises subnormals.
+    const float finite = float_of(magnitude << 13) * 0x1p112F;
+    const uint32_t special = (magnitude << 13) + 0x70000000U;
+    return float_of((magnitude >= 0x7c00U ? special : bits_of(finite)) | sign);
+}
+""",
+    "bfloat16": """
+// The upper half of a float.
+struct bfloat16 {
+    uint16_t bits;
+};
+""",
+    "to_bfloat16": """
+inline bfloat16 to_bfloat16(float x)
+{
+    const uint32_t bits = bits_of(x);
+    const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    const uint32_t quiet = (bits >> 16) | 0x40U;
+    return bfloat16{static_cast<uint16_t>(x != x ? quiet : rounded)};
+}
+""",
+    "to_bfloat16_double": """
+inline bfloat16 to_bfloat16(double x) { return to_bfloat16(odd(x)); }
+""",
+    "bfloat16_to_float": """
+inline float to_float(bfloat16 x) { return float_of(static_cast<uint32_t>(x.bits) << 16); }
+""",
+    "round_nearest": """
+inline float round_nearest(float x) { return __builtin_rintf(x); }
+inline double round_nearest(double x) { return __builtin_rint(x); }
+""",
+    "round_down": """
+inline float round_down(float x) { return __builtin_floorf(x); }
+inline double round_down(double x) { return __builtin_floor(x); }
+""",
+    "round_up": """
+inline float round_up(float x) { return __builtin_ceilf(x); }
+inline double round_up(double x) { return __builtin_ceil(x); }
+""",
+    "round_zero": """
+inline float round_zero(float x) { return __builtin_truncf(x); }
+inline double round_zero(double x) { return __builtin_trunc(x); }
+""",
+    "to_integer": """
+// A rounded float as an integer; what does not fit (NaN too) gives 0.
+template <class T, class F>
+inline T to_integer(F x)
+{
+    constexpr F limit = -static_cast<F>(std::numeric_limits<T>::min());
+    const bool fits = x >= -limit && x < limit;
+    return static_cast<T>(fits ? x : F{0});
+}
+""",
+    "saturated": """
+template <class T, class F>
+inline T saturated(F x)
+{
+    constexpr F limit = -static_cast<F>(std::numeric_limits<T>::min());
+    const T low = x < -limit ? std::numeric_limits<T>::min() : to_integer<T>(x);
+    return x >= limit ? std::numeric_limits<T>::max() : low;
+}
+""",
+    "clamp_to_int32": """
+inline int32_t clamp_to_int32(int64_t x)
+{
+    return static_cast<int32_t>(std::clamp<int64_t>(x, INT32_MIN, INT32_MAX));
+}
+""",
+    "next_to": """
+// The neighbour of a number, upwards or downwards; `Bits` orders like the magnitude.
+template <class Bits>
+inline Bits next_to(Bits bits, bool upwards)
+{
+    constexpr Bits sign = static_cast<Bits>(Bits{1} << (sizeof(Bits) * 8 - 1));
+    if ((bits & ~sign) == 0) {
+        return static_cast<Bits>(upwards ? 1 : sign + 1);
+    }
+    const bool grows = ((bits & sign) == 0) == upwards;
+    return static_cast<Bits>(grows ? bits + 1 : bits - 1);
+}
+""",
+    "directed": """
+// x in a narrower type, rounded down (-1), up (1) or towards zero (0).
+template <class T, int mode>
+inline T directed(double x)
+{
+    T nearest;
+    double back;
+    if constexpr (std::is_same_v<T, float>) {
+        nearest = static_cast<float>(x);
+        back = static_cast<double>(nearest);
+    } else {
+        nearest = narrow(x, T{});
+        back = static_cast<double>(to_float(nearest));
+    }
+    const bool upwards = mode == 1 || (mode == 0 && x < 0);
+    const bool wrong = upwards ? back < x : back > x;
+    std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t> bits;
+    std::memcpy(&bits, &nearest, sizeof bits);
+    bits = wrong ? next_to(bits, upwards) : bits;
+    std::memcpy(&nearest, &bits, sizeof bits);
+    return nearest;
+}
+""",
+}
