@@ -173,6 +173,11 @@ def sizes_of(
     if tied:
         msg = f"--symbols {tied[0]}: the task's model fixes this size"
         raise UsageError(msg)
+    for symbol in binding.sketch.symbols:
+        limit = symbol.upper_bound
+        if limit is not None and sizes.get(symbol.name, 0) > limit:
+            msg = f"--symbols {symbol.name}: the sketch allows at most {limit}"
+            raise UsageError(msg)
     symbols = {**binding.symbols, **sizes}
     return symbols, freedom.substitutes(symbols)
 

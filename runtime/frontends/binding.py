@@ -138,7 +138,7 @@ def _state_sources(
         msg = (
             f"the sketch {sketch.name} has {_count(total, 'input')}; the task's forward takes "
             f"{_count(given, 'tensor')} and its model has "
-            f"{_count(len(task.state), 'parameter or buffer')}"
+            f"{len(task.state)} parameters and buffers"
         )
         raise UsageError(msg)
     by_name = {spec.name.rpartition(".")[2].lower(): spec for spec in reversed(task.state)}
@@ -208,6 +208,11 @@ def _params(
     for param in sketch.params[len(numbers) :]:
         if param.name in settings:
             values[param.name] = settings[param.name]
+            own = task.scalars.get(param.name, settings[param.name])
+            if own != settings[param.name]:
+                notes.append(
+                    f"{param.name} = {settings[param.name]!r} by --set; the model has {own!r}"
+                )
         elif param.name in task.scalars:
             values[param.name] = task.scalars[param.name]
             notes.append(f"{param.name} = {values[param.name]!r}, the model's attribute")

@@ -58,7 +58,7 @@ def bench(
       sketchc bench examples/rms.sketch --task examples/tasks/rms.py --target cpp
     """
     constants = options.parse_assignments(settings, "--set")
-    sizes = {key: int(v) for key, v in options.parse_assignments(symbols, "--symbols").items()}
+    sizes = _sizes(symbols)
     try:
         candidate = prepare(file, name, target, hardware, constants)
     except options.SketchError as error:
@@ -102,3 +102,14 @@ def bench(
 
         report.show(measured, Console())
     return 0 if measured.passed else 1
+
+
+def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
+    """The sizes of `--symbols`. Raises `UsageError` for what is not a positive integer."""
+    sizes = {}
+    for name, value in options.parse_assignments(pairs, "--symbols").items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            msg = f"--symbols {name}={value}: a size to measure at is a positive integer"
+            raise UsageError(msg)
+        sizes[name] = value
+    return sizes
