@@ -378,3 +378,93 @@ def test_examples_are_where_they_should_be() -> None:
     assert len(NAMES) >= 11
     roles = {tensor.role for tensor in lower(example("relu"))[1].sketch.tensors}
     assert roles == {ir.Role.IN, ir.Role.OUT}
+
+
+# ---------------------------------------------------------------- extents of 1, phases, layouts
+
+_BROADCAST = f"""sketch broadcast {{
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Z[M|1, N|1]: in f32; Y[M, N]: out f32;
+    constexpr: T = 16;
+    {GRID}
+    for i in range(M):
+        {GRID}
+        for j in range(ceil(N, T)):
+            x = alloc([T])
+            z = alloc([T])
+            load(X[i, j*T:(j+1)*T] -> x)
+            load(Z[i, j*T:(j+1)*T] -> z)
+            add(x, z, x)
+            store(x -> Y[i, j*T:(j+1)*T])
+}}"""
+
+_PHASES = f"""sketch phases {{
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[M]: out f32 = 0;
+    workspace: P[M, N]: f32;
+    constexpr: T = 16;
+    {GRID}
+    for i in range(M):
+        {GRID}
+        for j in range(ceil(N, T)):
+            x = alloc([T])
+            load(X[i, j*T:(j+1)*T] -> x)
+            mul(x, x, x)
+            store(x -> P[i, j*T:(j+1)*T])
+    {GRID}
+    for i in range(M):
+        total = alloc([1], init=0)
+        for j in range(ceil(N, T)):
+            x = alloc([T])
+            part = alloc([1])
+            load(P[i, j*T:(j+1)*T] -> x)
+            reduce_sum(x, 0, part)
+            add(total, part, total)
+        store(total -> Y[i:i+1])
+}}"""
+
+_TRANSPOSE = f"""sketch swapped {{
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[N, M]: out f32;
+    constexpr: T = 16, S = 8;
+    {GRID}
+    for i in range(ceil(M, T)):
+        {GRID}
+        for j in range(ceil(N, S)):
+            x = alloc([T, S])
+            y = alloc([S, T])
+            load(X[i*T:(i+1)*T, j*S:(j+1)*S] -> x)
+            transpose(x, y)
+            store(y -> Y[j*S:(j+1)*S, i*T:(i+1)*T])
+}}"""
+
+_CAUSAL = f"""sketch causal {{
+    symbols: M, N <= 64;
+    tensors: X[M, N]: in f32; Y[M, N]: out f32;
+    constexpr: T = 8;
+    {GRID}
+    for i in range(ceil(M, T)):
+        r = i*T + iota(T)
+        c = iota(N)
+        x = alloc([T, N])
+        load(X[i*T:(i+1)*T, 0:N] -> x)
+        where(c[None, :] <= r[:, None], x, 0.0, x)
+        store(x -> Y[i*T:(i+1)*T, 0:N])
+}}"""
+
+
+@pytest.mark.parametrize("text", [_PHASES, _TRANSPOSE, _CAUSAL, _BROADCAST])
+def test_layouts_and_phases(text: str, tmp_path: Path) -> None:
+    check(text, tmp_path, [{"M": 17, "N": 9}, {"M": 5, "N": 33}, {"M": 1, "N": 1}])
+
+
+@pytest.mark.parametrize("shape", [(1, 37), (5, 1), (1, 1)])
+def test_extents_of_one_repeat(shape: tuple[int, int], tmp_path: Path) -> None:
+    kernel, native = kernel_for(_BROADCAST, tmp_path)
+    x = np.random.default_rng(0).standard_normal((5, 37)).astype(np.float32)
+    z = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    y = np.full_like(x, np.nan)
+    assert native({"X": x, "Z": z, "Y": y}, {"M": 5, "N": 37}) == 0
+    np.testing.assert_array_equal(y, x + z)
+    module = load_module(TOOLCHAIN.build_module(kernel, tmp_path), "broadcast_module")
+    np.testing.assert_array_equal(module.broadcast(x, z), x + z)
