@@ -377,7 +377,19 @@ def _product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Va
     flags = [bool(statement.attributes.get(name)) for name in ("trans_a", "trans_b")]
     dtype = promote(*(sketch.tile(name).dtype for name in names))
     accumulator = destination.dtype.compute if dtype is not DType.F64 else dtype
-    if accumulator is DType.F64 or not dtype.is_float:
+    shape = scope.shape(destination.name)
+    blocks = [bool(scope.shape(name)) for name in names]
+    smallest = scope.plan.capabilities.matrix_minimum.get(dtype.value, 1)
+    # A bucket is a run-time choice: the wrapper makes it at least the smallest depth.
+    depth_extent = scope.plan.tiles[names[0]].extents[1 ^ flags[0]].value or smallest
+    by_dot = (
+        all(blocks)
+        and bool(shape)
+        and depth_extent >= smallest
+        and dtype in scope.dialect.dot_dtypes
+        and accumulator is not DType.F64
+    )
+    if not by_dot:
         dtype = accumulator
     codes = []
     for index, operand in enumerate(statement.operands):
@@ -386,18 +398,13 @@ def _product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Va
         code = _selected(operand, axes, dtype, "zero", scope)
         transposed = flags[index] and scope.shape(names[index])
         codes.append(PYTHON.call("tl.trans", code) if transposed else code)
-    shape = scope.shape(destination.name)
-    blocks = [bool(scope.shape(name)) for name in names]
-    smallest = scope.plan.capabilities.matrix_minimum.get(dtype.value, 1)
-    # A bucket is a run-time choice: the wrapper makes it at least the smallest depth.
-    depth_extent = scope.plan.tiles[names[0]].extents[1 ^ flags[0]].value or smallest
     old = None
     if OPS[statement.operation].accumulates:
         old = convert(Code(scope.names[destination.name]), destination.dtype, accumulator)
-    if all(blocks) and shape and depth_extent >= smallest and dtype in scope.dialect.dot_dtypes:
+    if by_dot:
         precision = scope.dialect.precision(str(statement.attributes.get("precision", "ieee")))
         return Value(_dot(codes, old, precision, accumulator), accumulator, shape)
-    code = _broadcast_product(codes, blocks, shape)
+    code = _broadcast_product(codes, blocks, shape, accumulator.is_float, scope)
     return Value(code if old is None else PYTHON.binary("+", old, code), accumulator, shape)
 
 
@@ -411,7 +418,9 @@ def _dot(codes: list[Code], old: Code | None, precision: str, accumulator: DType
     return PYTHON.call("tl.dot", *arguments)
 
 
-def _broadcast_product(codes: list[Code], blocks: list[bool], shape: Shape) -> Code:
+def _broadcast_product(
+    codes: list[Code], blocks: list[bool], shape: Shape, floating: bool, scope: Scope
+) -> Code:
     """sum over k of a[m, k] * b[k, n], for types and depths that `tl.dot` refuses."""
     parts = [
         PYTHON.postfix(code, mark) if block else code
@@ -420,7 +429,11 @@ def _broadcast_product(codes: list[Code], blocks: list[bool], shape: Shape) -> C
     product = PYTHON.binary("*", *parts)
     if not any(blocks):
         return product
-    total = PYTHON.call("tl.sum", product, "axis=1")
+    if floating and all(blocks):
+        scope.functions["product_sum"] = None
+        total = PYTHON.call("product_sum", *parts)
+    else:
+        total = PYTHON.call("tl.sum", product, "axis=1")
     if shape:
         return total
     return PYTHON.call("tl.sum", PYTHON.call("tl.sum", total, "axis=1"), "axis=0")
