@@ -106,12 +106,12 @@ def bench(
         msg = f"the generated code does not compile: {error}"
         raise UsageError(msg) from error
     sets = _input_sets(binding, symbols, settings.seed)
+    arguments = arguments_of(binding)
     code = artefact.library
     if candidate.kernel.language == "python":
         code = folder / f"{candidate.kernel.name}.py"
         code.write_text(candidate.kernel.source)
     assert code is not None
-    arguments = arguments_of(binding)
     job = Job(
         candidate.kernel,
         code,
@@ -127,12 +127,28 @@ def bench(
         settings.schedule,
     )
     reply = _run_child(job, folder, settings.timeout)
-    length = reduction_length(plan, binding, symbols)
     references = [_reference(task, binding, one, arguments, substitutes) for one in sets]
+    return _measurement(candidate, task, binding, symbols, settings, machine, references, reply)
+
+
+def _measurement(
+    candidate: Candidate,
+    task: TorchTask,
+    binding: Binding,
+    symbols: Mapping[str, int],
+    settings: Settings,
+    machine: Machine,
+    references: list[list[Array]],
+    reply: Mapping[str, Any],
+) -> Measurement:
+    """Reduce the samples, compare the outputs, and work out the roofline."""
+    plan = candidate.plan
+    samples: dict[str, list[float]] = reply["samples"]
+    length = reduction_length(plan, binding, symbols)
     values = host_values(plan.sketch, symbols, binding.params)
     traffic = int(evaluate(plan.bytes_moved, values)) if plan.bytes_moved is not None else 0
     work = int(evaluate(plan.flops, values)) if plan.flops is not None else 0
-    eager, kernel = (summarise(reply["samples"][name]) for name in ("eager", "kernel"))
+    eager, kernel = (summarise(samples[name]) for name in ("eager", "kernel"))
     return Measurement(
         plan.sketch.name,
         plan.target,
@@ -143,17 +159,17 @@ def bench(
         constants_of(plan.sketch),
         dict(binding.params),
         settings.seed,
-        len(sets),
+        len(references),
         eager,
         kernel,
-        speedup(reply["samples"]["eager"], reply["samples"]["kernel"]),
+        speedup(samples["eager"], samples["kernel"]),
         traffic,
         work,
         traffic / machine.bandwidth / kernel.median,
         traffic / machine.bandwidth / eager.median,
         _compare(binding, reply["outputs"]["kernel"], references, length),
         _compare(binding, reply["outputs"]["eager"], references, length),
-        reply["samples"],
+        samples,
         binding.notes,
     )
 

@@ -6,12 +6,17 @@ import os
 import secrets
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sketchc.cli import options
 from sketchc.cli.verify import prepare
 from sketchc.diagnostics import UsageError
+
+if TYPE_CHECKING:
+    from sketchc.runtime.bench.bench import Measurement
+    from sketchc.runtime.verify.verify import Candidate
 
 
 @click.command()
@@ -64,13 +69,7 @@ def bench(
     except options.SketchError as error:
         options.show_diagnostics(error.source, error.diagnostics)
         return 1
-    status = candidate.toolchain.status()
-    if not status.can_run or status.interpreted:
-        how = f"runs: {status.how_it_runs}" if status.can_run else "it cannot run"
-        advice = f"; {status.advice}" if status.advice else ""
-        msg = f"{target} cannot be timed on this machine: {how}{advice}"
-        raise UsageError(msg)
-    from sketchc.runtime.bench import report
+    _require_speed(candidate)
     from sketchc.runtime.bench.bench import Settings
     from sketchc.runtime.bench.bench import bench as measure
     from sketchc.runtime.bench.machine import this_machine
@@ -93,15 +92,31 @@ def bench(
             ),
             this_machine(device),
         )
+    _show(measured, as_json)
+    return 0 if measured.passed else 1
+
+
+def _show(measured: Measurement, as_json: bool) -> None:
+    from sketchc.runtime.bench import report
+
     if as_json:
         import json
 
         click.echo(json.dumps(report.to_json(measured), indent=2))
-    else:
-        from rich.console import Console
+        return
+    from rich.console import Console
 
-        report.show(measured, Console())
-    return 0 if measured.passed else 1
+    report.show(measured, Console())
+
+
+def _require_speed(candidate: Candidate) -> None:
+    """Raises `UsageError` where the target does not run at its own speed."""
+    status = candidate.toolchain.status()
+    if not status.can_run or status.interpreted:
+        how = f"runs: {status.how_it_runs}" if status.can_run else "it cannot run"
+        advice = f"; {status.advice}" if status.advice else ""
+        msg = f"{candidate.plan.target} cannot be timed on this machine: {how}{advice}"
+        raise UsageError(msg)
 
 
 def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
