@@ -8,7 +8,7 @@ symbols, lets and params. Where the bound stays below 2^31 the kernel computes i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import TypeAlias, assert_never
 
@@ -61,16 +61,24 @@ def _dominates(left: Polynomial, right: Polynomial) -> bool:
     return all(left.get(monomial, 0) >= value for monomial, value in right.items())
 
 
-def show(polynomial: Polynomial) -> str:
-    """Python text, highest degree first, coefficients rounded up."""
+def show(polynomial: Polynomial, rename: Callable[[str], str] = str) -> str:
+    """Python text, highest degree first, coefficients rounded up; `rename` gives the Python name of
+    an atom's name."""
     terms = []
     for monomial in sorted(polynomial, key=lambda m: (-len(m), m)):
         coefficient = math.ceil(polynomial[monomial])
-        factors = list(monomial)
+        factors = [_renamed(atom, rename) for atom in monomial]
         if coefficient != 1 or not factors:
             factors.insert(0, str(coefficient))
         terms.append(" * ".join(factors))
     return " + ".join(terms) if terms else "0"
+
+
+def _renamed(atom: str, rename: Callable[[str], str]) -> str:
+    """An atom is a symbol or `abs(name)`."""
+    if atom.startswith("abs("):
+        return f"abs({rename(atom[4:-1])})"
+    return rename(atom)
 
 
 @attrs.define

@@ -98,10 +98,10 @@ def _fits(plan: Plan, magnitude: Polynomial) -> bool:
     return total < LIMIT
 
 
-def _index_bound(magnitudes: list[Polynomial] | None) -> str:
+def _index_bound(magnitudes: list[Polynomial] | None, names: Names) -> str:
     if magnitudes is None:
         return str(LIMIT)
-    texts = [show(bound) for bound in magnitudes]
+    texts = [show(bound, names.__getitem__) for bound in magnitudes]
     return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
 
 
@@ -269,7 +269,7 @@ def _assemble(
         tuple((name, value) for value, name in scope.hoisted.items()),
         tuple(c.name for c in sketch.constants if c.name in scope.scalars),
         tuple(scope.buckets.items()),
-        _index_bound(magnitudes) if guarded else None,
+        _index_bound(magnitudes, names) if guarded else None,
         tuple(scope.functions),
         names,
     )
