@@ -48,6 +48,8 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
     if not gpu:
         _reduce_whole_rows()
         _multiply_bfloat16()
+        _round_to_bfloat16()
+        _take_bools()
     device = "cuda" if gpu else "cpu"
     given = {name: _to_torch(array).to(device) for name, array in arrays.items()}
     tensors = request["tensors"]
@@ -144,6 +146,44 @@ def _multiply_bfloat16() -> None:
         return original(self, widened(a), widened(b), *rest)
 
     interpreter.InterpreterBuilder.create_dot = create_dot
+
+
+def _round_to_bfloat16() -> None:
+    """Let Triton's interpreter round to bf16 as compiled kernels do, to the nearest: it truncates
+    f32, and writes the whole part of anything else as if it were the bits."""
+    import ml_dtypes
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter.InterpreterBuilder.cast_impl
+
+    def cast_impl(self: Any, source: Any, target: Any) -> Any:
+        if target.scalar != tl.bfloat16 or source.dtype.scalar == tl.bfloat16:
+            return original(self, source, target)
+        with np.errstate(invalid="ignore", over="ignore"):
+            rounded = source.data.astype(ml_dtypes.bfloat16)
+        return interpreter.TensorHandle(rounded.view(np.uint16), target.scalar)
+
+    interpreter.InterpreterBuilder.cast_impl = cast_impl
+
+
+def _take_bools() -> None:
+    """Let Triton's interpreter take Python's bools as arguments: it makes 32-bit numbers of them
+    and then finds that they are no bools."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter._implicit_cvt
+
+    def implicit_cvt(argument: Any) -> Any:
+        if not isinstance(argument, bool):
+            return original(argument)
+        handle = interpreter.TensorHandle(np.array([argument], np.bool_), tl.int1)
+        return tl.tensor(handle, tl.int1)
+
+    interpreter._implicit_cvt = implicit_cvt
 
 
 # ---------------------------------------------------------------- compile
