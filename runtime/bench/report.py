@@ -35,8 +35,8 @@ def show(measured: Measurement, console: Console) -> None:
         console.print(f"note: {escape(note)}", highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
-    for name in ("median", "95 % interval", "samples", "GB/s", "of memory roofline", "GFLOP/s"):
-        table.add_column(name, justify="right")
+    for name in ("median", "95 % interval", "samples", "GB/s", "roofline", "GFLOP/s"):
+        table.add_column(name, justify="right", no_wrap=True)
     _row(table, "PyTorch eager", measured.eager, measured, measured.eager_roofline)
     _row(table, f"sketchc {measured.target}", measured.kernel, measured, measured.roofline)
     console.print(table)
