@@ -33,6 +33,7 @@ DIALECT = Dialect(
     # The 3.2.0 adapter aborts on it; a plain division is exact there.
     scalar_div_rn=False,
     dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16}),
+    integer_products=False,
 )
 
 

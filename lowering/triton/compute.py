@@ -333,6 +333,8 @@ def _reduce_call(operation: str, floats: bool, scope: Scope) -> Callable[[Code, 
     if operation == "reduce_sum":
         return lambda code, axis: PYTHON.call("tl.sum", code, f"axis={axis}")
     if operation == "reduce_prod":
+        if not floats and not scope.dialect.integer_products:
+            return lambda code, axis: scope.call("integer_product", code, literal(axis))
         combine = "product"
     elif floats:
         combine = "nan_maximum" if operation == "reduce_max" else "nan_minimum"

@@ -50,6 +50,7 @@ class Dialect:
     `grouped_order`: programs of a matrix product run in blocks of rows, for the shared cache.
     `scalar_div_rn`: `tl.div_rn` takes scalars, not tiles only.
     `dot_dtypes`: operand types of `tl.dot`; others take a broadcast product and a sum.
+    `integer_products`: `tl.reduce` multiplies integers.
     """
 
     capabilities: Capabilities
@@ -58,6 +59,7 @@ class Dialect:
     grouped_order: bool
     scalar_div_rn: bool
     dot_dtypes: frozenset[DType]
+    integer_products: bool = True
 
     def precision(self, floor: str) -> str:
         """The cheapest available precision that is at least `floor`."""

@@ -30,6 +30,19 @@ def product(a, b):
 
 
 @triton.jit
+def integer_product(a, AXIS: tl.constexpr):
+    """The product over an axis: Triton-Ascend takes integer sums, but no integer products."""
+    lanes = tl.arange(0, a.shape[AXIS])
+    for axis in tl.static_range(len(a.shape)):
+        if axis != AXIS:
+            lanes = tl.expand_dims(lanes, axis)
+    result = tl.sum(tl.where(lanes == 0, a, 0), axis=AXIS)
+    for lane in range(1, a.shape[AXIS]):
+        result *= tl.sum(tl.where(lanes == lane, a, 0), axis=AXIS)
+    return result
+
+
+@triton.jit
 def product_sum(a, b):
     """The sum of a * b over axis 1. The added zero keeps Triton from folding the two into a tf32
     dot, which is less exact, and wrong below its smallest depth."""
