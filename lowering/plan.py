@@ -36,7 +36,7 @@ class Capabilities:
     languages: tuple[str, ...]  # language of the generated source
     default_hardware: str
     dtypes: frozenset[str]  # spellings of DType
-    precisions: frozenset[str]  # of gemm
+    precisions: frozenset[str]  # of gemm; "ieee" is always one
     power_of_two_extents: bool  # physical extents are padded to powers of two
     symbolic_extents: bool  # a tile axis may have a run-time physical extent (arena), else bucket
     persistent_grid: bool  # 1-D grid over the cores, each looping over its share

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 
 from sketchc import ir
@@ -12,18 +14,19 @@ from sketchc.source import Span
 
 @attrs.frozen
 class CheckCapabilities:
-    """Raise `DiagnosticError` with SK0703 (dtype or operation) or SK0705 (precision).
+    """Raise `DiagnosticError` with SK0703 for a dtype or operation that the target does not have.
 
     Why: a user learns in the sketch's own terms, not from a vendor's compiler.
-    Requires: an elaborated sketch. Ensures: every dtype, operation and precision used is one that
-    the target states in its capabilities.
+    Requires: an elaborated sketch. Ensures: every dtype and operation used is one that the target
+    states in its capabilities; a note for every precision that the target replaces by a finer one
+    (`precision` is a floor, and every target offers "ieee").
     """
 
     def run(self, plan: Plan) -> Plan:
-        found = [*self._dtypes(plan), *self._statements(plan)]
+        found = [*self._dtypes(plan), *self._operations(plan)]
         if found:
             raise DiagnosticError(found)
-        return plan
+        return attrs.evolve(plan, notes=(*plan.notes, *self._precisions(plan)))
 
     def _dtypes(self, plan: Plan) -> list[Diagnostic]:
         known = plan.capabilities.dtypes
@@ -40,24 +43,33 @@ class CheckCapabilities:
             if declared.dtype.value not in known
         ]
 
-    def _statements(self, plan: Plan) -> list[Diagnostic]:
-        found = []
-        capabilities = plan.capabilities
-        for phase in plan.sketch.phases:
-            for statement in walk(phase.body):
-                if not isinstance(statement, ir.Compute):
-                    continue
-                operation = statement.operation
-                if operation in capabilities.ops_missing:
-                    message = f"operation `{operation}`"
-                    advice = "use other operations, or another target"
-                    found.append(_refusal(plan, "SK0703", message, statement.span, advice))
-                precision = statement.attributes.get("precision")
-                if precision is not None and precision not in capabilities.precisions:
-                    message = f'precision "{precision}"'
-                    advice = f"{plan.target} offers {', '.join(sorted(capabilities.precisions))}"
-                    found.append(_refusal(plan, "SK0705", message, statement.span, advice))
-        return found
+    def _operations(self, plan: Plan) -> list[Diagnostic]:
+        return [
+            _refusal(
+                plan,
+                "SK0703",
+                f"operation `{statement.operation}`",
+                statement.span,
+                "use other operations, or another target",
+            )
+            for statement in _computations(plan)
+            if statement.operation in plan.capabilities.ops_missing
+        ]
+
+    def _precisions(self, plan: Plan) -> list[str]:
+        offered = plan.capabilities.precisions
+        asked = (statement.attributes.get("precision") for statement in _computations(plan))
+        missing = sorted({str(name) for name in asked if name is not None and name not in offered})
+        return [
+            f'precision "{name}" is a floor: {plan.target} multiplies with more' for name in missing
+        ]
+
+
+def _computations(plan: Plan) -> Iterator[ir.Compute]:
+    for phase in plan.sketch.phases:
+        for statement in walk(phase.body):
+            if isinstance(statement, ir.Compute):
+                yield statement
 
 
 def _refusal(plan: Plan, code: str, message: str, span: Span, advice: str) -> Diagnostic:

@@ -121,23 +121,21 @@ def test_a_users_constant_beats_the_plans_choice() -> None:
     assert "TILE_SIZE" not in " ".join(plan.notes)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "code"),
-    [
-        ("in f32; B", "in f64; B", "SK0703"),
-        ("gemm(a, b, c)", 'gemm(a, b, c, precision="tf32")', "SK0705"),
-    ],
-)
-def test_what_the_chip_cannot_do_is_refused_before_emission(old: str, new: str, code: str) -> None:
-    text = example("matmul")
-    assert old in text
-    text = text.replace(old, new)
-    if code == "SK0703":
-        text = text.replace("in f32; C", "in f64; C").replace("out f32", "out f64")
-        text = text.replace("f32, init", "f64, init")
+def test_what_the_chip_cannot_do_is_refused_before_emission() -> None:
+    text = example("matmul").replace("in f32", "in f64").replace("out f32", "out f64")
+    text = text.replace("f32, init", "f64, init")
     with pytest.raises(DiagnosticError) as refused:
         planned(text, "triton_ascend")
-    assert code in {d.code for d in refused.value.diagnostics}
+    assert {d.code for d in refused.value.diagnostics} == {"SK0703"}
+
+
+@pytest.mark.parametrize("precision", ["tf32", "tf32x3"])
+def test_precision_is_a_floor(precision: str) -> None:
+    """A target without it multiplies with more precision, and says so."""
+    text = example("matmul").replace("gemm(a, b, c)", f'gemm(a, b, c, precision="{precision}")')
+    assert precision in " ".join(planned(text, "triton_ascend").plan.notes)
+    assert precision not in " ".join(planned(text, "triton_cuda").plan.notes)
+    assert precision not in " ".join(planned(example("matmul"), "triton_ascend").plan.notes)
 
 
 def test_unknown_targets_and_chips_are_named() -> None:
