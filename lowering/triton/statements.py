@@ -14,6 +14,7 @@ from sketchc.lowering.triton.compute import compute, full
 from sketchc.lowering.triton.expressions import is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.memory import fill_code, load, store
+from sketchc.lowering.triton.pipelining import loop_stages
 from sketchc.lowering.triton.scope import Scope
 from sketchc.symbolic import show
 
@@ -98,7 +99,9 @@ class BodyEmitter:
             arguments.insert(0, str(start))
         if not is_literal(loop.step, 1):
             arguments.append(str(step))
-        stages = 1 if position in self.hazards.loops else loop.stages
+        stages = loop.stages if loop.stages is not None else loop_stages(scope.plan, loop)
+        if position in self.hazards.loops:
+            stages = 1
         function = "range"
         if stages is not None and scope.dialect.launch_options:
             function = "tl.range"

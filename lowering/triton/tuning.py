@@ -8,8 +8,9 @@ matrix products at most 64 accumulator elements per thread.
 from __future__ import annotations
 
 from sketchc import ir
-from sketchc.lowering.plan import Plan, TilePlan, walk
+from sketchc.lowering.plan import Plan, walk
 from sketchc.lowering.triton.kernel import KernelText, has_product, phase_tiles
+from sketchc.lowering.triton.pipelining import size_of
 from sketchc.lowering.triton.scope import Names
 from sketchc.ops import OPS, Category
 
@@ -25,7 +26,7 @@ def launch_options(plan: Plan, kernel: KernelText, names: Names) -> list[str]:
         return _product_options(plan, kernel)
     fixed, bucketed = 1, ""
     for tile in phase_tiles(plan, kernel.phase):
-        elements, buckets = _size(tile)
+        elements, buckets = size_of(tile)
         if not buckets:
             fixed = max(fixed, elements)
         elif not bucketed or len(buckets) > bucketed.count("*"):
@@ -37,16 +38,6 @@ def launch_options(plan: Plan, kernel: KernelText, names: Names) -> list[str]:
     return [f"num_warps={min(max(fixed // per_warp, 1), LARGEST_WARPS)}"]
 
 
-def _size(tile: TilePlan) -> tuple[int, list[str]]:
-    elements, buckets = 1, []
-    for extent in tile.extents:
-        if extent.value is None:
-            buckets.append(extent.name)
-        else:
-            elements *= extent.value
-    return elements, buckets
-
-
 def _product_options(plan: Plan, kernel: KernelText) -> list[str]:
     largest, per_stage = 1, 1
     for statement in walk(kernel.phase.body):
@@ -54,9 +45,9 @@ def _product_options(plan: Plan, kernel: KernelText) -> list[str]:
             continue
         if OPS[statement.operation].category is not Category.MATRIX:
             continue
-        largest = max(largest, _size(plan.tiles[statement.destination])[0])
+        largest = max(largest, size_of(plan.tiles[statement.destination])[0])
         operands = [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]
-        stage = sum(_size(plan.tiles[n])[0] * plan.tiles[n].tile.dtype.bytes for n in operands)
+        stage = sum(size_of(plan.tiles[n])[0] * plan.tiles[n].tile.dtype.bytes for n in operands)
         per_stage = max(per_stage, stage)
     warps = largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP)
     shared = plan.hardware.facts["memory"]["shared"]["bytes"]

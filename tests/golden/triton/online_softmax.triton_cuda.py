@@ -34,7 +34,7 @@ def online_softmax_kernel(
     # running_sum = alloc([1], f32, init=0.0)
     running_sum = tl.full((), 0.0, tl.float32)
     # for j in range(ceil(N, TILE)):
-    for j in range(tl.cdiv(N, TILE)):
+    for j in tl.range(tl.cdiv(N, TILE), num_stages=6):
         # load(X[i, j*TILE:(j+1)*TILE] -> x)
         x = tl.load(
             X_ptr + (i * N + j * TILE) + tile_lanes,
@@ -60,7 +60,7 @@ def online_softmax_kernel(
         # copy(new_max, running_max)
         running_max = new_max
     # for j in range(ceil(N, TILE)):
-    for j_2 in range(tl.cdiv(N, TILE)):
+    for j_2 in tl.range(tl.cdiv(N, TILE), num_stages=6):
         # load(X[i, j*TILE:(j+1)*TILE] -> x)
         x_2 = tl.load(
             X_ptr + (i * N + j_2 * TILE) + tile_lanes, mask=tile_lanes < N - j_2 * TILE, other=0.0

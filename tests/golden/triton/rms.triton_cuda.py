@@ -39,7 +39,8 @@ def rms_norm_kernel(
     d2_block = program % d2_block_count
     # square_sum = alloc([TILE_SIZE, D2_BLOCK], f32, init=0.0)
     square_sum = tl.full((TILE_SIZE, D2_BLOCK), 0.0, tl.float32)
-    for f in range(F):
+    # for f in range(F):
+    for f in tl.range(F, num_stages=6):
         # load(X[b, f, d1_outer*TILE_SIZE:(d1_outer+1)*TILE_SIZE, 0:D2] -> x_row)
         x_row = tl.load(
             X_ptr
@@ -61,7 +62,7 @@ def rms_norm_kernel(
     # sqrt(rms_row, rms_row)
     rms_row = tl.sqrt(rms_row)
     # for f in range(F):
-    for f_2 in range(F):
+    for f_2 in tl.range(F, num_stages=6):
         # load(X[b, f, d1_outer*TILE_SIZE:(d1_outer+1)*TILE_SIZE, 0:D2] -> x_row)
         x_row_2 = tl.load(
             X_ptr

@@ -34,7 +34,7 @@ def sum_middle_kernel(
     # lanes = alloc([TM, TN], f32, init=0.0)
     lanes = tl.full((TM, TN), 0.0, tl.float32)
     # for m in range(ceil(M, TM)):
-    for m in range(tl.cdiv(M, TM)):
+    for m in tl.range(tl.cdiv(M, TM), num_stages=6):
         # load(X[b, m*TM:(m+1)*TM, j*TN:(j+1)*TN] -> x)
         x = tl.load(
             X_ptr + ((b * M + m * TM) * N + j * TN) + tm_lanes[:, None] * N + tn_lanes[None, :],

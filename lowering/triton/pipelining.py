@@ -1,0 +1,50 @@
+"""How deep the software pipeline of a streaming loop is."""
+
+from __future__ import annotations
+
+from sketchc import ir
+from sketchc.lowering.plan import Plan, TilePlan
+from sketchc.ops import OPS, Category
+
+#: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).
+FEWEST_STAGES = 4
+MOST_STAGES = 6
+
+
+def loop_stages(plan: Plan, loop: ir.For) -> int | None:
+    """The software pipeline's depth of a loop hinted "pipeline" that streams tiles, or None.
+
+    As many stages as the chip's `pipeline_bytes` hold of what one iteration loads: one program then
+    keeps enough bytes in flight, however few programs there are. Triton pipelines the operands of
+    dots by itself, and loops in loops are left alone.
+    """
+    aim = plan.hardware.facts["tuning"].get("pipeline_bytes")
+    if aim is None or "pipeline" not in loop.hints:
+        return None
+    loaded = 0
+    for statement in loop.body:
+        match statement:
+            case ir.Load(_, tile):
+                elements, buckets = size_of(plan.tiles[tile])
+                if buckets:
+                    return None
+                loaded += elements * plan.tiles[tile].tile.dtype.bytes
+            case ir.Compute(operation) if OPS[operation].category is Category.MATRIX:
+                return None
+            case ir.For():
+                return None
+            case _:
+                pass
+    stages = min(int(aim) // loaded, MOST_STAGES) if loaded else 0
+    return stages if stages >= FEWEST_STAGES else None
+
+
+def size_of(tile: TilePlan) -> tuple[int, list[str]]:
+    """Compile-time elements of a tile, and the buckets to multiply them by."""
+    elements, buckets = 1, []
+    for extent in tile.extents:
+        if extent.value is None:
+            buckets.append(extent.name)
+        else:
+            elements *= extent.value
+    return elements, buckets
