@@ -167,7 +167,7 @@ def _scalar(context: Context, typed: Typed, node: syntax.Expression) -> ir.Expr:
         return typed.value
     fixes: tuple[Fix, ...] = ()
     match typed.value:
-        case ir.Literal(float(value)) if value == int(value):
+        case ir.Literal(float(value)) if value.is_integer():
             fixes = (Fix("write an integer", (Edit(node.span, str(int(value))),)),)
         case _:
             pass

@@ -184,6 +184,19 @@ def test_mutated_examples(chunk):
             raise
 
 
+#: What the fuzzer found once.
+REGRESSIONS = [
+    EXAMPLES[-1].replace("j*TN:", "inf:"),
+    EXAMPLES[-1].replace("X[b, ", "X[nan, "),
+]
+
+
+@pytest.mark.parametrize("text", REGRESSIONS)
+def test_regressions(text):
+    assert text not in EXAMPLES
+    exercise(text)
+
+
 SETTINGS = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
 
