@@ -8,7 +8,7 @@ rows that remain.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -22,19 +22,41 @@ ROWS = 8
 
 
 def jam_sums(
-    body: tuple[loops.Statement, ...], fresh: Callable[[str], str]
+    body: tuple[loops.Statement, ...],
+    fresh: Callable[[str], str],
+    constants: Mapping[str, ir.Expr],
 ) -> tuple[loops.Statement, ...]:
-    """The statements with eligible loops over rows jammed; `fresh` makes unused names."""
+    """The statements with eligible loops over rows jammed; `fresh` makes unused names, `constants`
+    gives compile-time values by name."""
     found: list[loops.Statement] = []
     for statement in body:
         match statement:
             case loops.Loop() if (lanes := _sum_of_rows(statement)) is not None:
-                found += _jammed(statement, lanes, fresh)
+                most = _at_most(statement.upper, constants)
+                if statement.lower == ir.Literal(0) and most is not None and most < ROWS:
+                    found.append(statement)
+                else:
+                    found += _jammed(statement, lanes, fresh)
             case loops.Loop() | loops.SerialLoop():
-                found.append(attrs.evolve(statement, body=jam_sums(statement.body, fresh)))
+                inner = jam_sums(statement.body, fresh, constants)
+                found.append(attrs.evolve(statement, body=inner))
             case _:
                 found.append(statement)
     return tuple(found)
+
+
+def _at_most(bound: ir.Expr, constants: Mapping[str, ir.Expr]) -> int | None:
+    """A compile-time upper bound of a loop's end, or None."""
+    match bound:
+        case ir.Literal(int(value)):
+            return value
+        case ir.Ref(name) if name in constants:
+            return _at_most(constants[name], constants)
+        case ir.Binary("min", left, right):
+            known = (_at_most(side, constants) for side in (left, right))
+            return min((value for value in known if value is not None), default=None)
+        case _:
+            return None
 
 
 def _sum_of_rows(loop: loops.Loop) -> loops.LaneLoop | None:

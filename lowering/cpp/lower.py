@@ -61,7 +61,7 @@ def lower_phase(
     statements = lowering.nodes(nodes, _Scope())
     whole = (*lowering.declared_first(), *statements)
     program = clean(loops.Program((*storages, *lowering.packs), whole))
-    jammed = jam_sums(program.body, maker.versions.fresh)
+    jammed = jam_sums(program.body, maker.versions.fresh, constants)
     return loops.Program(program.storages, add_rows(jammed, maker.versions.fresh))
 
 
