@@ -52,7 +52,8 @@ def signature(
             continue
         shape = [int(evaluate(extent, values)) for extent in tensor.extents]
         array = tensors.get(tensor.name)
-        actual = shape if array is None else list(array.shape)
+        # A negative extent is for the entry point's checks to refuse.
+        actual = [max(0, n) for n in shape] if array is None else list(array.shape)
         _check(tensor, array, shape)
         for axis, repeats in enumerate(tensor.broadcast):
             if repeats:

@@ -236,7 +236,8 @@ def _buffers(
         if tensor.name in given:
             arrays[tensor.name] = given[tensor.name]
             continue
-        shape = tuple(int(evaluate(extent, values)) for extent in tensor.extents)
+        # A negative extent is for the wrapper's checks to refuse.
+        shape = tuple(max(0, int(evaluate(extent, values))) for extent in tensor.extents)
         poison = float("nan") if tensor.dtype.is_float else -1 if tensor.dtype.is_signed else 1
         fill = poison if tensor.role is ir.Role.OUT else 1
         dtype = np.dtype(tensor.dtype.numpy_name)
