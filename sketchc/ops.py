@@ -10,14 +10,11 @@ References take and return float64 (or int64 / bool) arrays; the interpreter rou
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
-from typing import Any
 
 from sketchc import records as attrs
-
-Array = Any
-Reference = Callable[..., Array]
+from sketchc import references
+from sketchc.references import Reference
 
 
 class Shape(Enum):
@@ -88,48 +85,6 @@ class Op:
     lowered: bool = True
 
 
-def _erf(np: Any, x: Array) -> Array:
-    import math
-
-    return np.vectorize(math.erf, otypes=[np.float64])(x)
-
-
-def _where_positive(np: Any, x: Array, other: Array) -> Array:
-    return np.where(np.isnan(x), x, np.where(x > 0, x, other))
-
-
-def _softplus(np: Any, x: Array) -> Array:
-    return np.where(x > 30, x, np.log1p(np.exp(np.minimum(x, 30))))
-
-
-_SELU_SCALE = 1.0507009873554804934193349852946
-_SELU_ALPHA = 1.6732632423543772848170429916717
-
-
-def _to_integral(name: str) -> Reference:
-    """A rounding function of NumPy; integers are left alone, also beyond 2**53."""
-    return lambda np, x: x if x.dtype.kind in "iub" else getattr(np, name)(x)
-
-
-def _clamp(np: Any, x: Array, low: Any = None, high: Any = None) -> Array:
-    lowest = x if low is None else np.maximum(x, np.asarray(low).astype(x.dtype))
-    return lowest if high is None else np.minimum(lowest, np.asarray(high).astype(x.dtype))
-
-
-def _sigmoid(np: Any, x: Array) -> Array:
-    return 1.0 / (1.0 + np.exp(-x))
-
-
-def _gelu(np: Any, x: Array) -> Array:
-    return 0.5 * x * (1.0 + _erf(np, x / np.sqrt(2.0)))
-
-
-def _gelu_with(np: Any, x: Array, approximate: str = "none") -> Array:
-    if approximate == "tanh":
-        return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
-    return _gelu(np, x)
-
-
 def _unary(name: str, result: Result, doc: str, reference: Reference, *attributes: Attribute) -> Op:
     return Op(
         name,
@@ -172,14 +127,14 @@ _ELEMENTWISE = (
         "clamp",
         Result.SAME,
         "min(max(x, low), high)",
-        _clamp,
+        references.clamp,
         Attribute("low", "float"),
         Attribute("high", "float"),
     ),
-    _unary("floor", Result.SAME, "largest integer not above x", _to_integral("floor")),
-    _unary("ceil", Result.SAME, "smallest integer not below x", _to_integral("ceil")),
-    _unary("round", Result.SAME, "nearest integer, ties to even", _to_integral("rint")),
-    _unary("trunc", Result.SAME, "x without its fraction", _to_integral("trunc")),
+    _unary("floor", Result.SAME, "largest integer not above x", references.to_integral("floor")),
+    _unary("ceil", Result.SAME, "smallest integer not below x", references.to_integral("ceil")),
+    _unary("round", Result.SAME, "nearest integer, ties to even", references.to_integral("rint")),
+    _unary("trunc", Result.SAME, "x without its fraction", references.to_integral("trunc")),
     _unary("sign", Result.SAME, "-1, 0 or 1; NaN stays", lambda np, x: np.sign(x)),
     _unary("exp", Result.FLOAT, "e to the x", lambda np, x: np.exp(x)),
     _unary("exp2", Result.FLOAT, "2 to the x", lambda np, x: np.exp2(x)),
@@ -192,17 +147,17 @@ _ELEMENTWISE = (
     _unary("tan", Result.FLOAT, "tangent", lambda np, x: np.tan(x)),
     _unary("atan", Result.FLOAT, "arc tangent", lambda np, x: np.arctan(x)),
     _unary("tanh", Result.FLOAT, "hyperbolic tangent", lambda np, x: np.tanh(x)),
-    _unary("erf", Result.FLOAT, "error function", _erf),
-    _unary("sigmoid", Result.FLOAT, "1 / (1 + exp(-x))", _sigmoid),
-    _unary("silu", Result.FLOAT, "x * sigmoid(x)", lambda np, x: x * _sigmoid(np, x)),
+    _unary("erf", Result.FLOAT, "error function", references.erf),
+    _unary("sigmoid", Result.FLOAT, "1 / (1 + exp(-x))", references.sigmoid),
+    _unary("silu", Result.FLOAT, "x * sigmoid(x)", lambda np, x: x * references.sigmoid(np, x)),
     _unary(
         "gelu",
         Result.FLOAT,
         'x * Phi(x); approximate="tanh" for the tanh form',
-        _gelu_with,
+        references.gelu_with,
         Attribute("approximate", "choice", "none", ("none", "tanh")),
     ),
-    _unary("softplus", Result.FLOAT, "log(1 + exp(x))", _softplus),
+    _unary("softplus", Result.FLOAT, "log(1 + exp(x))", references.softplus),
     _unary("softsign", Result.FLOAT, "x / (1 + |x|)", lambda np, x: x / (1.0 + np.abs(x))),
     _unary(
         "hardsigmoid",
@@ -220,7 +175,9 @@ _ELEMENTWISE = (
         "elu",
         Result.FLOAT,
         "x if x > 0 else alpha * (exp(x) - 1)",
-        lambda np, x, alpha=1.0: _where_positive(np, x, alpha * np.expm1(np.minimum(x, 0))),
+        lambda np, x, alpha=1.0: references.where_positive(
+            np, x, alpha * np.expm1(np.minimum(x, 0))
+        ),
         Attribute("alpha", "float", 1.0),
     ),
     _unary(
@@ -228,14 +185,15 @@ _ELEMENTWISE = (
         Result.FLOAT,
         "scaled elu with its fixed constants",
         lambda np, x: (
-            _SELU_SCALE * _where_positive(np, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0)))
+            references.SELU_SCALE
+            * references.where_positive(np, x, references.SELU_ALPHA * np.expm1(np.minimum(x, 0)))
         ),
     ),
     _unary(
         "leaky_relu",
         Result.FLOAT,
         "x if x > 0 else slope * x",
-        lambda np, x, slope=0.01: _where_positive(np, x, slope * x),
+        lambda np, x, slope=0.01: references.where_positive(np, x, slope * x),
         Attribute("slope", "float", 0.01),
     ),
     _binary("add", Result.PROMOTE, "a + b", lambda np, a, b: a + b),
@@ -404,6 +362,10 @@ def _planned(
     )
 
 
+def _composite(name: str, doc: str) -> Op:
+    return _planned(name, Category.COMPOSITE, ("source",), Shape.SAME, Result.FLOAT, doc)
+
+
 _AXIS = (Attribute("axis", "int", positional=True),)
 _SCAN = (*_AXIS, Attribute("reverse", "bool", False))
 
@@ -505,30 +467,9 @@ _PLANNED = (
         (*_AXIS, Attribute("descending", "bool", False)),
         2,
     ),
-    _planned(
-        "softmax",
-        Category.COMPOSITE,
-        ("source",),
-        Shape.SAME,
-        Result.FLOAT,
-        "softmax over the last axis",
-    ),
-    _planned(
-        "layer_norm",
-        Category.COMPOSITE,
-        ("source",),
-        Shape.SAME,
-        Result.FLOAT,
-        "layer normalisation over the last axis",
-    ),
-    _planned(
-        "rms_norm",
-        Category.COMPOSITE,
-        ("source",),
-        Shape.SAME,
-        Result.FLOAT,
-        "root-mean-square normalisation over the last axis",
-    ),
+    _composite("softmax", "softmax over the last axis"),
+    _composite("layer_norm", "layer normalisation over the last axis"),
+    _composite("rms_norm", "root-mean-square normalisation over the last axis"),
     _planned(
         "rand",
         Category.RANDOM,
