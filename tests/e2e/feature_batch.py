@@ -1,0 +1,26 @@
+"""Worker handler of the feature tests: `triton_cuda`'s own, on tensors that are not contiguous."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sketchc.runtime.toolchains import triton_cuda_worker
+from sketchc.runtime.worker_child import Arrays
+
+
+def run_strided(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """`run_kernel` with every tensor of two or more axes stored column by column, and every other
+    one with a gap behind each element."""
+    plain = triton_cuda_worker._to_torch
+    triton_cuda_worker._to_torch = lambda array: _spread(plain(array))
+    return triton_cuda_worker.run_kernel(request, arrays)
+
+
+def _spread(tensor: Any) -> Any:
+    import torch
+
+    if tensor.dim() >= 2:
+        return tensor.transpose(0, -1).contiguous().transpose(0, -1)
+    wide = torch.zeros((*tensor.shape, 2), dtype=tensor.dtype)
+    wide[..., 0] = tensor
+    return wide[..., 0]

@@ -1,0 +1,431 @@
+"""Every construct of the language's first slice, on every target, against the interpreter.
+
+One small sketch per construct stands in `features/`. Each passes the checker with every claim
+proved or checked at launch, executes under R6b's self-check, and gives the same results in the
+interpreter (shuffled, padded) and on all targets, at ragged sizes and at 0, on signed inputs of
+mixed scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from cpp_cases import inputs
+from toolchains import require
+from triton_cases import assert_close
+
+from sketchc import ir, syntax
+from sketchc.checker.api import check
+from sketchc.diagnostics import DiagnosticError, Severity
+from sketchc.interpreter import Options, interpret
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.passes import build_plan
+from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.parser import parse
+from sketchc.runtime.toolchains.base import Artefact, ToolchainError
+from sketchc.runtime.toolchains.triton_cuda import _request, _write
+from sketchc.runtime.worker import run_worker
+from sketchc.selfcheck import self_check
+from sketchc.source import Source
+
+FEATURES = Path(__file__).parent / "features"
+BATCH = Path(__file__).parent / "feature_batch.py"
+Array = np.ndarray[Any, Any]
+Sizes = dict[str, int]
+
+
+@attrs.frozen
+class Feature:
+    """How a sketch is run: `sizes` of its symbols, its params, and what its inputs hold.
+
+    `hold` names kinds of values for tensors: "special" has NaN, infinities and zeros of both signs,
+    "wide" integers beyond 32 bits, "nonzero" integers that can divide, "moderate" floats within
+    [-4, 4], "halves" multiples of 1/4, "positive" floats above 1/2, "signs" -2, -1 and 1. `terms`
+    is the length of the longest sum, `factor` the error allowed in units of rounding times its
+    square root.
+    """
+
+    sizes: list[Sizes]
+    params: Mapping[str, Any] = attrs.field(factory=dict)
+    hold: Mapping[str, str] = attrs.field(factory=dict)
+    terms: int = 64
+    factor: float = 8.0
+
+
+def on(*sizes: str) -> list[Sizes]:
+    """`on("M=1 N=17", ...)`."""
+    return [
+        {name: int(value) for name, value in (part.split("=") for part in text.split())}
+        for text in sizes
+    ]
+
+
+PLAIN = on("M=1 N=1", "M=5 N=17", "M=3 N=0")
+LINE = on("N=1", "N=31", "N=0")
+PRODUCT = on("M=1 N=1 K=1", "M=17 N=33 K=19", "M=5 N=31 K=0")
+CUBE = on("B=1 M=1 N=1", "B=3 M=7 N=17", "B=2 M=5 N=0")
+
+CASES: dict[str, Feature] = {
+    "accumulators": Feature([*CUBE, *on("B=2 M=0 N=9")], terms=256),
+    "aliasing": Feature(PLAIN),
+    "awkward_names": Feature(
+        on("lambda=1 int=1", "lambda=5 int=17", "lambda=3 int=0"), {"float": 0.75}
+    ),
+    "between_levels": Feature(PLAIN),
+    "bool_tensors": Feature(LINE),
+    "broadcasting": Feature(PLAIN),
+    "casts": Feature(LINE, hold={"X": "moderate"}),
+    "casts_double": Feature(LINE, hold={"X": "moderate"}),
+    "constants_as_data": Feature(LINE, {"eps": 1e-3}),
+    "doubles": Feature(PLAIN, {"c": 1.0 / 3.0}),
+    "flat_views": Feature(CUBE),
+    "float_scalars": Feature(PLAIN, {"gain": 2.5}, hold={"X": "positive"}),
+    "gemm_double": Feature(PRODUCT),
+    "gemm_half": Feature(PRODUCT),
+    "gemm_precision": Feature(PRODUCT),
+    "gemm_transposed": Feature(PRODUCT),
+    "half_types": Feature(on("M=1 N=1", "M=5 N=101", "M=3 N=0"), hold={"X": "moderate"}),
+    "hints": Feature(PLAIN),
+    "indexed_by_param": Feature(on("M=3 N=1", "M=7 N=17", "M=3 N=0"), {"row": 2}),
+    "initial_values": Feature(PLAIN),
+    "inner_parallel": Feature(CUBE),
+    "inout": Feature(PLAIN),
+    "integer_axes": Feature(
+        on("M=1 N=1", "M=5 N=31", "M=0 N=3", "M=3 N=0"), hold={"A": "signs", "L": "wide"}
+    ),
+    "integers": Feature(
+        on("M=1 N=1", "M=5 N=37", "M=3 N=0"), hold={"A": "nonzero", "B": "nonzero", "L": "wide"}
+    ),
+    "lets": Feature(on("C=1 H=1 W=1", "C=3 H=7 W=17", "C=0 H=2 W=3"), {"gain": 0.5}),
+    "loop_ranges": Feature(on("K=1 N=1", "K=7 N=17", "K=0 N=5")),
+    "masked_updates": Feature(PLAIN),
+    "matmul_and_dot": Feature(PRODUCT),
+    "mixed_phases": Feature(PLAIN),
+    "nested_loops": Feature(
+        on("C=1 H=1 W=1 O=1 KH=1 KW=1", "C=3 H=5 W=11 O=2 KH=2 KW=3", "C=0 H=3 W=9 O=2 KH=1 KW=1")
+    ),
+    "params": Feature(LINE, {"scale": 0.3, "negate": True}),
+    "positions": Feature(PLAIN),
+    "predicates": Feature(PLAIN, {"window": 3}),
+    "reduce_bools": Feature(PLAIN),
+    "reduce_nan": Feature(on("M=1 N=1", "M=11 N=17", "M=3 N=0"), hold={"X": "special"}),
+    "reductions": Feature([*CUBE, *on("B=2 M=0 N=5")], terms=512),
+    "repeated_axes": Feature(on("M=1 N=1", "M=5 N=17", "M=3 N=0")),
+    "requires": Feature(on("M=1 N=2", "M=5 N=18", "M=3 N=0"), {"groups": 3}),
+    "scalar_subscripts": Feature(on("B=1 M=1 N=1", "B=3 M=7 N=5", "B=0 M=1 N=1")),
+    "scan_by_hand": Feature(on("K=1 N=1", "K=7 N=17", "K=0 N=5")),
+    "small_gemm": Feature(on("N=1 K=1", "N=7 K=13", "N=5 K=0")),
+    "three_phases": Feature(on("M=1 N=1", "M=5 N=17", "M=3 N=0")),
+    "transposes": Feature(CUBE),
+    "tuning_points": Feature(PLAIN),
+    "two_axes_at_once": Feature(
+        on("B=1 C=1 H=1 W=1", "B=2 C=5 H=7 W=17", "B=2 C=3 H=0 W=5"), terms=256
+    ),
+    "two_phase_sum": Feature(on("N=1", "N=131", "N=0"), terms=256),
+    "unbounded_rows": Feature(PLAIN, {"eps": 1e-3}, hold={"X": "moderate"}),
+    "whole_number_rounding": Feature(LINE, hold={"X": "halves"}),
+}
+
+
+def test_every_feature_has_a_case() -> None:
+    assert sorted(path.stem for path in FEATURES.glob("*.sketch")) == sorted(CASES)
+
+
+# ---------------------------------------------------------------- inputs and outputs
+
+
+def read(name: str) -> Source:
+    return Source(f"{name}.sketch", (FEATURES / f"{name}.sketch").read_text("utf-8"))
+
+
+def sketches(name: str) -> tuple[syntax.Sketch, ...]:
+    """The syntax trees of a feature's sketches."""
+    tree, found = parse(read(name))
+    assert tree is not None, found
+    return tree.sketches
+
+
+@attrs.frozen
+class Run:
+    """One execution: inputs (and nothing else), symbols, params, and what must come of it."""
+
+    tensors: Mapping[str, Array]
+    symbols: Sizes
+    params: Mapping[str, Any]
+    expected: Mapping[str, Array]
+
+
+def runs(name: str, sketch: ir.Sketch, feature: Feature | None = None) -> list[Run]:
+    """The runs of one sketch at all sizes of its feature, with the interpreter's results."""
+    feature = feature or CASES[name]
+    known = {param.name for param in sketch.params}
+    params = {key: value for key, value in feature.params.items() if key in known}
+    found = []
+    for seed, sizes in enumerate(feature.sizes):
+        symbols = {symbol.name: sizes[symbol.name.rstrip("_")] for symbol in sketch.symbols}
+        tensors = given(sketch, symbols, params, feature.hold, seed)
+        expected = interpret(sketch, tensors, symbols, params).outputs
+        found.append(Run(tensors, symbols, params, expected))
+    return found
+
+
+def given(
+    sketch: ir.Sketch,
+    symbols: Sizes,
+    params: Mapping[str, Any],
+    hold: Mapping[str, str],
+    seed: int,
+) -> dict[str, Array]:
+    """In and inout tensors that hold what they should."""
+    rng = np.random.default_rng([seed, 77])
+    found = inputs(sketch, symbols, params, seed)
+    for tensor in sketch.tensors:
+        if tensor.role is ir.Role.OUT or tensor.role is ir.Role.WORKSPACE:
+            found.pop(tensor.name, None)
+            continue
+        array = found[tensor.name]
+        for axis, repeats in enumerate(tensor.broadcast):
+            # One axis of those that may have extent 1 does, another one from run to run.
+            if repeats and (seed + axis) % 2:
+                array = array[(slice(None),) * axis + (slice(0, 1),)]
+        found[tensor.name] = np.ascontiguousarray(
+            fill(array, hold.get(tensor.name, ""), rng).astype(array.dtype)
+        )
+    return found
+
+
+def fill(array: Array, kind: str, rng: np.random.Generator) -> Array:
+    """An array like `array` that holds a kind of values (see `Feature`)."""
+    match kind:
+        case "":
+            return array
+        case "moderate" if array.dtype.kind in "ib":
+            return array
+        case "moderate":
+            return np.clip(array.astype(np.float64), -4.0, 4.0)
+        case "halves":
+            return np.round(array.astype(np.float64) * 4) / 4
+        case "positive":
+            return np.abs(array.astype(np.float64)) + 0.5
+        case "signs":
+            return rng.choice([-2, -1, 1, 1, 1], array.shape)
+        case "nonzero":
+            return np.where(array == 0, 7, array)
+        case "wide":
+            return rng.integers(-(2**40), 2**40, array.shape)
+        case "special":
+            values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5])
+            # Some rows have none: their results are ordinary numbers.
+            rows = rng.random((*array.shape[:-1], 1)) < 0.6
+            chosen = (rng.random(array.shape) < 0.15) & rows
+            return np.where(chosen, rng.choice(values, array.shape), array)
+    raise AssertionError(kind)
+
+
+def assert_alike(
+    feature: Feature, actual: Mapping[str, Array], expected: Mapping[str, Array]
+) -> None:
+    """Every output within the feature's tolerance, reported all together."""
+    wrong = []
+    for name, want in expected.items():
+        try:
+            assert_close(actual[name], want, feature.factor, feature.terms)
+        except AssertionError as error:
+            wrong.append(f"{name}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+# ---------------------------------------------------------------- checker and interpreter
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_claim_is_proved(name: str) -> None:
+    result = check(read(name))
+    assert result.ok, result.diagnostics
+    assert len(result.sketches) == len(sketches(name))
+    proofs = [proof for checked in result.sketches for proof in checked.proofs]
+    settled = (ir.Tier.PROVED, ir.Tier.CHECKED_AT_LAUNCH)
+    assert proofs
+    assert not [proof for proof in proofs if proof.tier not in settled]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tile_sizes_do_not_matter(name: str) -> None:
+    assert not self_check(read(name))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_order_and_padding_do_not_matter(name: str) -> None:
+    options = Options(check_domains=True, shuffle=5, padding=3)
+    for tree in sketches(name):
+        sketch = build_plan(tree, "cpp").plan.sketch
+        for run in runs(name, sketch):
+            found = interpret(sketch, run.tensors, run.symbols, run.params, options).outputs
+            assert_alike(CASES[name], found, run.expected)
+
+
+# ---------------------------------------------------------------- targets
+
+
+def lower(
+    tree: syntax.Sketch, target: str, constants: Mapping[str, Any] | None = None
+) -> Kernel | None:
+    """The kernel, or None where the target has no f64: the one refusal that is accepted."""
+    try:
+        plan = build_plan(tree, target, None, constants or {}).plan
+    except DiagnosticError as error:
+        errors = [d for d in error.diagnostics if d.severity is Severity.ERROR]
+        assert target == "triton_ascend", errors
+        assert {d.code for d in errors} == {"SK0703"}, errors
+        assert "f64" in errors[0].message
+        return None
+    return target_module(target).emit(plan)
+
+
+def build(kernel: Kernel, folder: Path) -> Artefact:
+    """Compiled where a run needs it; the Triton targets compile what they launch."""
+    toolchain: Any = require(kernel.target)
+    match kernel.target:
+        case "cpp":
+            artefact: Artefact = toolchain.compile(kernel, folder)
+            assert artefact.details["warnings"] == ""
+            return artefact
+        case "triton_ascend":
+            toolchain.place(kernel, folder)
+    return Artefact(kernel, folder)
+
+
+def poisoned(run: Run) -> dict[str, Array]:
+    """Inputs, and outputs full of poison."""
+    found = dict(run.tensors)
+    for name, array in run.expected.items():
+        if name not in found:
+            plain = array.dtype.kind in "iub"
+            found[name] = np.full(array.shape, 1 if plain else np.nan).astype(array.dtype)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_target_equals_interpreter(target: str, name: str, tmp_path: Path) -> None:
+    toolchain = require(target)
+    for number, tree in enumerate(sketches(name)):
+        kernel = lower(tree, target)
+        if kernel is None:
+            assert "f64" in read(name).text
+            continue
+        artefact = build(kernel, tmp_path / str(number))
+        for run in runs(name, kernel.sketch):
+            found = toolchain.run(artefact, poisoned(run), run.symbols, run.params)
+            assert_alike(CASES[name], found, run.expected)
+
+
+def test_tensors_that_are_not_dense(tmp_path: Path) -> None:
+    """The wrapper copies what is strided, inout tensors and outputs back."""
+    require("triton_cuda")
+    for name in ("flat_views", "inout", "bool_tensors", "gemm_transposed"):
+        kernel = lower(sketches(name)[0], "triton_cuda")
+        assert kernel is not None
+        run = runs(name, kernel.sketch)[1]
+        source = _write(kernel, tmp_path)
+        request = _request(kernel, source, run.symbols, run.params)
+        result = run_worker(
+            f"{BATCH}:run_strided",
+            request,
+            poisoned(run),
+            environment={"TRITON_INTERPRET": "1"},
+            preload=("torch",),
+        )
+        assert result.reply is not None, result.describe() + result.traceback
+        assert_alike(CASES[name], result.arrays, run.expected)
+
+
+#: Constants that are not the default: other tuning points, and values of data.
+SETTINGS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("accumulators", {"TM": 8}, {}),
+    ("constants_as_data", {"KEEP": False, "OFFSET": 7, "SLOPE": -0.5, "eps": 0.25}, {}),
+    ("gemm_transposed", {"TK": 32}, {}),
+    ("masked_updates", {"T": 8}, {}),
+    ("tuning_points", {"TM": 8, "TN": 32}, {}),
+    ("unbounded_rows", {"TILE": 2}, {"eps": 0.5}),
+    ("params", {}, {"scale": -3.0, "negate": False, "shift": 2**33, "power": -1.0, "narrow": 9}),
+]
+
+
+@pytest.mark.parametrize(("name", "constants", "params"), SETTINGS, ids=[s[0] for s in SETTINGS])
+@pytest.mark.parametrize("target", TARGETS)
+def test_settings(
+    target: str, name: str, constants: dict[str, Any], params: dict[str, Any], tmp_path: Path
+) -> None:
+    toolchain = require(target)
+    kernel = lower(sketches(name)[0], target, constants)
+    assert kernel is not None
+    bound = {constant.name: constant.value for constant in kernel.sketch.constants}
+    assert {k: v for k, v in constants.items() if k in bound}.items() <= bound.items()
+    artefact = build(kernel, tmp_path)
+    feature = attrs.evolve(CASES[name], params={**CASES[name].params, **constants, **params})
+    run = runs(name, kernel.sketch, feature)[1]
+    found = toolchain.run(artefact, poisoned(run), run.symbols, run.params)
+    assert_alike(CASES[name], found, run.expected)
+
+
+# ---------------------------------------------------------------- what the host refuses
+
+#: (feature, symbols, params, the condition that does not hold, with or without its spaces)
+REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
+    ("requires", "M=5 N=17", {"groups": 3}, "N % 2 == 0 and groups >= 1"),
+    ("requires", "M=5 N=16", {"groups": 3}, "N == width*groups or M < 2"),
+    ("requires", "M=13 N=18", {"groups": 3}, "not M == 13"),
+    ("indexed_by_param", "M=3 N=5", {"row": 3}, "row <= M - 1"),
+    ("indexed_by_param", "M=3 N=5", {"row": -1}, "0 <= row"),
+    ("lets", "C=1 H=0 W=1", {"gain": 1.0}, "H >= 1"),
+    ("nested_loops", "C=1 H=1 W=5 O=1 KH=3 KW=1", {}, "OH >= 0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "params", "condition"), REFUSED, ids=[f"{r[0]}-{r[3]}" for r in REFUSED]
+)
+@pytest.mark.parametrize("target", [None, *TARGETS])
+def test_launch_conditions(
+    target: str | None,
+    name: str,
+    sizes: str,
+    params: dict[str, Any],
+    condition: str,
+    tmp_path: Path,
+) -> None:
+    """Everyone refuses with the condition's text, the interpreter (None) too."""
+    symbols = on(sizes)[0]
+    tree = sketches(name)[0]
+    if target is None:
+        sketch = build_plan(tree, "cpp").plan.sketch
+        with pytest.raises(DiagnosticError) as refused:
+            interpret(sketch, arrays(sketch, symbols, params), symbols, params)
+        assert [d.code for d in refused.value.diagnostics] == ["SK0801"]
+        message = refused.value.diagnostics[0].message
+    else:
+        toolchain = require(target)
+        kernel = lower(tree, target)
+        assert kernel is not None
+        artefact = build(kernel, tmp_path)
+        given = arrays(kernel.sketch, symbols, params)
+        with pytest.raises(ToolchainError) as failed:
+            toolchain.run(artefact, given, symbols, params)
+        assert failed.value.stage == "launch"
+        message = str(failed.value)
+    assert condition.replace(" ", "") in message.replace(" ", "")
+
+
+def arrays(sketch: ir.Sketch, symbols: Sizes, params: Mapping[str, Any]) -> dict[str, Array]:
+    """Zeros for every in and inout tensor, whose extents are symbols here."""
+    return {
+        tensor.name: np.zeros([symbols[str(getattr(e, "name", ""))] for e in tensor.extents], "f4")
+        for tensor in sketch.tensors
+        if tensor.role in (ir.Role.IN, ir.Role.INOUT)
+    }
