@@ -7,195 +7,34 @@ case runs on valid boxes and on padded arrays full of poison.
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from operation_cases import (
+    BINARY,
+    BITWISE,
+    COMPARISONS,
+    FLOATS,
+    INTEGERS,
+    OTHERS,
+    REDUCTIONS,
+    TESTS,
+    TORCH,
+    UNARY_FLOAT,
+    UNARY_SAME,
+    F,
+    check,
+    elaborated,
+    keep_nan,
+    one_operation,
+    wide,
+)
 
-from sketchc.checker.domains import infer_domains
-from sketchc.checker.elaborate import elaborate
-from sketchc.diagnostics import DiagnosticError, has_errors
+from sketchc.diagnostics import DiagnosticError
 from sketchc.interpreter import Options, interpret
 from sketchc.interpreter_inputs import random_array
 from sketchc.ops import OPS
-from sketchc.parser import parse
-from sketchc.source import Source
 from sketchc.types import DType
-
-F = torch.nn.functional
-FLOATS = ("f32", "f16", "bf16", "f64")
-INTEGERS = ("i32", "i64")
-SIZES = (0, 1, 7, 8, 9, 13)
-TORCH = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "bool": torch.bool,
-}
-EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
-SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-7, -3.0, 0.5, 1.5, 2.5, -2.5, 100.0]
-
-
-def elaborated(text: str):
-    tree, found = parse(Source("one.sketch", text))
-    assert tree is not None, found
-    sketch, more = elaborate(tree.sketches[0], {})
-    assert sketch is not None, more
-    assert not has_errors(more), more
-    sketch, more = infer_domains(sketch)
-    assert not has_errors(more), more
-    return sketch
-
-
-def to_torch(array: np.ndarray):
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
-    return torch.from_numpy(array.copy())
-
-
-def assert_same(actual: np.ndarray, expected, dtype: str, slack: float = 1.0) -> None:
-    """Floats to `slack` roundings of `dtype`, everything else exactly."""
-    assert list(actual.shape) == list(expected.shape)
-    if dtype not in EPSILON:
-        np.testing.assert_array_equal(actual, expected.to(TORCH[dtype]).numpy())
-        return
-    rounded = expected.double().to(TORCH[dtype]).double()
-    tiny = 1e-7 if dtype == "f16" else 1e-44 if dtype != "f64" else 1e-300
-    torch.testing.assert_close(
-        torch.from_numpy(actual.astype(np.float64)),
-        rounded,
-        rtol=slack * EPSILON[dtype],
-        atol=tiny,
-        equal_nan=True,
-    )
-
-
-def inputs(generator: np.random.Generator, size: int, dtype: str, special: bool) -> np.ndarray:
-    array = random_array(generator, (size,), DType(dtype))
-    if special and dtype in EPSILON:
-        count = min(size, len(SPECIAL))
-        places = generator.permutation(size)[:count]
-        array[places] = np.array(SPECIAL[:count]).astype(array.dtype)
-    return array
-
-
-def one_operation(call: str, sources: list[str], result: str) -> str:
-    """A sketch that applies `call` (to x0, x1, ..., y) tile by tile."""
-    declared = " ".join(f"X{n}[M]: in {dtype};" for n, dtype in enumerate(sources))
-    body = []
-    for n in range(len(sources)):
-        body += [f"x{n} = alloc([T])", f"load(X{n}[i*T:(i+1)*T] -> x{n})"]
-    body += [f"y = alloc([T], {result})", call, "store(y -> Y[i*T:(i+1)*T])"]
-    lines = "\n        ".join(body)
-    return f"""sketch one {{
-    symbols: M;
-    tensors: {declared} Y[M]: out {result};
-    constexpr: T = 8;
-    @llm_hint("parallel")
-    for i in range(ceil(M, T)):
-        {lines}
-}}
-"""
-
-
-def check(call, sources, result, expect, arrays=None, special=True, slack=1.0) -> None:
-    sketch = elaborated(one_operation(call, sources, result))
-    generator = np.random.default_rng(sum(map(ord, call + result)))
-    for size in SIZES:
-        made = arrays or (lambda n, g, s: inputs(g, s, sources[n], special))
-        given = {f"X{n}": made(n, generator, size) for n in range(len(sources))}
-        for padding in (0, 3):
-            options = Options(check_domains=True, shuffle=size, padding=padding)
-            outputs = interpret(sketch, given, {"M": size}, options=options).outputs
-            expected = expect(*(to_torch(array) for array in given.values()))
-            assert_same(outputs["Y"], expected, result, slack)
-
-
-def wide(function):
-    """PyTorch's function on the operands in float64."""
-    return lambda *operands: function(*(operand.double() for operand in operands))
-
-
-def keep_nan(function):
-    """As `function`, but NaN stays NaN (NumPy's rule where PyTorch has another)."""
-    return lambda x: torch.where(torch.isnan(x), x, function(x))
-
-
-UNARY_FLOAT = {
-    "exp": torch.exp,
-    "exp2": torch.exp2,
-    "log": torch.log,
-    "log2": torch.log2,
-    "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "tan": torch.tan,
-    "atan": torch.atan,
-    "tanh": torch.tanh,
-    "erf": torch.erf,
-    "sigmoid": torch.sigmoid,
-    "silu": F.silu,
-    "gelu": F.gelu,
-    "softplus": F.softplus,
-    "softsign": F.softsign,
-    "hardsigmoid": F.hardsigmoid,
-    "hardswish": F.hardswish,
-    "elu": F.elu,
-    "selu": F.selu,
-    "leaky_relu": F.leaky_relu,
-}
-UNARY_SAME = {
-    "copy": lambda x: x,
-    "neg": lambda x: -x,
-    "abs": torch.abs,
-    "relu": torch.relu,
-    "clamp": lambda x: torch.clamp(x, -2, 5),
-    "floor": torch.floor,
-    "ceil": torch.ceil,
-    "round": torch.round,
-    "trunc": torch.trunc,
-    "sign": torch.sign,
-}
-BINARY = {
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "max": torch.maximum,
-    "min": torch.minimum,
-    "pow": torch.pow,
-}
-COMPARISONS = {
-    "eq": torch.eq,
-    "ne": torch.ne,
-    "lt": torch.lt,
-    "le": torch.le,
-    "gt": torch.gt,
-    "ge": torch.ge,
-    "logical_and": torch.logical_and,
-    "logical_or": torch.logical_or,
-}
-TESTS = {"isnan": torch.isnan, "isinf": torch.isinf, "isfinite": torch.isfinite}
-BITWISE = {
-    "bitwise_and": torch.bitwise_and,
-    "bitwise_or": torch.bitwise_or,
-    "bitwise_xor": torch.bitwise_xor,
-}
-REDUCTIONS = {
-    "reduce_sum": lambda x, axis: torch.sum(x, axis),
-    "reduce_prod": lambda x, axis: torch.prod(x, axis),
-    "reduce_max": lambda x, axis: torch.amax(x, axis),
-    "reduce_min": lambda x, axis: torch.amin(x, axis),
-    "reduce_any": lambda x, axis: torch.any(x != 0, axis),
-    "reduce_all": lambda x, axis: torch.all(x != 0, axis),
-}
-OTHERS = {
-    "div", "atan2", "floordiv", "mod", "fma", "logical_not", "bitwise_not", "shl", "shr", "where",
-    "cast", "fill", "gemm", "matmul", "dot", "transpose", "broadcast",
-}  # fmt: skip
 
 
 def test_every_lowered_row_has_a_test_here():
@@ -453,172 +292,3 @@ def test_a_narrow_tile_rounds_at_each_write():
     result = interpret(elaborated(text), {"X0": values}).outputs["Y"]
     expected = (torch.from_numpy(values) + 1) + 1
     assert result.tolist() == expected.tolist() == [2048.0, 3.0]
-
-
-def reduction(name: str, source: str, result: str, axis: int, keep: bool) -> str:
-    shape, tile = ("[T, N]", "X[i*T:(i+1)*T, 0:N]") if axis else ("[N, T]", "X[0:N, i*T:(i+1)*T]")
-    declared = "M, N" if axis else "N, M"
-    kept = ("[T, 1]" if axis else "[1, T]") if keep else "[T]"
-    rows = ("M, 1" if axis else "1, M") if keep else "M"
-    part = ("i*T:(i+1)*T, 0:1" if axis else "0:1, i*T:(i+1)*T") if keep else "i*T:(i+1)*T"
-    return f"""sketch reduce {{
-    symbols: M, N <= 64;
-    tensors: X[{declared}]: in {source}; Y[{rows}]: out {result};
-    constexpr: T = 4;
-    @llm_hint("parallel")
-    for i in range(ceil(M, T)):
-        x = alloc({shape})
-        y = alloc({kept}, {result})
-        load({tile} -> x)
-        {name}(x, {axis}, y)
-        store(y -> Y[{part}])
-}}
-"""
-
-
-@pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
-@pytest.mark.parametrize("name", REDUCTIONS)
-def test_reductions(name, dtype, axis, keep):
-    boolean = name in ("reduce_any", "reduce_all")
-    result = "bool" if boolean else dtype
-    sketch = elaborated(reduction(name, dtype, result, axis, keep))
-    generator = np.random.default_rng(axis)
-    for rows, columns in [(1, 1), (3, 7), (4, 13), (5, 1), (9, 2)]:
-        shape = (rows, columns) if axis else (columns, rows)
-        x = random_array(generator, shape, DType(dtype))
-        if name == "reduce_prod":
-            x = np.clip(x, -2, 2).astype(x.dtype)
-        if dtype in FLOATS and rows > 4:
-            x[0, 0] = np.nan
-        for padding in (0, 3):
-            options = Options(check_domains=True, shuffle=1, padding=padding)
-            actual = interpret(sketch, {"X": x}, options=options).outputs["Y"]
-            given = to_torch(x).double() if dtype in FLOATS else to_torch(x)
-            expected = REDUCTIONS[name](given, axis)
-            expected = expected.unsqueeze(axis) if keep else expected
-            if dtype in FLOATS and not boolean:
-                scale = torch.nan_to_num(given).abs().sum().item()
-                np.testing.assert_allclose(
-                    actual.astype(np.float64),
-                    expected.to(TORCH[dtype]).double().numpy(),
-                    rtol=2 * EPSILON[dtype],
-                    atol=1e-15 * scale,
-                )
-            else:
-                assert_same(actual, expected, result)
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "identity"),
-    [
-        ("reduce_sum", "f32", 0.0),
-        ("reduce_prod", "f32", 1.0),
-        ("reduce_max", "f32", -np.inf),
-        ("reduce_min", "f32", np.inf),
-        ("reduce_max", "i32", np.iinfo(np.int32).min),
-        ("reduce_min", "i64", np.iinfo(np.int64).max),
-        ("reduce_any", "i32", False),
-        ("reduce_all", "i32", True),
-    ],
-)
-@pytest.mark.parametrize("padding", [0, 3])
-def test_an_empty_reduction_gives_the_identity(name, dtype, identity, padding):
-    result = "bool" if name in ("reduce_any", "reduce_all") else dtype
-    sketch = elaborated(reduction(name, dtype, result, 1, False))
-    x = np.zeros((5, 0), DType(dtype).numpy_name)
-    options = Options(check_domains=True, padding=padding)
-    assert interpret(sketch, {"X": x}, options=options).outputs["Y"].tolist() == [identity] * 5
-
-
-def product(name: str, source: str, result: str, trans_a: bool, trans_b: bool) -> str:
-    a, b = ("K, M" if trans_a else "M, K"), ("N, K" if trans_b else "K, N")
-    row, inner, column = "i*T:(i+1)*T", "k*T:(k+1)*T", "j*T:(j+1)*T"
-    left = f"{inner}, {row}" if trans_a else f"{row}, {inner}"
-    right = f"{column}, {inner}" if trans_b else f"{inner}, {column}"
-    update = (
-        f"gemm(a, b, c, trans_a={trans_a}, trans_b={trans_b})"
-        if name == "gemm"
-        else f"p = alloc([T, T], {result})\n                "
-        f"{name}(a, b, p, trans_a={trans_a}, trans_b={trans_b})\n                add(c, p, c)"
-    )
-    return f"""sketch product {{
-    symbols: M, N, K;
-    tensors: A[{a}]: in {source}; B[{b}]: in {source}; C[M, N]: out {result};
-    constexpr: T = 4;
-    @llm_hint("parallel")
-    for i in range(ceil(M, T)):
-        @llm_hint("parallel")
-        for j in range(ceil(N, T)):
-            c = alloc([T, T], {result}, init=0)
-            for k in range(ceil(K, T)):
-                a = alloc([T, T])
-                b = alloc([T, T])
-                load(A[{left}] -> a)
-                load(B[{right}] -> b)
-                {update}
-            store(c -> C[i*T:(i+1)*T, j*T:(j+1)*T])
-}}
-"""
-
-
-@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
-@pytest.mark.parametrize(
-    ("source", "result"),
-    [("f32", "f32"), ("f16", "f32"), ("bf16", "f32"), ("f64", "f64"), ("i32", "i32")],
-)
-@pytest.mark.parametrize("name", ["gemm", "matmul", "dot"])
-def test_matrix_products(name, source, result, transposed):
-    sketch = elaborated(product(name, source, result, *transposed))
-    generator = np.random.default_rng(0)
-    for rows, columns, inner in [(1, 1, 1), (4, 4, 4), (5, 3, 7), (3, 5, 0), (2, 9, 13)]:
-        a = random_array(generator, (rows, inner), DType(source))
-        b = random_array(generator, (inner, columns), DType(source))
-        given = {
-            "A": a.T.copy() if transposed[0] else a,
-            "B": b.T.copy() if transposed[1] else b,
-        }
-        left, right = to_torch(a), to_torch(b)
-        exact = result in INTEGERS
-        expected = left @ right if exact else left.double() @ right.double()
-        scale = 0.0 if exact else (left.double().abs() @ right.double().abs()).numpy()
-        for padding in (0, 3):
-            options = Options(check_domains=True, shuffle=2, padding=padding)
-            actual = interpret(sketch, given, options=options).outputs["C"]
-            error = np.abs(actual.astype(np.float64) - expected.numpy())
-            assert (error <= scale * 8 * EPSILON.get(result, 0.0)).all()
-
-
-@pytest.mark.parametrize("padding", [0, 3])
-def test_transpose_and_broadcast(padding):
-    text = """sketch layout {
-    symbols: M, N;
-    tensors: X[M, N]: in f32; V[N]: in f32; Y[N, M]: out f32; Z[M, N]: out f32;
-    constexpr: T = 4, S = 3;
-    @llm_hint("parallel")
-    for i in range(ceil(M, T)):
-        @llm_hint("parallel")
-        for j in range(ceil(N, S)):
-            x = alloc([T, S])
-            v = alloc([S])
-            y = alloc([S, T])
-            z = alloc([T, S])
-            load(X[i*T:(i+1)*T, j*S:(j+1)*S] -> x)
-            load(V[j*S:(j+1)*S] -> v)
-            transpose(x, y)
-            broadcast(v, z)
-            store(y -> Y[j*S:(j+1)*S, i*T:(i+1)*T])
-            sub(z, x, z)
-            store(z -> Z[i*T:(i+1)*T, j*S:(j+1)*S])
-}
-"""
-    sketch = elaborated(text)
-    generator = np.random.default_rng(3)
-    for rows, columns in [(1, 1), (4, 3), (5, 2), (3, 4), (7, 11), (0, 3)]:
-        x = random_array(generator, (rows, columns), DType.F32)
-        v = random_array(generator, (columns,), DType.F32)
-        options = Options(check_domains=True, shuffle=4, padding=padding)
-        outputs = interpret(sketch, {"X": x, "V": v}, options=options).outputs
-        np.testing.assert_array_equal(outputs["Y"], x.T)
-        np.testing.assert_array_equal(outputs["Z"], v[None, :] - x)
