@@ -63,15 +63,6 @@ def parse(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
     return attrs.evolve(tree, comments=comments), diagnostics
 
 
-@attrs.define(eq=False)
-class _Entry:
-    """One cell of the parse stack; `depth` counts nested expressions in the value."""
-
-    state: int
-    value: Any = None
-    depth: int = 0
-
-
 class _Driver:
     def __init__(self, source: Source, tables: Tables, tokens: list[Token]) -> None:
         self.source = source
@@ -79,23 +70,27 @@ class _Driver:
         self.tokens = tokens
         self.converter = Converter(source)
         self.diagnostics = self.converter.diagnostics
-        self.stack = [_Entry(tables.start)]
+        # The parse stack in three columns: states, values, and how deep expressions nest in each.
+        self.states = [tables.start]
+        self.values: list[Any] = [None]
+        self.depths = [0]
         self.index = 0
         self.mark = 1  # height of the stack at the first token of the line (or of its hints)
         self.line = 0  # index of the first token of the line
 
     def run(self) -> syntax.File | None:
         """Drive the tables over all tokens; None when reading stopped early."""
+        actions = self.tables.actions
         while True:
             token = self.tokens[self.index]
             if token.type == "STOP" or len(self.diagnostics) >= MAXIMUM_ERRORS:
                 if token.problem is not None:
                     self.diagnostics.append(token.problem)
                 return None
-            action = self.tables.actions[self.stack[-1].state].get(token.type)
+            action = actions[self.states[-1]].get(token.type)
             if action is None:
-                if token.type == "$END" and len(self.stack) == 2 and self._accepted():
-                    tree: syntax.File = self.stack[-1].value
+                if token.type == "$END" and isinstance(self.values[-1], syntax.File):
+                    tree: syntax.File = self.values[-1]
                     return tree
                 if not self._recover(token):
                     return None
@@ -104,38 +99,44 @@ class _Driver:
             else:
                 self._reduce(-1 - action)
 
-    def _accepted(self) -> bool:
-        return isinstance(self.stack[-1].value, syntax.File)
-
     def _shift(self, token: Token, state: int) -> None:
         if token.first:
             if self.tokens[self.line].type != "@":  # the line of a loop begins at its hints
-                self.mark = len(self.stack)
+                self.mark = len(self.states)
             self.line = self.index
-        self.stack.append(_Entry(state, token))
+        self.states.append(state)
+        self.values.append(token)
+        self.depths.append(0)
         self.index += 1
 
     def _reduce(self, number: int) -> None:
         rule = self.tables.rules[number]
-        size = rule.size
-        entries = self.stack[len(self.stack) - size :] if size else []
-        del self.stack[len(self.stack) - size :]
-        depth = max((entry.depth for entry in entries), default=0)
-        value: Any
+        states = self.states
         if rule.passed:
-            value = entries[0].value
-        elif rule.inlined:
-            value = _spliced(entries)
+            states[-1] = self.tables.gotos[states[-2]][rule.origin]
+            return
+        base = len(states) - rule.size
+        children = self.values[base:]
+        depth = max(self.depths[base:], default=0)
+        self._cut(base)
+        value: Any
+        if rule.inlined:
+            value = _spliced(children)
         else:
-            children: list[Any] = []
-            for entry in entries:
-                if isinstance(entry.value, list):
-                    children += entry.value
+            flat: list[Any] = []
+            for child in children:
+                if isinstance(child, list):
+                    flat += child
                 else:
-                    children.append(entry.value)
-            value, depth = self._convert(rule.name, children, depth)
-        state = self.tables.gotos[self.stack[-1].state][rule.origin]
-        self.stack.append(_Entry(state, value, depth))
+                    flat.append(child)
+            value, depth = self._convert(rule.name, flat, depth)
+        states.append(self.tables.gotos[states[-1]][rule.origin])
+        self.values.append(value)
+        self.depths.append(depth)
+
+    def _cut(self, height: int) -> None:
+        """Drop what stands on the stack at and above `height`."""
+        del self.states[height:], self.values[height:], self.depths[height:]
 
     def _convert(self, name: str, children: list[Any], depth: int) -> tuple[Any, int]:
         value = self.converter.convert(name, children)
@@ -179,20 +180,18 @@ class _Driver:
         return index
 
     def _top_type(self) -> str:
-        top = self.stack[-1].value
+        top = self.values[-1]
         return top.type if isinstance(top, Token) else ""
 
     def _holds(self, kind: str) -> bool:
         """A token of this type is on the stack, its construct not yet complete."""
-        return any(
-            isinstance(entry.value, Token) and entry.value.type == kind for entry in self.stack
-        )
+        return any(isinstance(value, Token) and value.type == kind for value in self.values)
 
     def _next_sketch(self) -> bool:
         """Go on at the next sketch of the file, or at the body of a sketch with a bad header."""
         in_header = self._holds("sketch")
-        while isinstance(self.stack[-1].value, Token):
-            self.stack.pop()
+        while isinstance(self.values[-1], Token):
+            self._cut(len(self.states) - 1)
         while self.tokens[self.index].type not in ("sketch", "$END", "STOP"):
             if in_header and self.tokens[self.index].type == "{":
                 self._insert((("sketch", "sketch"), ("NAME", "_")), self.tokens[self.index])
@@ -202,8 +201,8 @@ class _Driver:
 
     def _accepts_sketch(self) -> bool:
         """The stack, cut back to complete sketches, can go on with one more."""
-        while len(self.stack) > 1 and not self._can_shift("sketch"):
-            self.stack.pop()
+        while len(self.states) > 1 and not self._can_shift("sketch"):
+            self._cut(len(self.states) - 1)
         return True
 
     def _skip_line(self, token: Token, line: int, accepted: frozenset[str]) -> bool:
@@ -223,7 +222,7 @@ class _Driver:
             return True
         hinted = self.tokens[self.line].type == "@"
         if hinted or not token.first:
-            del self.stack[self.mark :]
+            self._cut(self.mark)
         if hinted and token.first and token.problem is None and self._can_shift(kind):
             return True
         first = self.tokens[line].type
@@ -243,11 +242,11 @@ class _Driver:
 
     def _accepted_types(self) -> frozenset[str]:
         """The tokens that can be shifted here; others in the tables only reduce, then fail."""
-        types = self.tables.actions[self.stack[-1].state]
+        types = self.tables.actions[self.states[-1]]
         return frozenset(kind for kind in types if self._can_shift(kind))
 
     def _can_shift(self, kind: str) -> bool:
-        states = [entry.state for entry in self.stack]
+        states = self.states.copy()
         while True:
             action = self.tables.actions[states[-1]].get(kind)
             if action is None:
@@ -272,16 +271,14 @@ def _header(word: str) -> tuple[tuple[str, str], ...]:
     return (*zip(kinds, loop, strict=True), ("NEWLINE", ""))
 
 
-def _spliced(entries: Sequence[_Entry]) -> list[Any]:
+def _spliced(children: list[Any]) -> list[Any]:
     """The children of an inlined rule in one list; a growing list is extended in place."""
-    if entries and isinstance(entries[0].value, list):
-        values = entries[0].value
-        rest = entries[1:]
-    else:
-        values, rest = [], entries
-    for entry in rest:
-        if isinstance(entry.value, list):
-            values += entry.value
+    values: list[Any] = []
+    for number, child in enumerate(children):
+        if not isinstance(child, list):
+            values.append(child)
+        elif number == 0:
+            values = child
         else:
-            values.append(entry.value)
+            values += child
     return values

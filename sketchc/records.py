@@ -67,10 +67,19 @@ else:
 
     def evolve(instance, **changes):
         """A copy of a record with some fields changed, as `attrs.evolve`."""
-        for entry in instance.__class__.__attrs_attrs__:
+        cls = instance.__class__
+        if cls.__dict__.get("__attrs_plain__"):  # nothing but fields: copy them as they are
+            if not changes.keys() <= instance.__dict__.keys():
+                unknown = ", ".join(changes.keys() - instance.__dict__.keys())
+                message = f"{cls.__name__} has no field {unknown}"
+                raise TypeError(message)
+            copy = object.__new__(cls)
+            copy.__dict__.update(instance.__dict__, **changes)
+            return copy
+        for entry in cls.__attrs_attrs__:
             if entry.init and entry.alias not in changes:
                 changes[entry.alias] = getattr(instance, entry.name)
-        return instance.__class__(**changes)
+        return cls(**changes)
 
     def _build(cls, eq, hashed):
         found = {}
@@ -89,6 +98,9 @@ else:
                 delattr(cls, name)
         entries = tuple(found.values())
         cls.__attrs_attrs__ = entries
+        cls.__attrs_plain__ = not hasattr(cls, "__attrs_post_init__") and all(
+            entry.init and entry.alias == entry.name for entry in entries
+        )
         cls.__match_args__ = tuple(e.alias for e in entries if e.init and not e.kw_only)
         cls.__init__ = _first_init
         if "__repr__" not in cls.__dict__:
