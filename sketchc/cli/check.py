@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import click
 
@@ -28,13 +31,35 @@ class Request:
 
 
 @attrs.frozen
+class Style:
+    """How the text report is printed."""
+
+    quiet: bool = False
+    colour: bool = False
+
+
+@attrs.frozen
 class FileReport:
-    """What is known of one file; `unreadable` says why it could not be opened."""
+    """What is known of one file; `unreadable` says why it could not be opened, and `names` holds
+    what `--set` can bind there (None: unknown, since it does not parse)."""
 
     source: Source
     diagnostics: tuple[Diagnostic, ...] = ()
     sketches: tuple[SketchReport, ...] = ()
     unreadable: str = ""
+    names: frozenset[str] | None = None
+
+
+@attrs.frozen
+class Printed:
+    """A report as text, with what the summary counts: all that leaves a worker process."""
+
+    text: str
+    unreadable: str
+    names: frozenset[str] | None
+    errors: int
+    warnings: int
+    tiers: tuple[str, ...]
 
 
 @click.command()
@@ -76,18 +101,25 @@ def check(
     if target is not None:
         _check_target(target)
     paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))
-    reports = check_files(paths, Request(target, execute, constants))
-    _check_settings(reports, constants)
-    unreadable = [report for report in reports if report.unreadable]
+    request = Request(target, execute, constants)
     if form == "text":
-        _print_text(reports, quiet)
+        style = Style(quiet, sys.stdout.isatty())
+        printed = map_files(partial(print_file, request=request, style=style), paths)
+        _check_settings([file.names for file in printed], constants)
+        click.echo("".join(file.text for file in printed), nl=False)
+        if not quiet:
+            click.echo(summary(printed))
+        failed = any(file.errors for file in printed)
+        unreadable = [file.unreadable for file in printed if file.unreadable]
     else:
+        reports = map_files(partial(check_file, request=request), paths)
+        _check_settings([report.names for report in reports], constants)
         _print_machine(reports, form)
-    for report in unreadable:
-        click.echo(f"error: {report.unreadable}", err=True)
-    if unreadable:
-        return 2
-    return 1 if any(has_errors(report.diagnostics) for report in reports) else 0
+        failed = any(has_errors(report.diagnostics) for report in reports)
+        unreadable = [report.unreadable for report in reports if report.unreadable]
+    for message in unreadable:
+        click.echo(f"error: {message}", err=True)
+    return 2 if unreadable else int(failed)
 
 
 def _check_target(target: str) -> None:
@@ -99,21 +131,14 @@ def _check_target(target: str) -> None:
 
 
 def _check_settings(
-    reports: list[FileReport], constants: tuple[tuple[str, options.Scalar], ...]
+    declared: list[frozenset[str] | None], constants: tuple[tuple[str, options.Scalar], ...]
 ) -> None:
     """Raises `UsageError` for a `--set` name that no sketch declares."""
-    if not constants:
-        return
-    from sketchc.checker.elaborate import bindable
-    from sketchc.parser import parse
-
     known: set[str] = set()
-    for report in reports:
-        tree, _ = parse(report.source) if report.source.text else (None, [])
-        if tree is None:
+    for names in declared:
+        if names is None:
             return  # What does not parse may well declare the name.
-        for sketch in tree.sketches:
-            known |= set(bindable(sketch))
+        known |= names
     for name, _ in constants:
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"
@@ -123,22 +148,23 @@ def _check_settings(
 
 # ---------------------------------------------------------------- the work
 
+Result = TypeVar("Result")
 
-def check_files(paths: list[str], request: Request) -> list[FileReport]:
-    """A report per path, in order; many files are shared out over the processors."""
+
+def map_files(function: Callable[[str], Result], paths: list[str]) -> list[Result]:
+    """`function` of every path, in order; many files are shared out over the processors."""
     workers = min(len(os.sched_getaffinity(0)), len(paths) // (_PARALLEL_FROM // 2))
     if workers < 2 or "-" in paths or not hasattr(os, "fork"):
-        return [check_file(path, request) for path in paths]
+        return [function(path) for path in paths]
     import multiprocessing
-    from functools import partial
 
-    import sketchc.checker.api  # noqa: F401 - imported once, before the processes part
     from sketchc.parser import tables
 
     tables()
+    function(paths[0])  # imports what checking needs, once, before the processes part
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         size = max(1, len(paths) // (workers * 8))
-        return pool.map(partial(check_file, request=request), paths, chunksize=size)
+        return pool.map(function, paths, chunksize=size)
 
 
 def check_file(path: str, request: Request) -> FileReport:
@@ -154,6 +180,11 @@ def check_file(path: str, request: Request) -> FileReport:
     constants = dict(request.constants)
     result = check_source(source, constants)
     diagnostics = list(result.diagnostics)
+    names = None
+    if result.tree is not None:
+        from sketchc.checker.elaborate import bindable
+
+        names = frozenset(name for sketch in result.tree.sketches for name in bindable(sketch))
     if request.target is not None and result.tree is not None and result.ok:
         from sketchc.lowering.passes import build_plan
 
@@ -170,40 +201,42 @@ def check_file(path: str, request: Request) -> FileReport:
         SketchReport(source.name, checked.sketch.name, tuple(distinct(checked.proofs)))
         for checked in result.sketches
     )
-    return FileReport(source, tuple(dict.fromkeys(diagnostics)), sketches)
+    return FileReport(source, tuple(dict.fromkeys(diagnostics)), sketches, names=names)
+
+
+def print_file(path: str, request: Request, style: Style) -> Printed:
+    """Check one file and render its report."""
+    report = check_file(path, request)
+    parts = [render_text(report.diagnostics, [report.source], style.colour)]
+    if not style.quiet:
+        for sketch in report.sketches:
+            title = f"{report.source.name}: {sketch.name}"
+            parts.append(render_proofs(title, sketch.proofs, style.colour) + "\n")
+    found = report.diagnostics
+    return Printed(
+        "".join(parts),
+        report.unreadable,
+        report.names,
+        sum(diagnostic.severity is Severity.ERROR for diagnostic in found),
+        sum(diagnostic.severity is Severity.WARNING for diagnostic in found),
+        tuple(proof.tier.value for sketch in report.sketches for proof in sketch.proofs),
+    )
 
 
 # ---------------------------------------------------------------- the report
 
 
-def _print_text(reports: list[FileReport], quiet: bool) -> None:
-    colour = sys.stdout.isatty()
-    parts = []
-    for report in reports:
-        parts.append(render_text(report.diagnostics, [report.source], colour))
-        if not quiet:
-            for sketch in report.sketches:
-                title = f"{report.source.name}: {sketch.name}"
-                parts.append(render_proofs(title, sketch.proofs, colour) + "\n")
-    if not quiet:
-        parts.append(summary(reports) + "\n")
-    click.echo("".join(parts), nl=False)
-
-
-def summary(reports: list[FileReport]) -> str:
+def summary(files: list[Printed]) -> str:
     """One line: files, errors, warnings, and claims by tier."""
-    found = [diagnostic for report in reports for diagnostic in report.diagnostics]
-    errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in found)
-    warnings = sum(diagnostic.severity is Severity.WARNING for diagnostic in found)
     tiers: dict[str, int] = {}
-    for report in reports:
-        for sketch in report.sketches:
-            for proof in sketch.proofs:
-                tiers[proof.tier.value] = tiers.get(proof.tier.value, 0) + 1
+    for tier in (tier for file in files for tier in file.tiers):
+        tiers[tier] = tiers.get(tier, 0) + 1
     claims = ", ".join(f"{count} {tier}" for tier, count in tiers.items()) or "none"
+    errors = sum(file.errors for file in files)
+    warnings = sum(file.warnings for file in files)
     counts = ", ".join(
         f"{count} {word}{'' if count == 1 else 's'}"
-        for count, word in ((len(reports), "file"), (errors, "error"), (warnings, "warning"))
+        for count, word in ((len(files), "file"), (errors, "error"), (warnings, "warning"))
     )
     return f"{counts}; claims: {claims}"
 

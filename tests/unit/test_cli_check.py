@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from sketchc.cli.check import _PARALLEL_FROM, Request, check_file, check_files
+from sketchc.cli.check import _PARALLEL_FROM, Request, check_file, map_files
 from sketchc.cli.main import COMMANDS, run
 from sketchc.parser import MAXIMUM_SIZE
 
@@ -157,8 +158,8 @@ def test_many_files_are_shared_out_with_the_same_result(tmp_path):
     for number in range(_PARALLEL_FROM * 2):
         text = EXAMPLES[number % len(EXAMPLES)].read_text("utf-8") if number % 3 else WRONG
         paths.append(write(tmp_path, f"{number:02}.sketch", text))
-    together = check_files(paths, Request())
-    assert together == [check_file(path, Request()) for path in paths]
+    function = partial(check_file, request=Request())
+    assert map_files(function, paths) == [function(path) for path in paths]
 
 
 def imported(cache: Path, *arguments: str) -> set[str]:
