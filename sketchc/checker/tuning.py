@@ -37,10 +37,12 @@ def tuning_points(tree: syntax.Sketch, constants: Mapping[str, Value]) -> list[d
     sources = context.sources
     default = {sources.get(item.name, item.name): item.value for item in context.constants}
     result: list[dict[str, Value]] = []
+    seen = [default]
     for point in points:
         free = {name: value for name, value in point.items() if name not in constants}
-        changed = any(default.get(name) != value for name, value in free.items())
-        if free and changed and free not in result:
+        whole = {**default, **free}
+        if whole not in seen:
+            seen.append(whole)
             result.append(free)
     return result
 
