@@ -107,8 +107,9 @@ def check(
         printed = map_files(partial(print_file, request=request, style=style), paths)
         _check_settings([file.names for file in printed], constants)
         click.echo("".join(file.text for file in printed), nl=False)
-        if not quiet:
-            click.echo(summary(printed))
+        read = [file for file in printed if not file.unreadable]
+        if read and not quiet:
+            click.echo(summary(read))
         failed = any(file.errors for file in printed)
         unreadable = [file.unreadable for file in printed if file.unreadable]
     else:

@@ -6,8 +6,10 @@ mistakes are diagnostics or one-line messages, and a compiler bug is reported as
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -30,6 +32,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "toolchain": ("sketchc.cli.toolchain:toolchain", "Install toolchains."),
     "demo": ("sketchc.cli.demo:demo", "The first minute: lower, prove, run, compare."),
 }
+
+
+#: What an output that takes no more bytes reports: a full disk, a quota, a limit on file sizes.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class LazyGroup(click.Group):
@@ -63,6 +69,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process."""
     # Thousands of long-lived nodes and little garbage: collecting often would only cost start-up.
     gc.set_threshold(50_000, 20, 100)
+    # Python leaves None where a shell closed a stream (`>&-`): what is said there goes nowhere.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     sys.exit(run(arguments))
 
 
@@ -81,7 +91,13 @@ def run(arguments: list[str] | None = None) -> int:
         return 2
     except BrokenPipeError:
         return 1
+    except MemoryError as error:
+        click.echo(f"error: not enough memory: {error or 'choose smaller sizes'}", err=True)
+        return 2
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            click.echo(f"error: cannot write: {error.strerror}", err=True)
+            return 2
         return _internal(error)
     return result if isinstance(result, int) else 0
 

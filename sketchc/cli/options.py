@@ -111,5 +111,10 @@ def write_output(text: str, path: str | None) -> None:
     try:
         Path(path).write_text(text, "utf-8")
     except OSError as error:
-        msg = f"cannot write {path}: {error.strerror}"
-        raise UsageError(msg) from error
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: str, error: OSError) -> UsageError:
+    """Why `path` could not be written, and what to do where its folder is missing."""
+    hint = "" if Path(path).parent.is_dir() else "; make its folder first"
+    return UsageError(f"cannot write {path}: {error.strerror}{hint}")

@@ -49,9 +49,12 @@ def run(
 ) -> int:
     """Run a sketch in the reference interpreter and show its outputs.
 
-    Example: sketchc run examples/rms.sketch --symbols B=2,F=8,D1=10,D2=16 --set eps=1e-5
-
     bfloat16 arrays in .npz files are read and written as raw 2-byte values.
+
+    \b
+    Examples:
+      sketchc run examples/softmax.sketch --symbols M=4,N=300
+      sketchc run examples/rms.sketch --inputs x.npz --set eps=1e-5 --out y.npz
     """
     sizes = _sizes(options.parse_assignments(symbols, "--symbols"))
     constants = options.parse_assignments(settings, "--set")
@@ -172,8 +175,7 @@ def write_arrays(path: str, arrays: Mapping[str, Array]) -> None:
         with open(path, "wb") as file:
             np.savez(file, **dict(arrays))  # type: ignore[arg-type]
     except OSError as error:
-        msg = f"cannot write {path}: {error.strerror}"
-        raise UsageError(msg) from error
+        raise options.unwritable(path, error) from error
 
 
 def describe(sketch: ir.Sketch, symbols: Mapping[str, int]) -> str:

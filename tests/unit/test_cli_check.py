@@ -111,6 +111,7 @@ def test_one_missing_file_does_not_hide_the_others(tmp_path, capsys):
     captured = capsys.readouterr()
     assert "SK0100" in captured.out
     assert "missing.sketch" in captured.err
+    assert "1 file, 1 error, 0 warnings" in captured.out
 
 
 def test_standard_input():

@@ -136,7 +136,7 @@ MISUSES = [
     ([SOFTMAX, "--inputs", "objects.npz"], "objects.npz is not a readable .npz file"),
     ([SOFTMAX, "--inputs", "cut.npz"], "cut.npz is not an .npz file"),
     ([SOFTMAX, "--inputs", "damaged.npz"], "damaged.npz is not a readable .npz file"),
-    ([SOFTMAX, "--inputs", "x.npz", "--symbols", "M=4"], "M is 4 after the given symbols but 5"),
+    ([SOFTMAX, "--inputs", "x.npz", "--symbols", "M=4"], "M is 4 by the sizes given but 5"),
     (["f32.sketch", "--inputs", "x.npz"], "X has 2 axes, the sketch declares 1: X[M]: f32"),
     (["i32.sketch", "--inputs", "flat.npz"], "convert it first: array.astype('int32')"),
     (["f32.sketch", "--inputs", "other.npz"], "Z is not an input of scale; its inputs are: X"),
@@ -156,4 +156,4 @@ def test_misuse_is_one_clear_message(folder, capsys, arguments, message):
 
 def test_help_has_an_example(capsys):
     assert sketchc(["run", "--help"]) == 0
-    assert "Example: sketchc run examples/rms.sketch" in capsys.readouterr().out
+    assert "Examples:\n    sketchc run examples/softmax.sketch" in capsys.readouterr().out
