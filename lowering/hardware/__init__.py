@@ -32,6 +32,12 @@ def load_hardware(name: str) -> Hardware:
     raise UsageError(msg)
 
 
+def chips_like(name: str) -> list[Hardware]:
+    """The chips of the family of chip `name`, itself included: those that one target runs on."""
+    family = load_hardware(name).family
+    return [chip for chip in map(load_hardware, HARDWARE) if chip.family == family]
+
+
 def _facts(name: str) -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parent / HARDWARE[name]).read_text("utf-8"))
 

@@ -52,7 +52,7 @@ def build_plan(
     Raises `UsageError` for an unknown target or chip, `DiagnosticError` with every finding when the
     sketch does not check, a proof fails, or the target cannot do it.
     """
-    from sketchc.lowering.hardware import load_hardware
+    from sketchc.lowering.hardware import chips_like, load_hardware
     from sketchc.lowering.registry import TARGETS, target_module
 
     if target not in TARGETS:
@@ -60,6 +60,11 @@ def build_plan(
         raise UsageError(msg)
     capabilities = target_module(target).CAPABILITIES
     chip = load_hardware(hardware or capabilities.default_hardware)
+    known = chips_like(capabilities.default_hardware)
+    if chip.name not in [other.name for other in known]:
+        names = ", ".join(other.name for other in known)
+        msg = f"target {target} does not run on {chip.name}; it has: {names}"
+        raise UsageError(msg)
     sketch, proofs, diagnostics, notes = _prepare(tree, capabilities, chip, constants or {})
     plan = Plan(sketch, capabilities, chip, (), {}, notes=notes)
     for path in PASSES:

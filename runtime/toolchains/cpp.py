@@ -197,9 +197,10 @@ def find_compiler() -> str | None:
 
 @lru_cache(maxsize=8)
 def compiler_version(compiler: str) -> str:
-    """The first line of `--version`."""
+    """The first line of `--version`, less the compiler's own name."""
     done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
-    return done.stdout.splitlines()[0] if done.stdout else "unknown"
+    first = done.stdout.splitlines()[0] if done.stdout else "unknown"
+    return first.removeprefix(f"{Path(compiler).name} ")
 
 
 @lru_cache(maxsize=8)

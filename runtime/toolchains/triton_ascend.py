@@ -53,7 +53,7 @@ class TritonAscendToolchain:
             advice.append(f"as root: {environment.APT_LINE}")
         if not _has_torch():
             missing.append("torch")
-            advice.append("pip install 'sketchc[torch]'")
+            advice.append("pip install torch")
         versions = {}
         if frontend is not None:
             versions["triton-ascend"] = environment.FRONTEND_VERSION

@@ -36,7 +36,7 @@ COMPILE, LAUNCH, TIMEOUT, INFRASTRUCTURE = "compile", "launch", "timeout", "infr
 ARCHITECTURES = (80, 90)
 
 _WORKER = "sketchc.runtime.toolchains.triton_cuda_worker"
-_ADVICE = "pip install 'sketchc[torch,triton]'; torch built for CUDA and an NVIDIA driver to run"
+_ADVICE = "pip install torch triton==3.6.0; to run on a GPU: torch for CUDA, an NVIDIA driver"
 #: Sizes that example launches try for all symbols together, then for each on its own.
 _SIZES = (256, 64, 48, 16, 8, 4, 2, 1, 1024)
 _LARGEST_EXAMPLE = 1 << 24  # elements of one tensor
@@ -75,7 +75,7 @@ class TritonCuda:
     def install(self) -> str:
         """Packages come with the extras of sketchc; nothing is done here."""
         status = self.status()
-        return "nothing to do" if not status.missing else _ADVICE
+        return "Nothing to install: torch and triton are here." if not status.missing else _ADVICE
 
     def compile(self, kernel: Kernel, folder: Path) -> Artefact:
         """Cubins for every launch of the wrapper, in 32-bit and 64-bit index variants.

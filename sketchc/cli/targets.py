@@ -82,24 +82,21 @@ def toolchain_status(name: str) -> ToolchainStatus:
             can_run=False,
             how_it_runs="",
             missing=(error.name or str(error),),
-            advice=f"pip install 'sketchc[{EXTRAS.get(name, 'torch')}]'",
+            advice=f"pip install {PACKAGES.get(name, 'torch')}",
         )
 
 
-#: target -> the extra of the package that its toolchain needs.
-EXTRAS = {"triton_cuda": "torch,triton", "cpp": "cpp", "triton_ascend": "torch"}
+#: target -> the Python packages that its toolchain needs.
+PACKAGES = {"triton_cuda": "torch triton==3.6.0", "cpp": "pybind11", "triton_ascend": "torch"}
 
 
 def hardware_for(default: str) -> list[dict[str, str]]:
     """The chips that a target can be planned for: those of its default chip's family."""
-    from sketchc.lowering.hardware import HARDWARE, load_hardware
+    from sketchc.lowering.hardware import chips_like
 
-    family = load_hardware(default).family
-    every = [load_hardware(name) for name in HARDWARE]
     return [
         {"name": chip.name, "description": str(chip.facts["description"])}
-        for chip in every
-        if chip.family == family
+        for chip in chips_like(default)
     ]
 
 
@@ -138,5 +135,5 @@ def load_toolchain(name: str) -> Any:
     try:
         return importlib.import_module(TOOLCHAINS[name]).TOOLCHAIN
     except ImportError as error:
-        msg = f"{name} needs {error.name}: pip install 'sketchc[{EXTRAS.get(name, 'torch')}]'"
+        msg = f"{name} needs {error.name}: pip install {PACKAGES.get(name, 'torch')}"
         raise UsageError(msg) from error

@@ -145,3 +145,10 @@ def test_unknown_targets_and_chips_are_named() -> None:
     assert tree is not None
     with pytest.raises(UsageError, match="ascend910b4"):
         build_plan(tree.sketches[0], "cpp", "a100000")
+
+
+def test_a_chip_of_another_target_is_refused_with_those_that_fit() -> None:
+    tree, _ = parse(Source("x", example("relu")))
+    assert tree is not None
+    with pytest.raises(UsageError, match=r"cpp does not run on h200; it has: cpu"):
+        build_plan(tree.sketches[0], "cpp", "h200")
