@@ -173,7 +173,7 @@ def bind_symbols(
             msg = f"the symbol {name} = {value} is negative; sizes are 0 or more"
             raise UsageError(msg)
     bound = dict(given)
-    source = dict.fromkeys(given, "the given symbols")
+    source = dict.fromkeys(given, "the sizes given")
     later: list[tuple[str, int]] = []
     for tensor in sketch.tensors:
         if tensor.name not in shapes:
@@ -186,8 +186,8 @@ def bind_symbols(
                 later.append((extent.name, size))
             elif bound.setdefault(extent.name, size) != size:
                 msg = (
-                    f"{extent.name} is {bound[extent.name]} after "
-                    f"{source[extent.name]} but {size} after {tensor.name}"
+                    f"{extent.name} is {bound[extent.name]} by {source[extent.name]} "
+                    f"but {size} by {tensor.name}{list(shapes[tensor.name])}"
                 )
                 raise UsageError(msg)
             source.setdefault(extent.name, f"{tensor.name}{list(shapes[tensor.name])}")

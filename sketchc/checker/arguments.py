@@ -85,12 +85,13 @@ def _keywords(
 
 
 def _wrong_count(context: Context, node: syntax.Compute, row: Op, expected: int) -> InvalidError:
+    count = len(node.arguments)
     parts = [*row.operands, *(a.name for a in row.attributes if a.positional), "destination"]
     return context.error(
         node.span,
         "SK0211",
         f"`{row.name}` takes {', '.join(parts)}",
-        f"{len(node.arguments)} positional arguments instead of {expected}",
+        f"{count} positional argument{'' if count == 1 else 's'} instead of {expected}",
     )
 
 

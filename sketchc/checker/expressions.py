@@ -212,13 +212,17 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
 
 def _integer_division(context: Context, node: syntax.Binary) -> InvalidError:
     floor = expression_text(attrs.evolve(node, operator="//"))
+    up = f"ceil({expression_text(node.left)}, {expression_text(node.right)})"
     return context.error(
         node.span,
         "SK0301",
         "`/` on integers is only for host floats in `let`",
         "both sides are integers",
         help="use `//` (rounds down), `ceil(a, b)` (rounds up), or a `let`",
-        fixes=(Fix("round down with `//`", (Edit(node.span, floor),)),),
+        fixes=(
+            Fix("round up with `ceil`, as a count of tiles does", (Edit(node.span, up),)),
+            Fix("round down with `//`", (Edit(node.span, floor),)),
+        ),
     )
 
 

@@ -139,6 +139,13 @@ def test_ceil_of_two_is_accepted_and_integer_division_is_not():
     assert codes(text.replace("M / 1", "cdiv(M, 1)")) == []
 
 
+def test_integer_division_can_be_mended_by_rounding_up_or_down():
+    text = row("mul(x, 2.0, x)").replace("range(M)", "range(M / 1)")
+    (diagnostic,) = check(Source("x", text)).diagnostics
+    replacements = [fix.edits[0].replacement for fix in diagnostic.fixes]
+    assert replacements == ["ceil(M, 1)", "M//1"]
+
+
 def test_a_late_positional_is_the_destination():
     text = row("reduce_max(x, axis=0, m)\nsub(x, m, x)")
     assert codes(text) == ["SK0603"]

@@ -255,9 +255,9 @@ def test_predicates_over_iota_and_bindings(options):
 
 def test_symbols_are_bound_from_shapes_and_must_agree():
     text = vector(STORE, tensors="X[M]: in f32; B[M]: in f32; Y[M]: out f32;")
-    with pytest.raises(UsageError, match=r"M is 10 after X.* but 3 after B"):
+    with pytest.raises(UsageError, match=r"M is 10 by X.* but 3 by B"):
         interpret(elaborated(text), {"X": X10, "B": X10[:3]})
-    with pytest.raises(UsageError, match="M is 4 after the given symbols but 10"):
+    with pytest.raises(UsageError, match="M is 4 by the sizes given but 10"):
         interpret(elaborated(vector(STORE)), {"X": X10}, {"M": 4})
 
 
@@ -280,7 +280,7 @@ def test_arguments_that_do_not_fit(tensors, message):
 def test_a_require_that_fails_names_the_condition_and_the_values():
     sketch = elaborated(vector(STORE, head="require: M % 4 == 0;"))
     interpret(sketch, {"X": X10[:8]})
-    with pytest.raises(DiagnosticError, match="M%4 == 0") as caught:
+    with pytest.raises(DiagnosticError, match="M % 4 == 0") as caught:
         interpret(sketch, {"X": X10})
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "SK0801"
