@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from sketchc import ir, syntax
 from sketchc import records as attrs
@@ -63,7 +63,6 @@ def check_sketch(
 
 def check(source: Source, constants: Mapping[str, int | float | bool] | None = None) -> CheckResult:
     """Parse and check a whole file; never raises for a user's mistake."""
-    from sketchc.checker.tuning import tuning_points
     from sketchc.parser import parse
 
     tree, found = parse(source)
@@ -76,6 +75,26 @@ def check(source: Source, constants: Mapping[str, int | float | bool] | None = N
         diagnostics.extend(more)
         if checked is not None:
             sketches.append(checked)
-            for point in tuning_points(sketch, constants or {}):
-                diagnostics.extend(check_sketch(sketch, {**(constants or {}), **point})[1])
+            diagnostics.extend(_check_points(sketch, constants or {}))
     return CheckResult(source, tree, tuple(sketches), tuple(dict.fromkeys(diagnostics)))
+
+
+def _check_points(
+    tree: syntax.Sketch, constants: Mapping[str, int | float | bool]
+) -> Iterator[Diagnostic]:
+    """What the other tuning points add: one proof for all where it succeeds, else one for each."""
+    from sketchc.checker.elaborate import elaborate
+    from sketchc.checker.tile_sizes import proved_for_all, same_but_for_tiles
+    from sketchc.checker.tuning import tuning_points
+
+    points = tuning_points(tree, constants)
+    default = elaborate(tree, constants)[0] if len(points) > 1 else None
+    general = default is not None and proved_for_all(default)
+    for point in points:
+        bound = {**constants, **point}
+        if general and default is not None:
+            sketch, found = elaborate(tree, bound)
+            if sketch is not None and same_but_for_tiles(default, sketch):
+                yield from found
+                continue
+        yield from check_sketch(tree, bound)[1]

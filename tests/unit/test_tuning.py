@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sketchc.checker import check, check_sketch
 from sketchc.checker.elaborate import elaborate
+from sketchc.checker.tile_sizes import proved_for_all, same_but_for_tiles
 from sketchc.checker.tuning import tuning_points
 from sketchc.parser import parse
 from sketchc.source import Source
@@ -112,3 +114,40 @@ def test_examples_elaborate_at_every_point(path):
         # only values of constants differ: names, shapes and statements are those of the sketch
         assert elaborated.phases == default.phases
         assert elaborated.tiles == default.tiles
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_one_proof_covers_every_tile_size_of_an_example(path: Path):
+    parsed, _ = parse(Source(path.name, path.read_text("utf-8")))
+    assert parsed is not None
+    sketch, _ = elaborate(parsed.sketches[0], {})
+    assert sketch is not None
+    tunable = [constant for constant in sketch.constants if constant.tunable]
+    assert proved_for_all(sketch) == bool(tunable)
+    for point in tuning_points(parsed.sketches[0], {}):
+        other, _ = elaborate(parsed.sketches[0], point)
+        assert other is not None
+        assert same_but_for_tiles(sketch, other)
+
+
+def test_a_sketch_that_is_right_at_some_tile_sizes_only_is_refuted_at_the_others():
+    """Loops that count in 64s are right for T = 64, and leave gaps for T = 32."""
+    text = """sketch s {
+    symbols: M;
+    tensors: X[M]: in f32; Y[M]: out f32;
+    constexpr: T = 64 in [32, 64];
+    @llm_hint("parallel")
+    for i in range(ceil(M, 64)):
+        x = alloc([T])
+        load(X[i*64:i*64+T] -> x)
+        store(x -> Y[i*64:i*64+T])
+}
+"""
+    parsed, _ = parse(Source("s", text))
+    assert parsed is not None
+    sketch, _ = elaborate(parsed.sketches[0], {})
+    assert sketch is not None
+    assert not proved_for_all(sketch)
+    assert check_sketch(parsed.sketches[0], {"T": 64})[0] is not None
+    assert {d.code for d in check(Source("s", text)).diagnostics} == {"SK0510"}
+    assert check(Source("s", text.replace("[32, 64]", "[64]"))).ok

@@ -1,0 +1,82 @@
+"""One proof for all tile sizes: the tunable constants taken as symbols.
+
+Proofs run again for each tuning point. Most sketches are right whatever their tile sizes, and then
+one proof with the tunable constants as unknowns of at least 1 covers every point at once; only
+where it does not succeed does each point need a proof of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sketchc import ir
+from sketchc import records as attrs
+from sketchc.checker.domains import infer_domains
+from sketchc.checker.proofs import prove
+
+
+def proved_for_all(sketch: ir.Sketch) -> bool:
+    """True if every claim of an elaborated sketch holds for all tunable constants >= 1.
+
+    False means only that this proof did not succeed.
+    """
+    names = frozenset(c.name for c in sketch.constants if c.tunable and c.dtype.is_integer)
+    if not names:
+        return False
+    inferred, found = infer_domains(_with_symbols(sketch, names))
+    if found:
+        return False
+    _, proofs, found = prove(inferred)
+    return not found and all(proof.tier is ir.Tier.PROVED for proof in proofs)
+
+
+def same_but_for_tiles(left: ir.Sketch, right: ir.Sketch) -> bool:
+    """True if two elaborations of one sketch differ in the values of tunable constants at most."""
+    values = {c.name: c.value for c in left.constants}
+    constants = tuple(
+        attrs.evolve(c, value=values.get(c.name, c.value), chosen_by="") if c.tunable else c
+        for c in right.constants
+    )
+    expected = tuple(attrs.evolve(c, chosen_by="") if c.tunable else c for c in left.constants)
+    return constants == expected and attrs.evolve(right, constants=left.constants) == left
+
+
+def _with_symbols(sketch: ir.Sketch, names: frozenset[str]) -> ir.Sketch:
+    at_least_one = tuple(
+        ir.Require(ir.Binary(">=", ir.Ref(name, ir.NameKind.SYMBOL), ir.Literal(1)), f"{name} >= 1")
+        for name in sorted(names)
+    )
+    return attrs.evolve(
+        sketch,
+        symbols=(*sketch.symbols, *(ir.Symbol(name) for name in sorted(names))),
+        constants=tuple(c for c in sketch.constants if c.name not in names),
+        lets=_rename(sketch.lets, names),
+        tensors=_rename(sketch.tensors, names),
+        views=_rename(sketch.views, names),
+        requires=(*_rename(sketch.requires, names), *at_least_one),
+        tiles=_rename(sketch.tiles, names),
+        phases=_rename(sketch.phases, names),
+    )
+
+
+def _rename(node: Any, names: frozenset[str]) -> Any:
+    """The same nodes with references to the constants as references to symbols."""
+    if isinstance(node, ir.Ref):
+        if node.kind is ir.NameKind.CONSTANT and node.name in names:
+            return attrs.evolve(node, kind=ir.NameKind.SYMBOL)
+        return node
+    if isinstance(node, tuple):
+        renamed = tuple(_rename(item, names) for item in node)
+        changed = any(new is not old for new, old in zip(renamed, node, strict=True))
+        return renamed if changed else node
+    if isinstance(node, Mapping | str) or not attrs.has(type(node)):
+        return node
+    changes = {}
+    for field in attrs.fields(type(node)):
+        if not field.name.endswith("span"):
+            old = getattr(node, field.name)
+            new = _rename(old, names)
+            if new is not old:
+                changes[field.name] = new
+    return attrs.evolve(node, **changes) if changes else node
