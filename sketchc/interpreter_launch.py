@@ -92,7 +92,7 @@ def checked_array(tensor: ir.Tensor, value: Array) -> Array:
         array = array.view(expected)  # how NumPy files hold bfloat16
     if array.ndim != len(tensor.extents):
         msg = (
-            f"{tensor.name} has {array.ndim} axes, the sketch declares {len(tensor.extents)}: "
+            f"{tensor.name} has {array.ndim} {'axis' if array.ndim == 1 else 'axes'}, the sketch declares {len(tensor.extents)}: "
             f"{show_declaration(tensor)}"
         )
         raise UsageError(msg)

@@ -47,6 +47,7 @@ class BodyEmitter:
         scope = self.scope
         key = (scope.phase.index, position)
         if position in self.hazards.before:
+            self.comment("Threads wait: what follows touches memory that others have touched.")
             self.line("tl.debug_barrier()")
         match statement:
             case ir.Alloc(tile):

@@ -200,7 +200,8 @@ class WrapperEmitter:
         for tensor in given:
             name, rank = self.names[tensor.name], len(tensor.extents)
             extents = ", ".join(show(extent) for extent in tensor.extents)
-            message = f'"{tensor.name} has {rank} axes: [{extents}]"'
+            axes = "1 axis" if rank == 1 else f"{rank} axes"
+            message = f'"{tensor.name} has {axes}: [{extents}]"'
             self.line(f"require({name}.dim() == {rank}, {message})")
         bound: set[str] = set()
         for tensor in given:

@@ -309,7 +309,7 @@ class _Call:
                     self.node.span,
                     "SK0310",
                     f"axis {axis} does not exist",
-                    f"the source has {len(shape)} axes: {shown(shape)}",
+                    f"the source has {len(shape)} {'axis' if len(shape) == 1 else 'axes'}: {shown(shape)}",
                 )
             if axis % len(shape) in axes:
                 raise self.context.error(

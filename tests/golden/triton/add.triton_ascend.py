@@ -114,7 +114,7 @@ def add_bias(
     Raises `LaunchError` for arguments that do not fit.
     """
     require(X.dim() == 2, "X has 2 axes: [M, N]")
-    require(BIAS.dim() == 1, "BIAS has 1 axes: [N]")
+    require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
     M, N = X.shape
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)

@@ -118,8 +118,8 @@ def layer_norm(
     Raises `LaunchError` for arguments that do not fit.
     """
     require(X.dim() == 2, "X has 2 axes: [M, N]")
-    require(WEIGHT.dim() == 1, "WEIGHT has 1 axes: [N]")
-    require(BIAS.dim() == 1, "BIAS has 1 axes: [N]")
+    require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [N]")
+    require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
     M, N = X.shape
     require(N <= 8192, f"the sketch needs N <= 8192, not {N}")
     device = X.device

@@ -143,7 +143,7 @@ def matmul_bias_gelu(
     """
     require(X.dim() == 2, "X has 2 axes: [M, K]")
     require(W.dim() == 2, "W has 2 axes: [N, K]")
-    require(BIAS.dim() == 1, "BIAS has 1 axes: [N]")
+    require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
     M, K = X.shape
     N = W.shape[0]
     device = X.device
