@@ -91,8 +91,9 @@ def checked_array(tensor: ir.Tensor, value: Array) -> Array:
     if tensor.dtype is DType.BF16 and array.dtype.kind == "V" and array.dtype.itemsize == 2:
         array = array.view(expected)  # how NumPy files hold bfloat16
     if array.ndim != len(tensor.extents):
+        axes = "1 axis" if array.ndim == 1 else f"{array.ndim} axes"
         msg = (
-            f"{tensor.name} has {array.ndim} {'axis' if array.ndim == 1 else 'axes'}, the sketch declares {len(tensor.extents)}: "
+            f"{tensor.name} has {axes}, the sketch declares {len(tensor.extents)}: "
             f"{show_declaration(tensor)}"
         )
         raise UsageError(msg)

@@ -303,13 +303,14 @@ class _Call:
         """Check the axes and the destination of a reduction; gives the axes, sorted."""
         shape = self.source(self.operands[0])
         axes: set[int] = set()
+        rank = "1 axis" if len(shape) == 1 else f"{len(shape)} axes"
         for axis in arguments.axes:
             if not -len(shape) <= axis < len(shape):
                 raise self.context.error(
                     self.node.span,
                     "SK0310",
                     f"axis {axis} does not exist",
-                    f"the source has {len(shape)} {'axis' if len(shape) == 1 else 'axes'}: {shown(shape)}",
+                    f"the source has {rank}: {shown(shape)}",
                 )
             if axis % len(shape) in axes:
                 raise self.context.error(
