@@ -90,6 +90,7 @@ def _run(
     seed: int,
 ) -> int:
     from sketchc.checker.api import check_sketch
+    from sketchc.checker.names import identifier
     from sketchc.cli.lower import check_bindable
     from sketchc.interpreter import Options, interpret
 
@@ -102,11 +103,13 @@ def _run(
     declared = {param.name for param in sketch.params}
     params = {name: value for name, value in constants.items() if name in declared}
     chosen = Options(shuffle=seed)
+    # Names may be given as the sketch writes them: a reserved word has another one from here on.
+    sizes = {identifier(key): size for key, size in sizes.items()}
     try:
         if inputs is None:
             arrays = _random(sketch, sizes, params, chosen.memory_limit, seed)
         else:
-            arrays = read_arrays(inputs)
+            arrays = {identifier(key): array for key, array in read_arrays(inputs).items()}
         result = interpret(sketch, arrays, sizes, params, chosen)
     except DiagnosticError as error:
         options.show_diagnostics(source, error.diagnostics)

@@ -21,6 +21,7 @@ from triton_cases import assert_close
 
 from sketchc import ir, syntax
 from sketchc.checker.api import check
+from sketchc.checker.names import identifier
 from sketchc.diagnostics import DiagnosticError, Severity
 from sketchc.interpreter import Options, interpret
 from sketchc.lowering.kernel import Kernel
@@ -166,10 +167,11 @@ def runs(name: str, sketch: ir.Sketch, feature: Feature | None = None) -> list[R
     """The runs of one sketch at all sizes of its feature, with the interpreter's results."""
     feature = feature or CASES[name]
     known = {param.name for param in sketch.params}
-    params = {key: value for key, value in feature.params.items() if key in known}
+    params = {identifier(key): value for key, value in feature.params.items()}
+    params = {key: value for key, value in params.items() if key in known}
     found = []
     for seed, sizes in enumerate(feature.sizes):
-        symbols = {symbol.name: sizes[symbol.name.rstrip("_")] for symbol in sketch.symbols}
+        symbols = {identifier(symbol): size for symbol, size in sizes.items()}
         tensors = given(sketch, symbols, params, feature.hold, seed)
         expected = interpret(sketch, tensors, symbols, params).outputs
         found.append(Run(tensors, symbols, params, expected))

@@ -81,6 +81,15 @@ def test_tile_sizes_do_not_change_what_is_printed(folder, capsys):
     assert len(lines) == 1
 
 
+def test_names_may_be_given_as_the_sketch_writes_them(folder, capsys):
+    text = Path("f32.sketch").read_text().replace("M", "lambda").replace("X", "class")
+    Path("words.sketch").write_text(text)
+    assert sketchc(["run", "words.sketch", "--symbols", "lambda=5"]) == 0
+    assert "lambda_ = 5" in capsys.readouterr().out
+    np.savez("words.npz", **{"class": np.ones(5, np.float32)})
+    assert sketchc(["run", "words.sketch", "--inputs", "words.npz"]) == 0
+
+
 def test_empty_outputs(folder, capsys):
     assert sketchc(["run", SOFTMAX, "--symbols", "M=0,N=3"]) == 0
     assert "Y[0, 3] f32: empty" in capsys.readouterr().out
