@@ -35,7 +35,8 @@ from sketchc.interpreter_tiles import (
     select,
     to_tensor,
 )
-from sketchc.ops import Category, Op, Reference
+from sketchc.ops import Category, Op
+from sketchc.references import Reference
 from sketchc.types import DType
 
 
