@@ -192,6 +192,27 @@ class LaneLoop:
 
 
 @attrs.frozen
+class StreamedRow:
+    """The lanes of a block go to `row`, or, where its buffer is too large for the caches, to the
+    small local buffer `block` and from there past the caches."""
+
+    row: Row
+    block: str
+
+
+@attrs.frozen
+class StreamedLoop:
+    """`loop` in blocks of `size` lanes. Writes to the `rows` count from the start of the block, of
+    which `variable` is the first lane and `end` (another name) the one after the last."""
+
+    variable: str
+    end: str
+    size: int
+    rows: tuple[StreamedRow, ...]
+    loop: LaneLoop
+
+
+@attrs.frozen
 class SerialLoop:
     """A sequential loop of the sketch."""
 
@@ -220,6 +241,7 @@ Statement: TypeAlias = (
     | MatrixProduct
     | Loop
     | LaneLoop
+    | StreamedLoop
     | SerialLoop
     | Barrier
 )
@@ -252,6 +274,8 @@ def children(statement: Statement) -> tuple[Statement, ...]:
     match statement:
         case Loop() | LaneLoop() | SerialLoop():
             return statement.body
+        case StreamedLoop(loop=loop):
+            return (loop,)
         case _:
             return ()
 

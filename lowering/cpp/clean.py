@@ -23,7 +23,7 @@ def clean(program: loops.Program) -> loops.Program:
     private = {storage.name for storage in program.storages}
     while True:
         body = _sweep(_drop_dead(program.body, private, program.body))
-        read = _buffers_read(body)
+        read = buffers_read(body)
         body = _drop_writes(body, private - read)
         storages = tuple(s for s in program.storages if s.name in read)
         cleaned = loops.Program(storages, body)
@@ -73,7 +73,7 @@ def _reads(statement: loops.Statement) -> set[str]:
     return found
 
 
-def _buffers_read(body: tuple[loops.Statement, ...]) -> set[str]:
+def buffers_read(body: tuple[loops.Statement, ...]) -> set[str]:
     found: set[str] = set()
     for statement in loops.walk(body):
         found |= _reads(statement)
@@ -98,7 +98,7 @@ def _drop_dead(
     for position, statement in enumerate(order):
         if isinstance(statement, loops.SerialLoop):
             inside = loops.walk(statement.body)
-            for buffer in _buffers_read(statement.body):
+            for buffer in buffers_read(statement.body):
                 end = position + len(inside) + 1
                 kept_until[buffer] = max(kept_until.get(buffer, -1), end)
     counter = iter(range(len(order)))
@@ -138,7 +138,7 @@ def _without_overwritten(
             if key in overwritten:
                 continue
             overwritten.add(key)
-        read = _reads(statement) | _buffers_read(loops.children(statement))
+        read = _reads(statement) | buffers_read(loops.children(statement))
         overwritten = {key for key in overwritten if key[0] not in read}
         found.append(statement)
     return tuple(reversed(found))

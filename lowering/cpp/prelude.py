@@ -58,6 +58,56 @@ private:
     bool fits_ = true;
 };
 """,
+    "streams": """
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+""",
+    "stream": """
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+""",
+    "end_streams": """
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+""",
     "floor_div": """
 // Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
 template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
@@ -104,13 +154,21 @@ template <class T> inline T sign(T x)
 }
 """,
     "max": """
-// The larger; NaN wins.
-template <class T> inline T max(T a, T b) { return (a > b || a != a) ? a : b; }
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
 inline bool max(bool a, bool b) { return a || b; }
 """,
     "min": """
-// The smaller; NaN wins.
-template <class T> inline T min(T a, T b) { return (a < b || a != a) ? a : b; }
+// The smaller; NaN wins. Only `smaller` waits for `a`, the accumulator of a loop.
+template <class T> inline T min(T a, T b)
+{
+    const T smaller = b < a ? b : a;
+    return b != b ? b : smaller;
+}
 inline bool min(bool a, bool b) { return a && b; }
 """,
     "at_least": """
@@ -151,26 +209,25 @@ inline float rsqrt(float x) { return 1.0F / __builtin_sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 """,
     "exp": """
-// e^x = 2^n * e^r with |r| <= ln(2)/2, e^r by its Taylor polynomial of degree 7; the power of two
-// is applied in two halves, so that subnormal results and overflow to infinity come out right.
+// e^x = 2^n * e^r with |r| <= ln(2)/2, e^r by a polynomial; n is the nearest integer, from the low
+// bits of a large float. The power of two is applied in two parts, so that subnormal results and
+// overflow to infinity come out right.
 inline float exp(float x)
 {
     const float bounded = x < -104.0F ? -104.0F : (x > 89.0F ? 89.0F : x);
-    const float n = __builtin_rintf(bounded * 1.44269504F);
+    const float shifted = bounded * 1.44269504F + 12582912.0F;
+    const float n = shifted - 12582912.0F;
     const float r = (bounded - n * 0.693145752F) - n * 1.42860677e-06F;
-    float p = 1.0F / 5040.0F;
-    p = p * r + 1.0F / 720.0F;
-    p = p * r + 1.0F / 120.0F;
-    p = p * r + 1.0F / 24.0F;
-    p = p * r + 1.0F / 6.0F;
-    p = p * r + 0.5F;
+    float p = 0.00138145403F;
+    p = p * r + 0.00836874527F;
+    p = p * r + 0.0416683908F;
+    p = p * r + 0.166665204F;
+    p = p * r + 0.499999934F;
     p = p * r + 1.0F;
     p = p * r + 1.0F;
-    const int32_t k = static_cast<int32_t>(n);
-    const int32_t first = k >> 1;
-    const float low = float_of(static_cast<uint32_t>(first + 127) << 23);
-    const float high = float_of(static_cast<uint32_t>(k - first + 127) << 23);
-    return p * low * high;
+    const bool small = x < 0.0F;
+    const float power = float_of((bits_of(shifted) + (small ? 191U : 126U)) << 23);
+    return p * power * (small ? 0x1p-64F : 2.0F);
 }
 inline double exp(double x) { return ::exp(x); }
 """,
@@ -180,11 +237,32 @@ template <class T> inline T sigmoid(T x) { return T{1} / (T{1} + exp(-x)); }
     "silu": """
 template <class T> inline T silu(T x) { return x / (T{1} + exp(-x)); }
 """,
-    "gelu": """
-template <class T> inline T gelu(T x)
+    "short_erf": """
+// erf(x) = x * P(x^2) / Q(x^2) to 6 ulp (a weighted least-squares fit); beyond 3.93 it is 1.
+inline float short_erf(float x)
 {
-    return static_cast<T>(0.5) * x * (T{1} + erf(x * static_cast<T>(0.7071067811865475244)));
+    const float bounded = x < -3.93F ? -3.93F : (x > 3.93F ? 3.93F : x);
+    const float square = bounded * bounded;
+    float p = 2.04198341e-06F;
+    p = p * square + 0.000284808542F;
+    p = p * square + 0.00377962808F;
+    p = p * square + 0.0527903177F;
+    p = p * square + 0.190784082F;
+    p = p * square + 1.12837923F;
+    float q = 3.80040765e-05F;
+    q = q * square + 0.00116521586F;
+    q = q * square + 0.0149974739F;
+    q = q * square + 0.114257619F;
+    q = q * square + 0.50241071F;
+    q = q * square + 1.0F;
+    const float result = bounded * p / q;
+    return result < -1.0F ? -1.0F : (result > 1.0F ? 1.0F : result);
 }
+""",
+    "gelu": """
+// Of erf in float, 1 + erf(x) needs no more bits than short_erf has.
+inline float gelu(float x) { return 0.5F * x * (1.0F + short_erf(x * 0.707106781F)); }
+inline double gelu(double x) { return 0.5 * x * (1.0 + erf(x * 0.7071067811865475244)); }
 """,
     "gelu_tanh": """
 template <class T> inline T gelu_tanh(T x)

@@ -93,11 +93,11 @@ class Printer:
             case loops.Define(name, dtype, initial, mutable):
                 kind = CPP_TYPES[dtype] if mutable else f"const {CPP_TYPES[dtype]}"
                 self.line(f"{kind} {identifier(name)} = {value(initial)};")
-            case loops.Row(name, buffer, base, dtype, writable):
+            case loops.Row(name, dtype=dtype, writable=writable):
                 constant = "" if writable else "const "
                 self.line(
                     f"{constant}{CPP_TYPES[dtype]} *const {identifier(name)} ="
-                    f" {identifier(buffer)} + {CPP.binary('+', Code('0'), scalar(base)).text[4:]};"
+                    f" {_offset(statement.buffer, statement.base)};"
                 )
             case loops.Assign(name, new):
                 self.line(f"{identifier(name)} = {value(new)};")
@@ -113,6 +113,8 @@ class Printer:
                 self._for(variable, lower, upper, body, step)
             case loops.LaneLoop():
                 self._lanes(statement)
+            case loops.StreamedLoop():
+                self._streamed(statement)
             case loops.SerialLoop():
                 self._serial(statement)
             case loops.Barrier():
@@ -142,6 +144,31 @@ class Printer:
         text = "".join(f" reduction({c} : {', '.join(n)})" for c, n in clauses.items())
         self.pragma(f"simd{text}")
         self._for(loop.variable, loop.lower, loop.upper, loop.body)
+
+    def _streamed(self, streamed: loops.StreamedLoop) -> None:
+        """Blocks of lanes; those of large outputs are written from a buffer, past the caches."""
+        loop, name, end = streamed.loop, identifier(streamed.variable), streamed.end
+        first = ir.Ref(streamed.variable, ir.NameKind.LOOP)
+        last = ir.Binary("+", first, ir.Literal(streamed.size))
+        self.open(
+            f"for (int64_t {name} = {scalar(loop.lower)}; {name} < {scalar(loop.upper)};"
+            f" {name} += {streamed.size})"
+        )
+        self.line(f"const int64_t {end} = {scalar(ir.Binary('min', loop.upper, last))};")
+        for each in streamed.rows:
+            row, kind = each.row, CPP_TYPES[each.row.dtype]
+            self.line(f"alignas(64) {kind} {each.block}[{streamed.size}];")
+            self.line(
+                f"{kind} *const {identifier(row.name)} = {streams_name(row.buffer)} ?"
+                f" {each.block} : {_offset(row.buffer, ir.Binary('+', row.base, first))};"
+            )
+        self._lanes(attrs.evolve(loop, lower=first, upper=ir.Ref(end, ir.NameKind.LOOP)))
+        for each in streamed.rows:
+            place = _offset(each.row.buffer, ir.Binary("+", each.row.base, first))
+            self.open(f"if ({streams_name(each.row.buffer)})")
+            self.line(f"sketch::stream({place}, {each.block}, {end} - {name});")
+            self.close()
+        self.close()
 
     def _serial(self, loop: loops.SerialLoop) -> None:
         name = identifier(loop.variable)
@@ -183,6 +210,17 @@ class Printer:
             self.line(f"{text},")
         self.line(f"{arguments[-1]});")
         self.depth -= 1
+
+
+def streams_name(tensor: str) -> str:
+    """The host scalar that is true where a tensor is larger than the caches."""
+    return f"{tensor}_streams"
+
+
+def _offset(buffer: str, base: ir.Expr) -> str:
+    """A pointer to an element of a buffer."""
+    # Written as a sum with 0, then without it, for the parentheses that a right operand needs.
+    return f"{identifier(buffer)} + {CPP.binary('+', Code('0'), scalar(base)).text[4:]}"
 
 
 def _view(view: loops.MatrixView, constant: bool) -> str:

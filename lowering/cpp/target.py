@@ -30,7 +30,9 @@ from sketchc.lowering.cpp.prelude import prelude
 from sketchc.lowering.cpp.printer import (
     REDUCTION_DECLARATIONS,
     Printer,
+    streams_name,
 )
+from sketchc.lowering.cpp.streams import add_streams, streamed_tensors, unread_outputs
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Capabilities, GridAxis, PhasePlan, Plan
 from sketchc.ops import OPS
@@ -72,6 +74,8 @@ def emit(plan: Plan) -> Kernel:
     helpers = prelude(body + "".join(reductions))
     includes = [f"#include <{name}>" for name in _INCLUDES]
     includes.append("#include <omp.h>")
+    if "sketch::stream(" in body:
+        includes.append("#if defined(__AVX__)\n#include <immintrin.h>\n#endif")
     parts = [
         f"// {sketch.name}: a C++ kernel for {plan.hardware.name}, made from a sketch.",
         "\n".join(includes),
@@ -112,9 +116,12 @@ class _Host:
 
     def function(self) -> str:
         """The exported function with all phases."""
+        versions = [find_versions(self.sketch, p.body, self.names()) for p in self.plan.phases]
+        plain = [self.program(*pair) for pair in zip(self.plan.phases, versions, strict=True)]
+        outputs = unread_outputs(self.sketch, plain)
         programs = [
-            (phase, self.program(phase, find_versions(self.sketch, phase.body, self.names())))
-            for phase in self.plan.phases
+            attrs.evolve(program, body=add_streams(program.body, outputs, version.fresh))
+            for program, version in zip(plain, versions, strict=True)
         ]
         self.out.depth = 1
         self._broadcasts()
@@ -122,7 +129,8 @@ class _Host:
         self._requires()
         self._workspace()
         self._initial_values()
-        for phase, program in programs:
+        self._streams(programs)
+        for phase, program in zip(self.plan.phases, programs, strict=True):
             self._phase(phase, program)
         self.out.line("return 0;")
         body = "\n".join(self.out.lines)
@@ -246,6 +254,17 @@ class _Host:
             kind, name = CPP_TYPES[tensor.dtype], identifier(tensor.name)
             self.out.line(f"{kind} *const {name} = workspace.at<{kind}>({name}_place, 0);")
 
+    def _streams(self, programs: list[loops.Program]) -> None:
+        """Which outputs are too large for the caches."""
+        names = {name for program in programs for name in streamed_tensors(program.body)}
+        for tensor in self.sketch.tensors:
+            if tensor.name in names:
+                extents = ", ".join(str(scalar(extent)) for extent in tensor.extents)
+                self.out.line(
+                    f"const bool {streams_name(tensor.name)} ="
+                    f" sketch::streams(sizeof({CPP_TYPES[tensor.dtype]}), {{{extents}}});"
+                )
+
     def _initial_values(self) -> None:
         for tensor in self.sketch.tensors:
             if tensor.initial is None:
@@ -291,6 +310,8 @@ class _Host:
             self._thread_storage(arenas, "0")
             self._stack(program)
             out.statements(program.body)
+            if streamed_tensors(program.body):
+                out.line("sketch::end_streams();")
         if scoped:
             out.close()
 
@@ -299,11 +320,13 @@ class _Host:
     ) -> None:
         out = self.out
         collapse = f" collapse({len(phase.grid)})" if len(phase.grid) > 1 else ""
-        if arenas:
+        streams = bool(streamed_tensors(program.body))
+        region = bool(arenas) or streams
+        if region:
             out.pragma("parallel")
             out.open("")
             self._thread_storage(arenas, "omp_get_thread_num()")
-        out.pragma(f"{'' if arenas else 'parallel '}for{collapse} schedule(static)")
+        out.pragma(f"{'' if region else 'parallel '}for{collapse} schedule(static)")
         derived = [self._grid_loop(axis) for axis in phase.grid]
         for text in derived:
             if text:
@@ -312,7 +335,9 @@ class _Host:
         out.statements(program.body)
         for _ in phase.grid:
             out.close()
-        if arenas:
+        if streams:
+            out.line("sketch::end_streams();")
+        if region:
             out.close()
 
     def _thread_storage(self, arenas: list[loops.Storage], thread: str) -> None:

@@ -80,8 +80,11 @@ def test_whole_tiles_have_constant_bounds() -> None:
 def test_lanes_are_bounded_not_masked() -> None:
     """A ragged tile shortens the loop; nothing is tested inside."""
     _, kernel = lower(example("relu"))
-    body = kernel.source[kernel.source.index("#pragma omp simd") :]
-    assert "lane < std::min<int64_t>(TILE, M * N - i * TILE)" in body
+    source = kernel.source
+    body = source[source.index("#pragma omp simd") :]
+    body = body[: body.index("}")]
+    assert "block < std::min<int64_t>(TILE, M * N - i * TILE)" in source
+    assert "lane < block_end" in body
     assert "?" not in body
     assert "if (" not in body
 

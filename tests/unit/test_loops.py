@@ -90,7 +90,7 @@ def test_sums_over_rows_take_several_rows_at_once() -> None:
     x = loops.Define("x", F32, loops.Element("X", index, F32))
     add = loops.Accumulate("reduce_sum", loops.Element("t", LANE, F32), loops.Local("x", F32))
     rows = loops.Loop("row", ir.Literal(0), N, (lanes(x, add),))
-    _, several, rest = jam_sums((rows,), lambda name: name)
+    _, several, rest = jam_sums((rows,), lambda name: name, {})
     assert isinstance(several, loops.Loop)
     assert several.step == ROWS
     inner = [s for s in loops.walk((several,)) if isinstance(s, loops.Loop)][1]
@@ -103,4 +103,4 @@ def test_maxima_and_moving_targets_are_not_jammed() -> None:
     for operation, at in (("reduce_max", LANE), ("reduce_sum", moving)):
         add = loops.Accumulate(operation, loops.Element("t", at, F32), ONE)
         body = (loops.Loop("row", ir.Literal(0), N, (lanes(add),)),)
-        assert jam_sums(body, lambda name: name) == body
+        assert jam_sums(body, lambda name: name, {}) == body

@@ -9,8 +9,58 @@
 #include <limits>
 #include <type_traits>
 #include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 namespace sketch {
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
 
 // Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
 template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
@@ -38,26 +88,42 @@ extern "C" int64_t add_bias(
     constexpr int64_t TM = 4;
     constexpr int64_t TN = 1024;
 
-    #pragma omp parallel for collapse(2) schedule(static)
-    for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
-        for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
-            for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
-                // load(X[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> x)
-                // load(BIAS[j*TN:(j+1)*TN] -> bias)
-                // add(x, bias, y)
-                // store(y -> Y[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
-                const float *const X_row = X + ((i * TM + row) * N + j * TN);
-                const float *const BIAS_row = BIAS + j * TN;
-                float *const Y_row = Y + ((i * TM + row) * N + j * TN);
-                #pragma omp simd
-                for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
-                    const float x = X_row[lane];
-                    const float bias = BIAS_row[lane];
-                    const float y = x + bias;
-                    Y_row[lane] = y;
+    const bool Y_streams = sketch::streams(sizeof(float), {M, N});
+    #pragma omp parallel
+    {
+        #pragma omp for collapse(2) schedule(static)
+        for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
+            for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
+                for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
+                    // load(X[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> x)
+                    // load(BIAS[j*TN:(j+1)*TN] -> bias)
+                    // add(x, bias, y)
+                    // store(y -> Y[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+                    const float *const X_row = X + ((i * TM + row) * N + j * TN);
+                    const float *const BIAS_row = BIAS + j * TN;
+                    for (int64_t block = 0; block < std::min<int64_t>(TN, N - j * TN); block +=
+                        1024) {
+                        const int64_t block_end = std::min<int64_t>(std::min<int64_t>(TN, N - j *
+                            TN), block + 1024);
+                        alignas(64) float Y_block[1024];
+                        float *const Y_row = Y_streams ? Y_block : Y + ((i * TM + row) * N + j * TN
+                            + block);
+                        #pragma omp simd
+                        for (int64_t lane = block; lane < block_end; ++lane) {
+                            const float x = X_row[lane];
+                            const float bias = BIAS_row[lane];
+                            const float y = x + bias;
+                            Y_row[lane - block] = y;
+                        }
+                        if (Y_streams) {
+                            sketch::stream(Y + ((i * TM + row) * N + j * TN + block), Y_block,
+                                block_end - block);
+                        }
+                    }
                 }
             }
         }
+        sketch::end_streams();
     }
     return 0;
 }

@@ -9,6 +9,9 @@
 #include <limits>
 #include <type_traits>
 #include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 namespace sketch {
 
@@ -55,6 +58,53 @@ private:
     bool fits_ = true;
 };
 
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
 // Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
 template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
 constexpr T floor_div(T a, T b)
@@ -72,12 +122,20 @@ inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
-// The larger; NaN wins.
-template <class T> inline T max(T a, T b) { return (a > b || a != a) ? a : b; }
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
 inline bool max(bool a, bool b) { return a || b; }
 
-// The smaller; NaN wins.
-template <class T> inline T min(T a, T b) { return (a < b || a != a) ? a : b; }
+// The smaller; NaN wins. Only `smaller` waits for `a`, the accumulator of a loop.
+template <class T> inline T min(T a, T b)
+{
+    const T smaller = b < a ? b : a;
+    return b != b ? b : smaller;
+}
 inline bool min(bool a, bool b) { return a && b; }
 
 // Element (r, c) of a strided matrix is data[r * row + c * column].
@@ -214,6 +272,7 @@ extern "C" int64_t batched_matmul(
     constexpr int64_t TN = 128;
     constexpr int64_t TK = 256;
 
+    const bool Y_streams = sketch::streams(sizeof(float), {B, M, N});
     {
         // Scratch memory of each thread.
         sketch::arena arena;
@@ -263,17 +322,28 @@ extern "C" int64_t batched_matmul(
                         for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
                             // store(y -> Y[b, i*TM:(i+1)*TM, j*TN:(j+1)*TN])
                             const float *const y_row_2 = y + row * TN;
-                            float *const Y_row = Y + ((b * M + (i * TM + row)) * N + j * TN);
-                            #pragma omp simd
-                            for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN);
-                                ++lane) {
-                                const float y_value = y_row_2[lane];
-                                Y_row[lane] = y_value;
+                            for (int64_t block = 0; block < std::min<int64_t>(TN, N - j * TN); block
+                                += 1024) {
+                                const int64_t block_end = std::min<int64_t>(std::min<int64_t>(TN, N
+                                    - j * TN), block + 1024);
+                                alignas(64) float Y_block[1024];
+                                float *const Y_row = Y_streams ? Y_block : Y + ((b * M + (i * TM +
+                                    row)) * N + j * TN + block);
+                                #pragma omp simd
+                                for (int64_t lane = block; lane < block_end; ++lane) {
+                                    const float y_value = y_row_2[lane];
+                                    Y_row[lane - block] = y_value;
+                                }
+                                if (Y_streams) {
+                                    sketch::stream(Y + ((b * M + (i * TM + row)) * N + j * TN +
+                                        block), Y_block, block_end - block);
+                                }
                             }
                         }
                     }
                 }
             }
+            sketch::end_streams();
         }
     }
     return 0;

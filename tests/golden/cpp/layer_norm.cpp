@@ -9,6 +9,9 @@
 #include <limits>
 #include <type_traits>
 #include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 namespace sketch {
 
@@ -55,8 +58,59 @@ private:
     bool fits_ = true;
 };
 
-// The larger; NaN wins.
-template <class T> inline T max(T a, T b) { return (a > b || a != a) ? a : b; }
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
 inline bool max(bool a, bool b) { return a || b; }
 
 inline float rsqrt(float x) { return 1.0F / __builtin_sqrtf(x); }
@@ -68,6 +122,7 @@ extern "C" int64_t layer_norm(
     const float *__restrict X, const float *__restrict WEIGHT, const float *__restrict BIAS, float
     *__restrict Y, int64_t M, int64_t N, double eps)
 {
+    const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     {
         // Scratch memory of each thread.
         sketch::arena arena;
@@ -116,17 +171,25 @@ extern "C" int64_t layer_norm(
                 // load(BIAS[0:N] -> bias)
                 // fma(x, weight, bias, x)
                 // store(x -> Y[i, 0:N])
-                float *const Y_row = Y + i * N;
-                #pragma omp simd
-                for (int64_t lane = 0; lane < N; ++lane) {
-                    const float x_sub_value = x_sub[lane];
-                    const float x_mul = x_sub_value * variance_rsqrt;
-                    const float weight = WEIGHT[lane];
-                    const float bias = BIAS[lane];
-                    const float x_fma = x_mul * weight + bias;
-                    Y_row[lane] = x_fma;
+                for (int64_t block = 0; block < N; block += 1024) {
+                    const int64_t block_end = std::min<int64_t>(N, block + 1024);
+                    alignas(64) float Y_block[1024];
+                    float *const Y_row = Y_streams ? Y_block : Y + (i * N + block);
+                    #pragma omp simd
+                    for (int64_t lane = block; lane < block_end; ++lane) {
+                        const float x_sub_value = x_sub[lane];
+                        const float x_mul = x_sub_value * variance_rsqrt;
+                        const float weight = WEIGHT[lane];
+                        const float bias = BIAS[lane];
+                        const float x_fma = x_mul * weight + bias;
+                        Y_row[lane - block] = x_fma;
+                    }
+                    if (Y_streams) {
+                        sketch::stream(Y + (i * N + block), Y_block, block_end - block);
+                    }
                 }
             }
+            sketch::end_streams();
         }
     }
     return 0;

@@ -9,6 +9,9 @@
 #include <limits>
 #include <type_traits>
 #include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 // g++ calls the vector versions of these (libmvec) from SIMD loops.
 #if defined(__x86_64__) && defined(__GLIBC__)
@@ -24,6 +27,53 @@ SKETCH_VECTORS double exp(double x) noexcept;
 }
 
 namespace sketch {
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
 
 // Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
 template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
@@ -42,6 +92,13 @@ inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
+inline uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 inline float float_of(uint32_t bits)
 {
     float x;
@@ -49,30 +106,33 @@ inline float float_of(uint32_t bits)
     return x;
 }
 
-// The larger; NaN wins.
-template <class T> inline T max(T a, T b) { return (a > b || a != a) ? a : b; }
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
 inline bool max(bool a, bool b) { return a || b; }
 
-// e^x = 2^n * e^r with |r| <= ln(2)/2, e^r by its Taylor polynomial of degree 7; the power of two
-// is applied in two halves, so that subnormal results and overflow to infinity come out right.
+// e^x = 2^n * e^r with |r| <= ln(2)/2, e^r by a polynomial; n is the nearest integer, from the low
+// bits of a large float. The power of two is applied in two parts, so that subnormal results and
+// overflow to infinity come out right.
 inline float exp(float x)
 {
     const float bounded = x < -104.0F ? -104.0F : (x > 89.0F ? 89.0F : x);
-    const float n = __builtin_rintf(bounded * 1.44269504F);
+    const float shifted = bounded * 1.44269504F + 12582912.0F;
+    const float n = shifted - 12582912.0F;
     const float r = (bounded - n * 0.693145752F) - n * 1.42860677e-06F;
-    float p = 1.0F / 5040.0F;
-    p = p * r + 1.0F / 720.0F;
-    p = p * r + 1.0F / 120.0F;
-    p = p * r + 1.0F / 24.0F;
-    p = p * r + 1.0F / 6.0F;
-    p = p * r + 0.5F;
+    float p = 0.00138145403F;
+    p = p * r + 0.00836874527F;
+    p = p * r + 0.0416683908F;
+    p = p * r + 0.166665204F;
+    p = p * r + 0.499999934F;
     p = p * r + 1.0F;
     p = p * r + 1.0F;
-    const int32_t k = static_cast<int32_t>(n);
-    const int32_t first = k >> 1;
-    const float low = float_of(static_cast<uint32_t>(first + 127) << 23);
-    const float high = float_of(static_cast<uint32_t>(k - first + 127) << 23);
-    return p * low * high;
+    const bool small = x < 0.0F;
+    const float power = float_of((bits_of(shifted) + (small ? 191U : 126U)) << 23);
+    return p * power * (small ? 0x1p-64F : 2.0F);
 }
 inline double exp(double x) { return ::exp(x); }
 
@@ -87,65 +147,80 @@ extern "C" int64_t online_softmax(
 {
     constexpr int64_t TILE = 4096;
 
-    #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < M; ++i) {
-        // running_sum = alloc([1], init=0.0)
-        float running_sum = 0.0f;
-        // running_max = alloc([1], init=-inf)
-        float running_max = -std::numeric_limits<float>::infinity();
-        // for j in range(ceil(N, TILE)):
-        for (int64_t j = 0; j < sketch::ceil_div(N, TILE); ++j) {
-            float block_sum = 0.0f;
-            float block_max = -std::numeric_limits<float>::infinity();
-            // load(X[i, j*TILE:(j+1)*TILE] -> x)
-            // reduce_max(x, 0, block_max)
-            const float *const X_row = X + (i * N + j * TILE);
-            #pragma omp simd reduction(propagating_max : block_max)
-            for (int64_t lane = 0; lane < std::min<int64_t>(TILE, N - j * TILE); ++lane) {
-                const float x = X_row[lane];
-                block_max = sketch::max(block_max, x);
+    const bool Y_streams = sketch::streams(sizeof(float), {M, N});
+    #pragma omp parallel
+    {
+        #pragma omp for schedule(static)
+        for (int64_t i = 0; i < M; ++i) {
+            // running_sum = alloc([1], init=0.0)
+            float running_sum = 0.0f;
+            // running_max = alloc([1], init=-inf)
+            float running_max = -std::numeric_limits<float>::infinity();
+            // for j in range(ceil(N, TILE)):
+            for (int64_t j = 0; j < sketch::ceil_div(N, TILE); ++j) {
+                float block_sum = 0.0f;
+                float block_max = -std::numeric_limits<float>::infinity();
+                // load(X[i, j*TILE:(j+1)*TILE] -> x)
+                // reduce_max(x, 0, block_max)
+                const float *const X_row = X + (i * N + j * TILE);
+                #pragma omp simd reduction(propagating_max : block_max)
+                for (int64_t lane = 0; lane < std::min<int64_t>(TILE, N - j * TILE); ++lane) {
+                    const float x = X_row[lane];
+                    block_max = sketch::max(block_max, x);
+                }
+                // max(running_max, block_max, new_max)
+                const float new_max = sketch::max(running_max, block_max);
+                // sub(running_max, new_max, correction)
+                const float correction = running_max - new_max;
+                // exp(correction, correction)
+                const float correction_exp = sketch::exp(correction);
+                // load(X[i, j*TILE:(j+1)*TILE] -> x)
+                // sub(x, new_max, x)
+                // exp(x, x)
+                // reduce_sum(x, 0, block_sum)
+                const float *const X_row_2 = X + (i * N + j * TILE);
+                #pragma omp simd reduction(+ : block_sum)
+                for (int64_t lane = 0; lane < std::min<int64_t>(TILE, N - j * TILE); ++lane) {
+                    const float x = X_row_2[lane];
+                    const float x_sub = x - new_max;
+                    const float x_exp = sketch::exp(x_sub);
+                    block_sum += x_exp;
+                }
+                // fma(running_sum, correction, block_sum, running_sum)
+                running_sum = running_sum * correction_exp + block_sum;
+                // copy(new_max, running_max)
+                running_max = new_max;
             }
-            // max(running_max, block_max, new_max)
-            const float new_max = sketch::max(running_max, block_max);
-            // sub(running_max, new_max, correction)
-            const float correction = running_max - new_max;
-            // exp(correction, correction)
-            const float correction_exp = sketch::exp(correction);
-            // load(X[i, j*TILE:(j+1)*TILE] -> x)
-            // sub(x, new_max, x)
-            // exp(x, x)
-            // reduce_sum(x, 0, block_sum)
-            const float *const X_row_2 = X + (i * N + j * TILE);
-            #pragma omp simd reduction(+ : block_sum)
-            for (int64_t lane = 0; lane < std::min<int64_t>(TILE, N - j * TILE); ++lane) {
-                const float x = X_row_2[lane];
-                const float x_sub = x - new_max;
-                const float x_exp = sketch::exp(x_sub);
-                block_sum += x_exp;
+            // for j in range(ceil(N, TILE)):
+            for (int64_t j_2 = 0; j_2 < sketch::ceil_div(N, TILE); ++j_2) {
+                // load(X[i, j*TILE:(j+1)*TILE] -> x)
+                // sub(x, running_max, x)
+                // exp(x, x)
+                // div(x, running_sum, x)
+                // store(x -> Y[i, j*TILE:(j+1)*TILE])
+                const float *const X_row_3 = X + (i * N + j_2 * TILE);
+                for (int64_t block = 0; block < std::min<int64_t>(TILE, N - j_2 * TILE); block +=
+                    1024) {
+                    const int64_t block_end = std::min<int64_t>(std::min<int64_t>(TILE, N - j_2 *
+                        TILE), block + 1024);
+                    alignas(64) float Y_block[1024];
+                    float *const Y_row = Y_streams ? Y_block : Y + (i * N + j_2 * TILE + block);
+                    #pragma omp simd
+                    for (int64_t lane = block; lane < block_end; ++lane) {
+                        const float x_2 = X_row_3[lane];
+                        const float x_2_sub = x_2 - running_max;
+                        const float x_2_exp = sketch::exp(x_2_sub);
+                        const float x_2_div = x_2_exp / running_sum;
+                        Y_row[lane - block] = x_2_div;
+                    }
+                    if (Y_streams) {
+                        sketch::stream(Y + (i * N + j_2 * TILE + block), Y_block, block_end -
+                            block);
+                    }
+                }
             }
-            // fma(running_sum, correction, block_sum, running_sum)
-            running_sum = running_sum * correction_exp + block_sum;
-            // copy(new_max, running_max)
-            running_max = new_max;
         }
-        // for j in range(ceil(N, TILE)):
-        for (int64_t j_2 = 0; j_2 < sketch::ceil_div(N, TILE); ++j_2) {
-            // load(X[i, j*TILE:(j+1)*TILE] -> x)
-            // sub(x, running_max, x)
-            // exp(x, x)
-            // div(x, running_sum, x)
-            // store(x -> Y[i, j*TILE:(j+1)*TILE])
-            const float *const X_row_3 = X + (i * N + j_2 * TILE);
-            float *const Y_row = Y + (i * N + j_2 * TILE);
-            #pragma omp simd
-            for (int64_t lane = 0; lane < std::min<int64_t>(TILE, N - j_2 * TILE); ++lane) {
-                const float x_2 = X_row_3[lane];
-                const float x_2_sub = x_2 - running_max;
-                const float x_2_exp = sketch::exp(x_2_sub);
-                const float x_2_div = x_2_exp / running_sum;
-                Y_row[lane] = x_2_div;
-            }
-        }
+        sketch::end_streams();
     }
     return 0;
 }

@@ -9,8 +9,58 @@
 #include <limits>
 #include <type_traits>
 #include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 namespace sketch {
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
 
 // Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
 template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
@@ -37,19 +87,33 @@ extern "C" int64_t relu(const float *__restrict X, float *__restrict Y, int64_t 
 {
     constexpr int64_t TILE = 4096;
 
-    #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < sketch::ceil_div(M * N, TILE); ++i) {
-        // load(XF[i*TILE:(i+1)*TILE] -> x)
-        // relu(x, y)
-        // store(y -> YF[i*TILE:(i+1)*TILE])
-        const float *const X_row = X + i * TILE;
-        float *const Y_row = Y + i * TILE;
-        #pragma omp simd
-        for (int64_t lane = 0; lane < std::min<int64_t>(TILE, M * N - i * TILE); ++lane) {
-            const float x = X_row[lane];
-            const float y = sketch::relu(x);
-            Y_row[lane] = y;
+    const bool Y_streams = sketch::streams(sizeof(float), {M, N});
+    #pragma omp parallel
+    {
+        #pragma omp for schedule(static)
+        for (int64_t i = 0; i < sketch::ceil_div(M * N, TILE); ++i) {
+            // load(XF[i*TILE:(i+1)*TILE] -> x)
+            // relu(x, y)
+            // store(y -> YF[i*TILE:(i+1)*TILE])
+            const float *const X_row = X + i * TILE;
+            for (int64_t block = 0; block < std::min<int64_t>(TILE, M * N - i * TILE); block +=
+                1024) {
+                const int64_t block_end = std::min<int64_t>(std::min<int64_t>(TILE, M * N - i *
+                    TILE), block + 1024);
+                alignas(64) float Y_block[1024];
+                float *const Y_row = Y_streams ? Y_block : Y + (i * TILE + block);
+                #pragma omp simd
+                for (int64_t lane = block; lane < block_end; ++lane) {
+                    const float x = X_row[lane];
+                    const float y = sketch::relu(x);
+                    Y_row[lane - block] = y;
+                }
+                if (Y_streams) {
+                    sketch::stream(Y + (i * TILE + block), Y_block, block_end - block);
+                }
+            }
         }
+        sketch::end_streams();
     }
     return 0;
 }
