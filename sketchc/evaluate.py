@@ -78,6 +78,15 @@ def constants_of(sketch: ir.Sketch) -> dict[str, Value]:
     return {constant.name: constant.value for constant in sketch.constants}
 
 
+def sample_let(let: ir.Let, values: Mapping[str, Value]) -> Value:
+    """A let's value for an estimate or an example: NaN (or 0, for an integer) where these values
+    give it none, as in `1/(a - 2)` with a = 2. A launch refuses such values itself."""
+    try:
+        return evaluate(let.value, values)
+    except (ArithmeticError, ValueError):
+        return math.nan if let.dtype.is_float else 0
+
+
 def host_values(
     sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:

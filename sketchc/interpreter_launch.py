@@ -227,15 +227,18 @@ def bind_values(
             msg = f"{symbol.name} = {symbols[symbol.name]} exceeds its bound {symbol.upper_bound}"
             raise launch_error(msg, symbol.span)
     try:
-        values = host_values(sketch, symbols, rounded)
+        values = host_values(attrs.evolve(sketch, lets=()), symbols, rounded)
     except KeyError as error:
         name = error.args[0]
         msg = f"{name} has no value; give --set {name}=VALUE"
         raise UsageError(msg) from error
-    except (ArithmeticError, ValueError) as error:
-        msg = f"a let of {sketch.name} has no value: {error}"
-        span = sketch.lets[0].span if sketch.lets else sketch.span
-        raise launch_error(msg, span, f"with {show_values({**symbols, **rounded})}") from error
+    for let in sketch.lets:
+        try:
+            values[let.name] = evaluate(let.value, values)
+        except (ArithmeticError, ValueError) as error:
+            msg = f"`{let.name}` has no value: {error}"
+            known = f"with {show_values({**symbols, **rounded})}"
+            raise launch_error(msg, let.span, known) from error
     for require in sketch.requires:
         check_require(require, values)
     return values

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from sketchc import ir
-from sketchc.evaluate import evaluate, host_values
+from sketchc.evaluate import constants_of, evaluate, sample_let
 from sketchc.lowering.plan import (
     Capabilities,
     Hardware,
@@ -52,8 +52,11 @@ class PlaceTiles:
 def sample_values(sketch: ir.Sketch) -> dict[str, int | float | bool]:
     """Host values for size estimates: a symbol's upper bound, or `SAMPLE`; params default to 1."""
     symbols = {s.name: SAMPLE if s.upper_bound is None else s.upper_bound for s in sketch.symbols}
-    params = {p.name: 1 if p.default is None else p.default for p in sketch.params}
-    return host_values(sketch, symbols, params)
+    values: dict[str, int | float | bool] = {**constants_of(sketch), **symbols}
+    values |= {p.name: 1 if p.default is None else p.default for p in sketch.params}
+    for let in sketch.lets:
+        values[let.name] = sample_let(let, values)
+    return values
 
 
 def next_power_of_two(value: int) -> int:

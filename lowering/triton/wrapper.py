@@ -242,6 +242,8 @@ class WrapperEmitter:
         for let in self.plan.sketch.lets:
             for divisor in _divisors(let.value):
                 self.line(f'require({self.host(divisor)} > 0, "{show(divisor)} must be positive")')
+            for divisor in _divisors(let.value, ("/",)):
+                self.line(f'require({self.host(divisor)} != 0, "{show(divisor)} must not be 0")')
             self.line(f"{self.names[let.name]} = {self.host(let.value)}")
         for condition in self.plan.sketch.requires:
             values = sorted(
@@ -411,17 +413,20 @@ def _product(extents: tuple[ir.Expr, ...]) -> ir.Expr:
     return total
 
 
-def _divisors(expression: ir.Expr) -> list[ir.Expr]:
-    """Divisors of an integer or host expression that are not literals."""
+_INTEGER = ("//", "%", "cdiv")
+
+
+def _divisors(expression: ir.Expr, operators: tuple[str, ...] = _INTEGER) -> list[ir.Expr]:
+    """Divisors by one of these operators in a host expression that are not literals."""
     match expression:
         case ir.Unary(_, operand):
-            return _divisors(operand)
+            return _divisors(operand, operators)
         case ir.Binary(operator, left, right):
-            found = _divisors(left) + _divisors(right)
-            if operator in ("//", "%", "cdiv") and not isinstance(right, ir.Literal):
+            found = _divisors(left, operators) + _divisors(right, operators)
+            if operator in operators and not isinstance(right, ir.Literal):
                 found.append(right)
             return found
         case ir.Function(_, arguments):
-            return [divisor for argument in arguments for divisor in _divisors(argument)]
+            return [divisor for argument in arguments for divisor in _divisors(argument, operators)]
         case _:
             return []

@@ -12,7 +12,7 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.scope import contains_iota
 from sketchc.checker.sites import Site
-from sketchc.evaluate import Value, evaluate
+from sketchc.evaluate import Value, evaluate, sample_let
 
 #: Iterations tried before a re-check is given up.
 ITERATION_LIMIT = 100_000
@@ -27,12 +27,26 @@ class TooLong(Exception):
 def host_values(sketch: ir.Sketch, symbols: Mapping[str, int]) -> Values:
     """Host scalars for given symbols. Params that proofs cannot depend on (floats) take their
     default, or 1."""
+    values = host_scalars(sketch, symbols)
+    for let in sketch.lets:
+        values[let.name] = evaluate(let.value, values)
+    return values
+
+
+def host_sample(sketch: ir.Sketch, symbols: Mapping[str, int]) -> Values:
+    """The same, where a let may have no value for the params assumed: see `sample_let`."""
+    values = host_scalars(sketch, symbols)
+    for let in sketch.lets:
+        values[let.name] = sample_let(let, values)
+    return values
+
+
+def host_scalars(sketch: ir.Sketch, symbols: Mapping[str, int]) -> Values:
+    """Constants, params and symbols, without lets."""
     values: Values = {constant.name: constant.value for constant in sketch.constants}
     for param in sketch.params:
         values[param.name] = 1 if param.default is None else param.default
     values.update(symbols)
-    for let in sketch.lets:
-        values[let.name] = evaluate(let.value, values)
     return values
 
 

@@ -132,7 +132,7 @@ def _uncovered(
         if found is None:
             return None
         symbols, element = found
-    host = concrete.host_values(prover.sketch, symbols)
+    host = concrete.host_sample(prover.sketch, symbols)
     if not concrete.admissible(prover.sketch, host) or _is_written(stores, host, element):
         return None
     text = f"{for_sizes(symbols)}no iteration writes {element_text(name, element)}"
@@ -216,7 +216,7 @@ def _read_too_early(
     prover: Prover, load: Site, earlier: Sequence[Site], elements: Elements, outcome: Outcome
 ) -> Finding | None:
     symbols = prover.sizes(outcome.point)
-    host = concrete.host_values(prover.sketch, symbols)
+    host = concrete.host_sample(prover.sketch, symbols)
     where = iteration(load, load.scope, outcome.point, host)
     values = concrete.runs(load, host, where)
     element = tuple(outcome.point[atom] for atom in elements.variables)

@@ -111,7 +111,7 @@ def _refuted(prover: Prover, gap: _Gap) -> Finding:
         proof = ir.Proof("initialised", name, ir.Tier.UNPROVED, detail, span=gap.span)
         return Finding(proof, (_diagnostic(gap, detail),))
     symbols = prover.sizes(outcome.point)
-    where = loop_values(gap.scope, outcome.point, concrete.host_values(prover.sketch, symbols))
+    where = loop_values(gap.scope, outcome.point, concrete.host_sample(prover.sketch, symbols))
     at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
     reason = "which nothing has assigned"
     if gap.loop is not None:

@@ -150,7 +150,7 @@ def _refuted(prover: Prover, pair: Pair, outcome: Outcome) -> Finding | None:
     if outcome.verdict is not Verdict.REFUTED:
         return None
     symbols = prover.sizes(outcome.point)
-    host = concrete.host_values(prover.sketch, symbols)
+    host = concrete.host_sample(prover.sketch, symbols)
     one = iteration(pair.first, pair.scope, outcome.point, host)
     two = iteration(pair.second, pair.renamed, outcome.point, host)
     return _failure(prover, pair, symbols, one, two)
@@ -168,7 +168,7 @@ def _failure(
     prover: Prover, pair: Pair, symbols: dict[str, int], one: dict[str, int], two: dict[str, int]
 ) -> Finding | None:
     """The failure at these numbers, or None where it does not happen."""
-    host = concrete.host_values(prover.sketch, symbols)
+    host = concrete.host_sample(prover.sketch, symbols)
     values = concrete.runs(pair.first, host, one)
     others = concrete.runs(pair.second, host, two)
     if values is None or others is None or not concrete.admissible(prover.sketch, host):

@@ -164,7 +164,7 @@ def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Findin
     if outcome.verdict is not Verdict.REFUTED:
         return None
     symbols = prover.sizes(outcome.point)
-    host = concrete.host_values(prover.sketch, symbols)
+    host = concrete.host_sample(prover.sketch, symbols)
     if not concrete.admissible(prover.sketch, host):
         return None
     where = iteration(site, site.scope, outcome.point, host)
@@ -183,7 +183,7 @@ def _failure(
     prover: Prover, site: Site, goal: Goal, symbols: dict[str, int], where: dict[str, int]
 ) -> Finding | None:
     """The failure at these numbers, or None where it does not happen."""
-    host = concrete.host_values(prover.sketch, symbols)
+    host = concrete.host_sample(prover.sketch, symbols)
     values = concrete.runs(site, host, where)
     if values is None or evaluate(goal.left, values) <= evaluate(goal.right, values):
         return None

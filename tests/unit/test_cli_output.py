@@ -60,3 +60,38 @@ def test_a_missing_folder_is_named_with_what_to_do(
     assert run([*arguments, str(path)]) == 2
     message = f"error: cannot write {path}: No such file or directory; make its folder first\n"
     assert capsys.readouterr().err == message
+
+
+UNDEFINED = """sketch scale {
+    symbols: N;
+    params: a: f32 = 2.0, g: i64 = 1;
+    let: s = 1/(a - 2); d = N//(g - 1);
+    tensors: X[N]: in f32; Y[N]: out f32;
+    constexpr: T = 16;
+
+    @llm_hint("parallel")
+    for i in range(ceil(N, T)):
+        x = alloc([T])
+        load(X[i*T:(i+1)*T] -> x)
+        mul(x, s, x)
+        store(x -> Y[i*T:(i+1)*T])
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [(UNDEFINED, 0), (UNDEFINED.replace("Y[i*T:", "Y[i*T+1:"), 1)]
+)
+def test_lets_without_a_value_for_the_defaults_are_left_to_the_launch(
+    text: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "scale.sketch"
+    path.write_text(text)
+    assert run(["check", str(path)]) == status
+    assert run(["lower", str(path), "-t", "triton_cuda"]) == status
+    capsys.readouterr()
+    if status == 0:
+        assert run(["run", str(path), "--symbols", "N=5", "--set", "a=3.0"]) == 1
+        error = capsys.readouterr().err
+        assert "SK0801" in error
+        assert "`d` has no value" in error
