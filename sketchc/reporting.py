@@ -274,10 +274,12 @@ def render_proofs(name: str, proofs: Sequence[ir.Proof], colour: bool = False) -
 
 
 def distinct(proofs: Iterable[ir.Proof]) -> list[ir.Proof]:
-    """One proof of each claim, subject and tier: a tile name may be allocated several times."""
-    found: dict[tuple[str, str, ir.Tier], ir.Proof] = {}
+    """One proof of each claim, subject and tier: a tile name may be allocated several times. What
+    is checked at launch is kept condition by condition."""
+    found: dict[tuple[str, str, ir.Tier, str], ir.Proof] = {}
     for proof in proofs:
-        found.setdefault((proof.claim, proof.subject, proof.tier), proof)
+        condition = proof.detail if proof.tier is ir.Tier.CHECKED_AT_LAUNCH else ""
+        found.setdefault((proof.claim, proof.subject, proof.tier, condition), proof)
     return list(found.values())
 
 

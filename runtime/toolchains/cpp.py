@@ -254,14 +254,17 @@ def _build(
         key.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     kept = cache_folder() / f"{key.hexdigest()[:32]}.so"
     log = kept.with_suffix(".log")
-    if kept.exists() and log.exists():
+    if os.access(kept, os.R_OK) and os.access(log, os.R_OK):
         _copy(kept, library)
         return log.read_text(), True
     command = [compiler, *flags, *map(str, sources), *libraries]
     warnings = _compile(command, library)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    _write(log, warnings.encode())
-    _copy(library, kept)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        _write(log, warnings.encode())
+        _copy(library, kept)
+    except OSError:
+        pass  # A cache that cannot be written: the next run compiles again.
     return warnings, False
 
 

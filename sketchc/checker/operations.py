@@ -481,7 +481,7 @@ class _Call:
             self.node.span,
             "SK0307",
             f"{result.value} does not convert to {target.value} without `cast`",
-            f"a {result.value} result into a {target.value} tile",
+            f"the result is {result.value}, the tile {target.value}",
             labels=(Label(self.destination.span, f"{target.value} tile"),),
             notes=("only float to float and widening integer conversions are implicit (R6)",),
             fixes=cast_fix(self.context, self.node, result),

@@ -100,7 +100,7 @@ def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
 
     text = render_text(list(diagnostics), [source], sys.stderr.isatty())
     if text.strip():
-        click.echo(text, err=True)
+        click.echo(text, nl=False, err=True)
 
 
 def write_output(text: str, path: str | None) -> None:
