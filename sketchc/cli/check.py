@@ -248,7 +248,8 @@ def _print_machine(reports: list[FileReport], form: str) -> None:
     diagnostics = [diagnostic for report in reports for diagnostic in report.diagnostics]
     sketches = [sketch for report in reports for sketch in report.sketches]
     if form == "json":
-        text = reporting_machine.render_json(diagnostics, sketches, len(reports))
+        read = sum(not report.unreadable for report in reports)
+        text = reporting_machine.render_json(diagnostics, sketches, read)
     else:
         names = [report.source.name for report in reports]
         text = reporting_machine.render_sarif(diagnostics, sketches, names)
