@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, product
 
-import attrs
-
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.concrete import TooLong, Values
 from sketchc.checker.sites import Site
