@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 TM = 16  # chosen for h200, one of 4, 8, 16, 32
-TN = 128  # chosen for h200, one of 64, 128, 256, 512
+TN = 128  # chosen for h200, one of 64, 128, 256, 512, 1024, 2048
 
 
 @triton.jit
