@@ -134,6 +134,8 @@ class _Printer:
         placed = self.tiles.get(name)
         if placed is None:
             return ""
+        if placed.memory == "fused":
+            return "  # fused into its loops"
         size = "size known at launch" if placed.bytes is None else f"{placed.bytes:,} bytes"
         buckets = ", ".join(
             f"{e.name} = the power of two from {show(e.bucket_of)}"

@@ -8,7 +8,8 @@ from typing import Protocol
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Capabilities, Plan
 
-#: target -> module with `CAPABILITIES`, `emit(plan) -> Kernel`, and optionally `DESCRIPTION`.
+#: target -> module with `CAPABILITIES`, `DESCRIPTION`, `emit(plan) -> Kernel`, and, where the
+#: target fuses by itself, `placements(plan)`: tile -> the memory it is left in, or "fused".
 TARGETS: dict[str, str] = {
     "triton_cuda": "sketchc.lowering.triton.cuda",
     "triton_ascend": "sketchc.lowering.triton.ascend",

@@ -45,6 +45,7 @@ def build_plan(
     target: str,
     hardware: str | None = None,
     constants: Mapping[str, int | float | bool] | None = None,
+    allow_unproved: bool = False,
 ) -> PlannedSketch:
     """Check `tree` for `target` and map it onto the chip.
 
@@ -53,6 +54,7 @@ def build_plan(
     sketch does not check, a proof fails, or the target cannot do it.
     """
     from sketchc.lowering.hardware import chips_like, load_hardware
+    from sketchc.lowering.passes.place_tiles import settle
     from sketchc.lowering.registry import TARGETS, target_module
 
     if target not in TARGETS:
@@ -65,11 +67,16 @@ def build_plan(
         names = ", ".join(other.name for other in known)
         msg = f"target {target} does not run on {chip.name}; it has: {names}"
         raise UsageError(msg)
-    sketch, proofs, diagnostics, notes = _prepare(tree, capabilities, chip, constants or {})
+    sketch, proofs, diagnostics, notes = _prepare(
+        tree, capabilities, chip, constants or {}, allow_unproved
+    )
     plan = Plan(sketch, capabilities, chip, (), {}, notes=notes)
     for path in PASSES:
         module, _, name = path.partition(":")
         plan = getattr(importlib.import_module(module), name)().run(plan)
+    placements = getattr(target_module(target), "placements", None)
+    if placements is not None:
+        plan = settle(plan, placements(plan))
     return PlannedSketch(plan, proofs, diagnostics)
 
 
@@ -78,6 +85,7 @@ def _prepare(
     capabilities: Capabilities,
     chip: Hardware,
     constants: Mapping[str, int | float | bool],
+    allow_unproved: bool,
 ) -> tuple[ir.Sketch, tuple[ir.Proof, ...], tuple[Diagnostic, ...], tuple[str, ...]]:
     """Elaborate, choose open constants, split symbolic axes, infer domains and prove."""
     from sketchc.checker.domains import infer_domains
@@ -98,7 +106,7 @@ def _prepare(
     found += more
     if has_errors(found):
         raise DiagnosticError(found)
-    sketch, proofs, more = prove(sketch)
+    sketch, proofs, more = prove(sketch, allow_unproved)
     found += more
     if has_errors(found):
         raise DiagnosticError(found)

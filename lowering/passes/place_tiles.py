@@ -49,6 +49,25 @@ class PlaceTiles:
         return attrs.evolve(plan, tiles=tiles, phases=phases)
 
 
+def settle(plan: Plan, memories: Mapping[str, str]) -> Plan:
+    """The plan with the memories that a target's own fusion leaves each tile in, and the account
+    of what still takes scratch. "fused" tiles are scalars of a loop: they take none."""
+    tiles = {
+        name: attrs.evolve(
+            placed,
+            memory=memories[name],
+            bytes=0 if memories[name] == "fused" else placed.bytes,
+        )
+        for name, placed in plan.tiles.items()
+    }
+    values = sample_values(plan.sketch)
+    phases = tuple(
+        attrs.evolve(phase, memory_use=memory_use(phase, tiles, plan.hardware, values))
+        for phase in plan.phases
+    )
+    return attrs.evolve(plan, tiles=tiles, phases=phases)
+
+
 def sample_values(sketch: ir.Sketch) -> dict[str, int | float | bool]:
     """Host values for size estimates: a symbol's upper bound, or `SAMPLE`; params default to 1."""
     symbols = {s.name: SAMPLE if s.upper_bound is None else s.upper_bound for s in sketch.symbols}

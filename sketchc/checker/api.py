@@ -34,13 +34,16 @@ class CheckResult:
 
 
 def check_sketch(
-    tree: syntax.Sketch, constants: Mapping[str, int | float | bool] | None = None
+    tree: syntax.Sketch,
+    constants: Mapping[str, int | float | bool] | None = None,
+    allow_unproved: bool = False,
 ) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
     """Elaborate, infer domains and prove one sketch.
 
     `constants` binds constexprs (and fills params' defaults); a constexpr that shapes tiles and has
-    neither a value nor a binding takes `elaborate.DEFAULT_TILE`. Returns None with the diagnostics
-    when there are errors.
+    neither a value nor a binding takes `elaborate.DEFAULT_TILE`. What is neither proved nor refuted
+    is an error, or a warning with `allow_unproved`. Returns None with the diagnostics when there
+    are errors.
     """
     from sketchc.checker.domains import infer_domains
     from sketchc.checker.elaborate import elaborate
@@ -56,12 +59,16 @@ def check_sketch(
     found += more
     if has_errors(found):
         return None, found
-    sketch, proofs, more = prove(sketch)
+    sketch, proofs, more = prove(sketch, allow_unproved)
     found += more
     return (None if has_errors(found) else CheckedSketch(sketch, proofs)), found
 
 
-def check(source: Source, constants: Mapping[str, int | float | bool] | None = None) -> CheckResult:
+def check(
+    source: Source,
+    constants: Mapping[str, int | float | bool] | None = None,
+    allow_unproved: bool = False,
+) -> CheckResult:
     """Parse and check a whole file; never raises for a user's mistake."""
     from sketchc.parser import parse
 
@@ -71,16 +78,16 @@ def check(source: Source, constants: Mapping[str, int | float | bool] | None = N
     diagnostics = list(found)
     sketches = []
     for sketch in tree.sketches:
-        checked, more = check_sketch(sketch, constants)
+        checked, more = check_sketch(sketch, constants, allow_unproved)
         diagnostics.extend(more)
         if checked is not None:
             sketches.append(checked)
-            diagnostics.extend(_check_points(sketch, constants or {}))
+            diagnostics.extend(_check_points(sketch, constants or {}, allow_unproved))
     return CheckResult(source, tree, tuple(sketches), tuple(dict.fromkeys(diagnostics)))
 
 
 def _check_points(
-    tree: syntax.Sketch, constants: Mapping[str, int | float | bool]
+    tree: syntax.Sketch, constants: Mapping[str, int | float | bool], allow_unproved: bool
 ) -> Iterator[Diagnostic]:
     """What the other tuning points add: one proof for all where it succeeds, else one for each."""
     from sketchc.checker.elaborate import elaborate
@@ -97,4 +104,4 @@ def _check_points(
             if sketch is not None and same_but_for_tiles(default, sketch):
                 yield from found
                 continue
-        yield from check_sketch(tree, bound)[1]
+        yield from check_sketch(tree, bound, allow_unproved)[1]

@@ -28,6 +28,7 @@ class Request:
     target: str | None = None
     execute: bool = False
     constants: tuple[tuple[str, options.Scalar], ...] = ()
+    allow_unproved: bool = False
 
 
 @attrs.frozen
@@ -77,6 +78,9 @@ class Printed:
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Bind a constexpr or a param."
 )
+@click.option(
+    "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
+)
 @click.option("--quiet", "-q", is_flag=True, help="Diagnostics only: no proofs, no summary.")
 def check(
     files: tuple[str, ...],
@@ -84,6 +88,7 @@ def check(
     form: str,
     execute: bool,
     settings: tuple[str, ...],
+    allow_unproved: bool,
     quiet: bool,
 ) -> int:
     """Report every diagnostic and every proof of sketches.
@@ -101,7 +106,7 @@ def check(
     if target is not None:
         _check_target(target)
     paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))
-    request = Request(target, execute, constants)
+    request = Request(target, execute, constants, allow_unproved)
     if form == "text":
         style = Style(quiet, sys.stdout.isatty())
         printed = map_files(partial(print_file, request=request, style=style), paths)
@@ -179,7 +184,7 @@ def check_file(path: str, request: Request) -> FileReport:
     except DiagnosticError as error:
         return FileReport(Source(path, ""), error.diagnostics)
     constants = dict(request.constants)
-    result = check_source(source, constants)
+    result = check_source(source, constants, request.allow_unproved)
     diagnostics = list(result.diagnostics)
     names = None
     if result.tree is not None:
@@ -191,7 +196,9 @@ def check_file(path: str, request: Request) -> FileReport:
 
         for sketch in result.tree.sketches:
             try:
-                diagnostics += build_plan(sketch, request.target, None, constants).diagnostics
+                diagnostics += build_plan(
+                    sketch, request.target, None, constants, request.allow_unproved
+                ).diagnostics
             except DiagnosticError as error:
                 diagnostics += error.diagnostics
     if request.execute and result.ok:

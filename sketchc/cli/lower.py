@@ -12,7 +12,6 @@ from sketchc.diagnostics import DiagnosticError, UsageError
 if TYPE_CHECKING:
     from sketchc import syntax
     from sketchc.lowering.passes import PlannedSketch
-    from sketchc.source import Source
 
 #: The paper's spelling of backends, and the targets they allow.
 BACKENDS = {"ascend": ("triton_ascend",), "cuda": ("triton_cuda",), "cpu": ("cpp",)}
@@ -41,6 +40,9 @@ BACKENDS = {"ascend": ("triton_ascend",), "cuda": ("triton_cuda",), "cpu": ("cpp
 @click.option("--dsl", help="The paper's spelling of --target.")
 @click.option("--backend", help="The paper's spelling: ascend, cuda or cpu.")
 @click.option("--arch", help="The paper's spelling of --hardware.")
+@click.option(
+    "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
+)
 @click.option("--quiet", "-q", is_flag=True, help="No summary and no warnings on standard error.")
 def lower(
     file: str,
@@ -53,6 +55,7 @@ def lower(
     dsl: str | None,
     backend: str | None,
     arch: str | None,
+    allow_unproved: bool,
     quiet: bool,
 ) -> int:
     """Lower a sketch to source code for a target.
@@ -68,7 +71,7 @@ def lower(
     try:
         source, tree = options.load_sketch(file, name)
         try:
-            text, planned = lower_text(tree, source, chosen, chip, constants, emit)
+            text, planned = lower_text(tree, chosen, chip, constants, emit, allow_unproved)
         except DiagnosticError as error:
             raise options.SketchError(source, error) from error
     except options.SketchError as error:
@@ -113,11 +116,11 @@ def resolve_target(
 
 def lower_text(
     tree: syntax.Sketch,
-    source: Source,
     target: str,
     hardware: str | None,
     constants: dict[str, options.Scalar],
     emit: str,
+    allow_unproved: bool = False,
 ) -> tuple[str, PlannedSketch | None]:
     """The text that `--emit` asks for, and the plan it came from (None for the tree).
 
@@ -131,7 +134,7 @@ def lower_text(
     from sketchc.lowering.registry import target_module
 
     check_bindable(tree, constants)
-    planned = build_plan(tree, target, hardware, constants)
+    planned = build_plan(tree, target, hardware, constants, allow_unproved)
     if emit == "ir":
         return print_sketch(planned.plan.sketch), planned
     if emit == "plan":

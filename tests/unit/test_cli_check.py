@@ -13,6 +13,7 @@ import pytest
 
 from sketchc.cli.check import _PARALLEL_FROM, Request, check_file, map_files
 from sketchc.cli.main import COMMANDS, run
+from sketchc.explain import block, page
 from sketchc.parser import MAXIMUM_SIZE
 
 ROOT = Path(__file__).parents[2]
@@ -214,3 +215,19 @@ def test_help_has_an_example(command, capsys):
     assert command in COMMANDS
     assert run([command, "--help"]) == 0
     assert "Example" in capsys.readouterr().out
+
+
+def test_unproved_claims_are_errors_unless_allowed(tmp_path, capsys):
+    text = page("SK0502")
+    example = block(text, "Example")
+    assert example is not None
+    path = write(tmp_path, "unproved.sketch", example)
+    assert run(["check", path]) == 1
+    assert "error[SK0502]" in capsys.readouterr().out
+    assert run(["check", "--allow-unproved", path]) == 0
+    out = capsys.readouterr().out
+    assert "warning[SK0502]" in out
+    assert ": unproved" in out
+    for flags, status in (([], 1), (["--allow-unproved"], 0)):
+        assert run(["lower", path, "--target", "cpp", "-o", os.devnull, *flags]) == status
+        assert "SK0502" in capsys.readouterr().err

@@ -152,3 +152,11 @@ def test_a_chip_of_another_target_is_refused_with_those_that_fit() -> None:
     assert tree is not None
     with pytest.raises(UsageError, match=r"cpp does not run on h200; it has: cpu"):
         build_plan(tree.sketches[0], "cpp", "h200")
+
+
+def test_the_cpp_plan_says_which_tiles_are_left_in_memory() -> None:
+    """rms keeps what crosses loops, and nothing else."""
+    tiles = planned(example("rms"), "cpp").plan.tiles
+    fused = {name for name, placed in tiles.items() if placed.memory == "fused"}
+    assert fused == {"x_row", "x_row_2", "square_row", "y_row"}
+    assert all(tiles[name].bytes == 0 for name in fused)
