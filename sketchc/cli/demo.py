@@ -66,7 +66,7 @@ def _ascend(console: Console, sketch: str, task: Path) -> bool:
     status = candidate.toolchain.status()
     console.rule("how the Ascend kernel was checked")
     if not status.can_run:
-        console.print(f"not executed: {status.advice}")
+        console.print(f"not executed: run {status.advice}")
         return False
     verdict = _verify(candidate, task)
     console.print(f"run through {status.how_it_runs}", soft_wrap=True)
@@ -138,7 +138,7 @@ def _cpp(console: Console, sketch: str, task: Path) -> bool:
     candidate = prepare(sketch, None, "cpp", None, {})
     status = candidate.toolchain.status()
     if not status.can_run:
-        console.print(f"not executed: {status.advice}")
+        console.print(f"not executed: run {status.advice}")
         return False
     verdict = _verify(candidate, task)
     console.print(report.summary(verdict), soft_wrap=True)

@@ -1,0 +1,39 @@
+"""The newcomer's first minute: shown, proved, run and compared, also without the tools for the NPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from toolchains import require
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_demo(installed: bool) -> None:
+    require("cpp")
+    environment = dict(os.environ)
+    if installed:
+        require("triton_ascend")
+    else:
+        environment["SKETCHC_ASCEND_ENV"] = os.devnull
+    ran = subprocess.run(
+        [sys.executable, "-m", "sketchc.cli.main", "demo"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "def rms_norm_kernel(" in ran.stdout
+    assert "covered: Y" in ran.stdout
+    assert ran.stdout.count("every element within tolerance") == 1 + installed
+    assert ("not executed: run " in ran.stdout) != installed
+    assert "max error" in ran.stdout
+    assert "PyTorch eager" in ran.stdout
