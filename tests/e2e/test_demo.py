@@ -1,4 +1,4 @@
-"""The newcomer's first minute: shown, proved, run and compared, also without the tools for the NPU."""
+"""The newcomer's first minute: shown, proved, run, compared, also without the tools for the NPU."""
 
 from __future__ import annotations
 
