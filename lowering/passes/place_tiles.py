@@ -127,7 +127,7 @@ def _physical(
     extent: ir.Expr,
     buckets: dict[ir.Expr, str],
 ) -> PhysicalExtent:
-    if not _depends_on_launch(extent):
+    if not depends_on_launch(extent):
         values = {c.name: c.value for c in sketch.constants}
         logical = int(evaluate(extent, values))
         value = next_power_of_two(logical) if capabilities.power_of_two_extents else logical
@@ -146,16 +146,17 @@ def _physical(
     return PhysicalExtent(bucket_of=extent, name=buckets[extent], padded=True)
 
 
-def _depends_on_launch(extent: ir.Expr) -> bool:
+def depends_on_launch(extent: ir.Expr) -> bool:
+    """True if the extent is known only at launch."""
     match extent:
         case ir.Ref(kind=kind):
             return kind is not ir.NameKind.CONSTANT
         case ir.Unary(_, operand):
-            return _depends_on_launch(operand)
+            return depends_on_launch(operand)
         case ir.Binary(_, left, right):
-            return _depends_on_launch(left) or _depends_on_launch(right)
+            return depends_on_launch(left) or depends_on_launch(right)
         case ir.Function(_, arguments):
-            return any(_depends_on_launch(argument) for argument in arguments)
+            return any(depends_on_launch(argument) for argument in arguments)
         case _:
             return False
 

@@ -6,6 +6,7 @@ import attrs
 import networkx
 
 from sketchc import ir
+from sketchc.lowering.passes.place_tiles import depends_on_launch
 from sketchc.lowering.plan import walk
 from sketchc.ops import OPS, Category
 from sketchc.types import DType
@@ -105,7 +106,9 @@ def _groups(sketch: ir.Sketch, phase: ir.Phase) -> list[frozenset[Axis]]:
                 pass
     found = []
     for component in networkx.connected_components(graph):
-        group = frozenset(a for a in component if _run_time(sketch.tile(a[0]).extents[a[1]]))
+        group = frozenset(
+            a for a in component if depends_on_launch(sketch.tile(a[0]).extents[a[1]])
+        )
         extents = {sketch.tile(name).extents[axis] for name, axis in group}
         if len(extents) == 1 and not group & barred and all(group & axes for axes in stores):
             found.append(group)
@@ -132,21 +135,6 @@ def _touched(sketch: ir.Sketch, statement: ir.Load | ir.Store | ir.Compute) -> s
 
 def _rank(sketch: ir.Sketch, tile: str) -> int:
     return len(sketch.tile(tile).extents)
-
-
-def _run_time(extent: ir.Expr) -> bool:
-    """True if the extent is known only at launch."""
-    match extent:
-        case ir.Ref(kind=kind):
-            return kind is not ir.NameKind.CONSTANT
-        case ir.Unary(_, operand):
-            return _run_time(operand)
-        case ir.Binary(_, left, right):
-            return _run_time(left) or _run_time(right)
-        case ir.Function(_, arguments):
-            return any(_run_time(argument) for argument in arguments)
-        case _:
-            return False
 
 
 def _partial(sketch: ir.Sketch, access: ir.Access, tile: str) -> set[Axis]:

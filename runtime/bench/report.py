@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import attrs
@@ -12,6 +11,7 @@ from rich.table import Table
 
 from sketchc.runtime.bench.bench import Measurement
 from sketchc.runtime.bench.statistics import Summary
+from sketchc.runtime.verify.verdict import jsonable
 
 
 def seconds_text(seconds: float) -> str:
@@ -75,17 +75,5 @@ def to_json(measured: Measurement) -> dict[str, Any]:
     """Everything, with the raw samples."""
     data: dict[str, Any] = attrs.asdict(measured)
     data["passed"] = measured.passed
-    plain: dict[str, Any] = _plain(data)
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {str(key): _plain(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_plain(inner) for inner in value]
-        case float() if not math.isfinite(value):
-            return str(value)
-        case _:
-            return value
+    found: dict[str, Any] = jsonable(data)
+    return found

@@ -98,16 +98,17 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
             inner["passed"] = comparison.passed
             if comparison.paper is not None:
                 inner["paper"]["passed"] = comparison.paper.passed
-    plain_data: dict[str, Any] = _plain(data)
+    plain_data: dict[str, Any] = jsonable(data)
     return plain_data
 
 
-def _plain(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
+    """Nested data as JSON takes it: NaN and infinities as text, tuples as lists."""
     match value:
         case dict():
-            return {str(key): _plain(inner) for key, inner in value.items()}
+            return {str(key): jsonable(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_plain(inner) for inner in value]
+            return [jsonable(inner) for inner in value]
         case float() if not math.isfinite(value):
             return str(value)
         case _:
