@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,6 +42,12 @@ BACKENDS = {"ascend": ("triton_ascend",), "cuda": ("triton_cuda",), "cpu": ("cpp
 @click.option("--backend", help="The paper's spelling: ascend, cuda or cpu.")
 @click.option("--arch", help="The paper's spelling of --hardware.")
 @click.option(
+    "--module",
+    "module_folder",
+    metavar="DIR",
+    help="Also put an importable Python module there (C++: built with pybind11).",
+)
+@click.option(
     "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
 )
 @click.option("--quiet", "-q", is_flag=True, help="No summary and no warnings on standard error.")
@@ -55,6 +62,7 @@ def lower(
     dsl: str | None,
     backend: str | None,
     arch: str | None,
+    module_folder: str | None,
     allow_unproved: bool,
     quiet: bool,
 ) -> int:
@@ -64,6 +72,7 @@ def lower(
     Examples:
       sketchc lower examples/rms.sketch --target triton_ascend
       sketchc lower examples/rms.sketch --target cpp --set TILE_SIZE=8 --emit plan
+      sketchc lower examples/softmax.sketch --target cpp -o softmax.cpp --module .
       sketchc lower x.sketch --dsl triton_ascend --backend ascend --arch ascend910b4
     """
     chosen, chip = resolve_target(target, hardware, dsl, backend, arch)
@@ -81,6 +90,35 @@ def lower(
     if planned is not None and not quiet:
         options.show_diagnostics(source, planned.diagnostics)
         click.echo(summary(planned), err=True)
+    if planned is None or module_folder is None:
+        return 0
+    return write_module(planned, Path(module_folder))
+
+
+def write_module(planned: PlannedSketch, folder: Path) -> int:
+    """Put the importable drop-in into `folder`; returns the exit status.
+
+    Raises `UsageError` when the folder refuses.
+    """
+    from sketchc.lowering.registry import target_module
+    from sketchc.runtime.toolchains.base import ToolchainError, toolchain
+
+    kernel = target_module(planned.plan.target).emit(planned.plan)
+    build = getattr(toolchain(kernel.target), "build_module", None)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if build is not None:
+            path = build(kernel, folder)
+        else:
+            path = folder / f"{kernel.name}.py"
+            path.write_text(kernel.source, "utf-8")
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error.strerror}"
+        raise UsageError(msg) from error
+    except ToolchainError as error:
+        click.echo(f"error: {error}\n{error.log}".rstrip(), err=True)
+        return 1
+    click.echo(f"module: {path} (import {path.name.partition('.')[0]})", err=True)
     return 0
 
 
