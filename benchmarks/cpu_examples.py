@@ -79,7 +79,10 @@ def main() -> int:
             mean = geometric_mean([measured[name].speedup.of_medians for name in group])
             print(f"geometric mean over {len(group)} {title}: {mean:.2f}x of eager")
     if options.json:
-        data = {name: to_json(found) for name, found in measured.items()}
+        data = {
+            name: {**to_json(found), "task": f"examples/tasks/{name}.py"}
+            for name, found in measured.items()
+        }
         options.json.write_text(json.dumps(data, indent=1) + "\n")
     right = len(measured) == len(names) and all(found.passed for found in measured.values())
     return 0 if right else 1
