@@ -51,11 +51,11 @@ $(DONE)/torch: $(DONE)/venv
 	@touch $@
 
 $(DONE)/package: pyproject.toml $(DONE)/torch
-	$(PIP) --editable ".[torch,cpp]"
+	$(PIP) --editable ".[torch,cpp,llm]"
 	@# A CUDA build of torch brings the Triton that fits it.
 	$(BIN)/python -c 'import triton' 2>/dev/null || $(PIP) --editable ".[triton]"
 	@# Byte code ahead of the first run, also where the environment asks Python to write none.
-	$(BIN)/python -m compileall -q sketchc grammar lowering runtime
+	$(BIN)/python -m compileall -q sketchc grammar lowering runtime agents docspec
 	@touch $@
 
 $(DONE)/dev: pyproject.toml $(DONE)/package
