@@ -46,8 +46,12 @@ class Session:
     progress: Progress
     max_attempts: int
     max_repairs: int
+    #: The agents that take part in the workflow: without a "designer", nothing can be sent to one.
+    agents: frozenset[str] = frozenset({"designer", "coder", "verifier", "conductor"})
     #: Ablation (paper, section 3.2.4): every failure goes to the Coder.
     everything_to_coder: bool = False
+    #: Measure a kernel that passed, where the target runs at its own speed.
+    bench: bool = True
 
     @property
     def name(self) -> str:
