@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
+#: `RunResult.stopped` after Ctrl-C or SIGTERM.
+INTERRUPTED = "interrupted"
+
 
 @attrs.frozen
 class RunOptions:
@@ -220,40 +223,45 @@ def first_state(graph: networkx.MultiDiGraph, options: RunOptions) -> RunState:
     return attrs.evolve(state, sketch=options.sketch, kernel=kernel)
 
 
-def go(
-    options: RunOptions,
-    folder: RunFolder,
-    task: TorchTask,
-    task_source: str,
-    configuration: Configuration,
-    client: Client | None,
-    ledger: Ledger,
-    progress: Progress,
-    bench: bool,
-) -> RunState:
+@attrs.frozen
+class Run:
+    """What a run is made of, opened and ready."""
+
+    options: RunOptions
+    folder: RunFolder
+    task: TorchTask
+    task_source: str
+    configuration: Configuration
+    client: Client | None
+    ledger: Ledger
+    progress: Progress
+
+
+def go(run: Run, bench: bool) -> RunState:
     """Walk the workflow from the last checkpoint, or from the start, to an end.
 
     Raises `LlmError`, `UsageError` or `KeyboardInterrupt`; the last checkpoint then stands.
     """
+    options = run.options
     graph = load_workflow(options.workflow)
     session = Session(
-        task=task,
-        description=task.describe(options.seed % (1 << 31)),
-        task_source=task_source,
+        task=run.task,
+        description=run.task.describe(options.seed % (1 << 31)),
+        task_source=run.task_source,
         target=options.target,
         hardware=options.hardware,
         constants=options.constants,
         coder=options.coder,
-        model=client,
-        configuration=configuration,
+        model=run.client,
+        configuration=run.configuration,
         seed=options.seed,
-        folder=folder.inner,
-        progress=progress,
+        folder=run.folder.inner,
+        progress=run.progress,
         max_attempts=options.max_attempts,
         max_repairs=options.max_repairs,
         agents=agents_of(graph),
         everything_to_coder=options.everything_to_coder,
         bench=bench,
     )
-    state, consumed = folder.read_checkpoint() or (first_state(graph, options), 0)
-    return walk(graph, state, session, ledger, consumed, folder.write_checkpoint)
+    state, consumed = run.folder.read_checkpoint() or (first_state(graph, options), 0)
+    return walk(graph, state, session, run.ledger, consumed, run.folder.write_checkpoint)

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("sketchc.cli.run:run", "Run a sketch in the reference interpreter."),
     "lower": ("sketchc.cli.lower:lower", "Lower a sketch to a target's source code."),
     "verify": ("sketchc.cli.verify:verify", "Verify a lowered sketch against a PyTorch task."),
+    "gen": ("sketchc.cli.gen:gen", "Turn a PyTorch task into a verified kernel, with agents."),
     "bench": ("sketchc.cli.bench:bench", "Measure a lowered sketch against a PyTorch task."),
     "targets": ("sketchc.cli.targets:targets", "Show what can be compiled and run here."),
     "toolchain": ("sketchc.cli.toolchain:toolchain", "Install toolchains."),

@@ -1,0 +1,146 @@
+"""What `sketchc gen` does once its options are known: folder, model, task, run, outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sketchc.agents.llm.client import Client, Spend
+from sketchc.agents.llm.errors import LlmError
+from sketchc.agents.llm.ledger import Header, Ledger
+from sketchc.agents.output import write_outputs
+from sketchc.agents.run import (
+    INTERRUPTED,
+    Run,
+    RunFolder,
+    RunOptions,
+    RunResult,
+    first_state,
+    go,
+    needs_model,
+    settle_options,
+)
+from sketchc.agents.workflows import load_workflow
+from sketchc.cli.gen_progress import Display
+from sketchc.diagnostics import UsageError
+
+if TYPE_CHECKING:
+    from sketchc.agents.configuration import Configuration
+    from sketchc.agents.llm.client import Provider
+    from sketchc.agents.state import RunState
+
+DEFAULT_FOLDER = "sketchc-runs"
+
+
+def generate(
+    wanted: RunOptions,
+    task_path: Path,
+    task_source: str,
+    output: Path | None,
+    configuration: Configuration,
+    *,
+    resume: bool,
+    bench: bool,
+    quiet: bool,
+) -> RunResult:
+    """Start or resume the run and write its outputs, however it ends.
+
+    Raises `UsageError` for what no run can start with: no model configured, a broken task.
+    """
+    folder = RunFolder(output or _default_folder(wanted, configuration, resume))
+    provider = None
+    if needs_model(load_workflow(wanted.workflow), wanted.coder):
+        from sketchc.agents.llm.providers import make_provider
+
+        provider = make_provider(configuration.llm, configuration.target(wanted.target))
+    recorded: Header | None = getattr(provider, "header", None)
+    if recorded is not None:
+        _fits_recording(wanted, recorded)
+    from sketchc.runtime.frontends.torch_task import TorchTask
+
+    timeout = configuration.target(wanted.target).verify_timeout
+    with TorchTask(task_path, timeout=timeout) as task:
+        task.describe(0)  # a broken task ends here, before a folder holds a run of it
+        with folder.lock():
+            asked = settle_options(wanted, folder, resume, recorded)
+            ledger = Ledger(folder.ledger_path)
+            ledger.begin(_header(asked))
+            with Display(quiet=quiet) as display:
+                client = _client(provider, ledger, folder, configuration, display)
+                state, stopped = _run_to_end(
+                    Run(asked, folder, task, task_source, configuration, client, ledger, display),
+                    bench,
+                )
+            spend = Spend() if client is None else client.spend
+            files = write_outputs(folder.path, asked, state, task, spend, stopped)
+    return RunResult(state, asked, folder.path, spend, stopped, tuple(files))
+
+
+def _run_to_end(run: Run, bench: bool) -> tuple[RunState, str]:
+    """The last state, and why the run stopped before an end ("" when it reached one)."""
+    try:
+        return go(run, bench), ""
+    except (LlmError, KeyboardInterrupt) as error:
+        kept = run.folder.read_checkpoint()
+        state = first_state(load_workflow(run.options.workflow), run.options)
+        return (state if kept is None else kept[0]), _why(error)
+
+
+def _why(error: LlmError | KeyboardInterrupt) -> str:
+    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else f"{error.kind}: {error}"
+
+
+def _header(asked: RunOptions) -> Header:
+    return Header(
+        task=asked.task,
+        target=asked.target,
+        hardware=asked.hardware,
+        workflow=asked.workflow,
+        coder=asked.coder,
+        seed=asked.seed,
+        options={"constants": dict(asked.constants), "task_digest": asked.task_digest},
+    )
+
+
+def _fits_recording(wanted: RunOptions, recorded: Header) -> None:
+    """Raises `UsageError` where the recording is of another run."""
+    for name in ("task", "target", "hardware", "workflow", "coder"):
+        old, new = getattr(recorded, name), getattr(wanted, name)
+        if old != new:
+            msg = f"the recording is of {name} {old!r}, and {new!r} is asked for"
+            raise UsageError(msg)
+
+
+def _client(
+    provider: Provider | None,
+    ledger: Ledger,
+    folder: RunFolder,
+    configuration: Configuration,
+    display: Display,
+) -> Client | None:
+    if provider is None:
+        return None
+    checkpoint = folder.read_checkpoint()
+    client = Client(
+        provider,
+        ledger,
+        configuration.llm.caps,
+        configuration.llm.retry,
+        consumed=0 if checkpoint is None else checkpoint[1],
+        streamed=display.streamed,
+    )
+    display.client = client
+    return client
+
+
+def _default_folder(wanted: RunOptions, configuration: Configuration, resume: bool) -> Path:
+    """The next free folder for this task and target, or the last one to resume."""
+    parent = configuration.target(wanted.target).log_folder or Path(DEFAULT_FOLDER)
+    stem = f"{Path(wanted.task).stem}-{wanted.target}"
+    number = 1
+    while RunFolder(parent / f"{stem}-{number}").exists():
+        number += 1
+    if resume and number == 1:
+        msg = f"there is no run of {stem} in {parent}; say which with -o DIR"
+        raise UsageError(msg)
+    return parent / f"{stem}-{number - 1 if resume else number}"
