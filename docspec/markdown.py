@@ -1,0 +1,226 @@
+"""Splitting a Markdown document into sections, with the lines that say what each serves.
+
+A section begins at a `##` heading (in api documents also at `###`); what stands before the first
+one is a section of its own. Directly below the heading may stand, one per line:
+
+    signature: `#pragma omp simd reduction(op : name)`
+    ops: reduce_sum, reduce_max
+    keywords: loop, low-precision
+"""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+from sketchc.docspec.schema import TOPICS, Category, Fence, Finding, Section
+from sketchc.ops import OPS
+from sketchc.types import DType
+
+#: What an `ops:` line may hold.
+OPERATIONS = frozenset(OPS) | {"load", "store"}
+#: What a `keywords:` line may hold.
+KEYWORDS = frozenset(TOPICS) | {dtype.value for dtype in DType}
+#: Languages of fenced blocks, and whether such a block must be an excerpt of an example.
+FENCES = {
+    "text": False,
+    "cpp": True,
+    "python": True,
+    "sketch": True,
+}
+
+_FENCE = re.compile(r"(`{3,}|~{3,})(.*)")
+_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
+_KEY = re.compile(r"(signature|ops|keywords):\s*(.*)$")
+_INLINE = re.compile(r"`([^`]+)`")
+
+
+def parse_document(
+    file: str, text: str, category: Category
+) -> tuple[tuple[Section, ...], tuple[Finding, ...]]:
+    """The sections of one document, and what is wrong with it."""
+    document = _Document(file, category, text.replace("\r\n", "\n").split("\n"))
+    document.read()
+    return tuple(document.sections), tuple(document.findings)
+
+
+@attrs.define
+class _Document:
+    file: str
+    category: Category
+    lines: list[str]
+    sections: list[Section] = attrs.field(factory=list)
+    findings: list[Finding] = attrs.field(factory=list)
+
+    def read(self) -> None:
+        fences = self.fences()
+        inside = {
+            number
+            for fence in fences
+            for number in range(fence.line, fence.line + len(fence.lines) + 2)
+        }
+        deepest = 3 if self.category is Category.API else 2
+        starts: list[tuple[int, int, str]] = []
+        for number, line in enumerate(self.lines, 1):
+            found = _HEADING.match(line) if number not in inside else None
+            if found is not None and len(found.group(1)) <= deepest:
+                starts.append((number, len(found.group(1)), found.group(2)))
+        if not starts or starts[0][1] != 1 or any(self.lines[: starts[0][0] - 1]):
+            self.say(1, "a document begins with its title: # Title")
+        for _, _, title in starts:
+            if not title:
+                self.say(1, "a heading is empty")
+        ends = [number for number, _, _ in starts[1:]] + [len(self.lines) + 1]
+        for index, ((start, level, title), end) in enumerate(zip(starts, ends, strict=True)):
+            if level == 1 and index > 0:
+                self.say(start, "a document has one title; sections begin with ##")
+            group = level == 2 and index + 1 < len(starts) and starts[index + 1][1] == 3
+            held = tuple(fence for fence in fences if start <= fence.line < end)
+            self.section(start, end, title, held, entry=level > 1 and not group)
+        titles: dict[str, int] = {}
+        for number, _, title in starts:
+            if title in titles:
+                self.say(number, f"the heading {title!r} stands on line {titles[title]} already")
+            titles[title] = number
+
+    def section(
+        self, start: int, end: int, title: str, fences: tuple[Fence, ...], entry: bool
+    ) -> None:
+        """The section on the lines from `start` to before `end`; `entry`: not a mere title."""
+        keys, kept = self.keys(start, end)
+        operations = self.words(keys, "ops", OPERATIONS, "operation")
+        keywords = self.words(keys, "keywords", KEYWORDS, "keyword")
+        signatures = self.signatures(keys, start, fences)
+        body = "\n".join(self.lines[number - 1] for number in kept).strip()
+        if self.category is Category.API and entry:
+            if not signatures:
+                self.say(start, f"the entry {title!r} has no signature: line and no ```text block")
+            if not operations and not keywords:
+                self.say(start, f"the entry {title!r} has neither ops: nor keywords:")
+        if entry and "\n" not in body:
+            self.say(start, f"the section {title!r} says nothing")
+        if not entry and "\n" not in body:
+            return  # A bare title or the heading of a group.
+        self.sections.append(
+            Section(
+                self.category,
+                self.file,
+                start,
+                title,
+                body,
+                operations,
+                keywords,
+                signatures,
+                fences,
+            )
+        )
+
+    # ------------------------------------------------------------ the lines below a heading
+
+    def keys(self, start: int, end: int) -> tuple[dict[str, tuple[int, str]], list[int]]:
+        """key -> (line, value), and the numbers of the lines that a reader sees."""
+        keys: dict[str, tuple[int, str]] = {}
+        kept = [start]
+        number = start + 1
+        while number < end:
+            line = self.lines[number - 1]
+            found = _KEY.match(line)
+            if found is None and line.strip():
+                break
+            if found is not None:
+                if found.group(1) in keys:
+                    self.say(number, f"a second {found.group(1)}: line")
+                keys[found.group(1)] = (number, found.group(2))
+            if found is None or found.group(1) != "keywords":
+                kept.append(number)
+            number += 1
+        return keys, [*kept, *range(number, end)]
+
+    def words(
+        self,
+        keys: dict[str, tuple[int, str]],
+        key: str,
+        known: frozenset[str],
+        noun: str,
+    ) -> tuple[str, ...]:
+        if key not in keys:
+            return ()
+        line, value = keys[key]
+        words = [word.strip().strip("`") for word in value.split(",")]
+        for word in words:
+            if word not in known:
+                self.say(line, f"unknown {noun} {word!r}{_near(word, known)}")
+        if len(set(words)) < len(words):
+            self.say(line, f"a word stands twice on the {key}: line")
+        return tuple(words)
+
+    def signatures(
+        self, keys: dict[str, tuple[int, str]], start: int, fences: tuple[Fence, ...]
+    ) -> tuple[str, ...]:
+        if "signature" in keys:
+            line, value = keys["signature"]
+            found = tuple(_INLINE.findall(value))
+            if not found:
+                self.say(line, "a signature is inline code: signature: `f(x)`")
+            return found
+        block = next((fence for fence in fences if fence.language == "text"), None)
+        return ("\n".join(block.lines),) if block is not None and block.lines else ()
+
+    # ------------------------------------------------------------ fenced blocks
+
+    def fences(self) -> tuple[Fence, ...]:
+        found: list[Fence] = []
+        number = 1
+        while number <= len(self.lines):
+            opened = _FENCE.fullmatch(self.lines[number - 1].strip())
+            if opened is None:
+                number += 1
+                continue
+            mark, info = opened.groups()
+            closing = re.compile(rf"\s*{re.escape(mark[0])}{{{len(mark)},}}\s*")
+            end = next(
+                (
+                    n
+                    for n in range(number + 1, len(self.lines) + 1)
+                    if closing.fullmatch(self.lines[n - 1])
+                ),
+                None,
+            )
+            if end is None:
+                self.say(number, "this code block is never closed")
+                end = len(self.lines) + 1
+            language, source = self.info(info.split(), number)
+            found.append(Fence(language, source, number, tuple(self.lines[number : end - 1])))
+            number = end + 1
+        return tuple(found)
+
+    def info(self, words: list[str], line: int) -> tuple[str, str]:
+        """(language, source) of the words after the opening fence."""
+        language = words[0] if words else ""
+        source = ""
+        if language not in FENCES:
+            known = ", ".join(FENCES)
+            self.say(line, f"a code block names its language, one of: {known}; not {language!r}")
+            return language, source
+        for word in words[1:]:
+            key, _, value = word.partition("=")
+            if key != "from" or not value:
+                self.say(line, f"unknown {word!r} after the language; known: from=FILE")
+            source = value
+        if FENCES[language] and not source:
+            self.say(line, f"say which example this is part of: ```{language} from=NAME.ending")
+        if source and not FENCES[language]:
+            self.say(line, f"a ```{language} block is no excerpt; drop from=")
+        return language, source
+
+    def say(self, line: int, message: str) -> None:
+        self.findings.append(Finding(self.file, line, message))
+
+
+def _near(word: str, known: frozenset[str]) -> str:
+    """A hint at what was meant."""
+    import difflib
+
+    found = difflib.get_close_matches(word, sorted(known), n=3)
+    return f"; did you mean {', '.join(found)}?" if found else ""

@@ -1,0 +1,130 @@
+"""What a sketch asks of documents: its operations, and what else it shows (`schema.TOPICS`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from sketchc import ir
+from sketchc.ops import OPS, Category
+from sketchc.types import DType
+
+_CATEGORIES = {
+    Category.ELEMENTWISE: "elementwise",
+    Category.REDUCTION: "reduction",
+    Category.MATRIX: "matrix",
+    Category.LAYOUT: "layout",
+}
+
+
+@attrs.frozen
+class Needs:
+    """The multiset of operations (sorted, repeated; "load" and "store" among them) and topics."""
+
+    operations: tuple[str, ...]
+    topics: tuple[str, ...]
+
+
+def needs_of(sketch: ir.Sketch) -> Needs:
+    """The needs of a sketch. The order of its statements does not matter."""
+    statements = list(_walk(sketch))
+    operations = sorted(filter(None, map(_operation, statements)))
+    topics = {*_of_declarations(sketch), *_of_types(sketch)}
+    for statement in statements:
+        topics.update(_of_statement(sketch, statement))
+    if _grid_axes(sketch) > 1:
+        topics.add("grid")
+    return Needs(tuple(operations), tuple(sorted(topics)))
+
+
+def _walk(sketch: ir.Sketch) -> Iterator[ir.Statement]:
+    stack = [statement for phase in sketch.phases for statement in phase.body]
+    while stack:
+        statement = stack.pop()
+        yield statement
+        if isinstance(statement, ir.For):
+            stack.extend(statement.body)
+
+
+def _operation(statement: ir.Statement) -> str:
+    """The operation of one statement; "" for none."""
+    match statement:
+        case ir.Load():
+            return "load"
+        case ir.Store():
+            return "store"
+        case ir.Compute():
+            return statement.operation
+        case _:
+            return ""
+
+
+def _of_declarations(sketch: ir.Sketch) -> set[str]:
+    shown = {
+        "phases": len(sketch.phases) > 1,
+        "params": bool(sketch.params),
+        "require": bool(sketch.requires),
+        "view": bool(sketch.views),
+        "workspace": any(tensor.role is ir.Role.WORKSPACE for tensor in sketch.tensors),
+        "inout": any(tensor.role is ir.Role.INOUT for tensor in sketch.tensors),
+        "broadcast-extent": any(any(tensor.broadcast) for tensor in sketch.tensors),
+    }
+    return {topic for topic, holds in shown.items() if holds}
+
+
+def _of_types(sketch: ir.Sketch) -> set[str]:
+    stored = {tensor.dtype for tensor in sketch.tensors}
+    used = stored | {tile.dtype for tile in sketch.tiles}
+    topics = {dtype.value for dtype in used}
+    if len(stored) > 1:
+        topics.add("convert")
+    if used & {DType.F16, DType.BF16}:
+        topics.add("low-precision")
+    if any(dtype.is_integer for dtype in used):
+        topics.add("integer")
+    return topics
+
+
+def _of_statement(sketch: ir.Sketch, statement: ir.Statement) -> set[str]:
+    topics: set[str] = set()
+    match statement:
+        case ir.For():
+            if not statement.parallel:
+                topics.add("loop")
+            if statement.carried:
+                topics.add("carried")
+        case ir.Load() | ir.Store():
+            if any(not axis.full for axis in statement.domain):
+                topics.add("ragged")
+        case ir.Compute():
+            topics.update(_of_compute(sketch, statement))
+        case _:
+            pass
+    return topics
+
+
+def _of_compute(sketch: ir.Sketch, compute: ir.Compute) -> set[str]:
+    row = OPS.get(compute.operation)
+    topics = {_CATEGORIES[row.category]} if row and row.category in _CATEGORIES else set()
+    if any(isinstance(operand, ir.IndexOperand) for operand in compute.operands):
+        topics.add("index")
+    if compute.operation == "cast":
+        topics.add("convert")
+    if row is not None and row.category is Category.REDUCTION:
+        source = compute.operands[0]
+        axes = compute.attributes.get("axis")
+        if isinstance(source, ir.TileOperand) and isinstance(axes, tuple):
+            last = len(sketch.tile(source.tile).extents) - 1
+            topics.update("inner-axis" if axis == last else "outer-axis" for axis in axes)
+    return topics
+
+
+def _grid_axes(sketch: ir.Sketch) -> int:
+    """The largest number of parallel loops inside one another."""
+
+    def depth(body: tuple[ir.Statement, ...]) -> int:
+        loops = [statement for statement in body if isinstance(statement, ir.For)]
+        return max((int(loop.parallel) + depth(loop.body) for loop in loops), default=0)
+
+    return max((depth(phase.body) for phase in sketch.phases), default=0)

@@ -1,0 +1,209 @@
+"""What documents of a target consist of, as frozen data: the manifest, the sections of the Markdown
+files in their four categories, and the examples. `loader` makes it, `selector` cuts it to a budget.
+
+The four categories are those of the AKG kernel agent (arXiv 2512.23424, section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+
+import attrs
+
+from sketchc.diagnostics import UsageError
+
+
+class Category(Enum):
+    """Where a piece of documentation belongs. Strategies and pitfalls are the two halves of the
+    suggestions."""
+
+    BASIC = "basic"
+    API = "api"
+    STRATEGIES = "strategies"
+    PITFALLS = "pitfalls"
+    EXAMPLES = "examples"
+
+
+#: Frontends that examples can be written for.
+FRONTENDS = ("torch",)
+
+#: Language of the generated source -> ending of an example's file.
+LANGUAGES: Mapping[str, str] = {"c++": ".cpp", "python": ".py"}
+
+#: Words that a `keywords:` line may hold, besides dtypes: what a sketch can show (see
+#: `selector.needs_of`), then the failure classes of docs/VERIFICATION.md for repairs.
+TOPICS: Mapping[str, str] = {
+    "elementwise": "an element-wise operation",
+    "reduction": "a reduction",
+    "matrix": "a matrix product",
+    "layout": "an operation that moves elements",
+    "loop": "a loop that runs in sequence",
+    "carried": "a tile that one iteration leaves for the next",
+    "ragged": "a tile with lanes that hold nothing, at the edge of a tensor",
+    "inner-axis": "a reduction over the last axis",
+    "outer-axis": "a reduction over another axis than the last",
+    "grid": "a launch with more than one parallel loop",
+    "phases": "more than one launch",
+    "workspace": "a tensor that lives between launches",
+    "inout": "a tensor that is read and written",
+    "view": "a tensor seen under another shape",
+    "broadcast-extent": "a tensor axis whose extent may be 1",
+    "params": "a run-time scalar",
+    "require": "a condition that is checked at launch",
+    "index": "lane numbers used as data or in a condition",
+    "convert": "tensors of several types, or a cast",
+    "low-precision": "f16 or bf16",
+    "integer": "integer tensors or tiles",
+    "syntax": "a candidate that does not parse",
+    "api_misuse": "a candidate that uses an interface wrongly",
+    "compile": "a candidate that does not compile",
+    "resource": "a candidate that needs more scratch memory than there is",
+    "launch": "a candidate that refuses to start",
+    "timeout": "a candidate that takes too long",
+    "illegal_access": "a candidate that reads or writes foreign memory",
+    "wrong_shape": "a candidate whose output has another shape",
+    "numerical": "a candidate whose numbers are wrong",
+    "nondeterministic": "a candidate whose runs differ",
+    "policy": "a candidate that leaves the work to somebody else",
+}
+
+
+@attrs.frozen
+class Finding:
+    """One thing wrong with a folder of documents. `file` is relative to the folder; `line` counts
+    from 1, 0 for the file as a whole."""
+
+    file: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.message}"
+
+
+class DocSpecError(UsageError):
+    """Documents that cannot be used; carries every finding."""
+
+    def __init__(self, folder: str, findings: tuple[Finding, ...]) -> None:
+        self.findings = findings
+        count = f"{len(findings)} finding{'s' if len(findings) != 1 else ''}"
+        super().__init__("\n  ".join([f"{folder}: {count}", *map(str, findings)]))
+
+
+@attrs.frozen
+class Fence:
+    """One fenced code block: its language, the file it is an excerpt of ("" for none), the line of
+    the opening fence, and the lines between the fences."""
+
+    language: str
+    source: str
+    line: int
+    lines: tuple[str, ...]
+
+
+@attrs.frozen
+class Section:
+    """One part of a document, from its heading to the next one.
+
+    `operations` and `keywords` say what it serves (empty: everything); `signatures` are the
+    interfaces of an API entry. `text` is Markdown, heading first, without the `keywords:` line.
+    `line` is that of the heading in `file`.
+    """
+
+    category: Category
+    file: str
+    line: int
+    title: str
+    text: str
+    operations: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    signatures: tuple[str, ...] = ()
+    fences: tuple[Fence, ...] = ()
+
+    @property
+    def general(self) -> bool:
+        """Whether it serves every kernel."""
+        return not self.operations and not self.keywords
+
+
+@attrs.frozen
+class Example:
+    """A hand-written kernel beside the sketch that it implements.
+
+    `entry` is the sketch's name and the kernel's entry point; `operations` is the sketch's multiset
+    of operations (sorted, repeated) and `topics` what else it shows, both from
+    `selector.needs_of`.
+    """
+
+    name: str
+    frontend: str
+    summary: str
+    sketch: str
+    source: str
+    sketch_file: str
+    source_file: str
+    entry: str
+    operations: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class ToolchainCommands:
+    """How to build and run a kernel of a target without a toolchain in Python: argument lists with
+    the placeholders `{source}`, `{artefact}`, `{folder}`, `{inputs}` and `{outputs}`.
+    `timeout_seconds` bounds each."""
+
+    build: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+    timeout_seconds: float = 300.0
+
+
+@attrs.frozen
+class StatedCapabilities:
+    """What a target known only by its documents can do; the fields mean what they mean in
+    `lowering.plan.Capabilities`."""
+
+    dtypes: tuple[str, ...]
+    precisions: tuple[str, ...] = ("ieee",)
+    power_of_two_extents: bool = False
+    symbolic_extents: bool = False
+    persistent_grid: bool = False
+    maximum_elements: int = 1 << 20
+    matrix_minimum: Mapping[str, int] = attrs.field(factory=dict)
+    missing_operations: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Manifest:
+    """`docspec.toml`. Files are relative to the folder, in the order in which they are read;
+    `memory` gives the bytes of each memory that tiles may take."""
+
+    target: str
+    title: str
+    language: str
+    files: Mapping[Category, tuple[str, ...]]
+    examples: Mapping[str, Mapping[str, str]]  # frontend -> name -> summary
+    toolchain: ToolchainCommands | None = None
+    capabilities: StatedCapabilities | None = None
+    memory: Mapping[str, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class DocSpec:
+    """All documents of one target. `sections` are in the order of categories, files and lines."""
+
+    manifest: Manifest
+    folder: Path = attrs.field(eq=False, repr=False)
+    sections: tuple[Section, ...]
+    examples: tuple[Example, ...]
+
+    @property
+    def target(self) -> str:
+        return self.manifest.target
+
+    def of(self, category: Category) -> tuple[Section, ...]:
+        """The sections of one category; none for the examples."""
+        return tuple(section for section in self.sections if section.category is category)
