@@ -1,0 +1,76 @@
+"""From the state of a run to what the runtime verifies: plan, kernel, toolchain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sketchc.agents.session import Session
+from sketchc.agents.state import KernelText, RunState
+from sketchc.diagnostics import DiagnosticError, UsageError
+
+if TYPE_CHECKING:
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.lowering.plan import Plan
+    from sketchc.runtime.verify.verify import Candidate
+
+
+def plan_of(text: str, session: Session) -> Plan:
+    """The plan of a sketch's text for the run's target. Raises `DiagnosticError`."""
+    from sketchc.diagnostics import has_errors
+    from sketchc.lowering.passes import build_plan
+    from sketchc.parser import parse
+    from sketchc.source import Source
+
+    tree, found = parse(Source(f"{session.name}.sketch", text))
+    if tree is None or has_errors(found):
+        raise DiagnosticError(found)
+    if len(tree.sketches) != 1:
+        msg = f"the sketch file holds {len(tree.sketches)} sketches; a run takes one"
+        raise UsageError(msg)
+    constants = dict(session.constants)
+    return build_plan(tree.sketches[0], session.target, session.hardware, constants).plan
+
+
+def candidate_of(state: RunState, session: Session) -> Candidate:
+    """What the Verifier gets. Raises `UsageError` for a given sketch that does not hold."""
+    from sketchc.runtime.toolchains.base import toolchain
+    from sketchc.runtime.verify.verify import Candidate
+
+    assert state.kernel is not None
+    try:
+        plan = plan_of(state.sketch, session) if state.sketch else signature_plan(session)
+    except DiagnosticError as error:
+        msg = f"the sketch does not hold: {error}"
+        raise UsageError(msg) from error
+    return Candidate(plan, kernel_of(state.kernel, plan), toolchain(session.target))
+
+
+def kernel_of(text: KernelText, plan: Plan) -> Kernel:
+    """The kernel behind a state's text, with what the built-in Coder adds to its own."""
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.lowering.registry import target_module
+
+    if text.origin == "builtin":
+        return target_module(plan.target).emit(plan)
+    return Kernel(
+        plan.target,
+        plan.hardware.name,
+        plan.sketch.name,
+        text.entry or plan.sketch.name,
+        text.language,
+        text.source,
+        plan.sketch,
+        foreign=True,
+    )
+
+
+def signature_plan(session: Session) -> Plan:
+    """A plan without phases: what is known of a kernel that was written without a sketch."""
+    from sketchc.lowering.hardware import load_hardware
+    from sketchc.lowering.plan import Plan
+    from sketchc.lowering.registry import target_module
+    from sketchc.runtime.frontends.signature import signature_of
+
+    signature = signature_of(session.task, session.name)
+    capabilities = target_module(session.target).CAPABILITIES
+    return Plan(signature, capabilities, load_hardware(session.hardware), (), {})

@@ -1,0 +1,115 @@
+"""The Verifier: compile the kernel, run it on many sizes and inputs, compare, and measure.
+
+It decides nothing but right or wrong: `runtime.verify` says what a verdict means. Evidence for the
+Conductor stands in the step's details; a kernel that passed is measured where its target runs at
+its own speed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from sketchc.agents.candidates import candidate_of
+from sketchc.agents.session import Session
+from sketchc.agents.state import RunState, Turn
+from sketchc.diagnostics import UsageError
+
+if TYPE_CHECKING:
+    from sketchc.runtime.verify.verdict import CaseResult, Verdict
+    from sketchc.runtime.verify.verify import Candidate
+
+
+class Verifier:
+    """See the module; outcomes "passed" and "failed"."""
+
+    def run(self, state: RunState, session: Session) -> Turn:
+        """Verify `state.kernel`; leaves the verdict, and the measurement of one that passed."""
+        from sketchc.runtime.verify.evidence import evidence
+        from sketchc.runtime.verify.verdict import to_json
+
+        candidate = candidate_of(state, session)
+        verdict = self._verify(candidate, state, session)
+        left = attrs.evolve(state, verdict=to_json(verdict), measurement=None)
+        if not verdict.passed:
+            found = evidence(verdict)
+            failure = verdict.failure or "infrastructure"
+            details = {"evidence": found, **_counts(verdict)}
+            return Turn(left, "failed", _failed(verdict), failure, details)
+        details = _counts(verdict)
+        reason = f"right in {details['passed']} cases, {verdict.how_it_runs}"
+        if session.bench:
+            measurement = self._measure(candidate, session)
+            left = attrs.evolve(left, measurement=measurement)
+            if "speedup" in measurement:
+                reason += f"; {measurement['speedup']['ratio']:.2f}x of eager"
+        return Turn(left, "passed", reason, details=details)
+
+    def _verify(self, candidate: Candidate, state: RunState, session: Session) -> Verdict:
+        from sketchc.runtime.verify.verify import verify
+
+        def progress(result: CaseResult) -> None:
+            if result.failed:
+                text = f"{result.shape.text} ({result.kind}): {result.failure}: {result.reason}"
+                session.progress.note("verifier", text)
+
+        # Other inputs for each attempt, and the same ones when a step is done again.
+        seed = session.seed + 1000 * len(state.history)
+        settings = session.configuration.target(session.target)
+        folder = session.folder / "build" / f"{len(state.history) + 1:03}"
+        return verify(
+            candidate,
+            session.task,
+            folder,
+            seed,
+            dict(session.constants),
+            progress,
+            timeout=settings.verify_timeout,
+        )
+
+    def _measure(self, candidate: Candidate, session: Session) -> dict[str, Any]:
+        """The measurement as JSON, or why there is none: {"not_measured": ...}."""
+        status = candidate.toolchain.status()
+        if status.interpreted:
+            return {"not_measured": f"it runs {status.how_it_runs}, not at its own speed"}
+        from sketchc.runtime.bench import report
+        from sketchc.runtime.bench.bench import Settings, bench
+        from sketchc.runtime.bench.machine import this_machine
+        from sketchc.runtime.bench.timing import Schedule
+
+        session.progress.note("verifier", "measures against eager")
+        own = session.configuration.target(session.target)
+        device = "cuda" if candidate.plan.hardware.family == "nvidia" else "cpu"
+        settings = Settings(
+            session.seed,
+            len(os.sched_getaffinity(0)),
+            Schedule(samples=own.runs, warm_up=own.warmup_seconds),
+            values=dict(session.constants),
+            device=device,
+        )
+        folder = session.folder / "bench"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            measured = bench(candidate, session.task, folder, settings, this_machine(device))
+        except UsageError as error:
+            return {"not_measured": str(error)}
+        return report.to_json(measured)
+
+
+def _counts(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "cases": len(verdict.cases),
+        "passed": sum(case.passed for case in verdict.cases),
+        "skipped": sum(case.failure == "skipped" for case in verdict.cases),
+        "how_it_runs": verdict.how_it_runs,
+    }
+
+
+def _failed(verdict: Verdict) -> str:
+    """One sentence on the first failure."""
+    if not verdict.failures:
+        return "no case could be run"
+    first = verdict.failures[0]
+    return f"{first.failure} at {first.shape.text} ({first.kind}): {first.reason}"
