@@ -2,19 +2,36 @@
 
 The first line is the header of the run; every further line is one call, answered or failed. A
 recording that `replay:FILE` reads is such a file, as it was written.
+
+    {"sketchc_ledger": 1, "task": "softmax.py", "target": "cpp", ...}
+    {"number": 1, "started": "2026-01-31T12:00:00Z", "provider": "openai", "request": {...}, ...}
+
+A process may be killed while it writes: what it leaves is a last line without its end, which
+readers ignore and the next writer cuts off. Everything before it is whole.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import errno
+import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
 
 import attrs
 
-from sketchc.agents.llm.messages import Reply, Request
+from sketchc.agents.llm.messages import Message, Reply, Request, Usage
+from sketchc.diagnostics import InternalError, UsageError
 
 VERSION = 1
+
+#: What every ledger begins with, up to its version.
+MARK = b'{"sketchc_ledger": '
+
+Plain = TypeVar("Plain")
 
 
 @attrs.frozen
@@ -46,29 +63,334 @@ class Record:
     started: str = ""  # UTC, ISO 8601
 
 
+@attrs.frozen
+class Contents:
+    """What a ledger file holds. `size` is the length in bytes of its whole lines; anything behind
+    them is half-written. `header` is None in a file that nothing whole was written to."""
+
+    header: Header | None
+    records: tuple[Record, ...]
+    size: int
+
+
 class Ledger:
     """An append-only ledger file; see the module's docstring."""
 
     def __init__(self, path: Path | None) -> None:
         """Open for appending, reading what is there; `None` keeps records in memory only.
 
-        A half-written last line (a run that was killed) is dropped. Raises `UsageError` for a file
-        that is no ledger.
+        A half-written last line (a run that was killed) is cut off. A file that does not exist is
+        made by `begin`. Raises `UsageError` for a file that is no ledger, and for one that another
+        process is writing to.
         """
-        raise NotImplementedError
+        self.path = path
+        self._header: Header | None = None
+        self._records: list[Record] = []
+        self._file: BinaryIO | None = None
+        if path is not None and path.exists():
+            self._open(path)
 
     @property
-    def header(self) -> Header | None: ...
+    def header(self) -> Header | None:
+        return self._header
 
     @property
-    def records(self) -> tuple[Record, ...]: ...
+    def records(self) -> tuple[Record, ...]:
+        return tuple(self._records)
+
+    @property
+    def position(self) -> int:
+        """How many records there are: the number of the last one."""
+        return len(self._records)
 
     def begin(self, header: Header) -> None:
         """Write the header of a new file; with one there already, the two must agree, else
         `UsageError` says what differs."""
+        plain = _header_to_json(header)
+        if self._header is not None:
+            _require_same(self.path, _header_to_json(self._header), plain)
+            return
+        if self.path is not None:
+            if self._file is None:
+                self._open(self.path)
+            self._write(plain)
+        self._header = header
 
     def append(
-        self, request: Request, provider: str, reply: Reply | None, error: str = "", message: str = ""
+        self,
+        request: Request,
+        provider: str,
+        reply: Reply | None,
+        error: str = "",
+        message: str = "",
+        started: str = "",
     ) -> Record:
-        """Write one record and sync it to disk before returning."""
-        raise NotImplementedError
+        """Write one record and sync it to disk before returning.
+
+        `started` is when the call began, in UTC and ISO 8601; now, where it is not given. Raises
+        `UsageError` when the disk takes no more; the file then ends where it did before.
+        """
+        record = Record(
+            number=len(self._records) + 1,
+            request=request,
+            provider=provider,
+            reply=reply,
+            error=error,
+            message=message,
+            started=started or timestamp(),
+        )
+        if self.path is not None:
+            if self._header is None:
+                what = "a record was appended to a ledger that was not begun"
+                raise InternalError(what)
+            self._write(_record_to_json(record))
+        self._records.append(record)
+        return record
+
+    def close(self) -> None:
+        """Let go of the file; nothing can be appended any more."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: what `write` has returned from is with the operating system.
+            file = path.open("r+b" if path.exists() else "x+b", buffering=0)
+        except OSError as error:
+            message = f"cannot write the ledger {path}: {error.strerror}"
+            raise UsageError(message) from error
+        try:
+            _lock(file, path)
+            content = file.read()
+            contents = parse(content, path)
+            if contents.size < len(content):
+                file.truncate(contents.size)
+            file.seek(contents.size)
+            if contents.size and not content[: contents.size].endswith(b"\n"):
+                file.write(b"\n")  # a whole line that lost only its end
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
+        self._header = contents.header
+        self._records = list(contents.records)
+
+    def _write(self, plain: Mapping[str, Any]) -> None:
+        line = _dump(plain) + b"\n"
+        if self._file is None:
+            message = f"the ledger {self.path} is closed"
+            raise InternalError(message)
+        start = self._file.tell()
+        written = 0
+        try:
+            while written < len(line):
+                written += self._file.write(line[written:]) or 0
+            os.fsync(self._file.fileno())
+        except BaseException as error:
+            # A full disk, or Ctrl-C between two writes: nothing half-written stays, and what is
+            # written whole does.
+            if written < len(line):
+                with contextlib.suppress(OSError):
+                    self._file.truncate(start)
+                    self._file.seek(start)
+            if not isinstance(error, OSError):
+                raise
+            message = f"cannot write the ledger {self.path}: {error.strerror}"
+            raise UsageError(message) from error
+
+
+def read_ledger(path: Path) -> Contents:
+    """Read a ledger without touching it: for replaying, reports and tests.
+
+    A half-written last line is left out. Raises `UsageError` for a file that is missing, that
+    cannot be read, or that is no ledger (an empty file is none).
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        message = f"cannot read the ledger {path}: {error.strerror}"
+        raise UsageError(message) from error
+    contents = parse(content, path)
+    if contents.header is None:
+        message = f"{path} holds no ledger: not even its first line was written"
+        raise UsageError(message)
+    return contents
+
+
+def parse(content: bytes, path: Path) -> Contents:
+    """The ledger in `content`; `path` is named in errors. Raises `UsageError` for anything but a
+    ledger whose last line may be half-written."""
+    if not (content.startswith(MARK) or MARK.startswith(content)):
+        message = f"{path} is not a ledger: its first line is not one of `sketchc gen`"
+        raise UsageError(message)
+    header: Header | None = None
+    records: list[Record] = []
+    size = 0
+    lines = content.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        last = number == len(lines)
+        if last and not line:
+            break
+        try:
+            data = json.loads(line)
+        except ValueError as error:
+            if last:
+                break
+            message = f"line {number} of the ledger {path} is damaged: {error}"
+            raise UsageError(message) from error
+        try:
+            if header is None:
+                header = _header_from_json(data, path)
+            else:
+                records.append(_record_from_json(data, len(records) + 1))
+        except (KeyError, TypeError) as error:
+            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+            message = f"line {number} of the ledger {path} is not as it should be: {reason}"
+            raise UsageError(message) from error
+        size += len(line) + (0 if last else 1)
+    return Contents(header, tuple(records), size)
+
+
+def timestamp() -> str:
+    """Now, in UTC, ISO 8601, to the second."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _dump(plain: Mapping[str, Any]) -> bytes:
+    """One line of JSON, readable where UTF-8 can hold the text (a lone surrogate it cannot)."""
+    try:
+        return json.dumps(plain, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(plain).encode()
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    """Two runs on one ledger would pay twice and mix their records. The lock is the process's: it
+    ends with it, however it ends, and the processes it starts do not have it."""
+    try:
+        import fcntl
+    except ImportError:  # no POSIX: no lock
+        return
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            return  # a file system without locks
+        message = f"another run is writing to the ledger {path}: wait for it, or stop it"
+        raise UsageError(message) from error
+
+
+def _require_same(path: Path | None, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    old, new = json.loads(_dump(old)), json.loads(_dump(new))  # tuples and lists are the same
+    different = [
+        f"{name} was {old[name]!r}, is {new[name]!r}" for name in old if old[name] != new[name]
+    ]
+    if different:
+        message = (
+            f"the ledger {path} belongs to a run that was started differently: "
+            f"{'; '.join(different)}"
+        )
+        raise UsageError(message)
+
+
+def _header_to_json(header: Header) -> dict[str, Any]:
+    return {"sketchc_ledger": VERSION, **attrs.asdict(header)}
+
+
+def _header_from_json(data: Any, path: Path) -> Header:
+    version = _take(data, "sketchc_ledger", int)
+    if version != VERSION:
+        message = (
+            f"{path} is a ledger of version {version}; this sketchc reads version {VERSION}: "
+            "use the sketchc that wrote it"
+        )
+        raise UsageError(message)
+    return Header(
+        task=_take(data, "task", str),
+        target=_take(data, "target", str),
+        hardware=_take(data, "hardware", str),
+        workflow=_take(data, "workflow", str),
+        coder=_take(data, "coder", str),
+        seed=_take(data, "seed", int),
+        options=_take(data, "options", dict),
+    )
+
+
+def _record_to_json(record: Record) -> dict[str, Any]:
+    return {
+        "number": record.number,
+        "started": record.started,
+        "provider": record.provider,
+        "request": attrs.asdict(record.request),
+        "reply": None if record.reply is None else attrs.asdict(record.reply),
+        "error": record.error,
+        "message": record.message,
+    }
+
+
+def _record_from_json(data: Any, expected: int) -> Record:
+    number = _take(data, "number", int)
+    if number != expected:
+        message = f"it has the number {number}, where {expected} comes next"
+        raise TypeError(message)
+    reply = data["reply"]
+    return Record(
+        number=number,
+        request=_request_from_json(_take(data, "request", dict)),
+        provider=_take(data, "provider", str),
+        reply=None if reply is None else _reply_from_json(reply),
+        error=_take(data, "error", str),
+        message=_take(data, "message", str),
+        started=_take(data, "started", str),
+    )
+
+
+def _request_from_json(data: Any) -> Request:
+    messages = [
+        Message(_take(message, "role", str), _take(message, "content", str))
+        for message in _take(data, "messages", list)
+    ]
+    limit = data["max_output_tokens"]
+    return Request(
+        purpose=_take(data, "purpose", str),
+        level=_take(data, "level", str),
+        messages=tuple(messages),
+        max_output_tokens=None if limit is None else _take(data, "max_output_tokens", int),
+    )
+
+
+def _reply_from_json(data: Any) -> Reply:
+    usage = _take(data, "usage", dict)
+    cost = None if data["cost"] is None else _number(data, "cost")
+    return Reply(
+        text=_take(data, "text", str),
+        model=_take(data, "model", str),
+        finish=_take(data, "finish", str),
+        usage=Usage(
+            input_tokens=_take(usage, "input_tokens", int),
+            output_tokens=_take(usage, "output_tokens", int),
+            estimated=_take(usage, "estimated", bool),
+        ),
+        cost=cost,
+        seconds=_number(data, "seconds"),
+        attempts=_take(data, "attempts", int),
+    )
+
+
+def _take(data: Any, name: str, kind: type[Plain]) -> Plain:
+    """The field `name`, which must be there and of `kind`: KeyError, TypeError."""
+    if not isinstance(data, dict):
+        message = f"a JSON object is expected, not {data!r:.60}"
+        raise TypeError(message)
+    value = data[name]
+    if not isinstance(value, kind):
+        message = f"{name!r} is {value!r:.60}"
+        raise TypeError(message)
+    return value
+
+
+def _number(data: Any, name: str) -> float:
+    value = data[name]
+    return float(_take(data, name, int) if isinstance(value, int) else _take(data, name, float))
