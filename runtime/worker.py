@@ -35,6 +35,21 @@ ENVIRONMENT_NAMES = frozenset(
 )
 ENVIRONMENT_PREFIXES = ("LC_", "XDG_", "OMP_", "KMP_", "GOMP_", "CUDA_", "NVIDIA_", "TRITON_")
 
+#: Never passed on, whatever the prefix: NVIDIA_API_KEY is a secret.
+SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+
+#: What compilers and linkers need besides: where temporary files, headers and libraries are.
+COMPILER_NAMES = frozenset(
+    {
+        *("TMPDIR", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"),
+        *("COMPILER_PATH", "GCC_EXEC_PREFIX", "SDKROOT", "MACOSX_DEPLOYMENT_TARGET"),
+    }
+)
+
+#: What the user's own Python code needs besides: a task may import modules of its own.
+PYTHON_NAMES = frozenset({"TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LD_PRELOAD"})
+PYTHON_PREFIXES = ("TORCH", "PYTORCH_", "MKL_", "OPENBLAS_", "MALLOC_", "GLIBC_")
+
 #: The script that runs inside a worker, by path: it also runs where sketchc is not installed.
 CHILD = str(Path(__file__).resolve().with_name("worker_child.py"))
 
@@ -49,6 +64,7 @@ class WorkerResult:
     `exit_code` is negative when a signal ended the process (-6: aborted, -11: segmentation fault),
     and `reply` and `arrays` are there only when the handler returned. `error` is the handler's
     exception as "Type: message" and `traceback` its text; both are empty when it did not raise.
+    `kinds` are the types of that exception and of those behind it.
     """
 
     exit_code: int
@@ -59,6 +75,7 @@ class WorkerResult:
     arrays: Mapping[str, np.ndarray[Any, Any]] = attrs.field(factory=dict, repr=False)
     error: str = ""
     traceback: str = ""
+    kinds: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -133,14 +150,32 @@ def run_worker(
         return _collect(scratch, exit_code, timed_out, seconds, output)
 
 
-def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The part of the environment that a worker may see, and `extra`."""
+def clean_environment(
+    extra: Mapping[str, str],
+    names: frozenset[str] = frozenset(),
+    prefixes: tuple[str, ...] = (),
+) -> dict[str, str]:
+    """The part of the environment that a worker may see, and `extra`.
+
+    `names` and `prefixes` let more through; nothing lets a name through that says it is a secret.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name in ENVIRONMENT_NAMES or name.startswith(ENVIRONMENT_PREFIXES)
+        if (name in ENVIRONMENT_NAMES | names or name.startswith(ENVIRONMENT_PREFIXES + prefixes))
+        and not any(word in name.upper() for word in SECRET_WORDS)
     }
     return {**kept, **extra}
+
+
+def compiler_environment() -> dict[str, str]:
+    """For compilers and assemblers: generated source can embed what they see of it (`.incbin`)."""
+    return clean_environment({}, COMPILER_NAMES)
+
+
+def python_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """For processes that run a user's task, or a kernel beside one, and `extra`."""
+    return clean_environment(extra, PYTHON_NAMES, PYTHON_PREFIXES)
 
 
 def _run(
@@ -190,13 +225,20 @@ def _collect(
         reply = json.loads(path.read_text())
         if "error" in reply:
             error = reply["error"]
-            text = f"{error['type']}: {error['message']}"
-            return attrs.evolve(plain, error=text, traceback=str(error["traceback"]))
+            text = _printable(f"{error['type']}: {error['message']}")
+            kinds = tuple(str(kind) for kind in error.get("kinds", ()))
+            trace = _printable(str(error["traceback"]))
+            return attrs.evolve(plain, error=text, traceback=trace, kinds=kinds)
         arrays = read_arrays(reply["arrays"], scratch / "out")
         return attrs.evolve(plain, reply=dict(reply["answer"]), arrays=arrays)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError) as error:
         # The candidate shares the process with the channel: a garbled reply is its doing.
         return attrs.evolve(plain, error=f"the worker's reply cannot be read: {error}")
+
+
+def _printable(text: str) -> str:
+    """Half surrogate pairs as question marks: nothing downstream could encode them."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _tail(path: Path) -> str:

@@ -35,6 +35,7 @@ from sketchc.runtime.verify.free import find_freedom
 from sketchc.runtime.verify.inputs import generate
 from sketchc.runtime.verify.shapes import reduction_length
 from sketchc.runtime.verify.verify import Candidate
+from sketchc.runtime.worker import python_environment
 
 #: Input sets in rotation, and the most bytes that all of them may take together.
 INPUT_SETS = 3
@@ -273,15 +274,16 @@ def environment(threads: int) -> dict[str, str]:
     glibc would give large outputs back to the system after every call and fault each page in again
     at the next, on both sides; that measures the kernel's page clearing rather than the code.
     """
-    return {
-        **os.environ,
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "OMP_PROC_BIND": "true",
-        "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-        "MALLOC_TOP_PAD_": str(64 << 20),
-    }
+    return python_environment(
+        {
+            "OMP_NUM_THREADS": str(threads),
+            "MKL_NUM_THREADS": str(threads),
+            "OMP_PROC_BIND": "true",
+            "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
+            "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+            "MALLOC_TOP_PAD_": str(64 << 20),
+        }
+    )
 
 
 def _run_child(job: Job, folder: Path, timeout: float) -> dict[str, Any]:

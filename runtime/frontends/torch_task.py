@@ -25,6 +25,7 @@ import attrs
 
 from sketchc.diagnostics import UsageError
 from sketchc.runtime.frontends.arrays import Array, dtype_of, read_array, write_array
+from sketchc.runtime.worker import python_environment
 from sketchc.types import DType
 
 Scalar = int | float | bool
@@ -56,7 +57,8 @@ class TaskDescription:
     """What a task consists of, at its own sizes.
 
     `inputs` are those of `forward`, by position; `state` the parameters and then the buffers;
-    `scalars` the numbers among the model's attributes.
+    `scalars` the numbers among the model's attributes; `returns` says what holds the outputs:
+    "tensor", "tuple" or "list".
     """
 
     path: Path
@@ -65,6 +67,7 @@ class TaskDescription:
     state: tuple[TensorSpec, ...]
     scalars: Mapping[str, Scalar]
     outputs: tuple[TensorSpec, ...]
+    returns: str = "tensor"
 
 
 class TorchTask:
@@ -94,6 +97,7 @@ class TorchTask:
         with (self.folder / "log.txt").open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, str(worker_reads), str(worker_writes)],
+                env=python_environment({}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -132,6 +136,7 @@ class TorchTask:
             tuple(_tensor(value) for value in reply["state"]),
             reply["scalars"],
             tuple(_tensor(value) for value in reply["outputs"]),
+            reply["returns"],
         )
 
     def own_inputs(self, seed: int) -> list[Array | Scalar | None]:

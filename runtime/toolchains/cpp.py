@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError, ToolchainStatus
 from sketchc.runtime.toolchains.cpp_calls import NativeKernel, signature
-from sketchc.runtime.worker import run_worker
+from sketchc.runtime.worker import compiler_environment, run_worker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -198,17 +198,25 @@ def find_compiler() -> str | None:
 @lru_cache(maxsize=8)
 def compiler_version(compiler: str) -> str:
     """The first line of `--version`, less the compiler's own name."""
-    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    done = _ask(compiler, "--version")
     first = done.stdout.splitlines()[0] if done.stdout else "unknown"
     return first.removeprefix(f"{Path(compiler).name} ")
 
 
 @lru_cache(maxsize=8)
 def _has_openmp(compiler: str) -> bool:
-    done = subprocess.run(
-        [compiler, "-print-file-name=libgomp.so"], capture_output=True, text=True, check=False
-    )
+    done = _ask(compiler, "-print-file-name=libgomp.so")
     return Path(done.stdout.strip()).is_absolute()
+
+
+def _ask(compiler: str, question: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [compiler, question],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=compiler_environment(),
+    )
 
 
 def _pybind11_version() -> str | None:
@@ -272,7 +280,11 @@ def _compile(command: list[str], library: Path) -> str:
     with tempfile.TemporaryDirectory(prefix="build-", dir=library.parent) as name:
         made = Path(name) / library.name
         done = subprocess.run(
-            [*command, "-o", str(made)], capture_output=True, text=True, check=False
+            [*command, "-o", str(made)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=compiler_environment(),
         )
         if done.returncode != 0:
             first = next((x for x in done.stderr.splitlines() if "error:" in x), "g++ failed")

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import attrs
 
+from sketchc.runtime.worker import compiler_environment
+
 FRONTEND_VERSION = "3.2.0"
 REQUIREMENTS = (f"triton-ascend=={FRONTEND_VERSION}", "pybind11", "numpy<2.4")
 #: Python versions that triton-ascend has wheels for and that worker processes run on.
@@ -121,7 +123,12 @@ def _llvm() -> tuple[str, dict[str, str]] | None:
 def _version(program: str, option: str, pattern: str) -> str | None:
     try:
         done = subprocess.run(
-            [program, option], capture_output=True, text=True, timeout=20, check=False
+            [program, option],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+            env=compiler_environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sketchc.runtime.toolchains.ascend.environment import Tools, cache_folder
 from sketchc.runtime.toolchains.ascend.linalg import KERNEL, Function, normalise, read_function
+from sketchc.runtime.worker import compiler_environment
 
 #: Order matters: element-wise tensor operations become linalg before bufferization (it has no rule
 #: for them), and bf16 arithmetic is expanded before it reaches LLVM.
@@ -107,7 +108,13 @@ def _build_in(folder: Path, tools: Tools) -> None:
         program = Path(command[0]).name
         try:
             done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, check=False, timeout=TIMEOUT
+                command,
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=TIMEOUT,
+                env=compiler_environment(),
             )
         except subprocess.TimeoutExpired as error:
             message = f"{program} took more than {TIMEOUT:.0f} s"
