@@ -41,10 +41,13 @@ class Verifier:
         details = _counts(verdict)
         reason = f"right in {details['passed']} cases, {verdict.how_it_runs}"
         if session.bench:
-            measurement = self._measure(candidate, session)
+            measurement, wrong = self._measure(candidate, session)
             left = attrs.evolve(left, measurement=measurement)
+            if wrong:
+                details["evidence"] = {"failure": "numerical", "reason": wrong}
+                return Turn(left, "failed", wrong, "numerical", details)
             if "speedup" in measurement:
-                reason += f"; {measurement['speedup']['ratio']:.2f}x of eager"
+                reason += f"; {measurement['speedup']['of_medians']:.2f}x of eager"
         return Turn(left, "passed", reason, details=details)
 
     def _verify(self, candidate: Candidate, state: RunState, session: Session) -> Verdict:
@@ -69,11 +72,12 @@ class Verifier:
             timeout=settings.verify_timeout,
         )
 
-    def _measure(self, candidate: Candidate, session: Session) -> dict[str, Any]:
-        """The measurement as JSON, or why there is none: {"not_measured": ...}."""
+    def _measure(self, candidate: Candidate, session: Session) -> tuple[dict[str, Any], str]:
+        """The measurement as JSON (why there is none: {"not_measured": ...}), and what is wrong
+        with the outputs of the timed runs, "" for nothing."""
         status = candidate.toolchain.status()
         if status.interpreted:
-            return {"not_measured": f"it runs {status.how_it_runs}, not at its own speed"}
+            return {"not_measured": f"it runs {status.how_it_runs}, not at its own speed"}, ""
         from sketchc.runtime.bench import report
         from sketchc.runtime.bench.bench import Settings, bench
         from sketchc.runtime.bench.machine import this_machine
@@ -85,7 +89,7 @@ class Verifier:
         settings = Settings(
             session.seed,
             len(os.sched_getaffinity(0)),
-            Schedule(samples=own.runs, warm_up=own.warmup_seconds),
+            Schedule(samples=own.runs, warm_up_seconds=own.warmup_seconds),
             values=dict(session.constants),
             device=device,
         )
@@ -94,8 +98,11 @@ class Verifier:
         try:
             measured = bench(candidate, session.task, folder, settings, this_machine(device))
         except UsageError as error:
-            return {"not_measured": str(error)}
-        return report.to_json(measured)
+            return {"not_measured": str(error)}, ""
+        wrong = "" if measured.passed else "the outputs of the timed runs are wrong"
+        if not measured.believable:
+            wrong = "its time is less than the memory of this machine allows"
+        return report.to_json(measured), wrong
 
 
 def _counts(verdict: Verdict) -> dict[str, Any]:
