@@ -140,6 +140,7 @@ class Task:
             msg = "Model must be a class derived from torch.nn.Module"
             raise TaskError(msg)
         self._attribute("get_inputs", "def get_inputs(): the list of forward's inputs")
+        self.returns = "tensor"
 
     def _attribute(self, name: str, wanted: str) -> Any:
         if not hasattr(self.module, name):
@@ -178,9 +179,12 @@ class Task:
         return list(values)
 
     def forward(self, model: torch.nn.Module, inputs: Sequence[Any]) -> list[torch.Tensor]:
-        """The outputs, without gradients."""
+        """The outputs, without gradients; `returns` keeps what held them."""
         with _user_code("Model.forward", self.path), torch.no_grad():
-            return as_outputs(model(*inputs))
+            result = model(*inputs)
+            kinds = {"tuple": tuple, "list": list}
+            self.returns = next((n for n, k in kinds.items() if isinstance(result, k)), "tensor")
+            return as_outputs(result)
 
 
 def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -214,6 +218,7 @@ def _describe_task(task: Task, request: dict[str, Any]) -> dict[str, Any]:
         "state": [{"name": name, **_describe(value)} for name, value in state(model).items()],
         "scalars": scalars,
         "outputs": [_describe(value) for value in outputs],
+        "returns": task.returns,
     }
 
 
