@@ -14,14 +14,14 @@ import re
 
 import attrs
 
-from sketchc.docspec.schema import TOPICS, Category, Fence, Finding, Section
+from sketchc.docspec.schema import FAILURES, TOPICS, Category, Fence, Finding, Section
 from sketchc.ops import OPS
 from sketchc.types import DType
 
 #: What an `ops:` line may hold.
 OPERATIONS = frozenset(OPS) | {"load", "store"}
 #: What a `keywords:` line may hold.
-KEYWORDS = frozenset(TOPICS) | {dtype.value for dtype in DType}
+KEYWORDS = frozenset(TOPICS) | frozenset(FAILURES) | {dtype.value for dtype in DType}
 #: Languages of fenced blocks, and whether such a block must be an excerpt of an example.
 FENCES = {
     "text": False,

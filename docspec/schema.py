@@ -32,8 +32,8 @@ FRONTENDS = ("torch",)
 #: Language of the generated source -> ending of an example's file.
 LANGUAGES: Mapping[str, str] = {"c++": ".cpp", "python": ".py"}
 
-#: Words that a `keywords:` line may hold, besides dtypes: what a sketch can show (see
-#: `selector.needs_of`), then the failure classes of docs/VERIFICATION.md for repairs.
+#: Words that a `keywords:` line may hold, besides dtypes: what a sketch can show (`needs.needs_of`
+#: finds them).
 TOPICS: Mapping[str, str] = {
     "elementwise": "an element-wise operation",
     "reduction": "a reduction",
@@ -56,6 +56,11 @@ TOPICS: Mapping[str, str] = {
     "convert": "tensors of several types, or a cast",
     "low-precision": "f16 or bf16",
     "integer": "integer tensors or tiles",
+}
+
+#: The failure classes of docs/VERIFICATION.md: a `keywords:` line may hold them too. A caller that
+#: repairs a candidate names the class among its topics.
+FAILURES: Mapping[str, str] = {
     "syntax": "a candidate that does not parse",
     "api_misuse": "a candidate that uses an interface wrongly",
     "compile": "a candidate that does not compile",
@@ -125,8 +130,8 @@ class Section:
 
     @property
     def general(self) -> bool:
-        """Whether it serves every kernel."""
-        return not self.operations and not self.keywords
+        """Whether it serves every kernel: it names no operation, and failure classes at most."""
+        return not self.operations and all(word in FAILURES for word in self.keywords)
 
 
 @attrs.frozen
@@ -135,7 +140,7 @@ class Example:
 
     `entry` is the sketch's name and the kernel's entry point; `operations` is the sketch's multiset
     of operations (sorted, repeated) and `topics` what else it shows, both from
-    `selector.needs_of`.
+    `needs.needs_of`.
     """
 
     name: str

@@ -1,0 +1,245 @@
+"""Cutting the documents of a target to what one kernel needs, under a budget of tokens.
+
+Parts are put into one order that depends on the needs alone, and the budget takes a prefix of it:
+so a larger budget never loses what a smaller one had, and equal arguments give equal selections.
+
+1. the basic documents;
+2. pitfalls that serve every kernel or this one;
+3. API entries, those that serve most of its operations first;
+4. strategies, likewise;
+5. the examples whose sketches are most similar.
+
+What serves other kernels only is never taken. Tokens are estimated as characters / 4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import attrs
+
+from sketchc.diagnostics import UsageError
+from sketchc.docspec.schema import FAILURES, LANGUAGES, Category, DocSpec, Example, Section
+from sketchc.ops import OPS
+from sketchc.types import DType
+
+#: The order in which categories are taken.
+ORDER = (
+    Category.BASIC,
+    Category.PITFALLS,
+    Category.API,
+    Category.STRATEGIES,
+    Category.EXAMPLES,
+)
+#: Why a part was not taken.
+NOT_NEEDED = "serves other kernels"
+OVER_BUDGET = "over the budget"
+
+_DTYPES = frozenset(dtype.value for dtype in DType)
+_CHARACTERS_PER_TOKEN = 4
+#: Between two parts of a text.
+_SEPARATOR = "\n\n"
+
+
+@attrs.frozen
+class Part:
+    """One section or example: where it stands, its text for a prompt, and its estimated tokens.
+    `reason` says why it was left out ("" when it was not)."""
+
+    category: Category
+    file: str
+    line: int
+    title: str
+    text: str
+    reason: str = ""
+
+    @property
+    def tokens(self) -> int:
+        return estimate_tokens(self.text + _SEPARATOR)
+
+
+@attrs.frozen
+class Selection:
+    """What was taken, in the order of categories and documents, examples by similarity; what was
+    left out, in order of rank; and the operations that no API entry of the target serves."""
+
+    taken: tuple[Part, ...]
+    left_out: tuple[Part, ...]
+    budget_tokens: int
+    unserved: tuple[str, ...]
+
+    @property
+    def tokens(self) -> int:
+        return sum(part.tokens for part in self.taken)
+
+    def of(self, category: Category) -> tuple[Part, ...]:
+        """The parts of one category that were taken."""
+        return tuple(part for part in self.taken if part.category is category)
+
+    def text(self, *categories: Category) -> str:
+        """The taken parts of these categories (none given: of all) as one Markdown text."""
+        return _SEPARATOR.join(
+            part.text for part in self.taken if not categories or part.category in categories
+        )
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a model counts: characters / 4, rounded up."""
+    return -(-len(text) // _CHARACTERS_PER_TOKEN)
+
+
+def select(
+    docspec: DocSpec,
+    operations: Iterable[str],
+    topics: Iterable[str],
+    budget_tokens: int,
+    categories: Collection[Category] = ORDER,
+    most_examples: int = 3,
+) -> Selection:
+    """The parts of `categories` that serve a kernel, at most `budget_tokens` in all.
+
+    `operations` is the sketch's multiset and `topics` what else it shows (`needs.needs_of` gives
+    both), plus the failure class when a candidate is to be repaired. Raises `UsageError` for a
+    negative budget.
+    """
+    if budget_tokens < 0:
+        msg = f"a budget of {budget_tokens} tokens is less than nothing"
+        raise UsageError(msg)
+    wanted = Counter(operations)
+    words = frozenset(topics)
+    needed: list[tuple[tuple[int, ...], Part]] = []
+    left_out: list[Part] = []
+    for place, section in enumerate(docspec.sections):
+        if section.category in categories:
+            part = _part(section)
+            if serves(section, wanted, words):
+                rank = (ORDER.index(section.category), -_score(section, wanted, words), place)
+                needed.append((rank, part))
+            else:
+                left_out.append(attrs.evolve(part, reason=NOT_NEEDED))
+    if Category.EXAMPLES in categories:
+        ranked = rank_examples(docspec, wanted, words)
+        for place, example in enumerate(ranked):
+            part = _example_part(docspec, example)
+            if place < most_examples:
+                needed.append(((ORDER.index(Category.EXAMPLES), 0, place), part))
+            else:
+                left_out.append(attrs.evolve(part, reason=NOT_NEEDED))
+    needed.sort(key=lambda entry: entry[0])
+    taken, over = _prefix([part for _, part in needed], budget_tokens)
+    return Selection(
+        _in_reading_order(docspec, taken),
+        (*over, *left_out),
+        budget_tokens,
+        _unserved(docspec, wanted),
+    )
+
+
+def serves(section: Section, operations: Collection[str], topics: Collection[str]) -> bool:
+    """Whether a section is for a kernel with these operations and topics.
+
+    One of its operations or topics must be the kernel's; a dtype decides only where a section names
+    nothing else, and a failure class never does. Basic documents serve every kernel.
+    """
+    if section.category is Category.BASIC or section.general:
+        return True
+    deciding = [word for word in section.keywords if word not in _DTYPES and word not in FAILURES]
+    if section.operations or deciding:
+        return any(name in operations for name in section.operations) or any(
+            word in topics for word in deciding
+        )
+    return any(word in topics for word in section.keywords)
+
+
+def rank_examples(
+    docspec: DocSpec, operations: Iterable[str], topics: Iterable[str]
+) -> tuple[Example, ...]:
+    """All examples, the most similar first; equals in the order of the manifest."""
+    wanted, words = Counter(operations), frozenset(topics)
+    return tuple(sorted(docspec.examples, key=lambda example: -similarity(example, wanted, words)))
+
+
+def similarity(example: Example, operations: Iterable[str], topics: Iterable[str]) -> float:
+    """How alike an example and a kernel are, 0 to 1: half by operations, the rest by their kinds
+    (element-wise, reduction, ...) and by topics. Each is the weighted Jaccard index of multisets,
+    loads and stores left out."""
+    wanted = _computing(operations)
+    offered = _computing(example.operations)
+    return (
+        0.5 * _overlap(offered, wanted)
+        + 0.25 * _overlap(_kinds(offered), _kinds(wanted))
+        + 0.25 * _overlap(Counter(set(example.topics)), Counter(set(topics)))
+    )
+
+
+def _computing(operations: Iterable[str]) -> Counter[str]:
+    counted = operations if isinstance(operations, Counter) else Counter(operations)
+    return Counter({name: n for name, n in counted.items() if name not in ("load", "store")})
+
+
+def _kinds(operations: Counter[str]) -> Counter[str]:
+    kinds: Counter[str] = Counter()
+    for name, count in operations.items():
+        kinds[OPS[name].category.value if name in OPS else name] += count
+    return kinds
+
+
+def _overlap(left: Counter[str], right: Counter[str]) -> float:
+    union = sum((left | right).values())
+    return sum((left & right).values()) / union if union else 0.0
+
+
+def _score(section: Section, operations: Collection[str], topics: Collection[str]) -> int:
+    """How much of what is wanted a section serves. Basic documents are read in their order."""
+    if section.category is Category.BASIC:
+        return 0
+    named = sum(name in operations for name in section.operations)
+    return 2 * named + sum(word in topics for word in section.keywords)
+
+
+def _prefix(ranked: list[Part], budget: int) -> tuple[list[Part], tuple[Part, ...]]:
+    """The parts before the first that does not fit, and the others."""
+    left = budget
+    for place, part in enumerate(ranked):
+        left -= part.tokens
+        if left < 0:
+            over = (attrs.evolve(other, reason=OVER_BUDGET) for other in ranked[place:])
+            return ranked[:place], tuple(over)
+    return ranked, ()
+
+
+def _in_reading_order(docspec: DocSpec, taken: list[Part]) -> tuple[Part, ...]:
+    """Sections by category, then as they stand in the documents; examples as they were ranked."""
+    places = {(section.file, section.line): place for place, section in enumerate(docspec.sections)}
+    return tuple(
+        sorted(
+            taken,
+            key=lambda part: (ORDER.index(part.category), places.get((part.file, part.line), 0)),
+        )
+    )
+
+
+def _unserved(docspec: DocSpec, operations: Counter[str]) -> tuple[str, ...]:
+    known = {name for entry in docspec.of(Category.API) for name in entry.operations}
+    return tuple(sorted(name for name in operations if name not in known))
+
+
+def _part(section: Section) -> Part:
+    return Part(section.category, section.file, section.line, section.title, section.text)
+
+
+def example_text(docspec: DocSpec, example: Example) -> str:
+    """An example as Markdown: its sketch, then its kernel."""
+    language = LANGUAGES[docspec.manifest.language].removeprefix(".")
+    fence = {"py": "python"}.get(language, language)
+    return (
+        f"## Example `{example.name}`: {example.summary}\n\n"
+        f"```sketch\n{example.sketch.rstrip()}\n```\n\n"
+        f"```{fence}\n{example.source.rstrip()}\n```"
+    )
+
+
+def _example_part(docspec: DocSpec, example: Example) -> Part:
+    text = example_text(docspec, example)
+    return Part(Category.EXAMPLES, example.source_file, 1, example.name, text)
