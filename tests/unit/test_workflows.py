@@ -1,0 +1,175 @@
+"""The workflows as graphs, and the engine that walks them."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import attrs
+import networkx
+import pytest
+
+from sketchc.agents import engine, workflows
+from sketchc.agents.llm.ledger import Ledger
+from sketchc.agents.llm.messages import Message, Reply, Request, Usage
+from sketchc.agents.run import RunFolder, RunOptions, digest, first_state, settle_options
+from sketchc.agents.state import RunState, Turn
+from sketchc.diagnostics import InternalError, UsageError
+
+
+@pytest.mark.parametrize("name", workflows.WORKFLOWS)
+def test_every_agent_is_reached_and_every_walk_can_end(name: str) -> None:
+    graph = workflows.load_workflow(name)
+    start = graph.graph["start"]
+    ends = {node for node in graph if node.startswith("end:")}
+    assert ends
+    assert {end.removeprefix("end:") for end in ends} <= set(workflows.ENDS)
+    for node in graph:
+        assert node == start or networkx.has_path(graph, start, node)
+        assert any(networkx.has_path(graph, node, end) for end in ends)
+    assert not any(graph.out_degree(end) for end in ends)
+    for agent in workflows.agents_of(graph):
+        assert hasattr(engine.load_agent(agent), "run")
+
+
+@pytest.mark.parametrize("name", workflows.WORKFLOWS)
+def test_an_outcome_leads_to_one_place(name: str) -> None:
+    edges = importlib.import_module(workflows.WORKFLOWS[name]).EDGES
+    assert len({(source, outcome) for source, outcome, _ in edges}) == len(edges)
+
+
+def test_an_unknown_workflow_is_named_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="verifier-only"):
+        workflows.load_workflow("evolve")
+
+
+class Listener:
+    """Progress that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+
+    def note(self, agent: str, text: str) -> None:
+        self.heard.append((agent, text))
+
+
+@attrs.define
+class Shared:
+    """As much of a session as the engine and the agents below look at."""
+
+    ledger: Ledger
+    progress: Listener
+    max_attempts: int = 3
+
+
+class CountingDesigner:
+    """Asks once, then hands on a sketch that says how many steps there were before."""
+
+    def run(self, state: RunState, session: Any) -> Turn:
+        request = Request("designer", "complex", (Message("user", f"{len(state.history)}"),))
+        session.ledger.append(request, "none", Reply("x", "m", usage=Usage(10, 5), cost=0.5))
+        return Turn(attrs.evolve(state, sketch=f"{len(state.history)}"), "designed", "drawn")
+
+
+class PlainCoder:
+    def run(self, state: RunState, session: Any) -> Turn:
+        del session
+        return Turn(state, "coded", "emitted", details={"nan": float("nan"), "pair": (1, 2)})
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(workflows.AGENTS, "designer", f"{__name__}:CountingDesigner")
+    monkeypatch.setitem(workflows.AGENTS, "coder", f"{__name__}:PlainCoder")
+    monkeypatch.setattr(engine, "load_agent", _load)
+
+
+def _load(name: str) -> Any:
+    return {"designer": CountingDesigner, "coder": PlainCoder}[name]()
+
+
+@pytest.mark.usefixtures("scripted")
+def test_each_step_is_recorded_with_what_its_calls_used() -> None:
+    graph = workflows.load_workflow("kernelgen-only")
+    ledger = Ledger(None)
+    kept: list[tuple[RunState, int]] = []
+    state = engine.walk(
+        graph,
+        engine.start_state(graph),
+        Shared(ledger, Listener()),  # type: ignore[arg-type]
+        ledger,
+        0,
+        lambda state, consumed: kept.append((state, consumed)),
+    )
+    assert (state.outcome, state.node) == ("generated", "")
+    designer, coder = state.history
+    assert (designer.calls, designer.input_tokens, designer.output_tokens) == (1, 10, 5)
+    assert (designer.cost, coder.calls) == (0.5, 0)
+    assert [consumed for _, consumed in kept] == [1, 1]
+    assert kept[-1][0] == state
+    # What a resumed run would read is what goes on.
+    assert coder.details == {"nan": "nan", "pair": [1, 2]}
+
+
+@pytest.mark.usefixtures("scripted")
+def test_an_outcome_without_an_edge_is_a_bug_of_ours() -> None:
+    graph = workflows.load_workflow("kernelgen-only")
+    graph.remove_edge("designer", "coder")
+    ledger = Ledger(None)
+    with pytest.raises(InternalError, match="designed"):
+        engine.walk(
+            graph,
+            engine.start_state(graph),
+            Shared(ledger, Listener()),  # type: ignore[arg-type]
+            ledger,
+            0,
+            lambda *_: None,
+        )
+
+
+def _options(**changes: Any) -> RunOptions:
+    plain = RunOptions("t.py", digest("text"), "cpp", "cpu", "default", "builtin", -1)
+    return attrs.evolve(plain, **changes)
+
+
+def test_a_run_is_gone_on_with_only_as_it_was_started(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "out")
+    with pytest.raises(UsageError, match="no run to go on"):
+        settle_options(_options(), folder, True, None)
+    with folder.lock():
+        started = settle_options(_options(), folder, False, None)
+    assert started.seed >= 0
+    with pytest.raises(UsageError, match="--resume"):
+        settle_options(_options(), folder, False, None)
+    assert settle_options(_options(), folder, True, None) == started
+    assert settle_options(_options(max_attempts=9), folder, True, None).max_attempts == 9
+    for changed in (
+        {"target": "triton_cuda"},
+        {"task_digest": digest("other")},
+        {"seed": started.seed + 1},
+        {"coder": "llm"},
+        {"sketch": "sketch s {}"},
+    ):
+        with pytest.raises(UsageError, match=next(iter(changed)).removesuffix("_digest")):
+            settle_options(_options(**changed), folder, True, None)
+
+
+def test_one_process_at_a_time_works_on_a_run(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    with folder.lock(), pytest.raises(UsageError, match="another process"), folder.lock():
+        pass
+    with folder.lock():
+        pass
+
+
+def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    graph = workflows.load_workflow("coder-only")
+    state = first_state(graph, _options(sketch="sketch s {}", kernel="def s(): ...", entry="s"))
+    with folder.lock():
+        assert folder.read_checkpoint() is None
+        folder.write_checkpoint(state, 7)
+    assert folder.read_checkpoint() == (state, 7)
+    assert state.kernel is not None
+    assert (state.node, state.kernel.origin) == ("coder", "given")
