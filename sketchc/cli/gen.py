@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,17 +82,17 @@ def gen(**given: Any) -> int:
 
     configuration = _configuration(given)
     wanted, task_source = _options(given, configuration)
-    _raise_on_terminate()
-    result = generate(
-        wanted,
-        Path(given["task"]),
-        task_source,
-        None if given["output"] is None else Path(given["output"]),
-        configuration,
-        resume=given["resume"],
-        bench=not given["no_bench"],
-        quiet=given["quiet"],
-    )
+    with _ended_politely():
+        result = generate(
+            wanted,
+            Path(given["task"]),
+            task_source,
+            None if given["output"] is None else Path(given["output"]),
+            configuration,
+            resume=given["resume"],
+            bench=not given["no_bench"],
+            quiet=given["quiet"],
+        )
     _report(result, as_json=given["as_json"])
     if result.stopped:
         return 130 if result.stopped == INTERRUPTED else STOPPED
@@ -176,13 +178,18 @@ def _text(path: str, what: str) -> str:
         raise UsageError(msg) from error
 
 
-def _raise_on_terminate() -> None:
-    """A polite end from outside is Ctrl-C: what is known is written, and the run can go on."""
+@contextmanager
+def _ended_politely() -> Iterator[None]:
+    """SIGTERM is Ctrl-C here: what is known is written, and the run can go on."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _report(result: RunResult, *, as_json: bool) -> None:
