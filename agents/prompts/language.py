@@ -1,0 +1,140 @@
+"""What the prompts say of the language, read from its sources: the op table, the vocabulary of
+hints and types, the pages of constructs that are not lowered yet, and the example sketches.
+
+Nothing here is written twice: an operation that becomes lowered appears in the prompts by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Any
+
+import attrs
+
+from sketchc.agents.prompts.rendering import render
+from sketchc.checker.hints import LOOP_HINTS, TILE_HINTS
+from sketchc.explain import codes, page, title
+from sketchc.ops import OPS, Attribute, Category, Op, Result, Shape
+from sketchc.types import LOWERED
+from sketchc.vocabulary import SECTIONS
+
+#: The complete sketches that the prompts show, the simplest first.
+EXAMPLES: tuple[str, ...] = (
+    "scaled_tanh",
+    "log_sum_exp",
+    "min_max_rows",
+    "batch_norm",
+    "linear_tanh",
+    "scale_by_total",
+)
+
+_NOT_LOWERED = "SK09"
+
+
+@attrs.frozen
+class Row:
+    """One operation: its call, with the destination last, and what it gives."""
+
+    call: str
+    doc: str
+
+
+@attrs.frozen
+class Group:
+    """Operations whose results have shape and dtype by the same rule."""
+
+    category: str
+    shape: str
+    dtype: str
+    rows: tuple[Row, ...]
+
+
+@attrs.frozen
+class Unavailable:
+    """A construct that parses and is refused: its code, its name, and what to write instead."""
+
+    code: str
+    name: str
+    advice: str
+
+
+@attrs.frozen
+class Example:
+    """A complete sketch of this package."""
+
+    name: str
+    text: str
+
+
+def language(examples: bool = True) -> str:
+    """The chapter on the language. Without `examples` it is shorter by about a quarter."""
+    return render("language.jinja", **facts(), examples=example_sketches() if examples else ())
+
+
+def facts() -> dict[str, Any]:
+    """What `language.jinja` is filled with, but for the examples."""
+    return {
+        "groups": operation_groups(),
+        "missing_operations": sorted(name for name, row in OPS.items() if not row.lowered),
+        "unavailable": unavailable(),
+        "loop_hints": sorted(LOOP_HINTS),
+        "tile_hints": sorted(TILE_HINTS),
+        "dtypes": [dtype.value for dtype in LOWERED],
+        "sections": sorted(SECTIONS),
+    }
+
+
+def operation_groups() -> tuple[Group, ...]:
+    """The operations that are lowered, grouped, in the order of the op table."""
+    found: dict[tuple[Category, Shape, Result], list[Op]] = {}
+    for row in OPS.values():
+        if row.lowered:
+            found.setdefault((row.category, row.shape, row.result), []).append(row)
+    return tuple(
+        Group(category.value, shape.value, result.value, tuple(_row(row) for row in rows))
+        for (category, shape, result), rows in sorted(
+            found.items(), key=lambda item: list(Category).index(item[0][0])
+        )
+    )
+
+
+def _row(row: Op) -> Row:
+    positional = [*row.operands, *(a.name for a in row.attributes if a.positional)]
+    keywords = [f"{a.name}={_values(a)}" for a in row.attributes if not a.positional]
+    return Row(f"{row.name}({', '.join([*positional, 'dst', *keywords])})", row.doc)
+
+
+def _values(attribute: Attribute) -> str:
+    """The values an attribute takes, the default first."""
+    if attribute.choices:
+        rest = [choice for choice in attribute.choices if choice != attribute.default]
+        return "|".join(f'"{choice}"' for choice in (str(attribute.default), *rest))
+    if attribute.kind == "bool":
+        return f"{attribute.default}|{not attribute.default}"
+    return str(attribute.kind) if attribute.default is None else str(attribute.default)
+
+
+def unavailable() -> tuple[Unavailable, ...]:
+    """The constructs that parse but are not lowered yet, from their pages."""
+    return tuple(
+        Unavailable(code, re.sub(r" (is|are) not lowered yet$", "", title(code)), _advice(code))
+        for code in codes()
+        if code.startswith(_NOT_LOWERED)
+    )
+
+
+def _advice(code: str) -> str:
+    """What the page says to write instead: what follows its stock sentence under "Why"."""
+    text = re.search(r"^## Why\n\n(.*?)\n\n## ", page(code) or "", re.M | re.S)
+    reason = text.group(1) if text else ""
+    return reason.partition("does not carry it through to targets.")[2].strip()
+
+
+def example_sketches(names: Iterable[str] = EXAMPLES) -> tuple[Example, ...]:
+    """The examples' texts."""
+    folder = files("sketchc.agents.prompts") / "examples"
+    return tuple(
+        Example(name, (folder / f"{name}.sketch").read_text(encoding="utf-8")) for name in names
+    )
