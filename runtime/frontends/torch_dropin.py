@@ -131,7 +131,7 @@ class _Writer:
         if neighbours:
             parts.append("sys.path.append(str(FOLDER))  # the task imports files beside it")
         parts += [self._modules(), self._data(freedom), self._model()]
-        return "\n\n".join(parts) + "\n"
+        return "\n\n\n".join(parts) + "\n"
 
     def _docstring(self) -> str:
         kernel, name = self.kernel, self.kernel.name
@@ -152,8 +152,8 @@ class _Writer:
         if self.kernel.language == "c++":
             lines += [
                 f"_REBUILD = {self.rebuild!r}",
-                f'_BUILT = "{name}_module" + sysconfig.get_config_var("EXT_SUFFIX")',
-                f'_kernel = load_file("{name}_module", _BUILT, _REBUILD).{name}',
+                f'_MODULE = load_file("{name}_module", built_file("{name}_module"), _REBUILD)',
+                f"_kernel = _MODULE.{name}",
             ]
         else:
             module = f'load_file("{name}_kernel", "{name}.py")'
@@ -169,16 +169,11 @@ class _Writer:
         """What may differ from the task's own model, and where the kernel's tensors live."""
         may_differ: list[int | str] = list(freedom.follows) if freedom else []
         may_differ += [name for name, _ in self._attributes()]
+        own = DEVICES.get(self.kernel.target, "cpu")
         return (
             "#: Constructor arguments that the kernel follows: sizes by position, attributes by\n"
             f"#: name.\nMAY_DIFFER = {may_differ!r}\n"
-            "#: Where the kernel's tensors live.\n"
-            f'DEVICES = "{DEVICES.get(self.kernel.target, "cpu")}"'
-            + (
-                '\nif os.environ.get("TRITON_INTERPRET") == "1":\n    DEVICES += " cpu"'
-                if self.kernel.target == "triton_cuda"
-                else ""
-            )
+            f'DEVICES = device_types("{own}")'
         )
 
     def _attributes(self) -> list[tuple[str, Scalar]]:
@@ -209,15 +204,14 @@ class _Writer:
         ]
         lines += [f"            {self._tensor(source)}," for source in binding.tensors]
         lines += ["        ]", f"        params = {{{', '.join(self._params())}}}"]
-        outputs = ", ".join(f"torch.{_TORCH[o.dtype]}" for o in binding.description.outputs)
+        returns = binding.description.returns
+        kinds = (_TORCH[output.dtype] for output in binding.description.outputs)
+        outputs = ", ".join(f"torch.{kind}" for kind in kinds)
         lines += [
             f"        dtypes = [{outputs}]",
-            f'        return run_kernel(_kernel, tensors, params, dtypes, "{self._returns()}")',
+            f'        return run_kernel(_kernel, tensors, params, dtypes, "{returns}")',
         ]
-        return "\n" + "\n".join(lines)
-
-    def _returns(self) -> str:
-        return self.binding.description.returns
+        return "\n".join(lines)
 
     def _tensor(self, source: TensorSource) -> str:
         """The tuple (value, the kernel's dtype, whether it is written) of one tensor."""

@@ -1,0 +1,250 @@
+"""The drop-in module: imported from another folder, by a process that knows nothing of sketchc, it
+computes what the task's Model computes, and refuses what its kernel was not made for."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from toolchains import require
+
+from sketchc.cli.verify import prepare
+from sketchc.runtime.frontends.binding import bind
+from sketchc.runtime.frontends.torch_dropin import write_dropin
+from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.runtime.verify.free import find_freedom
+
+ROOT = Path(__file__).parents[2]
+#: example -> init inputs and shapes of the inputs, at sizes that divide nothing.
+OTHERS = {
+    "add": ([], [(13, 517), (517,)]),
+    "batched_matmul": ([], [(3, 17, 29), (3, 29, 41)]),
+    "gelu": ([], [(13, 517)]),
+    "layer_norm": ([37], [(7, 37)]),
+    "matmul": ([], [(17, 67), (67, 41)]),
+    "matmul_bias_gelu": ([29, 43], [(17, 29)]),
+    "online_softmax": ([], [(5, 1031)]),
+    "relu": ([], [(13, 517)]),
+    "rms": ([1e-3], [(2, 5, 17, 33)]),
+    "softmax": ([], [(7, 37)]),
+    "sum_middle": ([], [(3, 19, 41)]),
+}
+USE = """
+import importlib, sys, torch
+sys.path.insert(0, {folder!r})
+module = importlib.import_module({name!r})
+assert not any(name.partition(".")[0] == "sketchc" for name in sys.modules)
+def same(init, inputs):
+    torch.manual_seed(1)
+    new = module.ModelNew(*init).eval()
+    old = module.Model(*init).eval()
+    old.load_state_dict(new.state_dict())
+    kept = [x.clone() if torch.is_tensor(x) else x for x in inputs]
+    with torch.no_grad():
+        torch.testing.assert_close(new(*inputs), old(*inputs), rtol=1e-4, atol=1e-4)
+    assert all(torch.equal(x, y) for x, y in zip(inputs, kept) if torch.is_tensor(x))
+"""
+
+
+def make(sketch: Path, task: Path, target: str, folder: Path) -> Path:
+    """The drop-in of a sketch and its task."""
+    candidate = prepare(str(sketch), None, target, None, {})
+    with TorchTask(task) as loaded:
+        binding = bind(candidate.plan.sketch, loaded.describe(0))
+        freedom = find_freedom(binding, loaded)
+    return write_dropin(folder, candidate.kernel, binding, task, freedom)
+
+
+def example(name: str, target: str, folder: Path) -> Path:
+    examples = ROOT / "examples"
+    return make(examples / f"{name}.sketch", examples / "tasks" / f"{name}.py", target, folder)
+
+
+def use(dropin: Path, code: str, elsewhere: Path) -> None:
+    """Run code that sees the drop-in as `module`, from another folder."""
+    start = USE.format(folder=str(dropin.parent), name=dropin.stem)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{start}\n{code}\nprint('done')"],
+        cwd=elsewhere,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout.endswith("done\n"), done.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def layer_norm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """LayerNorm in C++: it has parameters, a size among its init inputs, and an eps that the
+    kernel cannot see."""
+    require("cpp")
+    return example("layer_norm", "cpp", tmp_path_factory.mktemp("layer_norm"))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_example_in_cpp(name: str, tmp_path: Path) -> None:
+    require("cpp")
+    dropin = example(name, "cpp", tmp_path / "made")
+    init, shapes = OTHERS[name]
+    code = f"""
+same(module.get_init_inputs(), module.get_inputs())
+same({init!r}, [3 * torch.randn(*shape) for shape in {shapes!r}])
+same({init!r}, [torch.randn(*shape[::-1]).permute(*range(len(shape))[::-1]) for shape in {shapes!r}])
+"""
+    use(dropin, code, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["add", "layer_norm", "softmax"])
+def test_triton_in_its_interpreter(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("triton_cuda")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    dropin = example(name, "triton_cuda", tmp_path / "made")
+    init, shapes = OTHERS[name]
+    use(dropin, f"same({init!r}, [3 * torch.randn(*shape) for shape in {shapes!r}])", tmp_path)
+
+
+def test_a_kernel_for_a_device_says_where_it_runs(tmp_path: Path) -> None:
+    require("triton_cuda")
+    dropin = example("softmax", "triton_cuda", tmp_path / "made")
+    code = """
+try:
+    module.ModelNew()(torch.randn(3, 4))
+except ValueError as error:
+    assert str(error) == "input 1 is on cpu; this kernel runs on cuda", error
+else:
+    raise AssertionError
+"""
+    use(dropin, code, tmp_path)
+
+
+def test_the_folder_can_be_moved(layer_norm: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(layer_norm.parent, moved)
+    use(moved / layer_norm.name, "same([37], [torch.randn(7, 37)])", tmp_path)
+    texts = [path.read_text() for path in moved.iterdir() if path.suffix in (".py", ".cpp")]
+    assert not any(str(layer_norm.parent) in text or str(ROOT) in text for text in texts)
+
+
+def test_without_its_module_it_says_how_to_build_it(layer_norm: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(layer_norm.parent, moved, ignore=shutil.ignore_patterns("*.so"))
+    with pytest.raises(AssertionError, match=r"_module\S* is missing; build it with: g\+\+ -std"):
+        use(moved / layer_norm.name, "", tmp_path)
+
+
+REFUSALS = {
+    "another dtype": ("new(x.double())", "TypeError", "input 1 is torch.float64"),
+    "another device": ("new(x.to('meta'))", "ValueError", "is on meta; this kernel runs on cpu"),
+    "no tensor": ("new([1.0])", "TypeError", "input 1 must be a tensor, not list"),
+    "another layout": ("new(x.to_sparse())", "TypeError", "the kernel takes dense tensors"),
+    "another rank": ("new(x[0])", "ValueError", "X must have 2 dimensions, not 1"),
+    "another size": ("new(x[:, :36])", "ValueError", "has extent"),
+    "too few": ("new()", "TypeError", "missing a required argument: 'x'"),
+    "an eps it cannot see": ("module.ModelNew(37, 1e-3)", "ValueError", "eps is 0.001; this"),
+    "half the model": ("new.half()(x)", "TypeError", "norm.weight is torch.float16"),
+    "a gradient": (
+        "new(x.requires_grad_()).sum().backward()", "NotImplementedError", "no backward pass"
+    ),
+}  # fmt: skip
+
+
+def test_what_the_kernel_was_not_made_for_is_refused(layer_norm: Path, tmp_path: Path) -> None:
+    lines = ["x = torch.randn(7, 37)"]
+    for what, (call, kind, words) in REFUSALS.items():
+        lines += [
+            "new = module.ModelNew(37)",
+            "try:",
+            f"    {call}",
+            f"except {kind} as error:",
+            f"    assert {words!r} in str(error), ({what!r}, error)",
+            "else:",
+            f"    raise AssertionError({what!r})",
+        ]
+    use(layer_norm, "\n".join(lines), tmp_path)
+
+
+def test_what_it_takes(layer_norm: Path, tmp_path: Path) -> None:
+    code = """
+new, old = module.ModelNew(37), module.Model(37)
+assert isinstance(new, torch.nn.Module) and list(new.state_dict()) == list(old.state_dict())
+x = torch.randn(7, 37)
+for make in (lambda: new(x), lambda: new(x=x), lambda: new(torch.cat([x, x], 1)[:, :37])):
+    result = make()
+    assert result.requires_grad  # as the task's own: the parameters do
+    torch.testing.assert_close(result, old(x), rtol=1e-5, atol=1e-5)
+with torch.no_grad():
+    assert not new(x).requires_grad
+new.norm.weight.data.fill_(3.0)
+torch.testing.assert_close(new(x), 3 * old(x), rtol=1e-4, atol=1e-4)
+"""
+    use(layer_norm, code, tmp_path)
+
+
+TWO_TASK = """
+import torch
+from torch import nn
+from two_factor import FACTOR
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x, factor, mode="plain"):
+        return [FACTOR * x + 0 * factor, self.drop(x) * factor]
+
+def get_inputs():
+    return [torch.randn(6, 40), 2.5]
+"""
+TWO_SKETCH = """
+sketch two {
+    symbols: M, N;
+    tensors: X[M, N]: inout f32; Y[M, N]: out f32;
+    params: factor: f32;
+    constexpr: T = 16 in [8, 16];
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        @llm_hint("parallel", "grididx")
+        for j in range(ceil(N, T)):
+            x = alloc([T])
+            y = alloc([T], f32)
+            load(X[i, j*T:(j+1)*T] -> x)
+            mul(x, 2.0, y)
+            store(y -> X[i, j*T:(j+1)*T])
+            mul(x, factor, y)
+            store(y -> Y[i, j*T:(j+1)*T])
+}
+"""
+
+
+def test_several_outputs_numbers_and_files_beside_the_task(tmp_path: Path) -> None:
+    require("cpp")
+    (tmp_path / "two.sketch").write_text(TWO_SKETCH)
+    (tmp_path / "task.py").write_text(TWO_TASK)
+    (tmp_path / "two_factor.py").write_text("FACTOR = 2.0\n")
+    dropin = make(tmp_path / "two.sketch", tmp_path / "task.py", "cpp", tmp_path / "made")
+    (tmp_path / "two_factor.py").write_text("raise ImportError\n")
+    code = """
+same([], module.get_inputs())
+same([], [torch.randn(3, 7), -1.5])
+new = module.ModelNew().eval()
+assert type(new(torch.randn(3, 7), 1.0)) is list
+for call, words in (
+    (lambda: new(torch.randn(3, 7), 1.0, mode="fancy"), "made for mode = 'plain'"),
+    (lambda: new.train()(torch.randn(3, 7), 1.0), "Dropout acts differently in training"),
+):
+    try:
+        call()
+    except (TypeError, RuntimeError) as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+"""
+    use(dropin, code, tmp_path / "made")
