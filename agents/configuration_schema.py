@@ -1,0 +1,257 @@
+"""The keys of `sketchc.toml` and the environment variables: one row each, with what is accepted.
+
+`docs/CONFIGURATION.md` is made from these rows, and reading a file consults nothing else. In a
+key, LEVEL stands for the name of a level of models and TARGET for that of a target.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from sketchc.agents.llm.messages import LEVELS
+from sketchc.agents.workflows import WORKFLOWS
+from sketchc.lowering.registry import TARGETS
+
+#: provider -> what stands after its colon, "" for nothing.
+PROVIDERS = {"openai": "", "replay": "FILE", "mailbox": "DIR"}
+
+#: What the wildcards of a key stand for.
+WILDCARDS: dict[str, tuple[str, ...]] = {"LEVEL": LEVELS, "TARGET": tuple(TARGETS)}
+
+#: Keys that would put the key itself into a file, by their letters alone.
+KEY_NAMES = frozenset({"apikey", "key", "secret", "password", "token", "apitoken", "accesstoken"})
+
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+
+
+@attrs.frozen
+class Kind:
+    """What a value must be. `expected` completes "must be ..."; `from_text` reads the text of an
+    environment variable (raising `ValueError`); `shown` is False where a value that does not fit
+    may be a secret put in the wrong place."""
+
+    expected: str
+    accepts: Callable[[Any], bool]
+    from_text: Callable[[str], Any] = str
+    shown: bool = True
+
+
+@attrs.frozen
+class Setting:
+    """One key. `variable` is the environment variable with the same meaning, "" for none."""
+
+    key: str
+    kind: Kind
+    meaning: str
+    variable: str = ""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.key.split("."))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _flag_from_text(text: str) -> bool:
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in known:
+        raise ValueError
+    return known[text.lower()]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _whole(least: int) -> Kind:
+    return Kind(
+        f"a whole number, {least} or more",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least,
+        int,
+    )
+
+
+def _choice(names: tuple[str, ...]) -> Kind:
+    return Kind(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+def _is_provider(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    name, colon, location = value.partition(":")
+    return name in PROVIDERS and bool(colon and location.strip()) == bool(PROVIDERS[name])
+
+
+def _is_address(value: Any) -> bool:
+    if not isinstance(value, str) or re.search(r"\s", value):
+        return False
+    found = re.fullmatch(r"https?://([^/?#]+)([/?#].*)?", value)
+    return found is not None and "@" not in found.group(1)
+
+
+def _is_devices(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(_whole(0).accepts(number) for number in value)
+        and len(set(value)) == len(value)
+    )
+
+
+TEXT = Kind("a text that is not empty", _is_text)
+FOLDER = Kind("the path of a folder", _is_text)
+FLAG = Kind("true or false", _is_flag, _flag_from_text)
+SECONDS = Kind("a number of seconds above 0", lambda value: _is_number(value) and value > 0, float)
+DELAY = Kind(
+    "a number of seconds, 0 or more", lambda value: _is_number(value) and value >= 0, float
+)
+MONEY = Kind("a number, 0 or more", lambda value: _is_number(value) and value >= 0, float)
+TEMPERATURE = Kind(
+    "a number from 0 to 2", lambda value: _is_number(value) and 0 <= value <= 2, float
+)
+PROVIDER = Kind('"openai", "replay:FILE" or "mailbox:DIR"', _is_provider)
+ADDRESS = Kind(
+    "an http:// or https:// address with no user name or password in it", _is_address, shown=False
+)
+VARIABLE = Kind(
+    "the name of an environment variable in capitals, such as OPENAI_API_KEY, never the key itself",
+    lambda value: isinstance(value, str) and _VARIABLE.fullmatch(value) is not None,
+    shown=False,
+)
+DEVICES = Kind("a list of different device numbers, such as [0, 1]", _is_devices)
+WORKFLOW = _choice(tuple(WORKFLOWS))
+CODER = _choice(("builtin", "llm"))
+
+
+def _model(prefix: str, variable: str = "") -> tuple[Setting, ...]:
+    """The keys of one level's model; a text in place of the table is its name."""
+    return (
+        Setting(prefix, TEXT, "Short for `name` alone."),
+        Setting(f"{prefix}.name", TEXT, "The model, as the endpoint calls it.", variable),
+        Setting(f"{prefix}.max_output_tokens", _whole(1), "Longest reply, in tokens."),
+        Setting(f"{prefix}.context_tokens", _whole(1), "Longest prompt and reply together."),
+        Setting(f"{prefix}.price_input", MONEY, "Price of a million input tokens."),
+        Setting(f"{prefix}.price_output", MONEY, "Price of a million output tokens."),
+        Setting(f"{prefix}.temperature", TEMPERATURE, "Sent only where it is set."),
+    )
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("llm.provider", PROVIDER, "Where replies come from.", "SKETCHC_LLM"),
+    Setting(
+        "llm.base_url",
+        ADDRESS,
+        "An OpenAI-compatible endpoint; OpenAI's own where it is not set.",
+        "SKETCHC_LLM_BASE_URL",
+    ),
+    Setting(
+        "llm.api_key_env",
+        VARIABLE,
+        "The variable that holds the key. It is taken out of the environment when it is read.",
+        "SKETCHC_LLM_API_KEY_ENV",
+    ),
+    Setting("llm.timeout", SECONDS, "Seconds that one call may take.", "SKETCHC_LLM_TIMEOUT"),
+    Setting(
+        "llm.mailbox_timeout",
+        SECONDS,
+        "Seconds to wait for a reply file.",
+        "SKETCHC_LLM_MAILBOX_TIMEOUT",
+    ),
+    Setting("llm.stream", FLAG, "Ask for replies as a stream.", "SKETCHC_LLM_STREAM"),
+    *_model("llm.models.LEVEL", "SKETCHC_LLM_MODEL_LEVEL"),
+    Setting("llm.retry.attempts", _whole(1), "How often a call is tried, the first included."),
+    Setting("llm.retry.first_delay", DELAY, "Seconds before the second try; doubles each time."),
+    Setting("llm.retry.longest_delay", DELAY, "The longest such pause."),
+    Setting(
+        "llm.retry.longest_retry_after",
+        DELAY,
+        "A server that asks for a longer pause than this ends the call.",
+    ),
+    Setting("llm.caps.calls", _whole(1), "Most calls of one run.", "SKETCHC_LLM_MAX_CALLS"),
+    Setting(
+        "llm.caps.tokens",
+        _whole(1),
+        "Most tokens of one run, in and out.",
+        "SKETCHC_LLM_MAX_TOKENS",
+    ),
+    Setting(
+        "llm.caps.cost",
+        MONEY,
+        "Most money of one run, in the currency of the prices.",
+        "SKETCHC_LLM_MAX_COST",
+    ),
+    Setting(
+        "llm.caps.seconds", SECONDS, "Longest wall time of one run.", "SKETCHC_LLM_MAX_SECONDS"
+    ),
+    Setting("gen.workflow", WORKFLOW, "Which agents work, in what order."),
+    Setting("gen.coder", CODER, "Who writes the kernel."),
+    Setting("gen.max_attempts", _whole(1), "Candidates before a run gives up."),
+    Setting("gen.max_repairs", _whole(0), "Repairs of a sketch within one attempt."),
+    Setting("gen.docs_tokens", _whole(0), "Budget of the documents in one prompt of the Coder."),
+    *_model("target.TARGET.models.LEVEL"),
+    Setting("target.TARGET.log_folder", FOLDER, "Where runs without `-o` are kept."),
+    Setting("target.TARGET.workflow", WORKFLOW, "Instead of `gen.workflow`."),
+    Setting("target.TARGET.coder", CODER, "Instead of `gen.coder`."),
+    Setting("target.TARGET.runs", _whole(5), "Samples of a measurement."),
+    Setting("target.TARGET.warmup_seconds", DELAY, "Warm-up of each contender before samples."),
+    Setting("target.TARGET.verify_timeout", SECONDS, "Seconds that one run of a kernel may take."),
+    Setting("target.TARGET.devices", DEVICES, "Devices that may be used."),
+)
+
+#: Variables with no key of their own: name -> (what must stand there, meaning).
+OTHER_VARIABLES: dict[str, tuple[Kind, str]] = {
+    "SKETCHC_LLM_MODEL": (TEXT, "The model of every level; the variable of one level wins."),
+    "OPENAI_BASE_URL": (
+        ADDRESS,
+        "Used where neither SKETCHC_LLM_BASE_URL nor `llm.base_url` is set.",
+    ),
+}
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether one part of a key, maybe a wildcard, covers `name`."""
+    return name in WILDCARDS[pattern] if pattern in WILDCARDS else pattern == name
+
+
+def covering(path: tuple[str, ...]) -> list[Setting]:
+    """The settings at `path` and below it."""
+    return [
+        setting
+        for setting in SETTINGS
+        if len(setting.parts) >= len(path)
+        and all(matches(part, name) for part, name in zip(setting.parts, path, strict=False))
+    ]
+
+
+def names_below(path: tuple[str, ...]) -> list[str]:
+    """What may stand directly below `path`, in the order of the rows."""
+    found: dict[str, None] = {}
+    for setting in covering(path):
+        if len(setting.parts) > len(path):
+            part = setting.parts[len(path)]
+            found.update(dict.fromkeys(WILDCARDS.get(part, (part,))))
+    return list(found)
+
+
+def variables() -> dict[str, tuple[str, Kind]]:
+    """variable -> (dotted key, kind), one entry per level where the row has a wildcard."""
+    found = {}
+    for setting in SETTINGS:
+        if "LEVEL" in setting.variable:
+            for level in LEVELS:
+                name = setting.variable.replace("LEVEL", level.upper())
+                found[name] = (setting.key.replace("LEVEL", level), setting.kind)
+        elif setting.variable:
+            found[setting.variable] = (setting.key, setting.kind)
+    return found
