@@ -3,16 +3,23 @@ provider. Agents see only `complete`."""
 
 from __future__ import annotations
 
+import random
+import time
+import uuid
 from collections.abc import Callable
 from typing import Protocol
 
 import attrs
 
-from sketchc.agents.llm.ledger import Ledger
-from sketchc.agents.llm.messages import Reply, Request
+from sketchc.agents.llm.errors import CapReachedError, LlmError, TruncatedError
+from sketchc.agents.llm.ledger import Ledger, Record, timestamp
+from sketchc.agents.llm.messages import LanguageModel, Reply, Request
 
 #: Called with the number of output characters so far while a reply streams in.
 Streamed = Callable[[int], None]
+
+#: The output tokens that `complete_whole` asks for at most.
+LARGEST_OUTPUT = 65_536
 
 
 class Provider(Protocol):
@@ -26,7 +33,10 @@ class Provider(Protocol):
 
 @attrs.frozen
 class Spend:
-    """What a run has used so far, calls of earlier processes of the same run included."""
+    """What a run has used so far, calls of earlier processes of the same run included.
+
+    `calls` counts tries, failed ones too; the cost of replies without a known price is not in it.
+    """
 
     calls: int = 0
     input_tokens: int = 0
@@ -37,7 +47,11 @@ class Spend:
 
 @attrs.frozen
 class Caps:
-    """Limits of one run; None is no limit. `cost` is in the currency of the prices."""
+    """Limits of one run; None is no limit. `cost` is in the currency of the prices.
+
+    They are looked at before each try. One that is under way is finished, so that tokens and cost
+    may end up above their caps by one reply.
+    """
 
     calls: int | None = None
     tokens: int | None = None
@@ -55,6 +69,27 @@ class RetryPolicy:
     #: A server that asks for a longer pause than this (Retry-After) ends the call.
     longest_retry_after: float = 300.0
 
+    def delay(self, attempt: int, asked: float | None, fraction: float) -> float | None:
+        """Seconds to wait after the failed `attempt` (from 1), None for giving up.
+
+        Exponential back-off with full jitter: `fraction` is drawn from [0, 1). What the server
+        asked for is waited for at least.
+        """
+        if attempt >= self.attempts or (asked or 0.0) > self.longest_retry_after:
+            return None
+        # A power of a float that gets too large raises: no delay needs more than 2 ** 60.
+        ceiling = min(self.longest_delay, self.first_delay * 2.0 ** min(attempt - 1, 60))
+        return max(asked or 0.0, ceiling * fraction)
+
+
+@attrs.frozen
+class Timing:
+    """Time and chance, so that tests need not wait for either."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    fraction: Callable[[], float] = random.random
+
 
 class Client:
     """`complete` = reuse a paid reply, or check the caps, ask, retry, record."""
@@ -67,20 +102,167 @@ class Client:
         retry: RetryPolicy = RetryPolicy(),
         consumed: int = 0,
         streamed: Callable[[Request, int], None] | None = None,
+        timing: Timing = Timing(),
     ) -> None:
         """`consumed`: how many records of the ledger belong to work that is done already. Later
         ones are replies that were paid for and not used (the run was killed): a request with the
         same key gets them, in order, without a call."""
-        raise NotImplementedError
+        self._provider = provider
+        self._ledger = ledger
+        self._caps = caps
+        self._retry = retry
+        self._streamed = streamed
+        self._timing = timing
+        self._start = timing.now()
+        self._unused = [
+            record
+            for record in ledger.records
+            if record.number > consumed and record.reply is not None
+        ]
+        self._spend = Spend()
+        self._unpriced = False
+        for record in ledger.records:
+            self._count(record)
 
     def complete(self, request: Request) -> Reply:
         """Raises `LlmError`; `CapReachedError` before a call that a cap forbids."""
-        raise NotImplementedError
+        paid = self._take_paid(request)
+        if paid is not None:
+            return paid
+        # The same for all tries: a server that knows it does not charge twice.
+        idempotency_key = uuid.uuid4().hex
+        attempt = 0
+        while True:
+            self._check_caps()
+            attempt += 1
+            started = timestamp()
+            try:
+                reply = self._provider.send(request, idempotency_key, self._listener(request))
+            except LlmError as error:
+                self._append(request, None, error.kind, str(error), started)
+                self._wait(error, attempt)
+                continue
+            reply = attrs.evolve(reply, attempts=attempt)
+            self._append(request, reply, "", "", started)
+            return reply
 
     @property
-    def spend(self) -> Spend: ...
+    def spend(self) -> Spend:
+        """Up to now."""
+        return attrs.evolve(self._spend, seconds=self._timing.now() - self._start)
 
     @property
     def position(self) -> int:
-        """How many records the ledger holds: what a checkpoint stores as `consumed`."""
-        raise NotImplementedError
+        """How many records of the ledger are done with: what a checkpoint stores as `consumed`.
+
+        All of them, unless replies of an earlier process still wait to be used: then those before
+        the first such one.
+        """
+        if self._unused:
+            return self._unused[0].number - 1
+        return len(self._ledger.records)
+
+    def _take_paid(self, request: Request) -> Reply | None:
+        for index, record in enumerate(self._unused):
+            if record.request.key == request.key:
+                del self._unused[index]
+                return record.reply
+        return None
+
+    def _listener(self, request: Request) -> Streamed:
+        def listen(characters: int) -> None:
+            if self._streamed is not None:
+                self._streamed(request, characters)
+
+        return listen
+
+    def _append(
+        self, request: Request, reply: Reply | None, error: str, message: str, started: str
+    ) -> None:
+        self._count(
+            self._ledger.append(request, self._provider.name, reply, error, message, started)
+        )
+
+    def _count(self, record: Record) -> None:
+        self._spend = attrs.evolve(self._spend, calls=self._spend.calls + 1)
+        if record.reply is not None:
+            usage = record.reply.usage
+            self._unpriced = self._unpriced or record.reply.cost is None
+            self._spend = attrs.evolve(
+                self._spend,
+                input_tokens=self._spend.input_tokens + usage.input_tokens,
+                output_tokens=self._spend.output_tokens + usage.output_tokens,
+                cost=self._spend.cost + (record.reply.cost or 0.0),
+            )
+
+    def _wait(self, error: LlmError, attempt: int) -> None:
+        """Sleep before the next try; raises `error` where none is to follow, and
+        `CapReachedError` where the cap on time would pass meanwhile."""
+        delay = None
+        if error.retry:
+            delay = self._retry.delay(attempt, error.retry_after, self._timing.fraction())
+        if delay is None:
+            if attempt > 1:
+                error.args = (f"{error} (given up after {attempt} tries)",)
+            elif error.retry and error.retry_after:
+                error.args = (f"{error} (try again in {error.retry_after:.0f} s)",)
+            raise error
+        limit = self._caps.seconds
+        if limit is not None and self.spend.seconds + delay >= limit:
+            cap = "seconds"
+            raise _reached(cap, self.spend.seconds, limit) from error
+        self._timing.sleep(delay)
+
+    def _check_caps(self) -> None:
+        caps, spend = self._caps, self.spend
+        if caps.cost is not None and self._unpriced:
+            cap = "money"
+            message = (
+                f"the cap on cost ({caps.cost:g}) cannot be kept, since the price of calls is not "
+                "known: set price_input and price_output in [llm.models.<level>] of sketchc.toml, "
+                "or cap tokens instead (--max-tokens)"
+            )
+            raise CapReachedError(cap, message)
+        for cap, used, limit in (
+            ("calls", spend.calls, caps.calls),
+            ("tokens", spend.input_tokens + spend.output_tokens, caps.tokens),
+            ("cost", spend.cost, caps.cost),
+            ("seconds", spend.seconds, caps.seconds),
+        ):
+            if limit is not None and used >= limit:
+                raise _reached(cap, used, limit)
+
+
+def complete_whole(model: LanguageModel, request: Request, largest: int = LARGEST_OUTPUT) -> Reply:
+    """A reply that is not cut off: one that is, is asked for once more with twice the limit on
+    output tokens (`largest` at most).
+
+    Both are paid for. Raises `TruncatedError` where the second is cut off as well, or the first was
+    at `largest` already; otherwise as `complete`.
+    """
+    reply = model.complete(request)
+    if reply.finish != "length":
+        return reply
+    # Without a limit in the request it was the level's own: what came is as long as that.
+    limit = request.max_output_tokens or reply.usage.output_tokens
+    if limit < largest:
+        larger = min(largest, 2 * max(limit, 1))
+        reply = model.complete(attrs.evolve(request, max_output_tokens=larger))
+        if reply.finish != "length":
+            return reply
+        limit = larger
+    message = (
+        f"the reply to {request.purpose!r} was cut off at {limit} output tokens: "
+        f"raise max_output_tokens in [llm.models.{request.level}] of sketchc.toml"
+    )
+    raise TruncatedError(message)
+
+
+def _reached(cap: str, used: float, limit: float) -> CapReachedError:
+    amount = {"cost": f"{used:.4g}", "seconds": f"{used:.1f}"}.get(cap, f"{used}")
+    unit = {"cost": "", "seconds": " s"}.get(cap, f" {cap}")
+    message = (
+        f"the cap on {cap} is reached: {amount} of {limit}{unit} used; raise it with --max-{cap} "
+        f"of `sketchc gen` or with {cap} in [llm.caps] of sketchc.toml, and go on with --resume"
+    )
+    return CapReachedError("money" if cap == "cost" else cap, message)

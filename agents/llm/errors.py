@@ -62,6 +62,24 @@ class ContextOverflowError(LlmError):
     kind = "context_overflow"
 
 
+class QuotaError(LlmError):
+    """The account has no money or quota left: waiting does not help."""
+
+    kind = "quota"
+
+
+class ContentFilterError(LlmError):
+    """The server withheld the reply, or the model declined to give one."""
+
+    kind = "content_filter"
+
+
+class TruncatedError(LlmError):
+    """The reply was cut off by the limit on output tokens, with a raised limit as well."""
+
+    kind = "truncated"
+
+
 class ReplayMissError(LlmError):
     """A recording does not hold this prompt."""
 
