@@ -16,9 +16,16 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def render(name: str, **values: Any) -> str:
-    """The prompt that template `name` ("designer.jinja") gives; ends in one newline."""
-    return _environment().get_template(name).render(**values).strip("\n") + "\n"
+def render(name: str, /, block: str = "", **values: Any) -> str:
+    """The prompt that template `name` ("designer.jinja"), or one block of it, gives.
+
+    It begins and ends without an empty line.
+    """
+    template = _environment().get_template(name)
+    if not block:
+        return template.render(**values).strip("\n") + "\n"
+    parts = template.blocks[block](template.new_context(values))
+    return "".join(parts).strip("\n") + "\n"
 
 
 def fenced(text: object, language: str = "") -> str:
