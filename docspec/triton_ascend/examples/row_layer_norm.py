@@ -1,0 +1,103 @@
+"""Layer normalisation of rows that fit one tile, with weight and bias."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def row_layer_norm_kernel(X_ptr, WEIGHT_ptr, BIAS_ptr, Y_ptr, M, N, eps, N_BLOCK: tl.constexpr):
+    lanes = tl.arange(0, N_BLOCK)
+    inside = lanes < N
+    count = tl.cast(N, tl.float32)
+    # For selects of data: a comparison of integers would run lane by lane.
+    real = tl.cast(lanes, tl.float32) < count
+    # Loaded once per core, not once per row.
+    weight = tl.load(WEIGHT_ptr + lanes, mask=inside, other=0.0)
+    bias = tl.load(BIAS_ptr + lanes, mask=inside, other=0.0)
+    for i in range(tl.program_id(0), M, tl.num_programs(0)):
+        first = tl.cast(i, tl.int64) * N
+        x = tl.load(X_ptr + first + lanes, mask=inside, other=0.0)
+        # Lanes past the row hold -mean after this: they must not enter the sum of squares.
+        x = x - tl.sum(x, axis=0) / count
+        variance = tl.sum(tl.where(real, x * x, 0.0), axis=0) / count
+        x = x * tl.rsqrt(variance + eps)
+        tl.store(Y_ptr + first + lanes, x * weight + bias, mask=inside)
+
+
+class LaunchError(ValueError):
+    """The arguments do not fit the kernel."""
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise `LaunchError` unless `holds`."""
+    if not holds:
+        raise LaunchError(message)
+
+
+def check(
+    name: str,
+    tensor: torch.Tensor,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    device: torch.device,
+) -> None:
+    """Raise `LaunchError` unless the tensor has this type and shape and lies on this device."""
+    fits = tensor.dtype == dtype and tuple(tensor.shape) == shape and tensor.device == device
+    require(fits, f"{name} must be {dtype} of shape {shape} on {device}")
+
+
+def span(tensor: torch.Tensor) -> tuple[int, int]:
+    """The addresses of the first byte and of the byte after the last; equal for no elements."""
+    start = tensor.data_ptr()
+    if tensor.numel() == 0:
+        return start, start
+    reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (reach + 1) * tensor.element_size()
+
+
+def result(
+    out: torch.Tensor | None,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    inputs: tuple[torch.Tensor, ...],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The output (a new one, or `out` after its checks) and the dense buffer to compute in."""
+    device = inputs[0].device
+    if out is None:
+        out = torch.empty(shape, dtype=dtype, device=device)
+    else:
+        check("out", out, dtype, shape, device)
+        low, high = span(out)
+        for start, stop in map(span, inputs):
+            require(high <= start or stop <= low, "out overlaps an input")
+    dense = out if out.is_contiguous() else torch.empty(shape, dtype=dtype, device=device)
+    return out, dense
+
+
+def row_layer_norm(
+    X: torch.Tensor,
+    WEIGHT: torch.Tensor,
+    BIAS: torch.Tensor,
+    *,
+    eps: float = 1e-5,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """X: [M, N] f32; WEIGHT, BIAS: [N] f32. Returns Y: [M, N] f32."""
+    require(X.dim() == 2, "X has 2 axes: [M, N]")
+    M, N = X.shape
+    require(N <= 4096, f"N must be at most 4096, not {N}")
+    check("X", X, torch.float32, (M, N), X.device)
+    check("WEIGHT", WEIGHT, torch.float32, (N,), X.device)
+    check("BIAS", BIAS, torch.float32, (N,), X.device)
+    out, Y = result(out, torch.float32, (M, N), (X, WEIGHT, BIAS))
+    X, WEIGHT, BIAS = X.contiguous(), WEIGHT.contiguous(), BIAS.contiguous()
+    require(M < 2**30, "too many rows for one launch")
+    if M * N > 0:
+        N_BLOCK = triton.next_power_of_2(N)
+        row_layer_norm_kernel[(min(M, 40),)](X, WEIGHT, BIAS, Y, M, N, eps, N_BLOCK=N_BLOCK)
+    if Y is not out:
+        out.copy_(Y)
+    return out
