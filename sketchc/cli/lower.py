@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from sketchc.diagnostics import DiagnosticError, UsageError
 
 if TYPE_CHECKING:
     from sketchc import syntax
+    from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.passes import PlannedSketch
 
 #: The paper's spelling of backends, and the targets they allow.
@@ -51,6 +53,23 @@ BACKENDS = {"ascend": ("triton_ascend",), "cuda": ("triton_cuda",), "cpu": ("cpp
     "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
 )
 @click.option("--quiet", "-q", is_flag=True, help="No summary and no warnings on standard error.")
+@click.option(
+    "--coder",
+    type=click.Choice(["builtin", "llm"]),
+    default="builtin",
+    show_default=True,
+    help="Who writes the code. A model's is accepted only if it equals the interpreter.",
+)
+@click.option("--llm", metavar="WHERE", help="openai, replay:FILE or mailbox:DIR.")
+@click.option("--model", help="The model's name at all levels.")
+@click.option("--base-url", help="An OpenAI-compatible endpoint.")
+@click.option("--config", metavar="FILE", help="Settings; default: sketchc.toml, here or above.")
+@click.option("--max-attempts", type=click.IntRange(min=1), help="Of the model. Default: 4.")
+@click.option("--ledger", metavar="FILE", help="Keep every call there; what is there is reused.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of the inputs. Default: a fresh one.")
+@click.option(
+    "--no-start", is_flag=True, help="Show the model no built-in code to start from."
+)
 def lower(
     file: str,
     target: str | None,
@@ -65,8 +84,13 @@ def lower(
     module_folder: str | None,
     allow_unproved: bool,
     quiet: bool,
+    coder: str,
+    **given: Any,
 ) -> int:
     """Lower a sketch to source code for a target.
+
+    Exit status: 0 done, 1 for a sketch that does not lower or (--coder llm) when no code was
+    accepted, 2 misuse, 3 when the model could not be asked or a cap was reached.
 
     \b
     Examples:
@@ -74,7 +98,9 @@ def lower(
       sketchc lower examples/rms.sketch --target cpp --set TILE_SIZE=8 --emit plan
       sketchc lower examples/softmax.sketch --target cpp -o softmax.cpp --module .
       sketchc lower x.sketch --dsl triton_ascend --backend ascend --arch ascend910b4
+      sketchc lower examples/softmax.sketch --target cpp --coder llm --llm mailbox:letters
     """
+    _check_coder(coder, emit, given)
     chosen, chip = resolve_target(target, hardware, dsl, backend, arch)
     constants = options.parse_assignments(settings, "--set")
     try:
@@ -86,24 +112,51 @@ def lower(
     except options.SketchError as error:
         options.show_diagnostics(error.source, error.diagnostics)
         return 1
+    kernel = None
+    if coder == "llm":
+        from sketchc.cli.lower_llm import ModelOptions, code_with_model
+
+        assert planned is not None
+        said = ModelOptions(**given)
+        kernel, status = code_with_model(planned, source.text, file, said, quiet)
+        if kernel is None:
+            return status
+        text = kernel.source
     options.write_output(text, output)
     if planned is not None and not quiet:
         options.show_diagnostics(source, planned.diagnostics)
         click.echo(summary(planned), err=True)
     if planned is None or module_folder is None:
         return 0
-    return write_module(planned, Path(module_folder))
+    return write_module(planned, Path(module_folder), kernel)
 
 
-def write_module(planned: PlannedSketch, folder: Path) -> int:
-    """Put the importable drop-in into `folder`; returns the exit status.
+def _check_coder(coder: str, emit: str, given: Mapping[str, Any]) -> None:
+    """Raises `UsageError` for options that do not go with the Coder."""
+    if coder == "llm" and emit != "code":
+        msg = f"--emit {emit} is the same for every Coder; leave --coder llm out"
+        raise UsageError(msg)
+    if coder == "builtin":
+        said = [name for name, value in given.items() if value not in (None, False)]
+        if said:
+            msg = f"--{said[0].replace('_', '-')} goes with --coder llm"
+            raise UsageError(msg)
+
+
+def write_module(planned: PlannedSketch, folder: Path, written: Kernel | None = None) -> int:
+    """Put the importable drop-in into `folder`; returns the exit status. `written` is the model's
+    kernel: the glue around it is the built-in Coder's, which keeps the same contract.
 
     Raises `UsageError` when the folder refuses.
     """
+    import attrs
+
     from sketchc.lowering.registry import target_module
     from sketchc.runtime.toolchains.base import ToolchainError, toolchain
 
     kernel = target_module(planned.plan.target).emit(planned.plan)
+    if written is not None:
+        kernel = attrs.evolve(kernel, source=written.source)
     build = getattr(toolchain(kernel.target), "build_module", None)
     try:
         folder.mkdir(parents=True, exist_ok=True)

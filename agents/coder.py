@@ -1,0 +1,143 @@
+"""The Coder: from a sketch (or, without one, from the task) to a kernel, and from evidence to a
+repair. Two make kernels under one contract: the built-in Coder of the target (deterministic, needs
+no model) and a model (`code_writer`). A repair is a model's, whoever wrote the code.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import attrs
+
+from sketchc.agents.candidates import plan_of, signature_plan
+from sketchc.agents.code_writer import (
+    CoderSettings,
+    UnusableReplyError,
+    repair_kernel,
+    write_kernel,
+)
+from sketchc.agents.coder_prompts import Assignment, for_plan
+from sketchc.agents.state import Feedback, KernelText, RunState, Turn
+from sketchc.diagnostics import DiagnosticError, Severity, UsageError
+
+if TYPE_CHECKING:
+    from sketchc.agents.session import Session
+    from sketchc.docspec.schema import DocSpec
+    from sketchc.lowering.kernel import Kernel
+
+#: Diagnostics that say "too much memory": what the Designer must mend is the tiling.
+_RESOURCE_CODES = ("SK0701", "SK0702")
+
+
+class Coder:
+    """See the module; outcomes "coded", "refused" (the sketch does not lower: the Designer must
+    act) and "gave_up" (no usable reply, or nobody who could mend the code)."""
+
+    def run(self, state: RunState, session: Session) -> Turn:
+        """Write `state.kernel`, or mend it where feedback says what is wrong with it.
+
+        Raises `LlmError`; `UsageError` for a run without a sketch and without a model.
+        """
+        mending = state.feedback is not None and state.kernel is not None
+        by_model = session.coder == "llm" or mending or not state.sketch
+        if by_model and session.model is None:
+            return _nobody(state)
+        try:
+            assignment = _assignment(state, session)
+            if not by_model:
+                assert assignment.builtin is not None
+                reason = "lowered by the built-in Coder"
+                return _coded(state, assignment.builtin, "builtin", reason)
+            return _by_model(state, session, assignment, mending)
+        except DiagnosticError as error:
+            return _refused(state, error)
+
+
+def _by_model(state: RunState, session: Session, assignment: Assignment, mending: bool) -> Turn:
+    assert session.model is not None
+    documents = documents_of(session.target)
+    settings = CoderSettings(docs_tokens=session.configuration.docs_tokens)
+    try:
+        if not mending:
+            session.progress.note("coder", "a model writes the kernel")
+            kernel = write_kernel(assignment, session.model, documents, settings)
+            return _coded(state, kernel, "llm", "written by a model")
+        assert state.feedback is not None
+        assert state.kernel is not None
+        session.progress.note("coder", f"a model mends the kernel: {state.feedback.failure}")
+        kernel = repair_kernel(
+            assignment,
+            state.kernel.source,
+            state.feedback,
+            session.model,
+            documents,
+            settings,
+            _earlier(state),
+        )
+        return _coded(state, kernel, "llm", f"mended by a model after {state.feedback.failure}")
+    except UnusableReplyError as error:
+        return Turn(state, "gave_up", str(error))
+
+
+def documents_of(target: str) -> DocSpec | None:
+    """The documents of a target; None where it has none. Raises `UsageError` for broken ones."""
+    from sketchc.docspec.loader import TARGETS, load
+
+    return load(target) if target in TARGETS else None
+
+
+def _assignment(state: RunState, session: Session) -> Assignment:
+    """What is to be written. Raises `DiagnosticError` for a sketch that does not lower."""
+    if state.sketch:
+        return for_plan(plan_of(state.sketch, session))
+    signature = signature_plan(session)
+    return Assignment(
+        session.target,
+        signature.hardware.name,
+        signature.sketch,
+        task_source=session.task_source,
+    )
+
+
+def _coded(state: RunState, kernel: Kernel, origin: str, reason: str) -> Turn:
+    text = KernelText(kernel.source, kernel.entry, kernel.language, origin)
+    left = attrs.evolve(state, kernel=text, feedback=None, verdict=None, measurement=None)
+    details = {"origin": origin, "lines": len(kernel.source.splitlines())}
+    return Turn(left, "coded", reason, details=details)
+
+
+def _refused(state: RunState, error: DiagnosticError) -> Turn:
+    """The sketch does not lower: what the Designer must know."""
+    from sketchc.reporting_machine import render_json
+
+    found = json.loads(render_json(error.diagnostics, [], 1))["diagnostics"]
+    errors = [d for d in error.diagnostics if d.severity is Severity.ERROR]
+    failure = "resource" if any(d.code in _RESOURCE_CODES for d in errors) else "design"
+    reason = "; ".join(f"{d.code} {d.message}" for d in errors[:3])
+    feedback = Feedback(failure, f"the sketch does not lower: {reason}", {"diagnostics": found})
+    left = attrs.evolve(state, kernel=None, feedback=feedback)
+    details = {"diagnostics": [d.code for d in errors]}
+    return Turn(left, "refused", feedback.reason, failure, details)
+
+
+def _nobody(state: RunState) -> Turn:
+    """No model is there to do what is asked. Raises `UsageError` where none ever could help."""
+    if not state.sketch:
+        msg = (
+            "without a sketch only a model can write the kernel: add --coder llm, or --sketch FILE"
+        )
+        raise UsageError(msg)
+    return Turn(state, "gave_up", "the built-in Coder cannot mend its code, and there is no model")
+
+
+def _earlier(state: RunState) -> list[str]:
+    """One line on each failed candidate since the sketch was last written, before the one at
+    hand: the class of failure, for reasons hold numbers that differ between machines."""
+    lines: list[str] = []
+    for step in state.history:
+        if step.agent == "designer":
+            lines = []
+        elif step.agent == "verifier" and step.failure:
+            lines.append(f"attempt {step.attempt}: {step.failure}")
+    return lines[:-1]

@@ -1,0 +1,207 @@
+"""What the Coder says to the model: an assignment (plan or task, contract, documents) as messages.
+
+Everything here is a pure function of its arguments: the same on every machine, so that recorded
+replies are found again. Facts of this machine (the CPU's cores) are replaced by the chip's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from sketchc import ir
+from sketchc.agents.kernel_contract import Contract, contract_of
+from sketchc.agents.llm.messages import Message
+from sketchc.agents.prompts.rendering import as_json, render
+from sketchc.lowering.plan import Plan, walk
+from sketchc.lowering.printing import print_plan
+from sketchc.lowering.registry import target_module
+from sketchc.ops import OPS, Category, Op
+
+if TYPE_CHECKING:
+    from sketchc.agents.state import Feedback
+    from sketchc.lowering.kernel import Kernel
+
+_ROLES = {
+    "in": "read only",
+    "out": "written, every element",
+    "inout": "read, then updated in place and returned",
+}
+
+_IDENTITIES = {
+    "zero": "0",
+    "one": "1",
+    "lowest": "-infinity (the least integer)",
+    "highest": "infinity (the greatest integer)",
+    "false": "false",
+    "true": "true",
+}
+
+#: What a class of failure says, in words for the model.
+_MEANINGS = {
+    "syntax": "the code does not parse",
+    "api_misuse": "the code uses an interface in a way that it does not have",
+    "compile": "the code does not compile",
+    "resource": "the kernel asks for more memory than one program may have",
+    "launch": "the kernel could not be launched, or refused arguments that fit",
+    "timeout": "the kernel did not end in time",
+    "illegal_access": "the kernel read or wrote outside its tensors, or wrote into an input",
+    "wrong_shape": "an output has the wrong shape, type or number",
+    "numerical": "the results are wrong",
+    "nondeterministic": "two runs on the same inputs differ",
+    "policy": "the code leaves work to somebody else, or does what the contract forbids",
+}
+
+
+@attrs.frozen
+class Assignment:
+    """What is to be written: a kernel for `sketch` on `target`.
+
+    `plan` and the built-in Coder's kernel for it are None where there is only a task; `sketch` is
+    then a signature without phases. `task_source` is the task's text, None where there is none or
+    it is not to be shown. `for_plan` makes one from a plan.
+    """
+
+    target: str
+    hardware: str
+    sketch: ir.Sketch
+    plan: Plan | None = None
+    builtin: Kernel | None = None
+    task_source: str | None = None
+    frontend: str = "torch"
+
+    @property
+    def language(self) -> str:
+        """The language of the code."""
+        return target_module(self.target).CAPABILITIES.languages[0]
+
+    @property
+    def contract(self) -> Contract:
+        """What the code must offer."""
+        # The built-in Coder may have found the name taken by a function that it needs itself.
+        entry = "" if self.builtin is None else self.builtin.entry
+        return contract_of(self.sketch, self.language, entry)
+
+
+def for_plan(plan: Plan) -> Assignment:
+    """A kernel for a plan. Raises `DiagnosticError` where the built-in Coder refuses it."""
+    kernel = target_module(plan.target).emit(plan)
+    return Assignment(plan.target, plan.hardware.name, plan.sketch, plan, kernel)
+
+
+def write_messages(
+    assignment: Assignment, documents: str, starting_point: str | None
+) -> tuple[Message, ...]:
+    """Ask for the whole code; `documents` is Markdown ("" for none)."""
+    text = render(
+        "coder_write.jinja",
+        **_common(assignment),
+        documents=documents,
+        starting_point=starting_point,
+    )
+    return (_system(assignment), Message("user", text))
+
+
+def repair_messages(
+    assignment: Assignment,
+    source: str,
+    feedback: Feedback,
+    documents: str,
+    earlier: Sequence[str] = (),
+    whole: bool = False,
+) -> tuple[Message, ...]:
+    """Ask for edits of `source`, or (`whole`) for the mended file. `earlier`: one line on each
+    failed attempt before this one."""
+    from sketchc.agents.llm.edits import EDIT_FORMAT
+
+    text = render(
+        "coder_repair.jinja",
+        **_common(assignment),
+        documents=documents,
+        numbered=numbered(source),
+        failure=feedback.failure,
+        meaning=_MEANINGS.get(feedback.failure, "it was not accepted"),
+        evidence=as_json({"reason": feedback.reason, **feedback.evidence}),
+        earlier=list(earlier),
+        suggestion=feedback.suggestion,
+        edit_format=EDIT_FORMAT,
+        whole=whole,
+    )
+    return (_system(assignment), Message("user", text))
+
+
+def numbered(source: str) -> str:
+    """The lines of a text with their numbers from 1: `  7| code`."""
+    lines = source.splitlines()
+    width = len(str(len(lines)))
+    return "\n".join(f"{number:>{width}}| {line}" for number, line in enumerate(lines, 1))
+
+
+def plan_text(plan: Plan) -> str:
+    """The printed plan, the same on any machine: cores that were counted here are those of the
+    chip's file."""
+    hardware = plan.hardware
+    if hardware.facts.get("detect"):
+        hardware = attrs.evolve(
+            hardware, cores=hardware.facts["cores"], matrix_cores=hardware.facts["matrix_cores"]
+        )
+    return print_plan(attrs.evolve(plan, hardware=hardware))
+
+
+def _system(assignment: Assignment) -> Message:
+    module = target_module(assignment.target)
+    text = render(
+        "coder_system.jinja",
+        target=assignment.target,
+        description=module.DESCRIPTION,
+        planned=assignment.plan is not None,
+    )
+    return Message("system", text)
+
+
+def _common(assignment: Assignment) -> dict[str, object]:
+    """What both prompts show."""
+    from sketchc.runtime.toolchains.cpp import FLAGS
+
+    plan = assignment.plan
+    types = dict.fromkeys(tensor.dtype.value for tensor in assignment.sketch.tensors)
+    return {
+        "contract": assignment.contract,
+        "roles": _ROLES,
+        "several_out": sum(t.role is ir.Role.OUT for t in assignment.sketch.tensors) > 1,
+        "bits": [name for name in types if name in ("f16", "bf16")],
+        "flags": " ".join(flag for flag in FLAGS if not flag.startswith("-W")),
+        "plan": None if plan is None else plan_text(plan),
+        "operations": [] if plan is None else _operations(plan),
+        "task_source": assignment.task_source,
+    }
+
+
+def _operations(plan: Plan) -> list[str]:
+    """One line on each operation that occurs, in the order of the op table."""
+    used = {
+        statement.operation
+        for phase in plan.phases
+        for statement in walk(phase.body)
+        if isinstance(statement, ir.Compute)
+    }
+    return [_operation(row) for name, row in OPS.items() if name in used]
+
+
+def _operation(row: Op) -> str:
+    positional = [attribute.name for attribute in row.attributes if attribute.positional]
+    destinations = ["dst"] if row.outputs == 1 else [f"dst{n + 1}" for n in range(row.outputs)]
+    keywords = [
+        f"{attribute.name}={attribute.default}"
+        for attribute in row.attributes
+        if not attribute.positional
+    ]
+    call = ", ".join([*row.operands, *positional, *destinations, *keywords])
+    text = f"`{row.name}({call})`: {row.doc}"
+    if row.category is not Category.ELEMENTWISE:
+        text += f"; result {row.result.value}"
+    if row.identity is not None:
+        text += f"; identity {_IDENTITIES[row.identity]}"
+    return text

@@ -1,0 +1,152 @@
+"""Write, check, repair, until the code does what the sketch says: the loop of `sketchc lower
+--coder llm`.
+
+There is no task: the interpreter of the sketch is the reference, on shape cases derived from the
+plan. Code that was not accepted never leaves the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from sketchc.agents.coder import (
+    CoderSettings,
+    Note,
+    UnusableReplyError,
+    repair_kernel,
+    write_kernel,
+)
+from sketchc.agents.coder_prompts import Assignment
+from sketchc.agents.state import Feedback
+
+if TYPE_CHECKING:
+    from sketchc.agents.llm.messages import LanguageModel
+    from sketchc.docspec.schema import DocSpec
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.lowering.plan import Plan
+    from sketchc.runtime.verify.verdict import Verdict
+
+#: Decides on a kernel; the number is that of the attempt.
+Check = Callable[["Kernel", int], "Verdict"]
+
+
+@attrs.frozen
+class Attempt:
+    """One candidate. `kernel` and `verdict` are None when the model gave no usable reply, and
+    `problem` then says so."""
+
+    number: int
+    kernel: Kernel | None
+    verdict: Verdict | None
+    problem: str = ""
+
+
+@attrs.frozen
+class Coding:
+    """How it went. `kernel` is the accepted one, None when there is none."""
+
+    kernel: Kernel | None
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The last verdict; None when no code was ever checked."""
+        return next((a.verdict for a in reversed(self.attempts) if a.verdict is not None), None)
+
+
+def code_until_right(
+    assignment: Assignment,
+    model: LanguageModel,
+    documents: DocSpec | None,
+    settings: CoderSettings,
+    check: Check,
+    max_attempts: int,
+    note: Note = lambda text: None,
+) -> Coding:
+    """Up to `max_attempts` candidates; each after the first is a repair of the one before.
+
+    It ends early when the model gives nothing usable, and when the machinery fails (a verdict of
+    "infrastructure", or one without a case): there is nothing to repair then. Raises `LlmError`.
+    """
+    attempts: list[Attempt] = []
+    for number in range(1, max_attempts + 1):
+        note(f"attempt {number} of {max_attempts}")
+        try:
+            kernel = _next(assignment, model, documents, settings, attempts)
+        except UnusableReplyError as error:
+            attempts.append(Attempt(number, None, None, str(error)))
+            break
+        verdict = check(kernel, number)
+        attempts.append(Attempt(number, kernel, verdict))
+        if verdict.passed:
+            return Coding(kernel, tuple(attempts))
+        note(_told(attempts[-1]))
+        if verdict.failure in ("", "infrastructure"):
+            break
+    return Coding(None, tuple(attempts))
+
+
+def _next(
+    assignment: Assignment,
+    model: LanguageModel,
+    documents: DocSpec | None,
+    settings: CoderSettings,
+    attempts: list[Attempt],
+) -> Kernel:
+    """The first candidate, or the last one mended."""
+    if not attempts:
+        return write_kernel(assignment, model, documents, settings)
+    last = attempts[-1]
+    assert last.kernel is not None
+    assert last.verdict is not None
+    earlier = [_told(attempt) for attempt in attempts[:-1]]
+    return repair_kernel(
+        assignment,
+        last.kernel.source,
+        feedback_of(last.verdict),
+        model,
+        documents,
+        settings,
+        earlier,
+    )
+
+
+def feedback_of(verdict: Verdict) -> Feedback:
+    """A failed verdict as the Coder is told of it."""
+    from sketchc.runtime.verify.evidence import evidence
+
+    found = evidence(verdict)
+    return Feedback(verdict.failure, str(found.get("reason", "")), found)
+
+
+def _told(attempt: Attempt) -> str:
+    """One line on a failed attempt."""
+    if attempt.verdict is None:
+        return f"attempt {attempt.number}: {attempt.problem}"
+    feedback = feedback_of(attempt.verdict)
+    return f"attempt {attempt.number}: {feedback.failure}: {feedback.reason}"
+
+
+def sketch_check(plan: Plan, folder: Path, seed: int, timeout: float) -> Check:
+    """Decides by the sketch's own interpretation at small sizes; builds go into `folder`, one place
+    for each attempt, and `timeout` (seconds) bounds each run."""
+    from sketchc.runtime.toolchains.base import toolchain
+    from sketchc.runtime.verify.design import verify_against_sketch
+    from sketchc.runtime.verify.verify import Candidate
+
+    tool = toolchain(plan.target)
+
+    def check(kernel: Kernel, number: int) -> Verdict:
+        # Other inputs for each attempt: a repair must not fit one draw.
+        return verify_against_sketch(
+            Candidate(plan, kernel, tool),
+            folder / f"{number:03}",
+            seed + 1000 * number,
+            timeout=timeout,
+        )
+
+    return check

@@ -1,0 +1,170 @@
+"""`sketchc lower --coder llm`: a model writes the code, the interpreter says whether it is right.
+
+Nothing is written before a kernel was accepted: equal to the sketch's own interpretation on every
+derived shape case, under the rules for code from elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from sketchc.agents.code_writer import CoderSettings
+from sketchc.agents.coder import documents_of
+from sketchc.agents.coder_prompts import for_plan
+from sketchc.agents.coding_loop import Coding, code_until_right, sketch_check
+from sketchc.agents.configuration import load, override
+from sketchc.agents.llm.client import Client, Spend
+from sketchc.agents.llm.errors import LlmError
+from sketchc.agents.llm.ledger import Header, Ledger
+from sketchc.agents.llm.providers import make_provider
+from sketchc.diagnostics import UsageError
+from sketchc.runtime.toolchains.base import toolchain
+
+if TYPE_CHECKING:
+    from sketchc.agents.llm.client import Provider
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.lowering.passes import PlannedSketch
+
+#: Exit status when a cap or the model's endpoint stopped the work, as in `sketchc gen`.
+STOPPED = 3
+
+
+@attrs.frozen
+class ModelOptions:
+    """What the command line says on the model; None (or False) is not said."""
+
+    llm: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    config: str | None = None
+    ledger: str | None = None
+    max_attempts: int | None = None
+    seed: int | None = None
+    no_start: bool = False
+
+
+#: Attempts where neither the command line nor anything else says how many.
+MAX_ATTEMPTS = 4
+
+
+def code_with_model(
+    planned: PlannedSketch, text: str, file: str, options: ModelOptions, quiet: bool
+) -> tuple[Kernel | None, int]:
+    """The accepted kernel and status 0, or None and the exit status; tells people on standard
+    error. `text` is the sketch's, `file` its name.
+
+    Raises `UsageError` where the target cannot run here or no model is configured.
+    """
+    plan = planned.plan
+    _require_runnable(plan.target)
+    configuration = override(
+        load(None if options.config is None else Path(options.config)),
+        llm=options.llm,
+        model=options.model,
+        base_url=options.base_url,
+    )
+    provider = make_provider(configuration.llm, configuration.target(plan.target))
+    ledger = Ledger(None if options.ledger is None else Path(options.ledger))
+    header = _header(planned, text, file, options, _seed(options, ledger, provider))
+    ledger.begin(header)
+    client = Client(provider, ledger, configuration.llm.caps, configuration.llm.retry)
+
+    def note(line: str) -> None:
+        if not quiet:
+            click.echo(f"coder: {line}", err=True)
+
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            check = sketch_check(
+                plan, Path(folder), header.seed, configuration.target(plan.target).verify_timeout
+            )
+            coding = code_until_right(
+                for_plan(plan),
+                client,
+                documents_of(plan.target),
+                CoderSettings(configuration.docs_tokens, starting_point=not options.no_start),
+                check,
+                options.max_attempts or MAX_ATTEMPTS,
+                note,
+            )
+    except LlmError as error:
+        again = "; the same --ledger goes on from here" if options.ledger else ""
+        click.echo(f"error: the model cannot be asked: {error.kind}: {error}{again}", err=True)
+        return None, STOPPED
+    if not quiet or coding.kernel is None:
+        _report(coding, client.spend)
+    return coding.kernel, 0 if coding.kernel is not None else 1
+
+
+def _require_runnable(target: str) -> None:
+    """Raises `UsageError` where code for the target cannot be run, and so not be accepted."""
+    status = toolchain(target).status()
+    if not status.can_run:
+        lacks = f" (missing: {', '.join(status.missing)})" if status.missing else ""
+        advice = status.advice or "see `sketchc targets`"
+        msg = (
+            f"--coder llm runs what the model writes, and {target} cannot run here{lacks}; {advice}"
+        )
+        raise UsageError(msg)
+
+
+def _seed(options: ModelOptions, ledger: Ledger, provider: Provider) -> int:
+    """The seed of every drawn input: as asked for, else that of the ledger or of the recording,
+    whose prompts depend on it, else a fresh one."""
+    if options.seed is not None:
+        return options.seed
+    recorded: Header | None = ledger.header or getattr(provider, "header", None)
+    return recorded.seed if recorded is not None else secrets.randbits(48)
+
+
+def _header(
+    planned: PlannedSketch, text: str, file: str, options: ModelOptions, seed: int
+) -> Header:
+    plan = planned.plan
+    constants = {constant.name: constant.value for constant in plan.sketch.constants}
+    defaults = {param.name: param.default for param in plan.sketch.params}
+    return Header(
+        task=Path(file).name,
+        target=plan.target,
+        hardware=plan.hardware.name,
+        workflow="lower",
+        coder="llm",
+        seed=seed,
+        options={
+            "sketch": plan.sketch.name,
+            "sketch_digest": hashlib.sha256(text.encode()).hexdigest(),
+            "constants": constants,
+            "params": defaults,
+            "starting_point": not options.no_start,
+        },
+    )
+
+
+def _report(coding: Coding, spend: Spend) -> None:
+    """Attempts, calls and tokens; the last verdict where nothing was accepted."""
+    if coding.kernel is None:
+        from rich.console import Console
+
+        from sketchc.runtime.verify import report
+
+        if coding.verdict is not None:
+            report.show(coding.verdict, Console(stderr=True))
+        problem = coding.attempts[-1].problem
+        if problem:
+            click.echo(f"error: {problem}", err=True)
+    cases = 0 if coding.verdict is None else sum(case.passed for case in coding.verdict.cases)
+    outcome = f"accepted: equal to the sketch in {cases} cases" if coding.kernel else "not accepted"
+    count = len(coding.attempts)
+    cost = f", cost {spend.cost:.4g}" if spend.cost else ""
+    click.echo(
+        f"{outcome}; {count} attempt{'s' if count != 1 else ''}, {spend.calls} calls, "
+        f"{spend.input_tokens:,} tokens in, {spend.output_tokens:,} out{cost}",
+        err=True,
+    )
