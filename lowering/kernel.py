@@ -21,7 +21,8 @@ class Kernel:
     int64_t, floats as double) in declaration order, then, for each axis that may broadcast
     (`X[M|1]`), its actual extent as int64_t; 0 means done, k > 0 that require number k
     (1-based, in `sketch.requires`) does not hold, -1 that memory could not be had.
-    `sketch` is the signature: roles, dtypes, extents, requires.
+    `sketch` is the signature: roles, dtypes, extents, requires. `foreign`: the source is not the
+    built-in Coder's, so that verification also asks whether the kernel does the work itself.
     """
 
     target: str
@@ -32,3 +33,4 @@ class Kernel:
     source: str
     sketch: ir.Sketch
     extras: tuple[tuple[str, str], ...] = ()  # further files: (file name, text)
+    foreign: bool = False

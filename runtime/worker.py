@@ -150,6 +150,12 @@ def run_worker(
         return _collect(scratch, exit_code, timed_out, seconds, output)
 
 
+def file_limit(arrays: Mapping[str, np.ndarray[Any, Any]]) -> int:
+    """What a worker may write into one file, in bytes: its results, and not what a kernel that
+    prints without end makes of it."""
+    return (64 << 20) + 2 * sum(array.nbytes for array in arrays.values())
+
+
 def clean_environment(
     extra: Mapping[str, str],
     names: frozenset[str] = frozenset(),

@@ -90,6 +90,16 @@ def _set_limits(limits: Mapping[str, int]) -> None:
         resource.setrlimit(kind, (value, value))
 
 
+def exception_kinds(error: BaseException) -> list[str]:
+    """The types of an exception and of those behind it, the outermost first."""
+    kinds: list[str] = []
+    behind: BaseException | None = error
+    while behind is not None and len(kinds) < 8:
+        kinds.append(type(behind).__name__)
+        behind = behind.__cause__ or behind.__context__
+    return kinds
+
+
 def main(handler: str, folder: Path) -> int:
     """Serve one request; returns the exit status (1: the handler raised)."""
     request = json.loads((folder / "request.json").read_text())
@@ -106,6 +116,7 @@ def main(handler: str, folder: Path) -> int:
                 "type": type(error).__name__,
                 "message": str(error),
                 "traceback": traceback.format_exc(),
+                "kinds": exception_kinds(error),
             }
         }
     partial = folder / "reply.part"

@@ -71,7 +71,12 @@ class TaskDescription:
 
 
 class TorchTask:
-    """One task in its worker process; use as a context manager."""
+    """One task in its worker process; use as a context manager.
+
+    `timeout` bounds each request to it, in seconds. See `frontends.task.Task`.
+    """
+
+    is_sketch = False
 
     def __init__(self, path: Path, timeout: float = 300.0) -> None:
         """Start the worker and load the file. Raises `TaskFailure`."""

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
 
 
+#: Seconds that building one kernel may take.
+COMPILE_TIMEOUT = 300.0
+
+
 @attrs.frozen
 class ToolchainStatus:
     """`can_compile` / `can_run` on this machine, the versions found, and how to get the rest.
@@ -34,11 +38,18 @@ class ToolchainStatus:
 
 class ToolchainError(Exception):
     """A compiler or runner refused: `stage` is "compile", "launch", "timeout", "illegal_access" (a
-    write outside the buffers, or into an input) or "infrastructure"; `log` is what it printed."""
+    write outside the buffers, or into an input), "wrong_shape" (what came back is not the outputs),
+    "policy" (the kernel lets others do its work) or "infrastructure"; `log` is what it printed.
 
-    def __init__(self, stage: str, message: str, log: str = "") -> None:
+    `kinds` are the types of the exceptions behind it, the outermost first, where there were any:
+    `runtime.verify.classify` finds the class of failure from them."""
+
+    def __init__(
+        self, stage: str, message: str, log: str = "", kinds: tuple[str, ...] = ()
+    ) -> None:
         self.stage = stage
         self.log = log
+        self.kinds = kinds
         super().__init__(message)
 
 
@@ -63,8 +74,8 @@ class Toolchain(Protocol):
     def install(self) -> str:
         """Set up what can be set up without root; returns what to do for the rest."""
 
-    def compile(self, kernel: Kernel, folder: Path) -> Artefact:
-        """Build into `folder`. Raises `ToolchainError`."""
+    def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
+        """Build into `folder`, in `timeout` seconds at most. Raises `ToolchainError`."""
 
     def run(
         self,
@@ -79,6 +90,12 @@ class Toolchain(Protocol):
         and inout tensors by name; the inputs given are never modified. Runs in a worker process
         unless the docstring of the toolchain says otherwise. Raises `ToolchainError`; a failed
         launch check (`require`) has stage "launch"."""
+
+
+def write_source(path: Path, text: str) -> None:
+    """Write a source file; characters that have no UTF-8 form (a model may send half a surrogate
+    pair) become question marks, so that the compiler is the one to complain."""
+    path.write_bytes(text.encode("utf-8", "replace"))
 
 
 #: target -> module with `TOOLCHAIN`.

@@ -22,9 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.toolchains.base import Artefact, ToolchainError, ToolchainStatus
+from sketchc.runtime.toolchains.base import (
+    COMPILE_TIMEOUT,
+    Artefact,
+    ToolchainError,
+    ToolchainStatus,
+    write_source,
+)
 from sketchc.runtime.toolchains.cpp_calls import NativeKernel, signature
-from sketchc.runtime.worker import compiler_environment, run_worker
+from sketchc.runtime.worker import compiler_environment, file_limit, kill_group, run_worker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,6 +56,10 @@ FLAGS = (
 
 #: Vector math and C math, in this order, after the source.
 LIBRARIES = ("-lmvec", "-lm")
+
+#: Address space of the compiler, and of a run: code that asks for memory without end stops there.
+MEMORY_BYTES = 32 << 30
+COMPILER_FILE_BYTES = 1 << 30
 
 _CPU_FEATURES = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16")
 
@@ -95,16 +105,16 @@ class CppToolchain:
             return "Nothing to install: g++ with OpenMP is here."
         return "Install g++ 11 or later with OpenMP, for instance: sudo apt-get install g++"
 
-    def compile(self, kernel: Kernel, folder: Path) -> Artefact:
+    def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
         """Build `<name>.so` into `folder`; `details` holds warnings and seconds."""
         folder.mkdir(parents=True, exist_ok=True)
         source = folder / f"{kernel.name}.cpp"
-        source.write_text(kernel.source)
+        write_source(source, kernel.source)
         for name, text in kernel.extras:
-            (folder / name).write_text(text)
+            write_source(folder / name, text)
         library = folder / f"{kernel.name}.so"
         started = time.perf_counter()
-        warnings, cached = _build([source], FLAGS, LIBRARIES, library)
+        warnings, cached = _build([source], FLAGS, LIBRARIES, library, timeout)
         details = {
             "seconds": round(time.perf_counter() - started, 3),
             "warnings": warnings,
@@ -131,14 +141,20 @@ class CppToolchain:
             request,
             tensors,
             timeout=timeout,
+            memory_bytes=MEMORY_BYTES,
+            file_bytes=file_limit(tensors),
         )
         if result.timed_out:
-            raise ToolchainError(stage="timeout", message=result.describe(), log=result.output)
-        if not result.ok:
+            msg = f"no answer within {timeout:g} s"
+            raise ToolchainError(stage="timeout", message=msg, log=result.output)
+        if result.reply is None:
+            log = result.traceback or result.output
             raise ToolchainError(
-                stage="launch", message=result.describe(), log=result.traceback or result.output
+                stage="launch", message=result.describe(), log=log, kinds=result.kinds
             )
-        assert result.reply is not None
+        if "missing" in result.reply:
+            msg, kinds = str(result.reply["missing"]), ("MissingEntryError",)
+            raise ToolchainError(stage="compile", message=msg, kinds=kinds)
         check_status(artefact.kernel, int(result.reply["status"]))
         if result.reply["stray"]:
             stray = str(result.reply["stray"])
@@ -181,6 +197,9 @@ def check_status(kernel: Kernel, status: int) -> None:
         return
     if status < 0:
         msg = "the kernel could not allocate its scratch memory"
+        raise ToolchainError(stage="launch", message=msg, kinds=("MemoryError",))
+    if status > len(kernel.sketch.requires):
+        msg = f"the entry point returned {status}, which is no number of a require"
         raise ToolchainError(stage="launch", message=msg)
     require = kernel.sketch.requires[status - 1]
     msg = f"launch check failed: {require.text}"
@@ -247,7 +266,11 @@ def cache_folder() -> Path:
 
 
 def _build(
-    sources: list[Path], flags: tuple[str, ...], libraries: tuple[str, ...], library: Path
+    sources: list[Path],
+    flags: tuple[str, ...],
+    libraries: tuple[str, ...],
+    library: Path,
+    timeout: float = COMPILE_TIMEOUT,
 ) -> tuple[str, bool]:
     """Compile to `library`, through the cache. Returns the warnings and whether it was cached."""
     compiler = find_compiler()
@@ -266,7 +289,7 @@ def _build(
         _copy(kept, library)
         return log.read_text(), True
     command = [compiler, *flags, *map(str, sources), *libraries]
-    warnings = _compile(command, library)
+    warnings = _compile(command, library, timeout)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         _write(log, warnings.encode())
@@ -276,21 +299,49 @@ def _build(
     return warnings, False
 
 
-def _compile(command: list[str], library: Path) -> str:
+def _compile(command: list[str], library: Path, timeout: float) -> str:
+    """Compile; the warnings. The compiler reads somebody's source: it is bounded in time, memory
+    and what it writes."""
     with tempfile.TemporaryDirectory(prefix="build-", dir=library.parent) as name:
         made = Path(name) / library.name
-        done = subprocess.run(
-            [*command, "-o", str(made)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=compiler_environment(),
+        # Limits by a shell: they hold for the compiler's own children as well.
+        limits = f"ulimit -v {MEMORY_BYTES >> 10}; ulimit -f {COMPILER_FILE_BYTES >> 9}; "
+        status, printed = _run_bounded(
+            ["/bin/sh", "-c", limits + 'exec "$0" "$@"', *command, "-o", str(made)], timeout
         )
-        if done.returncode != 0:
-            first = next((x for x in done.stderr.splitlines() if "error:" in x), "g++ failed")
-            raise ToolchainError(stage="compile", message=first, log=done.stderr)
+        if status is None:
+            msg = f"the compiler took more than {timeout:g} s"
+            raise ToolchainError(stage="timeout", message=msg)
+        if status != 0:
+            first = next((x for x in printed.splitlines() if "error:" in x), "g++ failed")
+            raise ToolchainError(stage="compile", message=_without_place(first), log=printed)
         made.replace(library)
-    return done.stderr
+    return printed
+
+
+def _run_bounded(command: list[str], timeout: float) -> tuple[int | None, str]:
+    """(exit status, standard error) of a process group; None when its time was up."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**compiler_environment(), "LC_ALL": "C"},  # diagnostics are read by their words
+        start_new_session=True,
+    )
+    try:
+        _, printed = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        kill_group(process.pid)
+        process.communicate()
+        return None, ""
+    return process.returncode, printed.decode("utf-8", "replace")
+
+
+def _without_place(diagnostic: str) -> str:
+    """A diagnostic of g++ without the folder of the file it is about."""
+    path, separator, rest = diagnostic.partition(":")
+    return f"{Path(path).name}{separator}{rest}" if separator else diagnostic
 
 
 def _copy(source: Path, target: Path) -> None:

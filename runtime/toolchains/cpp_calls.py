@@ -104,7 +104,11 @@ def execute(
     from sketchc.runtime.toolchains.ascend.buffers import GuardedBuffer
     from sketchc.runtime.worker_child import _bfloat16
 
-    library = ctypes.CDLL(request["library"])
+    try:
+        library = ctypes.CDLL(request["library"])
+        getattr(library, request["signature"]["entry"])
+    except (OSError, AttributeError) as error:
+        return {"missing": _missing(str(error), request["signature"]["entry"])}, {}
     results: dict[str, np.ndarray[Any, Any]] = {}
     held: list[tuple[str, str, np.ndarray[Any, Any], GuardedBuffer]] = []
     for name, role, shape, dtype in request["signature"]["tensors"]:
@@ -131,6 +135,14 @@ def execute(
             results[name] = array
         guard.close()
     return {"status": status, "stray": stray}, results
+
+
+def _missing(words: str, entry: str) -> str:
+    """What the loader misses, without the paths that it names."""
+    name = words.rpartition("undefined symbol: ")[2].split(",")[0].strip()
+    if name == entry:
+        return f'the file defines no function `{entry}` with extern "C"'
+    return f"undefined symbol: {name}, which is declared and nowhere defined"
 
 
 class NativeKernel:

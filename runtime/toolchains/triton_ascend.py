@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, Any
 from sketchc import ir
 from sketchc.evaluate import Value, evaluate, host_values
 from sketchc.runtime.toolchains.ascend import HOW_IT_RUNS, MEANING, environment
-from sketchc.runtime.toolchains.base import Artefact, ToolchainError, ToolchainStatus
-from sketchc.runtime.worker import WorkerResult, run_worker
+from sketchc.runtime.toolchains.base import (
+    COMPILE_TIMEOUT,
+    Artefact,
+    ToolchainError,
+    ToolchainStatus,
+    write_source,
+)
+from sketchc.runtime.worker import WorkerResult, file_limit, run_worker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +35,6 @@ HANDLER = "sketchc.runtime.toolchains.ascend.execute:execute"
 #: Sizes that `compile` tries for every symbol until one passes the wrapper's own checks.
 SAMPLES = (64, 16, 128, 1, 96)
 SAMPLE_ELEMENTS = 1 << 24
-COMPILE_TIMEOUT = 300.0
 #: Address space of a run: a kernel that asks for memory without end stops there.
 MEMORY_BYTES = 32 << 30
 Arrays = dict[str, "np.ndarray[Any, Any]"]
@@ -77,7 +82,7 @@ class TritonAscendToolchain:
             return f"{done}\nstill missing; as root: {environment.APT_LINE}"
         return done
 
-    def compile(self, kernel: Kernel, folder: Path) -> Artefact:
+    def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
         """Write the source and build every kernel that the wrapper launches at a sample shape.
 
         Other shapes may specialise differently (a bucket, a size of 1): `run` builds those. Raises
@@ -95,7 +100,7 @@ class TritonAscendToolchain:
         for size, symbols, params in _samples(kernel.sketch):
             request = self._request(kernel, path, params, "forward", dry=True)
             arrays = _buffers(kernel.sketch, symbols, params, {})
-            result = self._run(request, arrays, COMPILE_TIMEOUT)
+            result = self._run(request, arrays, timeout)
             failure = _failure(result)
             if failure is None:
                 assert result.reply is not None

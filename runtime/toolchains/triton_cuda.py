@@ -19,8 +19,14 @@ import attrs
 from sketchc import ir
 from sketchc.evaluate import evaluate, host_values
 from sketchc.lowering.triton.scope import Names
-from sketchc.runtime.toolchains.base import Artefact, ToolchainError, ToolchainStatus
-from sketchc.runtime.worker import WorkerResult, run_worker
+from sketchc.runtime.toolchains.base import (
+    COMPILE_TIMEOUT,
+    Artefact,
+    ToolchainError,
+    ToolchainStatus,
+    write_source,
+)
+from sketchc.runtime.worker import WorkerResult, file_limit, run_worker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +46,6 @@ _ADVICE = "pip install torch triton==3.6.0; to run on a GPU: torch for CUDA, an 
 #: Sizes that example launches try for all symbols together, then for each on its own.
 _SIZES = (256, 64, 48, 16, 8, 4, 2, 1, 1024)
 _LARGEST_EXAMPLE = 1 << 24  # elements of one tensor
-_COMPILE_TIMEOUT = 600.0
 _LOG_LINES = 40
 
 
@@ -77,7 +82,7 @@ class TritonCuda:
         status = self.status()
         return "Nothing to install: torch and triton are here." if not status.missing else _ADVICE
 
-    def compile(self, kernel: Kernel, folder: Path) -> Artefact:
+    def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
         """Cubins for every launch of the wrapper, in 32-bit and 64-bit index variants.
 
         The wrapper runs once on small tensors with its launches recorded, not executed; what it
@@ -94,7 +99,7 @@ class TritonCuda:
         result = run_worker(
             f"{_WORKER}:compile_kernels",
             request,
-            timeout=_COMPILE_TIMEOUT,
+            timeout=timeout,
             environment={"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(folder / "cache")},
         )
         reply = _reply(result, COMPILE)

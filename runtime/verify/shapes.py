@@ -2,23 +2,28 @@
 
 For every symbol: 1, T-1, T, T+1 and a prime, where T is the tile size of the loops over it. Instead
 of all combinations, each case gives one symbol (its focus) the next of its sizes and rotates the
-others, so that every symbol meets each of its sizes, beside different neighbours.
+others, so that every symbol meets each of its sizes, beside different neighbours. Sizes that break
+a `require` give way to the next larger ones that do not; cases that still break one are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 import attrs
 
 from sketchc import ir
-from sketchc.evaluate import evaluate, host_values
+from sketchc.evaluate import Value, evaluate, host_values
 from sketchc.lowering.plan import Plan, walk
 from sketchc.runtime.frontends.binding import Binding
+from sketchc.runtime.frontends.sizes import elements, refusal, tensor_shapes
 
 #: Sizes that replace those of the symbols out of focus where a case would be too large.
 _SMALL = (17, 5, 3, 2, 1)
+#: How far above a size that breaks a require the next one is looked for.
+_REACH = 512
 #: Stands in for T where an axis is covered by one tile.
 _WHOLE_AXIS = 32
 
@@ -125,16 +130,23 @@ def next_prime(number: int) -> int:
 
 def cost(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Limits:
     """Elements and programs of one run."""
-    values = host_values(plan.sketch, symbols, binding.params)
+    return cost_at(plan, symbols, binding.params)
+
+
+def cost_at(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value]) -> Limits:
+    """Elements and programs of one run."""
+    values = host_values(plan.sketch, symbols, params)
     programs = 0
     for phase in plan.phases:
         programs += prod(max(int(evaluate(axis.count, values)), 0) for axis in phase.grid)
-    shapes = binding.shapes(symbols)
-    return Limits(sum(prod(shape) for shape in shapes.values()), programs)
+    return Limits(elements(tensor_shapes(plan.sketch, symbols, params)), programs)
 
 
 def _fits(plan: Plan, binding: Binding, symbols: Mapping[str, int], limits: Limits) -> bool:
-    needed = cost(plan, binding, symbols)
+    try:
+        needed = cost(plan, binding, symbols)
+    except (ArithmeticError, ValueError):
+        return True  # no launch at all: such a case is left out later
     return needed.elements <= limits.elements and needed.programs <= limits.programs
 
 
@@ -162,6 +174,12 @@ def own_case(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits)
             break
         largest = _costliest(plan, binding, symbols, movable, limits)
         symbols[largest] = max(symbols[largest] // 2, 1)
+    if refusal(plan.sketch, symbols, binding.params):
+        for name in [name for name in symbols if symbols[name] != binding.symbols[name]]:
+            reach = range(symbols[name], symbols[name] + _REACH)
+            trials = ({**symbols, name: size} for size in reach)
+            better = (t for t in trials if not refusal(plan.sketch, t, binding.params))
+            symbols = next(better, symbols)
     if symbols == dict(binding.symbols):
         return ShapeCase("own sizes", symbols, own=True)
     return ShapeCase("own sizes, scaled down", symbols)
@@ -171,7 +189,11 @@ def ragged_cases(
     plan: Plan, binding: Binding, free: frozenset[str], limits: Limits
 ) -> list[ShapeCase]:
     """Cases around the tile sizes, smallest first; empty when no symbol is free."""
-    sizes = {name: found for name, found in candidates(plan).items() if name in free}
+    sizes = {
+        name: _allowed(plan, binding, name, found)
+        for name, found in candidates(plan).items()
+        if name in free
+    }
     if not sizes:
         return []
     names = list(sizes)
@@ -186,7 +208,23 @@ def ragged_cases(
         focus = names[number % len(names)]
         _shrink(plan, binding, symbols, focus, free, limits)
         cases.setdefault(tuple(symbols.values()), ShapeCase(f"ragged {number + 1}", symbols))
-    return sorted(cases.values(), key=lambda case: cost(plan, binding, case.symbols).elements)
+    kept = [c for c in cases.values() if not refusal(plan.sketch, c.symbols, binding.params)]
+    return sorted(kept, key=lambda case: cost(plan, binding, case.symbols).elements)
+
+
+def _allowed(plan: Plan, binding: Binding, name: str, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The sizes of one symbol, each moved up to the next at which the sketch may be launched with
+    the other symbols at the task's sizes; those where there is none stay as they are."""
+
+    def holds(size: int) -> bool:
+        return not refusal(plan.sketch, {**binding.symbols, name: size}, binding.params)
+
+    own = binding.symbols[name]
+    found = []
+    for size in sizes:
+        larger = itertools.chain(range(size, size + _REACH), [own] if own > size else [])
+        found.append(next((candidate for candidate in larger if holds(candidate)), size))
+    return tuple(dict.fromkeys(found))
 
 
 def _shrink(

@@ -13,7 +13,10 @@ from sketchc.runtime.verify.shapes import ShapeCase
 
 #: The classes of failure, and who can mend them (a Conductor routes by this).
 FAILURES: dict[str, str] = {
+    "syntax": "the code is not well-formed in its language",
+    "api_misuse": "the code uses names or arguments that the language or its libraries do not have",
     "compile": "the generated code does not compile",
+    "resource": "the kernel wants more memory, registers or elements than there are",
     "launch": "the kernel could not be launched, or refused its arguments",
     "timeout": "the kernel did not end in time",
     "illegal_access": "the kernel wrote outside its buffers or into its inputs",
@@ -21,6 +24,7 @@ FAILURES: dict[str, str] = {
     "numerical": "an output differs from the reference",
     "nondeterministic": "two runs on the same inputs differ",
     "design": "the sketch itself, interpreted, differs from the reference",
+    "policy": "the kernel leaves its work to others instead of doing it itself",
     "infrastructure": "the machinery failed; this says nothing about the kernel",
 }
 
@@ -30,7 +34,9 @@ class CaseResult:
     """One run: the sizes, the kind of input and its seed, and what came of it.
 
     `failure` is "" for a passed case, "skipped" for sizes that the task itself refuses, or a key of
-    `FAILURES`; `reason` is a sentence and `log` an excerpt of what a tool printed.
+    `FAILURES`; `reason` is a sentence and `log` an excerpt of what a tool printed. The blame, where
+    it was asked for: `sketch_right` says that the sketch's interpretation equals the reference on
+    this case, `code_as_sketch` that the code equals the interpretation.
     """
 
     shape: ShapeCase
@@ -43,6 +49,8 @@ class CaseResult:
     reduction_length: int = 1
     seconds: float = 0.0
     log: str = ""
+    sketch_right: bool | None = None
+    code_as_sketch: bool | None = None
 
     @property
     def passed(self) -> bool:

@@ -3,7 +3,8 @@
 This process draws the inputs from a secret seed, holds the reference outputs and decides; the task
 and the kernel run in processes of their own and see inputs only. Outputs start poisoned, buffers
 are checked for stray writes, and one run is repeated. When the numbers differ, the interpreter
-says whether the sketch or the generated code is to blame.
+says whether the sketch or the generated code is to blame. A kernel that somebody else wrote must
+also do its work itself (`policy`). Whatever its text, what comes out is a verdict.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from typing import Any
 import attrs
 import numpy as np
 
-from sketchc.diagnostics import DiagnosticError, UsageError
 from sketchc.evaluate import constants_of
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.frontends.arrays import Array, numpy_dtype
 from sketchc.runtime.frontends.binding import Binding, bind
-from sketchc.runtime.frontends.torch_task import Scalar, TaskFailure, TorchTask
-from sketchc.runtime.toolchains.base import Artefact, Toolchain, ToolchainError
+from sketchc.runtime.frontends.sizes import refusal
+from sketchc.runtime.frontends.task import Task
+from sketchc.runtime.frontends.torch_task import Scalar, TaskFailure
+from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact, Toolchain, ToolchainError
+from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify.buffers import Buffers
+from sketchc.runtime.verify.classify import classify
 from sketchc.runtime.verify.compare import Comparison, compare
 from sketchc.runtime.verify.free import Freedom, find_freedom, tied_note
 from sketchc.runtime.verify.inputs import generate
@@ -44,8 +48,14 @@ _OWN_KINDS = ("task", "structured")
 _KINDS = ("normal", "structured", "mixed_scale", "large", "non_negative")
 #: After so many failures nothing new is learnt.
 _ENOUGH_FAILURES = 3
+#: How much of what a tool printed is kept.
+LOG_CHARACTERS = 20_000
+#: Failures for which either side may be to blame.
+_BLAMED = frozenset({"numerical", "wrong_shape", "nondeterministic", "illegal_access"})
 #: The interpreter is asked about cases up to this size (elements over all tensors).
 _INTERPRETABLE = 1 << 22
+#: Seconds that the question who is to blame may take.
+_BLAME_TIMEOUT = 120.0
 
 Progress = Callable[[CaseResult], None]
 Cases = list[tuple[ShapeCase, str]]
@@ -53,7 +63,11 @@ Cases = list[tuple[ShapeCase, str]]
 
 @attrs.frozen
 class Candidate:
-    """What is verified: the plan, its code, and the toolchain that runs it."""
+    """What is verified: the plan, its code, and the toolchain that runs it.
+
+    A plan without phases (`signature.signature_plan`) stands for a kernel without a sketch: nothing
+    can be interpreted then, and sizes come from the signature alone.
+    """
 
     plan: Plan
     kernel: Kernel
@@ -62,19 +76,22 @@ class Candidate:
 
 def verify(
     candidate: Candidate,
-    task: TorchTask,
+    task: Task,
     folder: Path,
     seed: int,
     settings: Mapping[str, Scalar] | None = None,
     progress: Progress | None = None,
     select: Callable[[Cases], Cases] | None = None,
     small: bool = False,
+    timeout: float = 300.0,
+    compile_timeout: float = COMPILE_TIMEOUT,
 ) -> Verdict:
     """Compile, run on every case and compare. `folder` takes the build; `settings` are `--set`.
 
     `progress` hears of every case that is done; `select` may drop cases (shapes with kinds of
     input, smallest first and the task's own sizes last); `small` scales the task's sizes down as
-    for an interpreted target.
+    for an interpreted target. `timeout` (seconds) bounds each run of the kernel, `compile_timeout`
+    the build.
 
     Raises `UsageError` when the task cannot be bound to the sketch or raises at its own sizes.
     """
@@ -88,14 +105,12 @@ def verify(
         cases = select(cases)
     if not any(case.own for case, _ in cases):
         notes.append(f"the task's own sizes are scaled down; runs: {status.how_it_runs}")
+    session = _Session(candidate, binding, freedom, task, timeout)
     results: list[CaseResult] = []
-    session = _Session(candidate, binding, freedom, task)
-    try:
-        session.artefact = candidate.toolchain.compile(candidate.kernel, folder)
-    except ToolchainError as error:
+    if (refused := session.build(folder, compile_timeout)) is not None and cases:
         case, kind = cases[0]
-        failed = CaseResult(case, kind, seed, _class(error), str(error), log=error.log)
-        results.append(failed)
+        failure, reason, log = refused
+        results.append(CaseResult(case, kind, seed, failure, reason, log=log))
         cases = []
     for number, (case, kind) in enumerate(cases):
         result = session.run(case, kind, seed + number, runs=2 if number == 0 else 1)
@@ -128,12 +143,27 @@ def _cases(plan: Plan, binding: Binding, freedom: Freedom, interpreted: bool) ->
         found += [(case, next(kinds)) for _ in range(1 if interpreted else 2)]
     own = own_case(plan, binding, freedom.free, limits if interpreted else OWN)
     own_kinds = _OWN_KINDS if own.own else ("normal", "structured")
+    if refusal(plan.sketch, own.symbols, binding.params):
+        return found  # no smaller sizes satisfy the sketch's requires
     return found + [(own, kind) for kind in own_kinds]
 
 
 def _rotation() -> Iterator[str]:
     while True:
         yield from _KINDS
+
+
+@attrs.frozen
+class _Finding:
+    """What one case showed so far; `outputs` are the code's where they are wrong."""
+
+    failure: str = ""
+    reason: str = ""
+    comparisons: tuple[Comparison, ...] = ()
+    outputs: Mapping[str, Array] | None = attrs.field(default=None, repr=False)
+    log: str = ""
+    sketch_right: bool | None = None
+    code_as_sketch: bool | None = None
 
 
 @attrs.define
@@ -143,36 +173,56 @@ class _Session:
     candidate: Candidate
     binding: Binding
     freedom: Freedom
-    task: TorchTask
+    task: Task
+    timeout: float
     artefact: Artefact | None = None
+    blamed: bool = False
+
+    def build(self, folder: Path, timeout: float) -> tuple[str, str, str] | None:
+        """Compile; (failure, reason, log) where that fails."""
+        kernel = self.candidate.kernel
+        try:
+            self.artefact = self.candidate.toolchain.compile(kernel, folder, timeout)
+        except ToolchainError as error:
+            return classify(error, kernel.language), str(error), error.log[-LOG_CHARACTERS:]
+        except OSError as error:
+            return "infrastructure", f"the build failed: {error}", ""
+        return None
 
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
         """One case, timed, with the blame settled."""
         started = time.monotonic()
         length = reduction_length(self.candidate.plan, self.binding, case.symbols)
         values, arguments = self._inputs(case, kind, seed)
-        failure, reason, log = "", "", ""
-        comparisons: tuple[Comparison, ...] = ()
+        found = _Finding()
         try:
             references = self._references(case, values, arguments)
-            failure, reason, comparisons = self._decide(case, values, references, length, runs)
         except TaskFailure as error:
-            if case.own:
+            if case.own and not self.task.is_sketch:
                 raise
-            failure, reason = "skipped", f"the task refuses these sizes: {error}"
-        except ToolchainError as error:
-            failure, reason, log = _class(error), str(error), error.log
+            found = _Finding("skipped", f"the task refuses these sizes: {error}")
+        else:
+            try:
+                found = self._decide(case, values, references, length, runs)
+            except ToolchainError as error:
+                failure = classify(error, self.candidate.kernel.language)
+                found = _Finding(failure, str(error), log=error.log)
+            except OSError as error:
+                found = _Finding("infrastructure", f"the run failed: {error}")
+            found = self._blame(case, values, references, length, found)
         return CaseResult(
             case,
             kind,
             seed,
-            failure,
-            reason,
-            comparisons,
+            found.failure,
+            found.reason,
+            found.comparisons,
             runs,
             length,
             time.monotonic() - started,
-            log[-4000:],
+            found.log[-LOG_CHARACTERS:],
+            found.sketch_right,
+            found.code_as_sketch,
         )
 
     # ------------------------------------------------------------ inputs and references
@@ -228,8 +278,31 @@ class _Session:
         references: list[Array],
         length: int,
         runs: int,
-    ) -> tuple[str, str, tuple[Comparison, ...]]:
-        """(failure, reason, comparisons) of one case."""
+    ) -> _Finding:
+        """What one case shows, before anybody is blamed."""
+        if misfit := self._misfit(case, references):
+            return _Finding("design", misfit, sketch_right=False)
+        first: Mapping[str, Array] | None = None
+        for number in range(runs):
+            outputs, stray = self._launch(case, values, second=number > 0)
+            if stray:
+                return _Finding("illegal_access", stray)
+            missing = [t.name for t in self.binding.outputs if t.name not in outputs]
+            if missing:
+                return _Finding("wrong_shape", f"no output came back for {', '.join(missing)}")
+            comparisons = self._compare(outputs, references, length)
+            wrong = next((c for c in comparisons if not c.passed), None)
+            if wrong is not None:
+                reason = f"{wrong.name}: {wrong.reason}"
+                return _Finding(wrong.failure, reason, comparisons, outputs)
+            if first is not None and (different := _difference(first, outputs)):
+                reason = f"{different} differs between two runs"
+                return _Finding("nondeterministic", reason, comparisons)
+            first = outputs
+        return _Finding("", "", comparisons)
+
+    def _misfit(self, case: ShapeCase, references: list[Array]) -> str:
+        """Where the sketch and the task disagree on an output's shape or type; "" for nowhere."""
         shapes = self.binding.shapes(case.symbols)
         declared = self.binding.description.outputs
         for tensor, reference, task_output in zip(
@@ -237,32 +310,15 @@ class _Session:
         ):
             if reference.shape != shapes[tensor.name]:
                 return (
-                    "design",
                     f"{tensor.name} has shape {list(shapes[tensor.name])} in the sketch and "
-                    f"{list(reference.shape)} in the task",
-                    (),
+                    f"{list(reference.shape)} in the task"
                 )
             if tensor.dtype is not task_output.dtype and not self._converted():
                 return (
-                    "design",
                     f"{tensor.name} is {tensor.dtype.value} in the sketch and "
-                    f"{task_output.dtype.value} in the task",
-                    (),
+                    f"{task_output.dtype.value} in the task"
                 )
-        first: Mapping[str, Array] | None = None
-        for number in range(runs):
-            outputs, stray = self._launch(case, values, second=number > 0)
-            if stray:
-                return "illegal_access", stray, ()
-            comparisons = self._compare(outputs, references, length)
-            wrong = next((c for c in comparisons if not c.passed), None)
-            if wrong is not None:
-                failure, reason = self._blame(case, values, references, length, wrong)
-                return failure, reason, comparisons
-            if first is not None and (different := _difference(first, outputs)):
-                return "nondeterministic", f"{different} differs between two runs", comparisons
-            first = outputs
-        return "", "", comparisons
+        return ""
 
     def _converted(self) -> bool:
         """True when inputs are rounded to the sketch's types, so that outputs may be others."""
@@ -275,7 +331,7 @@ class _Session:
         assert self.artefact is not None
         buffers = Buffers(self.binding, case.symbols, values, second)
         outputs = self.candidate.toolchain.run(
-            self.artefact, buffers.tensors, case.symbols, self.binding.params
+            self.artefact, buffers.tensors, case.symbols, self.binding.params, self.timeout
         )
         return outputs, buffers.stray_writes()
 
@@ -293,37 +349,55 @@ class _Session:
         values: Mapping[str, Array],
         references: list[Array],
         length: int,
-        wrong: Comparison,
-    ) -> tuple[str, str]:
-        """Whether the code or the sketch is wrong: the interpreter decides."""
+        found: _Finding,
+    ) -> _Finding:
+        """Whether the code or the sketch is wrong: the interpreter decides, once per verdict for
+        failures that show no wrong numbers."""
+        if self.candidate.toolchain.target == "interpreter" and found.failure in _BLAMED:
+            reason = f"{found.reason}, in the sketch's own interpretation"
+            return attrs.evolve(found, failure="design", reason=reason, sketch_right=False)
+        if self.task.is_sketch and found.failure in _BLAMED:
+            reason = f"{found.reason}; the code differs from the sketch"
+            return attrs.evolve(found, reason=reason, sketch_right=True, code_as_sketch=False)
+        if found.failure not in _BLAMED or not self.candidate.plan.phases:
+            return found
+        if found.outputs is None and self.blamed:
+            return found
         if sum(array.size for array in values.values()) > _INTERPRETABLE:
-            return wrong.failure, f"{wrong.name}: {wrong.reason}"
-        from sketchc.interpreter import interpret
-
+            return found
+        self.blamed = True
+        sketch, params = self.candidate.plan.sketch, self.binding.params
         try:
-            meant = interpret(
-                self.candidate.plan.sketch, dict(values), dict(case.symbols), self.binding.params
-            )
-        except (DiagnosticError, UsageError) as error:
-            return "design", f"the sketch cannot be interpreted here: {error}"
-        for comparison in self._compare(meant.outputs, references, length):
+            meant = interpret_apart(sketch, values, case.symbols, params, _BLAME_TIMEOUT)
+        except ToolchainError as error:
+            if error.stage != "design":
+                return found
+            reason = f"the sketch cannot be interpreted here: {error}"
+            return attrs.evolve(found, failure="design", reason=reason, sketch_right=False)
+        if found.outputs is not None:
+            alike = self._compare(found.outputs, self._exact(meant), length)
+            found = attrs.evolve(found, code_as_sketch=all(c.passed for c in alike))
+        for comparison in self._compare(meant, references, length):
             if not comparison.passed:
-                return (
-                    "design",
-                    f"{comparison.name}: {comparison.reason}, in the sketch's own interpretation",
+                # The element that is wrong in the sketch is the one to show.
+                return attrs.evolve(
+                    found,
+                    failure="design",
+                    reason=f"{comparison.name}: {comparison.reason}, in the sketch's own "
+                    "interpretation",
+                    sketch_right=False,
                 )
-        return (
-            wrong.failure,
-            f"{wrong.name}: {wrong.reason}; the sketch's own interpretation is right",
-        )
+        reason = f"{found.reason}; the sketch's own interpretation is right"
+        return attrs.evolve(found, reason=reason, sketch_right=True)
 
-
-def _class(error: ToolchainError) -> str:
-    """The class of failure; being ended for touching foreign memory is one of its own."""
-    signs = ("SIGSEGV", "SIGBUS", "illegal access", "illegal memory access")
-    if error.stage == "launch" and any(sign in f"{error}\n{error.log}" for sign in signs):
-        return "illegal_access"
-    return error.stage
+    def _exact(self, outputs: Mapping[str, Array]) -> list[Array]:
+        """Outputs of the interpreter as references: floats in float64."""
+        return [
+            outputs[tensor.name].astype(np.float64)
+            if tensor.dtype.is_float
+            else outputs[tensor.name]
+            for tensor in self.binding.outputs
+        ]
 
 
 def _difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:

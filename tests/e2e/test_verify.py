@@ -47,7 +47,7 @@ class FaultyToolchain:
     def install(self) -> str:
         return ""
 
-    def compile(self, kernel: Kernel, folder: Path) -> Artefact:
+    def compile(self, kernel: Kernel, folder: Path, timeout: float = 300.0) -> Artefact:
         return Artefact(kernel, folder)
 
     def run(

@@ -1,0 +1,137 @@
+"""The reference interpreter as a toolchain: runs a sketch itself, in a worker process.
+
+It is no target: `runtime.verify.design` judges sketches with it and `verify` asks it who is to
+blame. A sketch may loop for hours or want all memory, hence the worker. The sketch travels as a
+pickle *to* the worker, which runs no foreign code; only plain arrays and JSON come back.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sketchc import ir
+from sketchc.runtime.toolchains.base import (
+    COMPILE_TIMEOUT,
+    Artefact,
+    ToolchainError,
+    ToolchainStatus,
+)
+from sketchc.runtime.worker import run_worker
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sketchc.lowering.kernel import Kernel
+
+    Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+HOW_IT_RUNS = "the sketch itself, in the reference interpreter"
+#: Address space of one interpretation.
+MEMORY_BYTES = 16 << 30
+_HANDLER = "sketchc.runtime.toolchains.interpreter:execute"
+_SKETCH = "the sketch"  # no tensor has this name
+
+
+class InterpreterToolchain:
+    """See `base.Toolchain`. Kernels need no source here: their `sketch` is what runs."""
+
+    target = "interpreter"
+
+    def status(self) -> ToolchainStatus:
+        """Always here."""
+        return ToolchainStatus(
+            self.target,
+            True,
+            True,
+            HOW_IT_RUNS,
+            {"numpy": importlib.metadata.version("numpy")},
+            interpreted=True,
+        )
+
+    def install(self) -> str:
+        return "Nothing to install: the interpreter comes with sketchc."
+
+    def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
+        """Nothing is built."""
+        del timeout
+        return Artefact(kernel, folder)
+
+    def run(
+        self,
+        artefact: Artefact,
+        tensors: Arrays,
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """One interpretation in a worker process; see `interpret_apart`."""
+        sketch = artefact.kernel.sketch
+        read = {tensor.name for tensor in sketch.tensors if tensor.role is not ir.Role.OUT}
+        given = {name: array for name, array in tensors.items() if name in read}
+        return interpret_apart(sketch, given, symbols, params, timeout)
+
+
+def interpret_apart(
+    sketch: ir.Sketch,
+    tensors: Arrays,
+    symbols: Mapping[str, int],
+    params: Mapping[str, int | float | bool],
+    timeout: float,
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The out and inout tensors of a sketch, by name; `tensors` are its in and inout ones.
+
+    Raises `ToolchainError` with stage "design" for a condition or a rule of the language that does
+    not hold, "timeout", or "infrastructure".
+    """
+    import numpy as np
+
+    packed = np.frombuffer(pickle.dumps(sketch), np.uint8)
+    result = run_worker(
+        _HANDLER,
+        {"symbols": dict(symbols), "params": dict(params)},
+        {**tensors, _SKETCH: packed},
+        timeout=timeout,
+        memory_bytes=MEMORY_BYTES,
+        preload=("sketchc.interpreter", "sketchc.runtime.toolchains.interpreter"),
+    )
+    if result.timed_out:
+        msg = f"the interpretation took more than {timeout:g} s"
+        raise ToolchainError(stage="timeout", message=msg)
+    if result.kinds[:1] == ("MemoryError",):
+        msg = f"the sketch needs more than {MEMORY_BYTES >> 30} GiB at these sizes"
+        raise ToolchainError(stage="design", message=msg)
+    if result.reply is None:
+        log = result.traceback or result.output
+        raise ToolchainError(
+            stage="infrastructure", message=result.describe(), log=log, kinds=result.kinds
+        )
+    if "refused" in result.reply:
+        refused, log = str(result.reply["refused"]), str(result.reply["log"])
+        raise ToolchainError(stage="design", message=refused, log=log)
+    return dict(result.arrays)
+
+
+def execute(
+    request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """The worker's handler. The reply is {} or {"refused": one sentence, "log": the notes}."""
+    from sketchc.diagnostics import DiagnosticError, UsageError
+    from sketchc.interpreter import interpret
+
+    sketch = pickle.loads(arrays.pop(_SKETCH).tobytes())
+    try:
+        found = interpret(sketch, arrays, request["symbols"], request["params"])
+    except DiagnosticError as error:
+        first = error.diagnostics[0]
+        lines = [*first.notes, *([f"help: {first.help}"] if first.help else [])]
+        return {"refused": f"{first.code}: {first.message}", "log": "\n".join(lines)}, {}
+    except UsageError as error:
+        return {"refused": str(error), "log": ""}, {}
+    return {}, found.outputs
+
+
+TOOLCHAIN = InterpreterToolchain()
