@@ -23,6 +23,7 @@ import math
 import select
 import socket
 import struct
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -179,7 +180,8 @@ class LlmServer:
     """The server, in threads of its own; a context manager.
 
     `requests` holds every POST; `answered` counts, per `prompt_key`, the replies that went out
-    whole (a client that has gone meanwhile is not counted). Scripts that run out answer HTTP 500
+    whole (a client that has gone meanwhile is not counted), `broken` the clients that went away
+    while they were answered. Scripts that run out answer HTTP 500
     and leave a line in `surprises`.
     """
 
@@ -188,6 +190,7 @@ class LlmServer:
         self.models = tuple(models)
         self.requests: list[Received] = []
         self.answered: Counter[str] = Counter()
+        self.broken = 0
         self.surprises: list[str] = []
         self.stopping = threading.Event()
         self._lock = threading.Lock()
@@ -238,11 +241,11 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away in the middle is what several tests are about."""
-        import sys
-
         error = sys.exception()
-        if not isinstance(error, (ConnectionError, TimeoutError)):
+        if not isinstance(error, ConnectionError):
             self.owner.surprises.append(repr(error))
+        elif not self.owner.stopping.is_set():
+            self.owner.broken += 1
 
 
 class _Handler(BaseHTTPRequestHandler):

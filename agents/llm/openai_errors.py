@@ -40,7 +40,7 @@ _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|maximum model length"
     r"|context (length|size|window)\W[^.]{0,40}\bexceed|exceed[^.]{0,60}\bcontext\b"
     r"|context length of only|longer than the model's context|too long to fit"
-    r"|(prompt|input) (is|was) too long|tokens. \+ .max_new_tokens|exceeded model token limit",
+    r"|(prompt|input) (is|was) too long|tokens \+ .max_new_tokens|exceeded model token limit",
     re.IGNORECASE,
 )
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy", re.IGNORECASE)

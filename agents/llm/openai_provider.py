@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import queue
 import socket
 import threading
@@ -84,6 +85,7 @@ class OpenAIProvider:
         self._translator = Translator(_name_of(self._base_url), self._key, settings.timeout)
         self._dialect = Dialect()
         self._client = self._connect()
+        _keep_out_of_logs(self._key)
 
     def send(
         self, request: Request, idempotency_key: str, streamed: Callable[[int], None]
@@ -282,6 +284,29 @@ def _checked_key(key: str) -> str:
         )
         raise UsageError(message)
     return key
+
+
+class _HideKey(logging.Filter):
+    """Takes a key out of log records; the packages below log what a server sends back."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._key = key
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        hidden = redact(text, [self._key])
+        if hidden != text:
+            record.msg, record.args = hidden, ()
+        return True
+
+
+def _keep_out_of_logs(key: str) -> None:
+    """Their loggers exist once they are imported. A filter of a logger does not reach the loggers
+    below it: each needs its own."""
+    for name in tuple(logging.root.manager.loggerDict):
+        if key and name.startswith(("openai", "httpx", "httpcore")):
+            logging.getLogger(name).addFilter(_HideKey(key))
 
 
 def _name_of(base_url: str) -> str:
