@@ -1,0 +1,59 @@
+"""What the prompts say of a target and its chip: the capabilities, and the facts of its file."""
+
+from __future__ import annotations
+
+from sketchc.agents.prompts.rendering import render
+from sketchc.lowering.hardware import load_hardware
+from sketchc.lowering.registry import target_module
+
+_FLOAT_BYTES = 4
+#: How many tiles of a whole row are alive together, and what is left for those of one element.
+_LIVE_TILES = (1, 2, 4)
+_SMALL_BYTES = 256
+
+
+def hardware(target: str, chip: str = "") -> str:
+    """The chapter on `target` and on `chip` (its default where none is named).
+
+    Every number is the hardware file's own, also where the file says that the machine at hand is
+    asked: prompts do not depend on the machine. Raises `UsageError` for an unknown chip.
+    """
+    module = target_module(target)
+    capabilities = module.CAPABILITIES
+    facts = load_hardware(chip or capabilities.default_hardware).facts
+    memories = facts["memory"]
+    default = memories[facts["placement"]["default"]]["bytes"]
+    rows = []
+    for live in _LIVE_TILES:
+        row = min((default - _SMALL_BYTES) // (_FLOAT_BYTES * live), capabilities.maximum_elements)
+        rows.append((live, 1 << (row.bit_length() - 1)))
+    return render(
+        "hardware.jinja",
+        target=target,
+        description=module.DESCRIPTION,
+        chip=facts["description"],
+        detect=bool(facts.get("detect")),
+        cores=facts["cores"],
+        matrix_cores=facts["matrix_cores"],
+        bandwidth=f"{facts['memory_bandwidth'] / 1e9:.4g}",
+        cache=f"{facts['l2_bytes'] / 2**20:.4g}",
+        dtypes=sorted(capabilities.dtypes),
+        precisions=sorted(capabilities.precisions),
+        memories=[
+            {"name": _words(name), "bytes": memory["bytes"], "note": memory.get("note", "")}
+            for name, memory in memories.items()
+        ],
+        places={role: _words(name) for role, name in facts["placement"].items()},
+        fuses=hasattr(module, "placements"),
+        rows=rows,
+        maximum_elements=capabilities.maximum_elements,
+        power_of_two=capabilities.power_of_two_extents,
+        matrix_minimum=max(capabilities.matrix_minimum.values(), default=1),
+        aims=facts["tuning"],
+        persistent=capabilities.persistent_grid,
+        pipelines="pipeline_bytes" in facts["tuning"],
+    )
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

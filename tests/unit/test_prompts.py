@@ -1,0 +1,304 @@
+"""The prompts: complete and true sketches in them, every operation and hint named, and the same
+bytes on every machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jinja2
+import numpy as np
+import pytest
+from test_prompt_facts import PROMPT, STORED, codes, probe
+
+from sketchc.agents.prompts.hardware import hardware
+from sketchc.agents.prompts.language import EXAMPLES, example_sketches, facts, language
+from sketchc.agents.prompts.rendering import as_json, fenced, render
+from sketchc.checker.api import check
+from sketchc.checker.hints import LOOP_HINTS, TILE_HINTS
+from sketchc.diagnostics import DiagnosticError, UsageError
+from sketchc.formatter import format_file
+from sketchc.interpreter import interpret
+from sketchc.lowering.hardware import HARDWARE, load_hardware
+from sketchc.lowering.passes import build_plan
+from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.ops import OPS, Category, Op, Result, Shape
+from sketchc.selfcheck import self_check
+from sketchc.source import Source
+from sketchc.types import LOWERED, DType
+from sketchc.vocabulary import SECTIONS
+
+FOLDER = Path(__file__).parents[2] / "agents" / "prompts"
+
+#: Tokens are estimated as a third of the characters: more than tokenisers make of such text.
+MOST_TOKENS = 9000
+
+Arrays = dict[str, np.ndarray]
+
+
+def tokens(text: str) -> int:
+    return len(text) // 3
+
+
+def snippets() -> dict[str, str]:
+    """The complete sketches of the language prompt, by name."""
+    found = re.findall(r"^```sketch\n(.*?)^```$", language(), re.M | re.S)
+    return {text.partition("sketch ")[2].partition(" ")[0]: text for text in found}
+
+
+# ---------------------------------------------------------------- sketches in the prompt
+
+
+def test_every_example_of_the_folder_is_shown_whole() -> None:
+    assert sorted(path.stem for path in (FOLDER / "examples").glob("*.sketch")) == sorted(EXAMPLES)
+    for example in example_sketches():
+        assert snippets()[example.name] == example.text
+    assert language().count("```sketch\n") == len(EXAMPLES) + 1
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, "scaled_mean"])
+def test_sketches_in_the_prompt_check_run_and_lower_everywhere(name: str) -> None:
+    source = Source(f"{name}.sketch", snippets()[name])
+    result = check(source)
+    assert result.diagnostics == ()
+    assert self_check(source) == ()
+    assert result.tree is not None
+    assert format_file(result.tree, source) == source.text
+    for target in TARGETS:
+        planned = build_plan(result.tree.sketches[0], target)
+        assert planned.diagnostics == ()
+        assert target_module(target).emit(planned.plan).source
+
+
+def _norm(x: np.ndarray, v: Arrays) -> np.ndarray:
+    def channel(name: str) -> np.ndarray:
+        return v[name][None, :, None, None]
+
+    scale = channel("WEIGHT") / np.sqrt(channel("RUNNING_VAR") + 1e-5)
+    return (x - channel("RUNNING_MEAN")) * scale + channel("BIAS")
+
+
+#: What the sketches compute, by their first comments, in NumPy.
+MEANINGS = {
+    "scaled_tanh": lambda x, v: np.tanh(x),
+    "log_sum_exp": lambda x, v: np.log(np.exp(x).sum(1)),
+    "min_max_rows": lambda x, v: (
+        (x - x.min(1, keepdims=True)) / (np.ptp(x, axis=1, keepdims=True) + 1e-6)
+    ),
+    "batch_norm": _norm,
+    "linear_tanh": lambda x, v: np.tanh(x @ v["WEIGHT"].T + v["BIAS"]),
+    "scale_by_total": lambda x, v: x / np.abs(x).sum(),
+    "scaled_mean": lambda x, v: x.mean(1),
+}
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+@pytest.mark.parametrize("sizes", [(2, 3, 5, 7), (3, 17, 33, 2)])
+def test_sketches_in_the_prompt_mean_what_they_say(name: str, sizes: tuple[int, ...]) -> None:
+    (checked,) = check(Source(name, snippets()[name])).sketches
+    symbols = dict(zip((s.name for s in checked.sketch.symbols), sizes, strict=False))
+    random = np.random.default_rng(sum(sizes))
+    inputs: Arrays = {}
+    for tensor in checked.sketch.tensors:
+        if tensor.role.value != "in":
+            continue
+        shape = tuple(symbols[extent.name] for extent in tensor.extents)
+        values = random.standard_normal(shape).astype(tensor.dtype.numpy_name)
+        inputs[tensor.name] = abs(values) if tensor.name == "RUNNING_VAR" else values
+    (actual,) = interpret(checked.sketch, inputs).outputs.values()
+    wide = {key: value.astype(np.float64) for key, value in inputs.items()}
+    tolerance = 2e-3 if actual.dtype == np.float16 else 1e-5
+    np.testing.assert_allclose(actual, MEANINGS[name](wide["X"], wide), tolerance, tolerance)
+
+
+# ---------------------------------------------------------------- what is named
+
+
+def test_types_hints_and_sections_are_all_named() -> None:
+    for hint in LOOP_HINTS | TILE_HINTS:
+        assert f'"{hint}"' in PROMPT
+    types = ", ".join(dtype.value for dtype in LOWERED)
+    assert f"Element types: {types}." in PROMPT
+    for section in SECTIONS:
+        assert f"- `{section}:" in language()
+
+
+def test_constructs_that_are_not_lowered_are_named_with_what_to_write() -> None:
+    from sketchc.explain import codes as all_codes
+
+    unavailable = facts()["unavailable"]
+    assert [item.code for item in unavailable] == [c for c in all_codes() if c.startswith("SK09")]
+    for item in unavailable:
+        assert item.advice
+        assert f"- {item.name} ({item.code}): {item.advice}" in PROMPT
+        assert "lowered yet" not in item.name
+
+
+# ---------------------------------------------------------------- the op table
+
+
+def _call(row: Op) -> str:
+    """Statements that make operands for `row` and call it in the form that the prompt prints."""
+    boolean = row.result is Result.BOOL or row.name.startswith("logical")
+    integer = row.result is Result.INTEGER
+    given = "i32" if integer else "bool" if row.name in ("reduce_any", "reduce_all") else "f32"
+    made = "bool" if boolean else "i32" if integer else "f32"
+    shape = {Shape.REDUCED: "[16, 1]", Shape.MATRIX_PRODUCT: "[16, 16]"}.get(row.shape, "[16, 16]")
+    init = ", init=0" if row.accumulates else ""
+    lines = [f"a = alloc([16, 16], {given})", f"fill({'False' if given == 'bool' else 1}, a)"]
+    lines += ["c = alloc([16, 16], bool)", "fill(True, c)", f"d = alloc({shape}, {made}{init})"]
+    operands = ["c" if name == "condition" else "a" for name in row.operands]
+    operands = ["2.5"] if row.name == "fill" else operands
+    operands += ["1" for item in row.attributes if item.positional]
+    keywords = [
+        f'{item.name}="{item.default}"'
+        if item.choices
+        else f"{item.name}={1.5 if item.default is None else item.default}"
+        for item in row.attributes
+        if not item.positional
+    ]
+    return "\n".join([*lines, f"{row.name}({', '.join([*operands, 'd', *keywords])})"])
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.lowered])
+def test_each_lowered_operation_stands_in_the_prompt_and_checks(name: str) -> None:
+    row = OPS[name]
+    table = language().partition("## Operations")[2].partition("## Parsed")[0]
+    calls = re.findall(rf"- `{name}\((.*?)\)`: ", table)
+    assert len(calls) == 1
+    arguments = calls[0].split(", ")
+    positional = [item.name for item in row.attributes if item.positional]
+    assert (
+        arguments[: len(row.operands) + 1]
+        == [*row.operands, *positional, "dst"][: len(row.operands) + 1]
+    )
+    assert {item.name for item in row.attributes} <= set(re.findall(r"\w+", calls[0]))
+    assert f"`: {row.doc}\n" in table
+    assert codes(probe(STORED + _call(row))) == set()
+
+
+def test_no_operation_is_promised_that_is_not_lowered() -> None:
+    missing = facts()["missing_operations"]
+    assert set(missing) == {name for name, row in OPS.items() if not row.lowered}
+    for name in missing:
+        assert f"`{name}(" not in PROMPT
+        row = OPS[name]
+        operands = ["y"] * len(row.operands) + ["0" for a in row.attributes if a.positional]
+        call = f"{name}({', '.join([*operands, *(['b'] * row.outputs)])})"
+        if row.category is Category.SORTING:
+            call = f"{name}(y, b, 0, y, b)"
+        (code,) = codes(probe(STORED + call))
+        assert code.startswith("SK09")
+        assert f"({code})" in PROMPT
+
+
+# ---------------------------------------------------------------- the hardware
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_hardware_states_the_facts_of_the_file_and_the_target(target: str) -> None:
+    text = hardware(target)
+    module = target_module(target)
+    capabilities = module.CAPABILITIES
+    chip = load_hardware(capabilities.default_hardware).facts
+    assert target in text
+    assert module.DESCRIPTION in text
+    assert ", ".join(sorted(capabilities.dtypes)) in text
+    assert ", ".join(sorted(capabilities.precisions)) in text
+    for memory in chip["memory"].values():
+        assert f"{memory['bytes']} bytes" in text
+    for name in ("tile_elements", "loop_elements", "inner_elements", "matrix_depth"):
+        assert re.search(rf"\b{chip['tuning'][name]}\b", text)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("live", [1, 2, 4])
+def test_the_longest_row_fits_and_four_times_as_much_does_not(target: str, live: int) -> None:
+    pattern = rf"(\d+) elements with {live} tiles? of it alive"
+    (row,) = (int(n) for n in re.findall(pattern, hardware(target)))
+    names = "abcd"[:live]
+    body = [f"{name} = alloc([N])" for name in names]
+    body += [f"load(X[i, 0:N] -> {name})" for name in names]
+    body += ["m = alloc([1])"]
+    body += [f"reduce_max({name}, 0, m)\nmul({name}, m, {name})" for name in names]
+    body += [f"store({name} -> Y[i, 0:N])" for name in names]
+    lines = "\n".join(f"        {line}" for line in "\n".join(body).split("\n"))
+    text = f"""sketch rows {{
+    symbols: M, N <= ROW;
+    tensors: X[M, N]: in f32; Y[M, N]: out f32;
+    @llm_hint("parallel")
+    for i in range(M):
+{lines}
+}}
+"""
+    fits, too_long = (check(Source("rows", text.replace("ROW", str(n)))) for n in (row, 4 * row))
+    assert fits.tree is not None
+    assert too_long.tree is not None
+    build_plan(fits.tree.sketches[0], target)
+    with pytest.raises(DiagnosticError, match=r"SK070[12]"):
+        build_plan(too_long.tree.sketches[0], target)
+
+
+def test_hardware_does_not_depend_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {target: hardware(target) for target in TARGETS}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(77)))
+    assert load_hardware("cpu").cores == 77
+    assert {target: hardware(target) for target in TARGETS} == before
+    assert not re.search(r"\b77\b", before["cpp"])
+
+
+def test_an_unknown_chip_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown hardware"):
+        hardware("cpp", "abacus")
+    assert len(HARDWARE) >= 3
+
+
+# ---------------------------------------------------------------- rendering
+
+
+def test_the_language_prompt_stays_short() -> None:
+    assert tokens(language()) < MOST_TOKENS
+    assert tokens(language(examples=False)) < 0.75 * tokens(language())
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "4242"])
+def test_prompts_are_the_same_bytes_in_every_process(seed: str) -> None:
+    program = (
+        "from sketchc.agents.prompts.language import language\n"
+        "from sketchc.agents.prompts.hardware import hardware\n"
+        f"texts = [language(), language(False), *map(hardware, {list(TARGETS)!r})]\n"
+        "print('\\n'.join(texts))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONUTF8": "1"}
+    finished = subprocess.run(
+        [sys.executable, "-P", "-c", program], env=environment, capture_output=True, check=True
+    )
+    texts = [language(), language(False), *map(hardware, TARGETS)]
+    assert finished.stdout.decode() == "\n".join(texts) + "\n"
+    assert not re.search(r"(?<![\w.`/])/(home|root|tmp|usr|work)/", finished.stdout.decode())
+
+
+def test_a_prompt_with_a_hole_is_an_error() -> None:
+    with pytest.raises(jinja2.UndefinedError):
+        render("language.jinja")
+
+
+def test_a_fence_is_longer_than_any_in_its_text() -> None:
+    assert fenced("x", "sketch") == "```sketch\nx\n```"
+    assert fenced("a\n````\nb") == "`````\na\n````\nb\n`````"
+
+
+def test_numbers_have_four_digits_and_text_stays() -> None:
+    given = {"a": [1.23456789, True, 7, float("nan"), float("-inf")], "b": {"c": "1.23456"}}
+    kept = {"a": [1.235, True, 7, "nan", "-inf"], "b": {"c": "1.23456"}}
+    assert json.loads(as_json(given)) == kept
+
+
+def test_every_type_of_the_language_is_lowered_or_named_as_missing() -> None:
+    named = {dtype.value for dtype in LOWERED}
+    missing = {dtype.value for dtype in DType} - named
+    assert all(re.search(rf"\b{name}\b", PROMPT) for name in missing)
