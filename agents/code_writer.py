@@ -21,6 +21,7 @@ from sketchc.agents.llm.replies import ReplyError, single_block
 from sketchc.agents.prompts.rendering import render
 from sketchc.agents.state import Feedback
 from sketchc.lowering.kernel import Kernel
+from sketchc.ops import OPS
 
 if TYPE_CHECKING:
     from sketchc.docspec.schema import DocSpec
@@ -103,11 +104,19 @@ def selected(
     if documents is None or budget <= 0:
         return ""
     from sketchc.docspec.needs import needs_of
+    from sketchc.docspec.schema import FAILURES, TOPICS
     from sketchc.docspec.selector import select
 
-    needs = needs_of(assignment.sketch)
-    topics = (*needs.topics, failure) if failure else needs.topics
-    return select(documents, needs.operations, topics, budget).text()
+    if assignment.plan is None:
+        # A task may need anything: the budget alone decides.
+        operations: tuple[str, ...] = tuple(OPS)
+        topics: tuple[str, ...] = tuple(name for name in TOPICS if name not in FAILURES)
+    else:
+        needs = needs_of(assignment.sketch)
+        operations, topics = needs.operations, needs.topics
+    if failure:
+        topics = (*topics, failure)
+    return select(documents, operations, topics, budget).text()
 
 
 def _kernel(assignment: Assignment, source: str) -> Kernel:

@@ -1,11 +1,10 @@
 """The Coder: from a sketch (or, without one, from the task) to a kernel, and from evidence to a
 repair. Two make kernels under one contract: the built-in Coder of the target (deterministic, needs
-no model) and a model (`code_writer`). A repair is a model's, whoever wrote the code.
+no model) and a model (`code_writer`). The built-in one cannot mend: it writes the same again.
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import attrs
@@ -20,6 +19,7 @@ from sketchc.agents.code_writer import (
 from sketchc.agents.coder_prompts import Assignment, for_plan
 from sketchc.agents.state import Feedback, KernelText, RunState, Turn
 from sketchc.diagnostics import DiagnosticError, Severity, UsageError
+from sketchc.source import Source
 
 if TYPE_CHECKING:
     from sketchc.agents.session import Session
@@ -28,21 +28,27 @@ if TYPE_CHECKING:
 
 #: Diagnostics that say "too much memory": what the Designer must mend is the tiling.
 _RESOURCE_CODES = ("SK0701", "SK0702")
+#: How many diagnostics the reason of a refusal names.
+_MOST_TOLD = 3
 
 
 class Coder:
     """See the module; outcomes "coded", "refused" (the sketch does not lower: the Designer must
-    act) and "gave_up" (no usable reply, or nobody who could mend the code)."""
+    act) and "gave_up" (the model gave no usable reply)."""
 
     def run(self, state: RunState, session: Session) -> Turn:
-        """Write `state.kernel`, or mend it where feedback says what is wrong with it.
+        """Write `state.kernel`, or mend it where feedback says what is wrong with it; one that was
+        given is verified before anybody touches it.
 
         Raises `LlmError`; `UsageError` for a run without a sketch and without a model.
         """
+        if state.feedback is None and state.kernel is not None and state.kernel.origin == "given":
+            return Turn(state, "coded", "the kernel was given")
         mending = state.feedback is not None and state.kernel is not None
-        by_model = session.coder == "llm" or mending or not state.sketch
+        by_model = session.coder == "llm" or not state.sketch
         if by_model and session.model is None:
-            return _nobody(state)
+            msg = "without a sketch only a model can write the kernel: add --coder llm or --sketch"
+            raise UsageError(msg)
         try:
             assignment = _assignment(state, session)
             if not by_model:
@@ -51,7 +57,7 @@ class Coder:
                 return _coded(state, assignment.builtin, "builtin", reason)
             return _by_model(state, session, assignment, mending)
         except DiagnosticError as error:
-            return _refused(state, error)
+            return _refused(state, session, error)
 
 
 def _by_model(state: RunState, session: Session, assignment: Assignment, mending: bool) -> Turn:
@@ -77,7 +83,7 @@ def _by_model(state: RunState, session: Session, assignment: Assignment, mending
         )
         return _coded(state, kernel, "llm", f"mended by a model after {state.feedback.failure}")
     except UnusableReplyError as error:
-        return Turn(state, "gave_up", str(error))
+        return _gave_up(state, str(error), mending)
 
 
 def documents_of(target: str) -> DocSpec | None:
@@ -89,14 +95,17 @@ def documents_of(target: str) -> DocSpec | None:
 
 def _assignment(state: RunState, session: Session) -> Assignment:
     """What is to be written. Raises `DiagnosticError` for a sketch that does not lower."""
+    # A kernel that somebody gave may have a name of its own.
+    entry = "" if state.kernel is None else state.kernel.entry
     if state.sketch:
-        return for_plan(plan_of(state.sketch, session))
+        return attrs.evolve(for_plan(plan_of(state.sketch, session)), entry=entry)
     signature = signature_plan(session)
     return Assignment(
         session.target,
         signature.hardware.name,
         signature.sketch,
         task_source=session.task_source,
+        entry=entry,
     )
 
 
@@ -107,28 +116,26 @@ def _coded(state: RunState, kernel: Kernel, origin: str, reason: str) -> Turn:
     return Turn(left, "coded", reason, details=details)
 
 
-def _refused(state: RunState, error: DiagnosticError) -> Turn:
-    """The sketch does not lower: what the Designer must know."""
-    from sketchc.reporting_machine import render_json
+def _gave_up(state: RunState, reason: str, mending: bool) -> Turn:
+    """No usable reply. What was to be mended still is: its failure and evidence stay on top."""
+    if not mending:
+        return Turn(attrs.evolve(state, kernel=None), "gave_up", reason)
+    assert state.feedback is not None
+    details = {"evidence": dict(state.feedback.evidence)}
+    return Turn(state, "gave_up", reason, state.feedback.failure, details)
 
-    found = json.loads(render_json(error.diagnostics, [], 1))["diagnostics"]
+
+def _refused(state: RunState, session: Session, error: DiagnosticError) -> Turn:
+    """The sketch does not lower: what the Designer must know."""
+    from sketchc.agents.design_check import diagnostics_json
+
+    found = diagnostics_json(Source(f"{session.name}.sketch", state.sketch), error.diagnostics)
     errors = [d for d in error.diagnostics if d.severity is Severity.ERROR]
     failure = "resource" if any(d.code in _RESOURCE_CODES for d in errors) else "design"
-    reason = "; ".join(f"{d.code} {d.message}" for d in errors[:3])
-    feedback = Feedback(failure, f"the sketch does not lower: {reason}", {"diagnostics": found})
-    left = attrs.evolve(state, kernel=None, feedback=feedback)
-    details = {"diagnostics": [d.code for d in errors]}
-    return Turn(left, "refused", feedback.reason, failure, details)
-
-
-def _nobody(state: RunState) -> Turn:
-    """No model is there to do what is asked. Raises `UsageError` where none ever could help."""
-    if not state.sketch:
-        msg = (
-            "without a sketch only a model can write the kernel: add --coder llm, or --sketch FILE"
-        )
-        raise UsageError(msg)
-    return Turn(state, "gave_up", "the built-in Coder cannot mend its code, and there is no model")
+    told = "; ".join(f"{d.code}: {d.message}" for d in errors[:_MOST_TOLD])
+    reason = f"the sketch does not lower for {session.target}: {told}"
+    left = attrs.evolve(state, kernel=None, feedback=Feedback(failure, reason, found))
+    return Turn(left, "refused", reason, failure, {"evidence": found})
 
 
 def _earlier(state: RunState) -> list[str]:

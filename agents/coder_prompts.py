@@ -61,7 +61,8 @@ class Assignment:
 
     `plan` and the built-in Coder's kernel for it are None where there is only a task; `sketch` is
     then a signature without phases. `task_source` is the task's text, None where there is none or
-    it is not to be shown. `for_plan` makes one from a plan.
+    it is not to be shown. `entry` is the name that the function must have, "" for the usual one.
+    `for_plan` makes an assignment from a plan.
     """
 
     target: str
@@ -70,7 +71,7 @@ class Assignment:
     plan: Plan | None = None
     builtin: Kernel | None = None
     task_source: str | None = None
-    frontend: str = "torch"
+    entry: str = ""
 
     @property
     def language(self) -> str:
@@ -81,8 +82,8 @@ class Assignment:
     def contract(self) -> Contract:
         """What the code must offer."""
         # The built-in Coder may have found the name taken by a function that it needs itself.
-        entry = "" if self.builtin is None else self.builtin.entry
-        return contract_of(self.sketch, self.language, entry)
+        usual = "" if self.builtin is None else self.builtin.entry
+        return contract_of(self.sketch, self.language, self.entry or usual)
 
 
 def for_plan(plan: Plan) -> Assignment:
