@@ -1,0 +1,158 @@
+"""The provider `replay:FILE`: replies from a recorded ledger, by exact match.
+
+A prompt that was recorded several times gets its replies in the order in which they came. One that
+was not recorded is an error that shows the first line that differs from the closest recorded one:
+nothing is ever made up. Failed calls are not replayed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import attrs
+
+from sketchc.agents.llm.errors import ReplayMissError
+from sketchc.agents.llm.ledger import Header, Record, read_ledger
+from sketchc.agents.llm.messages import Reply, Request
+from sketchc.diagnostics import UsageError
+
+#: How much of a differing line is shown, and how much of it stands before the difference.
+_SHOWN, _BEFORE = 100, 30
+
+_ADVICE = (
+    "A recording replays only with the same sketchc, task and options; to go on, record it anew "
+    "(docs/AGENTS.md)"
+)
+
+
+class ReplayProvider:
+    """Replies of one recording. `header` says what the recorded run was started with."""
+
+    name = "replay"
+
+    def __init__(self, path: Path) -> None:
+        """Raises `UsageError` for a file that is no ledger or holds no reply."""
+        contents = read_ledger(path)
+        assert contents.header is not None  # read_ledger refuses a file without one
+        self.path = path
+        self.header: Header = contents.header
+        self._records = [record for record in contents.records if record.reply is not None]
+        if not self._records:
+            msg = f"the recording {path} holds no reply"
+            raise UsageError(msg)
+        self._waiting: dict[str, deque[Reply]] = defaultdict(deque)
+        for record in self._records:
+            assert record.reply is not None
+            self._waiting[record.request.key].append(record.reply)
+
+    def advance(self, records: Iterable[Record]) -> None:
+        """Leave out what an earlier process of the same run was given already: the answered calls
+        of its ledger."""
+        for record in records:
+            waiting = self._waiting.get(record.request.key)
+            if record.reply is not None and waiting:
+                waiting.popleft()
+
+    def send(
+        self, request: Request, idempotency_key: str, streamed: Callable[[int], None]
+    ) -> Reply:
+        """The recorded reply, with its tokens and cost, in no time. Raises `ReplayMissError`."""
+        waiting = self._waiting.get(request.key)
+        if not waiting:
+            raise ReplayMissError(self._describe_miss(request))
+        reply = waiting.popleft()
+        streamed(len(reply.text))
+        return attrs.evolve(reply, seconds=0.0)
+
+    def _describe_miss(self, request: Request) -> str:
+        same = [record for record in self._records if record.request.key == request.key]
+        if same:
+            return (
+                f"the recording {self.path} answers this {request.purpose} prompt "
+                f"{_times(len(same))}, and it was asked once more.\n{_ADVICE}"
+            )
+        closest = _closest(request, [record.request for record in self._records])
+        return (
+            f"the recording {self.path} does not hold this {request.purpose} prompt.\n"
+            f"{_difference(request, closest)}\n{_ADVICE}"
+        )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _closest(request: Request, recorded: list[Request]) -> Request:
+    """The recorded prompt that is most like this one, of the same purpose where there is one."""
+    lines = _lines(request)
+    candidates = [other for other in recorded if other.purpose == request.purpose] or recorded
+
+    def likeness(other: Request) -> float:
+        return difflib.SequenceMatcher(a=_lines(other), b=lines, autojunk=False).ratio()
+
+    return max(candidates, key=likeness)
+
+
+def _lines(request: Request) -> list[str]:
+    return [line for message in request.messages for line in message.content.split("\n")]
+
+
+def _difference(request: Request, recorded: Request) -> str:
+    """Where two prompts part, in three lines."""
+    for name in ("purpose", "level"):
+        old, new = getattr(recorded, name), getattr(request, name)
+        if old != new:
+            return f"The closest one has another {name}:\n  recorded: {old}\n  asked:    {new}"
+    number = min(len(request.messages), len(recorded.messages))
+    for index in range(number):
+        old_message, new_message = recorded.messages[index], request.messages[index]
+        if old_message == new_message:
+            continue
+        where = f"The closest one differs in message {index + 1}"
+        if old_message.role != new_message.role:
+            old, new = old_message.role, new_message.role
+            return f"{where}:\n  recorded: a message of {old}\n  asked:    a message of {new}"
+        olds, news = old_message.content.split("\n"), new_message.content.split("\n")
+        line = next(
+            (i for i, (old, new) in enumerate(zip(olds, news, strict=False)) if old != new),
+            min(len(olds), len(news)),
+        )
+        old, new = (lines[line] if line < len(lines) else None for lines in (olds, news))
+        shown_old, shown_new = _excerpts(old, new)
+        return (
+            f"{where} ({new_message.role}), line {line + 1}:\n"
+            f"  recorded: {shown_old}\n  asked:    {shown_new}"
+        )
+    return (
+        "The closest one has another number of messages:\n"
+        f"  recorded: {_opening(recorded, number)}\n  asked:    {_opening(request, number)}"
+    )
+
+
+def _opening(request: Request, index: int) -> str:
+    if index >= len(request.messages):
+        return "(no further message)"
+    message = request.messages[index]
+    return f"{message.role}: {_excerpts(message.content.split(chr(10))[0], None)[0]}"
+
+
+def _excerpts(old: str | None, new: str | None) -> tuple[str, str]:
+    """Both lines around the first character that differs; None is a line that does not exist."""
+    start = 0
+    if old is not None and new is not None:
+        pairs = zip(old, new, strict=False)
+        same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
+        start = max(0, same - _BEFORE) if max(len(old), len(new)) > _SHOWN else 0
+
+    def excerpt(line: str | None) -> str:
+        if line is None:
+            return "(no such line)"
+        part = line[start : start + _SHOWN]
+        before = "..." if start else ""
+        after = "..." if start + _SHOWN < len(line) else ""
+        return f"{before}{part!r}{after}"
+
+    return excerpt(old), excerpt(new)
