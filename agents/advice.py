@@ -4,7 +4,6 @@ where evidence does not decide, which agent that is. The reply is one strict JSO
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -12,6 +11,7 @@ import attrs
 from sketchc.agents.llm.client import complete_whole
 from sketchc.agents.llm.errors import ContextOverflowError, TruncatedError
 from sketchc.agents.llm.messages import LanguageModel, Message, Request
+from sketchc.agents.llm.replies import ReplyError, json_object
 from sketchc.agents.prompts.rendering import render
 from sketchc.agents.state import RunState
 
@@ -42,10 +42,6 @@ class Advice:
     problems: tuple[str, ...] = ()
 
 
-class AdviceError(Exception):
-    """A reply that is not the JSON object asked for; the message is for the model."""
-
-
 def ask(model: LanguageModel, state: RunState, session: Session, found: Route) -> Advice:
     """Ask about the failure of the last step. Raises `LlmError`, except where the prompt or the
     reply is too long: then, as after unusable replies, there is no advice."""
@@ -62,7 +58,7 @@ def ask(model: LanguageModel, state: RunState, session: Session, found: Route) -
             return Advice(problems=(*problems, str(error)))
         try:
             return attrs.evolve(parse(text, decide), problems=tuple(problems))
-        except AdviceError as error:
+        except ReplyError as error:
             problems.append(str(error))
             correction = render("conductor_correction.jinja", reason=str(error))
             messages += (Message("assistant", text), Message("user", correction))
@@ -70,28 +66,21 @@ def ask(model: LanguageModel, state: RunState, session: Session, found: Route) -
 
 
 def parse(text: str, decide: bool) -> Advice:
-    """The advice in a reply: one JSON object, alone or in the reply's only fence, with exactly the
-    fields asked for. Raises `AdviceError`."""
-    body = text.strip()
-    if fenced := re.fullmatch(r"```(?:json)?\s*\n(.*?)\n?```", body, re.DOTALL):
-        body = fenced.group(1)
-    try:
-        data = json.loads(body)
-    except ValueError as error:
-        msg = f"the reply is not one JSON object and nothing else: {error}"
-        raise AdviceError(msg) from error
+    """The advice in a reply: one JSON object with exactly the fields asked for. Raises
+    `ReplyError`."""
+    data = json_object(text)
     wanted = ["route", "diagnosis", "suggestion"] if decide else ["diagnosis", "suggestion"]
-    if not isinstance(data, dict) or sorted(data) != sorted(wanted):
+    if sorted(data) != sorted(wanted):
         msg = f"the object's keys must be exactly: {', '.join(wanted)}"
-        raise AdviceError(msg)
+        raise ReplyError(msg)
     for key, value in data.items():
         if not isinstance(value, str) or not value.strip():
             msg = f"{key!r} must be a text that is not empty"
-            raise AdviceError(msg)
+            raise ReplyError(msg)
     agent = data.get("route", "")
     if decide and agent not in ("coder", "designer"):
         msg = f'"route" must be "coder" or "designer", not {json.dumps(agent)}'
-        raise AdviceError(msg)
+        raise ReplyError(msg)
     shorter = {key: data[key].strip()[:_LONGEST_FIELD] for key in ("diagnosis", "suggestion")}
     return Advice(agent=agent, **shorter)
 

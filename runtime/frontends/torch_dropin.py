@@ -39,13 +39,14 @@ def write_dropin(
     binding: Binding,
     task_path: Path,
     freedom: Freedom | None = None,
+    note: str = "",
 ) -> Path:
     """Put the drop-in, the task and the kernel into `folder`; returns the drop-in's path.
 
     `freedom` says which init inputs are sizes that the kernel follows (`verify.free.find_freedom`);
-    without it `ModelNew` insists on the task's own. A C++ kernel is built here, but not loaded:
-    that is done by whoever imports the drop-in. Raises `ToolchainError` where the build fails,
-    `OSError` where the folder refuses.
+    without it `ModelNew` insists on the task's own. `note` is a sentence for its docstring. A C++
+    kernel is built here, but not loaded: that is done by whoever imports the drop-in. Raises
+    `ToolchainError` where the build fails, `OSError` where the folder refuses.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rebuild = ""
@@ -59,7 +60,7 @@ def write_dropin(
     shutil.copyfile(task_path, folder / task_file)
     neighbours = _copy_neighbours(task_path, folder)
     path = folder / f"{kernel.name}_dropin.py"
-    writer = _Writer(kernel, binding, task_path.name, task_file, rebuild)
+    writer = _Writer(kernel, binding, task_path.name, task_file, rebuild, note)
     path.write_text(writer.text(freedom, bool(neighbours)), "utf-8")
     return path
 
@@ -123,6 +124,7 @@ class _Writer:
     task_name: str
     task_file: str
     rebuild: str
+    note: str
 
     def text(self, freedom: Freedom | None, neighbours: bool) -> str:
         support = Path(__file__).with_name("dropin_support.py").read_text("utf-8")
@@ -143,8 +145,8 @@ class _Writer:
             "`ModelNew` is the task's `Model` with another `forward`: same constructor, same\n"
             "state_dict. Inputs may be non-contiguous and are never changed; those of another\n"
             "dtype, or elsewhere than the kernel's device, are refused. There is no backward\n"
-            'pass. Made by sketchc.\n"""'
-        )
+            "pass. Made by sketchc.\n"
+        ) + (f'\n{self.note}\n"""' if self.note else '"""')
 
     def _modules(self) -> str:
         name = self.kernel.name
@@ -195,7 +197,8 @@ class _Writer:
             "",
             "    def __init__(self, *args: Any, **kwargs: Any) -> None:",
             "        super().__init__(*args, **kwargs)",
-            "        check_construction(self, Model, (args, kwargs), get_init_inputs(), MAY_DIFFER)",
+            "        init = get_init_inputs()",
+            "        check_construction(self, Model, (args, kwargs), init, MAY_DIFFER)",
             "",
             "    def forward(self, *args: Any, **kwargs: Any) -> Any:",
             "        check_mode(self)",

@@ -17,7 +17,7 @@ import pytest
 from llm_server import LlmServer, Script, overflow, reply
 
 from sketchc.agents import conductor
-from sketchc.agents.advice import Advice, AdviceError, parse
+from sketchc.agents.advice import Advice, parse
 from sketchc.agents.conductor import (
     TABLE,
     Conductor,
@@ -31,6 +31,7 @@ from sketchc.agents.configuration import Configuration, LlmSettings, ModelSettin
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.openai_provider import OpenAIProvider
+from sketchc.agents.llm.replies import ReplyError
 from sketchc.agents.session import Session
 from sketchc.agents.state import KernelText, RunState, Step, Turn
 from sketchc.docspec.schema import FAILURES as DOCUMENTED
@@ -375,7 +376,7 @@ def test_malformed_json_is_asked_once_more() -> None:
     answer = json.dumps(ADVICE)
     with model([reply("Here you are: it is the mask."), reply(answer)]) as (client, server):
         turn = Conductor().run(state_after(failed("compile")), session_of(client))
-        assert "could not be used: the reply is not one JSON object" in prompt_of(server, 1)
+        assert "could not be used: the reply must hold one fenced block" in prompt_of(server, 1)
     assert turn.state.feedback is not None
     assert turn.state.feedback.suggestion == "mask line 3"
     assert len(turn.details["advice"]["problems"]) == 1
@@ -417,9 +418,7 @@ def test_nobody_is_asked_where_nobody_can_use_it() -> None:
 def test_the_prompt_holds_the_targets_suggestions_and_no_generated_code() -> None:
     with model([reply(json.dumps(ADVICE))]) as (client, server):
         state = state_after(failed("compile"), origin="builtin")
-        session = session_of(client, "builtin", target="triton_cuda")
-        session.hardware = "h200"
-        Conductor().run(state, session)
+        Conductor().run(state, session_of(client, "builtin"))
         prompt = prompt_of(server)
     assert "# About the target" in prompt
     assert "int f()" not in prompt
@@ -441,7 +440,7 @@ def test_the_prompt_holds_the_targets_suggestions_and_no_generated_code() -> Non
     ],
 )
 def test_strict_json(text: str, decide: bool) -> None:
-    with pytest.raises(AdviceError):
+    with pytest.raises(ReplyError):
         parse(text, decide)
 
 
