@@ -33,8 +33,6 @@ _HALVINGS = 2
 #: Replies that cannot be used go back with the reason, so often, before the next step.
 _CORRECTIONS = 2
 
-Note = Callable[[str], None]
-
 
 class UnusableReplyError(Exception):
     """The model gave no code, or no edits that apply, however often it was told why."""

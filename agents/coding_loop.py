@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.agents.coder import (
+from sketchc.agents.code_writer import (
     CoderSettings,
-    Note,
     UnusableReplyError,
     repair_kernel,
     write_kernel,
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Decides on a kernel; the number is that of the attempt.
 Check = Callable[["Kernel", int], "Verdict"]
+#: Hears in a line what is going on.
+Note = Callable[[str], None]
 
 
 @attrs.frozen

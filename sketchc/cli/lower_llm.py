@@ -70,15 +70,22 @@ def code_with_model(
         model=options.model,
         base_url=options.base_url,
     )
-    provider = make_provider(configuration.llm, configuration.target(plan.target))
-    ledger = Ledger(None if options.ledger is None else Path(options.ledger))
-    header = _header(planned, text, file, options, _seed(options, ledger, provider))
-    ledger.begin(header)
-    client = Client(provider, ledger, configuration.llm.caps, configuration.llm.retry)
 
     def note(line: str) -> None:
         if not quiet:
             click.echo(f"coder: {line}", err=True)
+
+    def waiting(path: Path) -> None:
+        click.echo(f"coder: waiting for {path}", err=True)
+
+    provider = make_provider(configuration.llm, configuration.target(plan.target), waiting)
+    ledger = Ledger(None if options.ledger is None else Path(options.ledger))
+    header = _header(planned, text, file, options, _seed(options, ledger, provider))
+    ledger.begin(header)
+    advance = getattr(provider, "advance", None)
+    if advance is not None:
+        advance(ledger.records)
+    client = Client(provider, ledger, configuration.llm.caps, configuration.llm.retry)
 
     try:
         with tempfile.TemporaryDirectory() as folder:

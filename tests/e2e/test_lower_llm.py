@@ -1,4 +1,4 @@
-"""`sketchc lower --coder llm`, as a user starts it: a model's code is accepted only when it is right.
+"""`sketchc lower --coder llm` as a user starts it: code is accepted only when it is right.
 
 The model is a real HTTP server with a script; its replies are test inputs: built-in code that is
 broken in one place, and edits that mend it.
