@@ -148,6 +148,8 @@ class _Folder:
         if sketch.name != example.name:
             text = f"the sketch is named {sketch.name!r}, its file {example.name!r}"
             self.say(example.sketch_file, sketch.span.line, text)
+        if f"{sketch.name}(" not in example.source:
+            self.say(example.source_file, 0, f"nothing here is named {sketch.name!r}")
         needs = needs_of(sketch)
         return attrs.evolve(
             example, entry=sketch.name, operations=needs.operations, topics=needs.topics

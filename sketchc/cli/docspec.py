@@ -243,7 +243,7 @@ def verify_example(spec: DocSpec, example: Example, folder: Path, seed: int) -> 
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.passes import build_plan
     from sketchc.parser import parse
-    from sketchc.runtime.verify.against_sketch import verify_against_sketch
+    from sketchc.runtime.verify.design import verify_against_sketch
     from sketchc.runtime.verify.verify import Candidate
     from sketchc.source import Source
 
@@ -268,5 +268,6 @@ def verify_example(spec: DocSpec, example: Example, folder: Path, seed: int) -> 
         language=spec.manifest.language,
         source=example.source,
         sketch=plan.sketch,
+        foreign=True,  # Held to the same rules as a model's code.
     )
     return verify_against_sketch(Candidate(plan, kernel, toolchain), folder, seed)
