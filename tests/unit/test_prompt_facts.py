@@ -179,6 +179,21 @@ ALLOWED: dict[str, tuple[str, str, str]] = {
         "        add(z, w, z)",
         "let: OW = W - 3 + 1; require: W >= 2;",
     ),
+    "scan": (
+        "an `init=` tile that is updated and stored at every step (`store(sum -> Y[k, "
+        "j*T:(j+1)*T])`)",
+        "sum = alloc([T], f32, init=0)\nfor k in range(C):\n    w = alloc([T])\n"
+        "    load(F[k, 0, 0:min(T, W)] -> w)\n    add(sum, w, sum)\n"
+        "    store(sum -> Z[i, k, 0:min(T, W)])",
+        "tensors: Z[M, C, W]: out f32 = 0;",
+    ),
+    "index of a maximum": (
+        "`reduce_max(x, 0, m)`, `eq(x, m, c)`, `where(c, iota(N), N, n)` into an i64 tile, "
+        "`reduce_min(n, 0, best)`",
+        "m = alloc([1])\nc = alloc([N], bool)\nn = alloc([N], i64)\nbest = alloc([1], i64)\n"
+        "reduce_max(y, 0, m)\neq(y, m, c)\nwhere(c, iota(N), N, n)\nreduce_min(n, 0, best)",
+        "",
+    ),
     "quotients": ("write `1.0 / N`, or divide by N: `div(x, N, x)`", "div(y, N, y)", ""),
     "a quotient of floats": ("write `1.0 / N`", "mul(y, 1.0 / N, y)", ""),
 }
