@@ -35,6 +35,7 @@ VERSION = 1
 STAGING = "outputs.new"
 #: Outcomes whose kernel is worth a drop-in module.
 _USABLE = ("passed", "generated")
+_KERNELS = ("the kernel", "the last kernel")
 _UNVERIFIED = "NOT VERIFIED: nobody has compared this kernel with the task."
 
 
@@ -57,7 +58,7 @@ def write_outputs(
         staging.mkdir(parents=True)
         writer = _Writer(staging, options, state, task, stopped)
         writer.write()
-        facts = writer.facts(spend)
+        facts = writer.facts(spend, folder)
         (staging / "trace.json").write_text(_json(trace(facts)), "utf-8")
         (staging / "SUMMARY.md").write_text(summary(facts), "utf-8")
         return _move(staging, folder)
@@ -199,7 +200,7 @@ class _Writer:
             self._kernel(plan)
         self._text("verdict.json", _json(self._verdict()), "the verdict: every case, every number")
 
-    def facts(self, spend: Spend) -> Facts:
+    def facts(self, spend: Spend, folder: Path) -> Facts:
         from sketchc.agents.run import needs_model
         from sketchc.agents.workflows import load_workflow
 
@@ -215,9 +216,18 @@ class _Writer:
             task_path=str(self.task.path),
             needs_model=needs_model(graph, self.options.coder),
             workflow=graph.graph["description"],
+            folder=str(folder),
+            given_kernel=self._given_kernel(),
             dropin=self.dropin,
             no_dropin=self.no_dropin,
         )
+
+    def _given_kernel(self) -> str:
+        """The file that holds the kernel that was given; "" when another has taken its place."""
+        kernel = self.state.kernel
+        if kernel is None or kernel.origin != "given":
+            return ""
+        return next((name for name, what in self.files if what in _KERNELS), "")
 
     def _text(self, name: str, text: str, what: str) -> None:
         (self.folder / name).write_text(text if text.endswith("\n") else f"{text}\n", "utf-8")
@@ -278,7 +288,7 @@ class _Writer:
             return
         ending = "cpp" if text.language == "c++" else "py"
         name = self.task.path.stem if kernel is None else kernel.name
-        what = "the last kernel" if self.state.outcome not in _USABLE else "the kernel"
+        what = _KERNELS[self.state.outcome not in _USABLE]
         self._text(f"{name}.{ending}", text.source, what)
 
     def _dropin(self, kernel: Kernel) -> bool:
@@ -314,7 +324,7 @@ def _described(name: str, kernel: Kernel) -> str:
     """What one of the drop-in's files is."""
     match name.removeprefix(kernel.name):
         case ".py" | ".cpp":
-            return "the kernel"
+            return _KERNELS[0]
         case "_dropin.py":
             return "the drop-in module"
         case "_task.py":

@@ -5,6 +5,8 @@ Pure: nothing here reads a file or a clock. Takes plain data, returns Markdown.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,8 @@ _LOG_LINES = 20
 @attrs.frozen
 class Facts:
     """What a summary is made of. `files` are (name, what it is); `dropin` is the module's name, ""
-    where there is none, and `no_dropin` then says why; `task_path` is as the user gave it."""
+    where there is none, and `no_dropin` then says why; `task_path` and `folder` are as the user
+    gave them; `given_kernel` is the file here that holds the kernel that was given."""
 
     options: RunOptions
     state: RunState
@@ -35,6 +38,8 @@ class Facts:
     task_path: str
     needs_model: bool
     workflow: str
+    folder: str = "out"
+    given_kernel: str = ""
     dropin: str = ""
     no_dropin: str = ""
 
@@ -103,8 +108,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence
 
 def _cell(value: object) -> str:
     """Text that cannot break the table."""
-    text = " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
-    return text if len(text) <= _CELL else text[: _CELL - 4] + " ..."
+    text = " ".join(str(value).split())
+    text = text if len(text) <= _CELL else text[: _CELL - 4] + " ..."
+    return re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", text.replace("\\", "\\\\").replace("|", "\\|"))
 
 
 def _stem(task: str) -> str:
@@ -351,25 +357,27 @@ def _repeat(facts: Facts) -> str:
         words += ["--set", f"{name}={value}"]
     if options.everything_to_coder:
         words.append("--everything-to-coder")
-    given = [flag for flag, text in (("--sketch", options.sketch), ("--kernel", options.kernel))
-             if text]  # fmt: skip
-    for flag in given:
-        words += [flag, "FILE"]
+    given = [
+        (flag, name)
+        for flag, text, name in (
+            ("--sketch", options.sketch, f"{_stem(options.task)}.sketch"),
+            ("--kernel", options.kernel, facts.given_kernel),
+        )
+        if text
+    ]
+    for flag, name in given:
+        words += [flag, f"{facts.folder}/{name}" if name else "KERNEL"]
+    if options.entry:
+        words += ["--entry", options.entry]
     if facts.needs_model:
-        words += ["--llm", "replay:run/ledger.jsonl"]
-    words += ["-o", "again"]
-    text = "In this folder:\n\n```sh\n" + " ".join(_quoted(word) for word in words) + "\n```"
+        words += ["--llm", f"replay:{facts.folder}/run/ledger.jsonl"]
+    words += ["-o", f"{facts.folder}-again"]
+    text = "From where the run was started:\n\n```sh\n" + shlex.join(words) + "\n```"
     if facts.needs_model:
         text += (
             "\n\n`run/ledger.jsonl` holds every prompt and reply; replayed, the agents take the "
             "same steps, and everything is compiled, run and compared anew."
         )
-    if given:
-        text += f"\n\n`FILE` is what was given with {' and '.join(given)}; run/run.json holds it."
+    if "KERNEL" in words:
+        text += "\n\n`KERNEL` is the file that was given; its text is in run/run.json."
     return text
-
-
-def _quoted(word: str) -> str:
-    import shlex
-
-    return shlex.quote(word)

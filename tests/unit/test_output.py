@@ -1,0 +1,264 @@
+"""What a run leaves behind, for every way it can end, from states as the engine keeps them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sketchc.agents.llm.client import Spend
+from sketchc.agents.output import STAGING, VERSION, trace, write_outputs
+from sketchc.agents.run import RunOptions
+from sketchc.agents.serialise import dump_state, load_state
+from sketchc.agents.state import KernelText, RunState, Step
+from sketchc.agents.summary import Facts, summary, table
+from sketchc.diagnostics import UsageError
+from sketchc.lowering.passes import build_plan
+from sketchc.lowering.registry import target_module
+from sketchc.parser import parse
+from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.source import Source
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SKETCH = (EXAMPLES / "softmax.sketch").read_text()
+OPTIONS = RunOptions("softmax.py", "digest", "triton_cuda", "h200", "default", "builtin", 7)
+SPEND = Spend(calls=3, input_tokens=12345, output_tokens=678, cost=0.25)
+
+
+@pytest.fixture(scope="module")
+def task() -> Iterator[TorchTask]:
+    with TorchTask(EXAMPLES / "tasks" / "softmax.py") as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def kernel() -> KernelText:
+    tree, _ = parse(Source("softmax.sketch", SKETCH))
+    assert tree is not None
+    plan = build_plan(tree.sketches[0], "triton_cuda", "h200", {}).plan
+    made = target_module("triton_cuda").emit(plan)
+    return KernelText(made.source, made.entry, made.language, "builtin")
+
+
+def case(failure: str = "", **fields: Any) -> dict[str, Any]:
+    first = {"index": [0, 3], "expected": 0.25, "actual": "nan"}
+    compared = {
+        "name": "Y",
+        "worst": "inf" if failure else 0.125,
+        "first": first if failure else None,
+    }
+    return {
+        "shape": {"symbols": {"M": 3, "N": 31}, "own": False},
+        "kind": "mixed_scale",
+        "failure": failure,
+        "reason": "Y: 3 of 93 elements are wrong" if failure else "",
+        "comparisons": [compared],
+        "log": "Traceback\nlast | line" if failure else "",
+        **fields,
+    }
+
+
+def verdict(failure: str = "") -> dict[str, Any]:
+    cases = [case(), case("skipped", comparisons=[]), *([case(failure)] if failure else [])]
+    return {
+        "passed": not failure,
+        "failure": failure,
+        "cases": cases,
+        "how_it_runs": "on the GPU",
+        "versions": {"triton": "3.6"},
+        "notes": ["N kept at the task's size"],
+    }
+
+
+ROUTE = {"agent": "designer", "reason": "the sketch | is wrong too", "certain": True}
+STEPS = (
+    Step(1, "designer", 1, "designed", "checked", seconds=4.5, calls=2, input_tokens=9000,
+         output_tokens=500, cost=0.2),
+    Step(2, "coder", 1, "coded", "lowered"),
+    Step(3, "verifier", 1, "failed", "numerical at M=3", "numerical",
+         details={"evidence": {"worst": "inf"}}),
+    Step(4, "conductor", 1, "to_designer", "the sketch | is wrong too", "numerical", calls=1,
+         input_tokens=3345, output_tokens=178, cost=0.05,
+         details={"route": ROUTE, "decided_by": "evidence",
+                  "advice": {"diagnosis": "d", "suggestion": "start at\n- infinity"}}),
+)  # fmt: skip
+
+
+def state_of(outcome: str, kernel: KernelText | None) -> RunState:
+    """A state as the engine keeps it: it has been through JSON."""
+    failure = "" if outcome in ("passed", "generated") else "numerical"
+    state = RunState(
+        "" if outcome else "designer",
+        attempt=2,
+        sketch=SKETCH,
+        kernel=kernel,
+        verdict=None if outcome == "generated" else verdict(failure),
+        measurement={"not_measured": "it runs in an interpreter"} if outcome == "passed" else None,
+        history=STEPS,
+        outcome=outcome,
+        reason="no attempt is left" if failure else "right in 12 cases",
+    )
+    return load_state(json.loads(json.dumps(dump_state(state))))
+
+
+SAYS = {
+    "passed": "**The kernel is right**: right in 12 cases.",
+    "generated": "**A kernel was written and not verified**",
+    "exhausted": "**No kernel was found that is right**: no attempt is left.",
+    "rejected": "**The kernel is wrong**",
+    "failed": "**The run could not go on**",
+    "": "The run stopped before an end: interrupted.",
+}
+ALWAYS = {
+    "SUMMARY.md",
+    "trace.json",
+    "verdict.json",
+    "softmax.sketch",
+    "softmax.plan",
+    "softmax.py",
+}
+
+
+@pytest.mark.parametrize("outcome", SAYS)
+def test_every_end(outcome: str, task: TorchTask, kernel: KernelText, tmp_path: Path) -> None:
+    stopped = "" if outcome else "interrupted"
+    paths = write_outputs(tmp_path, OPTIONS, state_of(outcome, kernel), task, SPEND, stopped)
+    names = {path.name for path in paths}
+    usable = outcome in ("passed", "generated")
+    assert names == ALWAYS | ({"softmax_dropin.py", "softmax_task.py"} if usable else set())
+    assert paths[0].name == "SUMMARY.md"
+    assert not (tmp_path / "run" / STAGING).exists()
+    page = paths[0].read_text()
+    assert page.startswith(f"# softmax for triton_cuda: {outcome or 'stopped'}\n\n{SAYS[outcome]}")
+    assert ("from softmax_dropin import ModelNew" in page) == usable
+    assert ("Nothing of this was verified" in page) == (outcome == "generated")
+    found = json.loads((tmp_path / "trace.json").read_text())
+    assert set(found["files"]) == names
+    for name in ("trace.json", "verdict.json"):
+        data = json.loads((tmp_path / name).read_text(), parse_constant=pytest.fail)
+        assert data["version"] == VERSION
+        assert data["outcome"] == (outcome or "stopped")
+    for name in names:
+        if name.endswith(".py"):
+            ast.parse((tmp_path / name).read_text())
+    if usable:
+        text = (tmp_path / "softmax_dropin.py").read_text()
+        assert ("NOT VERIFIED" in text) == (outcome == "generated")
+
+
+def test_the_trace(kernel: KernelText) -> None:
+    data = trace(facts_of(state_of("exhausted", kernel)))
+    assert [step["agent"] for step in data["steps"]] == [
+        "designer",
+        "coder",
+        "verifier",
+        "conductor",
+    ]
+    assert data["routes"] == [
+        {"step": 4, "attempt": 1, "failure": "numerical", "outcome": "to_designer",
+         "decided_by": "evidence", **ROUTE}
+    ]  # fmt: skip
+    assert data["totals"]["calls"] == 3
+    assert data["totals"]["input_tokens"] == 12345
+    assert data["verdict"] == {
+        "passed": False, "failure": "numerical", "cases": 3, "passed_cases": 1,
+        "how_it_runs": "on the GPU",
+    }  # fmt: skip
+    assert data["versions"]["triton"] == "3.6"
+
+
+def facts_of(state: RunState, **fields: Any) -> Facts:
+    given = {"options": OPTIONS, "spend": SPEND, "stopped": "", "files": [("a", "b")]} | fields
+    return Facts(state=state, task_path="t.py", needs_model=True, workflow="who does what", **given)
+
+
+def test_the_summary_says_what_happened(kernel: KernelText) -> None:
+    page = summary(facts_of(state_of("exhausted", kernel), no_dropin="nothing passed"))
+    for words in (
+        "| 3 | 1 | Verifier | failed (numerical) | numerical at M=3 |",
+        "- Attempt 1, after numerical: to the Designer, by evidence. The sketch | is wrong too.",
+        "Suggested: start at - infinity",
+        "1 of 2 cases passed, 1 that the task itself refuses were skipped; run on the GPU",
+        "| M=3, N=31 | mixed scale | numerical | inf |",
+        "Note: N kept at the task's size.",
+        "numerical at M=3, N=31 (mixed_scale): Y: 3 of 93 elements are wrong.",
+        "`Y[0, 3]` is nan and should be 0.25.",
+        "```text\nTraceback\nlast | line\n```",
+        "**all, unfinished steps included** | 3 | 12,345 | 678 | 0.2500 |",
+        "There is no drop-in module: nothing passed.",
+        "sketchc gen t.py --target triton_cuda",
+        "--llm replay:out/run/ledger.jsonl",
+    ):
+        assert words in page
+
+
+def test_a_run_without_calls_or_steps() -> None:
+    page = summary(facts_of(RunState("designer"), spend=Spend(), stopped="rate_limit: HTTP 429"))
+    assert "No agent finished a step." in page
+    assert "No language model was called." in page
+    assert "stopped before an end: rate_limit: HTTP 429." in page
+
+
+_TEXT = st.text(max_size=60) | st.sampled_from(["a|b", "a\\|b", "\\", "x\r\ny", "<b>", "```"])
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(_TEXT, _TEXT), max_size=4))
+def test_no_text_breaks_a_table(rows: list[tuple[str, str]]) -> None:
+    lines = table(("one", "two"), rows).split("\n")
+    assert len(lines) == 2 + len(rows)
+    for line in lines:
+        assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3
+
+
+def test_a_sketch_that_does_not_check_is_kept(task: TorchTask, tmp_path: Path) -> None:
+    state = attrs.evolve(state_of("exhausted", None), sketch="sketch {", verdict=None)
+    names = {path.name for path in write_outputs(tmp_path, OPTIONS, state, task, SPEND)}
+    assert names == {"SUMMARY.md", "trace.json", "verdict.json", "softmax.sketch"}
+    assert (tmp_path / "softmax.sketch").read_text() == "sketch {\n"
+
+
+def test_what_no_longer_holds_is_removed(
+    task: TorchTask, kernel: KernelText, tmp_path: Path
+) -> None:
+    write_outputs(tmp_path, OPTIONS, state_of("passed", kernel), task, SPEND)
+    (tmp_path / "mine.txt").write_text("mine")
+    write_outputs(tmp_path, OPTIONS, state_of("exhausted", kernel), task, SPEND)
+    assert {path.name for path in tmp_path.iterdir()} == ALWAYS | {"run", "mine.txt"}
+
+
+def test_somebody_elses_file_is_kept(task: TorchTask, kernel: KernelText, tmp_path: Path) -> None:
+    (tmp_path / "softmax.py").write_text("mine")
+    with pytest.raises(UsageError, match=r"softmax\.py is no file of this run, so it is kept"):
+        write_outputs(tmp_path, OPTIONS, state_of("passed", kernel), task, SPEND)
+    assert (tmp_path / "softmax.py").read_text() == "mine"
+    assert (tmp_path / "run" / STAGING / "softmax.py").read_text() == kernel.source
+
+
+def test_a_folder_that_refuses_is_one_line(
+    task: TorchTask, kernel: KernelText, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot write the outputs to"):
+        write_outputs(tmp_path / "file", OPTIONS, state_of("passed", kernel), task, SPEND)
+
+
+def test_a_given_kernel_can_be_given_again(
+    task: TorchTask, kernel: KernelText, tmp_path: Path
+) -> None:
+    given_kernel = attrs.evolve(kernel, origin="given")
+    options = attrs.evolve(
+        OPTIONS, workflow="verifier-only", sketch=SKETCH, kernel=kernel.source, entry="softmax"
+    )
+    state = attrs.evolve(state_of("rejected", given_kernel), history=())
+    page = write_outputs(tmp_path, options, state, task, Spend())[0].read_text()
+    assert f"--sketch {tmp_path}/softmax.sketch --kernel {tmp_path}/softmax.py" in page
+    assert "--llm" not in page
