@@ -315,8 +315,8 @@ class _Writer:
                     made.unlink()
             return False
         self.dropin = path.stem
-        made = sorted({p.name for p in self.folder.iterdir()} - before)
-        self.files += [(name, _described(name, kernel)) for name in made]
+        names = sorted({made.name for made in self.folder.iterdir()} - before)
+        self.files += [(name, _described(name, kernel)) for name in names]
         return True
 
 

@@ -174,7 +174,7 @@ def run_kernel(
 
     values = [value for value, _, _ in tensors]
     if torch.is_grad_enabled() and any(value.requires_grad for value in values):
-        outputs = ForwardOnly.apply(compute, *values)
+        outputs = ForwardOnly.apply(compute, *values)  # type: ignore[no-untyped-call]
     else:
         outputs = compute(*values)
     if returns == "tensor":
