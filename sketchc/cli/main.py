@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("sketchc.cli.bench:bench", "Measure a lowered sketch against a PyTorch task."),
     "targets": ("sketchc.cli.targets:targets", "Show what can be compiled and run here."),
     "toolchain": ("sketchc.cli.toolchain:toolchain", "Install toolchains."),
+    "llm": ("sketchc.cli.llm:llm", "Try the configured models; read ledgers of runs."),
     "docspec": ("sketchc.cli.docspec:docspec", "Show and check the documents of a target."),
     "demo": ("sketchc.cli.demo:demo", "The first minute: lower, prove, run, compare."),
 }
