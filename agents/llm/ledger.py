@@ -74,7 +74,7 @@ class Contents:
 
 
 class Ledger:
-    """An append-only ledger file; see the module's docstring."""
+    """An append-only ledger file, a context manager; see the module's docstring."""
 
     def __init__(self, path: Path | None) -> None:
         """Open for appending, reading what is there; `None` keeps records in memory only.
@@ -146,6 +146,12 @@ class Ledger:
             self._write(_record_to_json(record))
         self._records.append(record)
         return record
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Let go of the file; nothing can be appended any more."""

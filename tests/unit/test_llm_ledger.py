@@ -56,14 +56,12 @@ fresh_folder = settings(
 
 def write(path: Path, drawn: list[tuple[Request, Reply | None, str, str]]) -> list[Record]:
     path.unlink(missing_ok=True)
-    ledger = Ledger(path)
-    ledger.begin(HEADER)
-    written = [
-        ledger.append(request, "openai", reply, error, message)
-        for request, reply, error, message in drawn
-    ]
-    ledger.close()
-    return written
+    with Ledger(path) as ledger:
+        ledger.begin(HEADER)
+        return [
+            ledger.append(request, "openai", reply, error, message)
+            for request, reply, error, message in drawn
+        ]
 
 
 def example(path: Path, count: int = 3) -> list[Record]:

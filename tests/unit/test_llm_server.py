@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,8 @@ def test_a_recorded_ledger_answers_by_exact_messages(tmp_path: Path) -> None:
             got = [ask(provider, request) for request in (QUESTION, other, QUESTION, QUESTION)]
             with pytest.raises(BadRequestError, match="not in the ledger"):
                 ask(provider, Request("coder", "complex", (Message("user", "Unknown?"),)))
+            with urllib.request.urlopen(base_url.replace("/v1", "/answered")) as page:
+                answered = json.load(page)
         finally:
             process.terminate()
     assert [(one.text, one.finish, one.model) for one in got] == [
@@ -58,6 +62,7 @@ def test_a_recorded_ledger_answers_by_exact_messages(tmp_path: Path) -> None:
         ("two", "stop", "m-rec"),
     ]
     assert got[0].usage == Usage(5, 6)
+    assert sorted(answered.values()) == [1, 3]
 
 
 def test_a_client_that_has_gone_was_not_answered(tmp_path: Path) -> None:
