@@ -8,7 +8,6 @@ order, on buffers between forbidden pages. What a pass means is in `ascend.MEANI
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from sketchc.runtime.toolchains.base import (
     ToolchainStatus,
     write_source,
 )
+from sketchc.runtime.toolchains.python_source import check_python
 from sketchc.runtime.worker import WorkerResult, file_limit, run_worker
 
 if TYPE_CHECKING:
@@ -89,19 +89,15 @@ class TritonAscendToolchain:
         `ToolchainError` with stage "compile" for what the front end refuses.
         """
         self._require_installed()
+        check_python(kernel.source)
         path = self.place(kernel, folder)
-        try:
-            ast.parse(kernel.source)
-        except SyntaxError as error:
-            message = f"the generated file is not Python: {error}"
-            raise ToolchainError(stage="compile", message=message) from error
         details: dict[str, Any] = {"meaning": MEANING}
         launch_error = "no sample shape fits the sketch's extents"
         for size, symbols, params in _samples(kernel.sketch):
             request = self._request(kernel, path, params, "forward", dry=True)
             arrays = _buffers(kernel.sketch, symbols, params, {})
             result = self._run(request, arrays, timeout)
-            failure = _failure(result)
+            failure = _failure(result, timeout)
             if failure is None:
                 assert result.reply is not None
                 details |= {"launches": result.reply["launches"], "sample size": size}
@@ -116,9 +112,9 @@ class TritonAscendToolchain:
         """Write the source and nothing else; `run` builds what it launches. Returns the file."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{kernel.name}.py"
-        path.write_text(kernel.source)
+        write_source(path, kernel.source)
         for name, text in kernel.extras:
-            (folder / name).write_text(text)
+            write_source(folder / name, text)
         return path
 
     def run(
@@ -137,7 +133,7 @@ class TritonAscendToolchain:
         path = artefact.folder / f"{kernel.name}.py"
         request = self._request(kernel, path, params, order, dry=False)
         result = self._run(request, _buffers(kernel.sketch, symbols, params, tensors), timeout)
-        if (failure := _failure(result)) is not None:
+        if (failure := _failure(result, timeout)) is not None:
             raise failure
         return dict(result.arrays)
 
@@ -156,6 +152,7 @@ class TritonAscendToolchain:
             "chip": load_hardware(kernel.hardware).facts["chip"],
             "order": order,
             "dry": dry,
+            "foreign": kernel.foreign,
             "params": dict(params),
             "inputs": names(ir.Role.IN, ir.Role.INOUT),
             "outputs": names(ir.Role.OUT),
@@ -171,7 +168,13 @@ class TritonAscendToolchain:
     ) -> WorkerResult:
         # The front end's place is part of the request: the worker's environment is cleared.
         return run_worker(
-            HANDLER, request, arrays, timeout=timeout, memory_bytes=MEMORY_BYTES, preload=("torch",)
+            HANDLER,
+            request,
+            arrays,
+            timeout=timeout,
+            memory_bytes=MEMORY_BYTES,
+            file_bytes=file_limit(arrays),
+            preload=("torch",),
         )
 
     def _require_installed(self) -> None:
@@ -181,21 +184,23 @@ class TritonAscendToolchain:
             raise ToolchainError(stage="infrastructure", message=message)
 
 
-def _failure(result: WorkerResult) -> ToolchainError | None:
+def _failure(result: WorkerResult, timeout: float) -> ToolchainError | None:
     """What went wrong, or None."""
     if result.reply is not None:
         found = result.reply.get("failure")
         if found is None:
             return None
-        return ToolchainError(found["stage"], found["message"], found["log"])
+        kinds = tuple(found.get("kinds", ()))
+        return ToolchainError(found["stage"], found["message"], found["log"], kinds)
     log = f"{result.traceback}\n{result.output}".strip()
     if result.timed_out:
-        return ToolchainError("timeout", result.describe(), log)
+        return ToolchainError("timeout", f"no answer within {timeout:g} s", log)
     told = [line for line in result.output.splitlines() if line.startswith("sketchc: ")]
     if told:
-        return ToolchainError("launch", told[-1].removeprefix("sketchc: "), log)
-    stage = "infrastructure" if result.error else "launch"
-    return ToolchainError(stage, result.describe(), log)
+        message = told[-1].removeprefix("sketchc: ")
+        kind = "MemoryError" if message.startswith("no memory") else "IllegalAccessError"
+        return ToolchainError("launch", message, log, (kind,))
+    return ToolchainError("launch", result.describe(), log, result.kinds)
 
 
 def _samples(sketch: ir.Sketch) -> Iterator[tuple[int, dict[str, int], dict[str, Value]]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,9 @@ import attrs
 
 from sketchc import ir
 from sketchc.evaluate import evaluate, host_values
+from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.triton.scope import Names
+from sketchc.runtime.frontends.sizes import choose, example_params, refusal, tensor_shapes
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Artefact,
@@ -26,6 +27,7 @@ from sketchc.runtime.toolchains.base import (
     ToolchainStatus,
     write_source,
 )
+from sketchc.runtime.toolchains.python_source import check_python
 from sketchc.runtime.worker import WorkerResult, file_limit, run_worker
 
 if TYPE_CHECKING:
@@ -46,7 +48,13 @@ _ADVICE = "pip install torch triton==3.6.0; to run on a GPU: torch for CUDA, an 
 #: Sizes that example launches try for all symbols together, then for each on its own.
 _SIZES = (256, 64, 48, 16, 8, 4, 2, 1, 1024)
 _LARGEST_EXAMPLE = 1 << 24  # elements of one tensor
-_LOG_LINES = 40
+#: Address space of the compiler and of the interpreter; what the compiler may write to one file.
+MEMORY_BYTES = 32 << 30
+_COMPILER_FILE_BYTES = 1 << 30
+_LOG_LINES = 200
+_COMPILER_ERRORS = frozenset(
+    {"CompilationError", "UnsupportedLanguageConstruct", "PTXASError", "OutOfResources"}
+)
 
 
 @attrs.frozen
@@ -89,11 +97,15 @@ class TritonCuda:
         would launch is compiled. Raises `ToolchainError` ("compile", "timeout", "infrastructure").
         """
         self._require_packages()
+        check_python(kernel.source)
         source = _write(kernel, folder)
         symbols, params = example_values(kernel.sketch)
+        chip = str(load_hardware(kernel.hardware).facts["chip"])
+        own = int(chip.removeprefix("sm_"))
         request = {
             **_request(kernel, source, symbols, params),
-            "architectures": list(ARCHITECTURES),
+            "architectures": [own] if kernel.foreign else list(ARCHITECTURES),
+            "chip": chip,
             "folder": str(folder),
         }
         result = run_worker(
@@ -101,8 +113,11 @@ class TritonCuda:
             request,
             timeout=timeout,
             environment={"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(folder / "cache")},
+            preload=("torch",),
+            memory_bytes=MEMORY_BYTES,
+            file_bytes=_COMPILER_FILE_BYTES,
         )
-        reply = _reply(result, COMPILE)
+        reply = _reply(result, COMPILE, timeout)
         return Artefact(kernel, folder, details={"kernels": reply["kernels"]})
 
     def run(
@@ -126,8 +141,11 @@ class TritonCuda:
             timeout=timeout,
             environment=environment,
             preload=("torch",),
+            file_bytes=file_limit(tensors),
+            # A GPU's driver reserves address space for all of its memory.
+            memory_bytes=MEMORY_BYTES if environment else None,
         )
-        _reply(result, LAUNCH)
+        _reply(result, LAUNCH, timeout)
         return dict(result.arrays)
 
     def _require_packages(self) -> None:
@@ -140,7 +158,7 @@ class TritonCuda:
 def _write(kernel: Kernel, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{kernel.name}.{kernel.target}.py"
-    path.write_text(kernel.source, "utf-8")
+    write_source(path, kernel.source)
     return path
 
 
@@ -153,6 +171,7 @@ def _request(
     return {
         "source": str(source),
         "entry": kernel.entry,
+        "foreign": kernel.foreign,
         "params": {names[name]: value for name, value in params.items()},
         "tensors": [
             {
@@ -167,19 +186,24 @@ def _request(
     }
 
 
-def _reply(result: WorkerResult, stage: str) -> dict[str, Any]:
+def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
     """The reply, or what went wrong as a `ToolchainError`."""
     if result.reply is not None:
+        failure = result.reply.get("failure")
+        if failure is not None:
+            raise ToolchainError(str(failure["stage"]), str(failure["message"]))
         return dict(result.reply)
     log = "\n".join((result.output + "\n" + result.traceback).strip().splitlines()[-_LOG_LINES:])
     if result.timed_out:
-        raise ToolchainError(TIMEOUT, result.describe(), log)
+        message = f"no answer within {timeout:g} s"
+        raise ToolchainError(TIMEOUT, message, log)
     kind, _, message = result.error.partition(": ")
     if kind == "LaunchError":
-        raise ToolchainError(LAUNCH, message, log)
-    if kind in ("CompilationError", "UnsupportedLanguageConstruct", "PTXASError", "OutOfResources"):
-        raise ToolchainError(COMPILE, result.describe(), log)
-    raise ToolchainError(stage if kind else INFRASTRUCTURE, result.describe(), log)
+        raise ToolchainError(LAUNCH, message, log, result.kinds)
+    if kind in _COMPILER_ERRORS:
+        raise ToolchainError(COMPILE, result.describe(), log, result.kinds)
+    # A compiler that dies, or a kernel that does, is the doing of what they were given.
+    raise ToolchainError(stage, result.describe(), log, result.kinds)
 
 
 def example_values(
@@ -189,32 +213,24 @@ def example_values(
 
     Raises `ToolchainError` when none of the sizes tried satisfies the requires.
     """
-    params: dict[str, Value] = {}
-    for param in sketch.params:
-        example = 1.0 if param.dtype.is_float else 1
-        params[param.name] = example if param.default is None else param.default
+    params = example_params(sketch)
     names = [symbol.name for symbol in sketch.symbols]
-    alike = (dict.fromkeys(names, size) for size in _SIZES)
-    few = itertools.islice(itertools.product(_SIZES, repeat=len(names)), 100_000)
-    apart = (dict(zip(names, sizes, strict=True)) for sizes in few)
-    for symbols in itertools.chain(alike, apart):
-        if _admissible(sketch, symbols, params):
-            return symbols, params
-    message = "no example sizes satisfy the sketch's requires"
-    raise ToolchainError(COMPILE, message)
 
-
-def _admissible(sketch: ir.Sketch, symbols: dict[str, int], params: Mapping[str, Value]) -> bool:
-    for symbol in sketch.symbols:
-        if symbol.upper_bound is not None and symbols[symbol.name] > symbol.upper_bound:
+    def accepted(symbols: Mapping[str, int]) -> bool:
+        if refusal(sketch, symbols, params):
             return False
-    try:
-        values = host_values(sketch, symbols, params)
-        shapes = [[int(evaluate(e, values)) for e in t.extents] for t in sketch.tensors]
-        holds = all(evaluate(require.condition, values) for require in sketch.requires)
-    except (ZeroDivisionError, ValueError, OverflowError):
-        return False
-    return holds and all(0 < math.prod(shape) <= _LARGEST_EXAMPLE for shape in shapes)
+        shapes = tensor_shapes(sketch, symbols, params).values()
+        return all(0 < math.prod(shape) <= _LARGEST_EXAMPLE for shape in shapes)
+
+    alike = [dict.fromkeys(names, size) for size in _SIZES]
+    for symbols in alike:
+        if accepted(symbols):
+            return symbols, params
+    found = choose(dict.fromkeys(names, _SIZES), accepted)
+    if found is None:
+        message = "no example sizes satisfy the sketch's requires"
+        raise ToolchainError(COMPILE, message)
+    return found, params
 
 
 TOOLCHAIN = TritonCuda()

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sketchc.runtime.worker_child import BFLOAT16, Arrays
+from sketchc.runtime.toolchains.placement import placement
+from sketchc.runtime.worker_child import Arrays
 
 _TORCH = {
     "f64": "float64",
@@ -33,37 +34,119 @@ _TORCH = {
     "bool": "bool",
 }
 INDEX_WIDTHS = ("int32", "int64")
-_LAUNCH_OPTIONS = ("num_warps", "num_stages")
+_LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")
+#: Shared memory that one block may have, by architecture (vendor's CUDA guide, technical
+#: specifications per compute capability).
+_SHARED_BYTES = {80: 166_912, 86: 101_376, 89: 101_376, 90: 232_448}
+_LARGEST_GRID = (2**31 - 1, 65535, 65535)
 _ALIGNMENT = 16
 
 
+class MissingEntryError(Exception):
+    """The file has no function of the wrapper's name."""
+
+
+class TuningError(Exception):
+    """The file tunes itself."""
+
+
 def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Call the wrapper on the arrays; returns all out and inout tensors by name."""
+    """Call the wrapper on the arrays; returns all out and inout tensors by name.
+
+    The reply is {"device"}, or {"failure": {"stage", "message"}}. With `request["foreign"]` the
+    wrapper is watched (`wrapper_guard`).
+    """
     import torch
+
+    from sketchc.runtime.toolchains import triton_interpreter, wrapper_guard
 
     gpu = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
     if not gpu:
         os.environ["TRITON_INTERPRET"] = "1"
-    module = _load(request["source"])
-    if not gpu:
-        _reduce_whole_rows()
-        _multiply_bfloat16()
-        _round_to_bfloat16()
-        _take_bools()
+        triton_interpreter.mend()
+    watch = wrapper_guard.Watch() if request.get("foreign") else None
+    if watch is not None:
+        _count_launches(watch)
     device = "cuda" if gpu else "cpu"
-    given = {name: _to_torch(array).to(device) for name, array in arrays.items()}
+    placed = {name: placement(array, device) for name, array in arrays.items()}
     tensors = request["tensors"]
-    inputs = [given[t["name"]] for t in tensors if t["role"] != "out"]
+    inputs = [placed[t["name"]].tensor for t in tensors if t["role"] != "out"]
     outs = [t["name"] for t in tensors if t["role"] == "out"]
-    keywords = dict(request["params"])
-    if outs and all(name in given for name in outs):
-        filled = tuple(given[name] for name in outs)
-        keywords["out"] = filled if len(filled) > 1 else filled[0]
-    result = getattr(module, request["entry"])(*inputs, **keywords)
-    results = result if isinstance(result, tuple) else (result,)
     names = [t["name"] for t in tensors if t["role"] in ("out", "inout")]
-    found = {n: _to_numpy(t) for n, t in zip(names, results, strict=True)}
+    try:
+        with wrapper_guard.watched(watch):
+            wrapper = entry_of(_load(request["source"]), request["entry"])
+            keywords = dict(request["params"])
+            if outs and all(name in placed for name in outs) and wrapper_guard.takes_out(wrapper):
+                filled = tuple(placed[name].tensor for name in outs)
+                keywords["out"] = filled if len(filled) > 1 else filled[0]
+            returned = wrapper(*inputs, **keywords)
+            if gpu:
+                torch.cuda.synchronize()
+    except Exception:
+        if watch is not None and watch.refused:
+            return _failed("policy", watch.verdict(0)), {}
+        raise
+    try:
+        outputs = wrapper_guard.named_outputs(names, returned)
+        found = {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
+    except wrapper_guard.WrongOutputsError as error:
+        return _failed("wrong_shape", str(error)), {}
+    elements = sum(array.size for array in found.values())
+    if watch is not None and (against := watch.verdict(elements)):
+        return _failed("policy", against), {}
+    read = [t["name"] for t in tensors if t["role"] == "in"]
+    for name, buffer in placed.items():
+        if stray := buffer.stray(name, unchanged=name in read):
+            return _failed("illegal_access", stray), {}
     return {"device": device}, found
+
+
+def _failed(stage: str, message: str) -> dict[str, Any]:
+    return {"failure": {"stage": stage, "message": message}}
+
+
+def entry_of(module: ModuleType, name: str) -> Callable[..., Any]:
+    """The wrapper. Raises `MissingEntryError`."""
+    found = getattr(module, name, None)
+    if not callable(found):
+        msg = f"the file defines no function `{name}`"
+        raise MissingEntryError(msg)
+    function: Callable[..., Any] = found
+    return function
+
+
+def _count_launches(watch: Any) -> None:
+    """Let the watch see every launch, in Triton's interpreter and on a GPU."""
+    from triton.runtime.interpreter import GridExecutor
+    from triton.runtime.jit import JITFunction
+
+    interpreted, compiled = GridExecutor.__call__, JITFunction.run
+
+    def of_the_wrapper(grid: Any) -> Any:
+        if not callable(grid):
+            return grid
+
+        def extents(*arguments: Any) -> Any:
+            with watch.outside():
+                return grid(*arguments)
+
+        return extents
+
+    def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        self.grid = of_the_wrapper(self.grid)
+        with watch.launch():
+            return interpreted(self, *arguments, **keywords)
+
+    def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> Any:
+        if warmup:
+            return compiled(self, *arguments, grid=grid, warmup=warmup, **keywords)
+        with watch.launch():
+            grid = of_the_wrapper(grid)
+            return compiled(self, *arguments, grid=grid, warmup=warmup, **keywords)
+
+    GridExecutor.__call__ = call
+    JITFunction.run = run
 
 
 def _load(path: str) -> ModuleType:
@@ -76,116 +159,6 @@ def _load(path: str) -> ModuleType:
     return module
 
 
-def _to_torch(array: Any) -> Any:
-    import numpy as np
-    import torch
-
-    if array.dtype.name == BFLOAT16:
-        return torch.from_numpy(array.view(np.uint16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(array)
-
-
-def _to_numpy(tensor: Any) -> Any:
-    import torch
-
-    plain = tensor.detach().cpu().contiguous()
-    if plain.dtype == torch.bfloat16:
-        import ml_dtypes
-
-        return plain.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
-    return plain.numpy()
-
-
-def _reduce_whole_rows() -> None:
-    """Let Triton's interpreter reduce with a combine function over whole slices.
-
-    It calls the function once per element, which takes a second per row of a softmax; the function
-    is element-wise, so halves of the axis (a power of two long) can be combined at once.
-    """
-    from triton.runtime import interpreter
-
-    def generic_reduce(self: Any, inputs: Any) -> Any:
-        values, axis = self.unravel(inputs, self.axis)
-        parts = [value.handle.data for value in values]
-        kinds = [value.dtype for value in values]
-        while parts[0].shape[axis] > 1:
-            half = parts[0].shape[axis] // 2
-            first = [part.take(range(half), axis) for part in parts]
-            second = [part.take(range(half, 2 * half), axis) for part in parts]
-            arguments = [
-                self.to_tensor(part, kind)
-                for side in (first, second)
-                for part, kind in zip(side, kinds, strict=True)
-            ]
-            result = self.combine_fn.fn(*arguments)
-            results = result if isinstance(result, tuple) else (result,)
-            parts = [tensor.handle.data for tensor in results]
-        if not self.keep_dims:
-            parts = [part.squeeze(axis) for part in parts]
-        return [self.to_tensor(part, kind) for part, kind in zip(parts, kinds, strict=True)]
-
-    interpreter.ReduceOps.generic_reduce = generic_reduce
-
-
-def _multiply_bfloat16() -> None:
-    """Let Triton's interpreter multiply bf16 matrices: it keeps their bits in integers, and its
-    `tl.dot` multiplies those."""
-    import numpy as np
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    original = interpreter.InterpreterBuilder.create_dot
-
-    def widened(handle: Any) -> Any:
-        if handle.dtype.scalar != tl.bfloat16:
-            return handle
-        bits = handle.data.view(np.uint16).astype(np.uint32) << 16
-        return interpreter.TensorHandle(bits.view(np.float32), tl.float32)
-
-    def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
-        return original(self, widened(a), widened(b), *rest)
-
-    interpreter.InterpreterBuilder.create_dot = create_dot
-
-
-def _round_to_bfloat16() -> None:
-    """Let Triton's interpreter round to bf16 as compiled kernels do, to the nearest: it truncates
-    f32, and writes the whole part of anything else as if it were the bits."""
-    import ml_dtypes
-    import numpy as np
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    original = interpreter.InterpreterBuilder.cast_impl
-
-    def cast_impl(self: Any, source: Any, target: Any) -> Any:
-        if target.scalar != tl.bfloat16 or source.dtype.scalar == tl.bfloat16:
-            return original(self, source, target)
-        with np.errstate(invalid="ignore", over="ignore"):
-            rounded = source.data.astype(ml_dtypes.bfloat16)
-        return interpreter.TensorHandle(rounded.view(np.uint16), target.scalar)
-
-    interpreter.InterpreterBuilder.cast_impl = cast_impl
-
-
-def _take_bools() -> None:
-    """Let Triton's interpreter take Python's bools as arguments: it makes 32-bit numbers of them
-    and then finds that they are no bools."""
-    import numpy as np
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    original = interpreter._implicit_cvt
-
-    def implicit_cvt(argument: Any) -> Any:
-        if not isinstance(argument, bool):
-            return original(argument)
-        handle = interpreter.TensorHandle(np.array([argument], np.bool_), tl.int1)
-        return tl.tensor(handle, tl.int1)
-
-    interpreter._implicit_cvt = implicit_cvt
-
-
 # ---------------------------------------------------------------- compile
 
 
@@ -195,7 +168,7 @@ def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, 
     import torch
 
     module = _load(request["source"])
-    wrapper = getattr(module, request["entry"])
+    wrapper = entry_of(module, request["entry"])
     examples = {
         t["name"]: torch.empty(t["extents"], dtype=getattr(torch, _TORCH[t["dtype"]]))
         for t in request["tensors"]
@@ -211,7 +184,9 @@ def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, 
     for launch in launches:
         for wide in launch.index_widths(request.get("index_widths", INDEX_WIDTHS)):
             for architecture in request["architectures"]:
-                kernels.append(_build(launch, wide, architecture, Path(request["folder"])))
+                own = f"sm_{architecture}" == request.get("chip")
+                folder = Path(request["folder"])
+                kernels.append(_build(launch, wide, architecture, folder, own))
     return {"kernels": kernels}, {}
 
 
@@ -228,6 +203,21 @@ class Launch:
         return wanted if "INDEX" in self.arguments else (None,)
 
 
+def check_grid(kernel: str, grid: Any) -> None:
+    """Raise `LaunchError` for a launch grid that CUDA refuses."""
+    places = grid if isinstance(grid, tuple | list) else (grid,)
+    whole = all(isinstance(n, int) and not isinstance(n, bool) for n in places)
+    fits = whole and all(0 <= n <= most for n, most in zip(places, _LARGEST_GRID, strict=False))
+    if not 0 < len(places) <= len(_LARGEST_GRID) or not fits:
+        limits = ", ".join(map(str, _LARGEST_GRID))
+        msg = f"launch of {kernel}: the grid {grid} is not up to three integers, at most {limits}"
+        raise LaunchError(msg)
+
+
+class LaunchError(ValueError):
+    """A launch that CUDA would refuse."""
+
+
 class _Recorder:
     """Stands in for a kernel: `kernel[grid](...)` is noted, not run."""
 
@@ -238,7 +228,14 @@ class _Recorder:
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         def launch(*args: Any, **kwargs: Any) -> None:
             options = {k: kwargs.pop(k) for k in _LAUNCH_OPTIONS if k in kwargs}
-            arguments = dict(zip(self.function.arg_names, args, strict=False)) | kwargs
+            try:
+                bound = self.function.signature.bind(*args, **kwargs)
+            except TypeError as error:
+                msg = f"launch of {self.function.__name__}: {error}"
+                raise TypeError(msg) from None
+            bound.apply_defaults()
+            arguments = dict(bound.arguments)
+            check_grid(self.function.__name__, grid(arguments) if callable(grid) else grid)
             self.launches.append(Launch(self.function, arguments, options))
 
         return launch
@@ -254,8 +251,13 @@ def record_launches(module: ModuleType, call: Callable[[], object]) -> list[Laun
 
 @contextmanager
 def _recording(module: ModuleType, launches: list[Launch]) -> Iterator[None]:
+    from triton.runtime.autotuner import Autotuner, Heuristics
     from triton.runtime.jit import JITFunction
 
+    for name, value in vars(module).items():
+        if isinstance(value, Autotuner | Heuristics):
+            msg = f"{name}: triton.autotune and triton.heuristics are not supported; choose values"
+            raise TuningError(msg)
     kernels = {
         name: value for name, value in vars(module).items() if isinstance(value, JITFunction)
     }
@@ -269,12 +271,16 @@ def _recording(module: ModuleType, launches: list[Launch]) -> Iterator[None]:
             setattr(module, name, function)
 
 
-def _build(launch: Launch, wide: str | None, architecture: int, folder: Path) -> dict[str, Any]:
-    """Compile one variant; returns what people want to know about the cubin."""
+def _build(
+    launch: Launch, wide: str | None, architecture: int, folder: Path, own: bool
+) -> dict[str, Any]:
+    """Compile one variant; returns what people want to know about the cubin. `own`: the kernel
+    was planned for this architecture, and must fit it."""
     import triton
     import triton.language as tl
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
+    from triton.runtime.errors import OutOfResources
 
     constants = {
         parameter.name: launch.arguments[parameter.name]
@@ -295,6 +301,9 @@ def _build(launch: Launch, wide: str | None, architecture: int, folder: Path) ->
     source = ASTSource(launch.function, signature, constants, aligned)
     target = GPUTarget("cuda", architecture, 32)
     compiled = triton.compile(source, target=target, options=launch.options)
+    limit = _SHARED_BYTES.get(architecture)
+    if own and limit is not None and compiled.metadata.shared > limit:
+        raise OutOfResources(compiled.metadata.shared, limit, "shared memory")
     name = f"{launch.function.__name__}.{wide or 'fixed'}.sm_{architecture}"
     cubin, ptx = folder / f"{name}.cubin", folder / f"{name}.ptx"
     cubin.write_bytes(compiled.asm["cubin"])

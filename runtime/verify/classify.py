@@ -85,6 +85,7 @@ _CPP_MISUSE = (
 )
 
 TABLE: tuple[Row, ...] = (
+    Row("illegal_access", kinds=frozenset({"IllegalAccessError"})),
     Row("illegal_access", ("launch",), says=_MEMORY_FAULT, where="log"),
     Row("timeout", says=r"no answer within|took more than [\d.]+ s"),
     Row("syntax", kinds=_UNPARSABLE),

@@ -11,8 +11,14 @@ from sketchc.runtime.worker_child import Arrays
 def run_strided(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """`run_kernel` with every tensor of two or more axes stored column by column, and every other
     one with a gap behind each element."""
-    plain = triton_cuda_worker._to_torch
-    triton_cuda_worker._to_torch = lambda array: _spread(plain(array))
+    plain = triton_cuda_worker.placement
+
+    def spread(array: Any, device: str) -> Any:
+        placed = plain(array, device)
+        placed.tensor = _spread(placed.tensor)
+        return placed
+
+    triton_cuda_worker.placement = spread
     return triton_cuda_worker.run_kernel(request, arrays)
 
 

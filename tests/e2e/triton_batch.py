@@ -17,11 +17,12 @@ def run_batch(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], 
         prefix = f"{index}/"
         given = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
         try:
-            _, found = run_kernel(case, given)
+            reply, found = run_kernel(case, given)
         except Exception as error:
             replies.append(f"{type(error).__name__}: {error}")
             continue
-        replies.append("")
+        failure = reply.get("failure")
+        replies.append(f"{failure['stage']}: {failure['message']}" if failure else "")
         results |= {f"{prefix}{name}": array for name, array in found.items()}
     return {"replies": replies}, results
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sketchc.runtime.toolchains import wrapper_guard
 from sketchc.runtime.toolchains.ascend import frontend, standin
 from sketchc.runtime.toolchains.ascend.buffers import GuardedBuffer
 from sketchc.runtime.toolchains.ascend.environment import cache_folder, find_tools
@@ -26,6 +27,7 @@ from sketchc.runtime.toolchains.ascend.library import UnsupportedLinalgError
 from sketchc.runtime.toolchains.ascend.linalg import Function
 from sketchc.runtime.toolchains.ascend.pipeline import BuildError, build
 from sketchc.runtime.worker import run_worker
+from sketchc.runtime.worker_child import exception_kinds
 
 _POINTERS: dict[torch.dtype, str] = {
     torch.float64: "*fp64",
@@ -53,7 +55,19 @@ FRONTEND_TIMEOUT = 120.0
 
 
 class CompileError(Exception):
-    """The front end refuses a kernel."""
+    """The front end refuses a kernel; `kinds` are the types of its exceptions."""
+
+    def __init__(self, message: str, kinds: tuple[str, ...] = ()) -> None:
+        self.kinds = kinds
+        super().__init__(message)
+
+
+class FrontEndTimeoutError(Exception):
+    """The front end takes too long."""
+
+
+class MissingEntryError(Exception):
+    """The file has no function of the wrapper's name."""
 
 
 class IllegalAccessError(Exception):
@@ -110,10 +124,13 @@ class Machine:
             result = run_worker(
                 handler, request, python=self.python, timeout=FRONTEND_TIMEOUT, own_group=False
             )
+            if result.timed_out:
+                message = f"the triton-ascend front end took more than {FRONTEND_TIMEOUT:g} s"
+                raise FrontEndTimeoutError(message)
             if result.reply is None:
                 words = f"{result.describe()}\n{result.output}".strip()
                 message = f"the triton-ascend front end refuses {launch.kernel}: {words}"
-                raise CompileError(message)
+                raise CompileError(message, result.kinds)
             reply = dict(result.reply)
             kept.parent.mkdir(parents=True, exist_ok=True)
             partial = kept.with_suffix(f".{launch.kernel}.{id(self)}.part")
@@ -226,14 +243,26 @@ def _ordered(count: int, order: str) -> list[int]:
     return numbers
 
 
-def _load(request: Mapping[str, Any]) -> tuple[Any, Machine]:
+def _load(request: Mapping[str, Any], watch: wrapper_guard.Watch | None) -> tuple[Any, Machine]:
     source = Path(request["source"])
     machine = Machine(source, request["python"], request["chip"], request["order"], request["dry"])
-    standin.install(machine.launch)
+
+    def launch(launched: standin.Launch) -> None:
+        if watch is None:
+            machine.launch(launched)
+            return
+        with watch.launch():
+            machine.launch(launched)
+
+    standin.install(launch)
     namespace: dict[str, Any] = {"__name__": "generated", "__file__": str(source)}
     sys.path.insert(0, str(source.parent))
     exec(compile(machine.text, str(source), "exec"), namespace)
-    return namespace[request["entry"]], machine
+    wrapper = namespace.get(request["entry"])
+    if not callable(wrapper):
+        message = f"the file defines no function `{request['entry']}`"
+        raise MissingEntryError(message)
+    return wrapper, machine
 
 
 def execute(
@@ -242,64 +271,85 @@ def execute(
     """Run the wrapper once.
 
     `request`: "source" (file), "entry", "python" (of the front end), "chip", "order", "dry" (stop
-    at building the kernels), "params", and names of tensors in call order: "inputs" (in and inout),
-    "outputs" (out), "results" (out and inout), "unchanged" (in). `arrays` holds them all.
+    at building the kernels), "foreign" (watch the wrapper, see `wrapper_guard`), "params", and
+    names of tensors in call order: "inputs" (in and inout), "outputs" (out), "results" (out and
+    inout), "unchanged" (in). `arrays` holds them all.
 
-    The reply tells the launches, or {"failure": {"stage", "message", "log"}}. Arrays come back
-    for every result, unless dry.
+    The reply tells the launches, or {"failure": {"stage", "message", "log", "kinds"}}. Arrays come
+    back for every result, unless dry.
     """
     torch.set_num_threads(1)
     tensors = {name: _tensor(array) for name, array in arrays.items()}
     before = {name: tensors[name].clone() for name in request["unchanged"]}
+    watch = wrapper_guard.Watch() if request.get("foreign") and not request["dry"] else None
     try:
-        wrapper, machine = _load(request)
-        outputs = tuple(tensors[name] for name in request["outputs"])
-        keywords = {"out": outputs if len(outputs) > 1 else outputs[0]} if outputs else {}
-        inputs = [tensors[name] for name in request["inputs"]]
-        returned = wrapper(*inputs, **request["params"], **keywords)
+        with wrapper_guard.watched(watch):
+            wrapper, machine = _load(request, watch)
+            inputs = [tensors[name] for name in request["inputs"]]
+            returned = wrapper(*inputs, **_keywords(request, tensors, wrapper))
         results = {} if request["dry"] else _results(request["results"], returned)
     except Exception as error:
+        if watch is not None and watch.refused:
+            return {"failure": _told("policy", watch.verdict(0))}, {}
         return {"failure": _failure(error)}, {}
+    elements = sum(array.size for array in results.values())
+    if watch is not None and (against := watch.verdict(elements)):
+        return {"failure": _told("policy", against)}, {}
     changed = [n for n, old in before.items() if not torch.equal(_bits(old), _bits(tensors[n]))]
     if changed:
         message = f"the kernel changes its input {', '.join(changed)}"
-        return {"failure": {"stage": "launch", "message": message, "log": ""}}, {}
+        return {"failure": _told("launch", message, kinds=["IllegalAccessError"])}, {}
     return {"launches": machine.launches}, results
 
 
+def _keywords(
+    request: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], wrapper: Any
+) -> dict[str, Any]:
+    """Params, and the poisoned outputs where the wrapper takes some."""
+    outputs = tuple(tensors[name] for name in request["outputs"])
+    keywords = dict(request["params"])
+    if outputs and wrapper_guard.takes_out(wrapper):
+        keywords["out"] = outputs if len(outputs) > 1 else outputs[0]
+    return keywords
+
+
 def _results(names: list[str], returned: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """What a wrapper returns, by name: one tensor bare, several as a tuple in call order."""
-    values = returned if isinstance(returned, tuple) else (returned,)
-    if len(values) != len(names):
-        message = f"the wrapper returns {len(values)} values for {len(names)} results"
-        raise standin.LaunchError(message)
-    results = dict(zip(names, values, strict=True))
-    for name, value in results.items():
-        if not isinstance(value, torch.Tensor):
-            message = f"the wrapper returns {type(value).__name__} for {name}, not a tensor"
-            raise standin.LaunchError(message)
-    return {name: _array(value) for name, value in results.items()}
+    """What a wrapper returns, by name. Raises `wrapper_guard.WrongOutputsError`."""
+    outputs = wrapper_guard.named_outputs(names, returned)
+    return {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
 
 
-def _failure(error: Exception) -> dict[str, str]:
+def _told(
+    stage: str, message: str, log: str = "", kinds: list[str] | None = None
+) -> dict[str, Any]:
+    return {"stage": stage, "message": message, "log": log, "kinds": kinds or []}
+
+
+def _failure(error: Exception) -> dict[str, Any]:
     """What an exception in the wrapper or below it means, for `ToolchainError`."""
     log = traceback.format_exc()
     name = f"{type(error).__name__}: "
     stage = "launch"
+    kinds = exception_kinds(error)
     match error:
         case CompileError():
             stage, name = "compile", ""
+            kinds = [*error.kinds, *kinds]
         case BuildError():
             stage, name, log = "compile", "", f"{error.log}\n{log}"
         case UnsupportedLinalgError():
             stage, name = "compile", ""
-        case SyntaxError():
+        case FrontEndTimeoutError():
+            stage, name, log = "timeout", "", ""
+        case wrapper_guard.WrongOutputsError():
+            stage, name, log = "wrong_shape", "", ""
+        case SyntaxError() | MissingEntryError():
             stage = "compile"
         case standin.LaunchError() | IllegalAccessError() | ValueError():
             name = ""
         case _:
             pass
-    return {"stage": stage, "message": f"{name}{error}", "log": log}
+    return _told(stage, f"{name}{error}", log, kinds)
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -313,12 +363,3 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    plain = tensor.detach().contiguous()
-    if plain.dtype == torch.bfloat16:
-        import ml_dtypes
-
-        return plain.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
-    return plain.numpy()

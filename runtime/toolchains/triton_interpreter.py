@@ -1,0 +1,105 @@
+"""Triton's interpreter on the CPU, mended where it differs from compiled kernels or is too slow."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+
+@functools.cache
+def mend() -> None:
+    """Apply all of it; further calls do nothing."""
+    _reduce_whole_rows()
+    _multiply_bfloat16()
+    _round_to_bfloat16()
+    _take_bools()
+
+
+def _reduce_whole_rows() -> None:
+    """Let Triton's interpreter reduce with a combine function over whole slices.
+
+    It calls the function once per element, which takes a second per row of a softmax; the function
+    is element-wise, so halves of the axis (a power of two long) can be combined at once.
+    """
+    from triton.runtime import interpreter
+
+    def generic_reduce(self: Any, inputs: Any) -> Any:
+        values, axis = self.unravel(inputs, self.axis)
+        parts = [value.handle.data for value in values]
+        kinds = [value.dtype for value in values]
+        while parts[0].shape[axis] > 1:
+            half = parts[0].shape[axis] // 2
+            first = [part.take(range(half), axis) for part in parts]
+            second = [part.take(range(half, 2 * half), axis) for part in parts]
+            arguments = [
+                self.to_tensor(part, kind)
+                for side in (first, second)
+                for part, kind in zip(side, kinds, strict=True)
+            ]
+            result = self.combine_fn.fn(*arguments)
+            results = result if isinstance(result, tuple) else (result,)
+            parts = [tensor.handle.data for tensor in results]
+        if not self.keep_dims:
+            parts = [part.squeeze(axis) for part in parts]
+        return [self.to_tensor(part, kind) for part, kind in zip(parts, kinds, strict=True)]
+
+    interpreter.ReduceOps.generic_reduce = generic_reduce
+
+
+def _multiply_bfloat16() -> None:
+    """Let Triton's interpreter multiply bf16 matrices: it keeps their bits in integers, and its
+    `tl.dot` multiplies those."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter.InterpreterBuilder.create_dot
+
+    def widened(handle: Any) -> Any:
+        if handle.dtype.scalar != tl.bfloat16:
+            return handle
+        bits = handle.data.view(np.uint16).astype(np.uint32) << 16
+        return interpreter.TensorHandle(bits.view(np.float32), tl.float32)
+
+    def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return original(self, widened(a), widened(b), *rest)
+
+    interpreter.InterpreterBuilder.create_dot = create_dot
+
+
+def _round_to_bfloat16() -> None:
+    """Let Triton's interpreter round to bf16 as compiled kernels do, to the nearest: it truncates
+    f32, and writes the whole part of anything else as if it were the bits."""
+    import ml_dtypes
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter.InterpreterBuilder.cast_impl
+
+    def cast_impl(self: Any, source: Any, target: Any) -> Any:
+        if target.scalar != tl.bfloat16 or source.dtype.scalar == tl.bfloat16:
+            return original(self, source, target)
+        with np.errstate(invalid="ignore", over="ignore"):
+            rounded = source.data.astype(ml_dtypes.bfloat16)
+        return interpreter.TensorHandle(rounded.view(np.uint16), target.scalar)
+
+    interpreter.InterpreterBuilder.cast_impl = cast_impl
+
+
+def _take_bools() -> None:
+    """Let Triton's interpreter take Python's bools as arguments: it makes 32-bit numbers of them
+    and then finds that they are no bools."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter._implicit_cvt
+
+    def implicit_cvt(argument: Any) -> Any:
+        if not isinstance(argument, bool):
+            return original(argument)
+        handle = interpreter.TensorHandle(np.array([argument], np.bool_), tl.int1)
+        return tl.tensor(handle, tl.int1)
+
+    interpreter._implicit_cvt = implicit_cvt

@@ -1,0 +1,205 @@
+"""A failed verdict as evidence: small, plain data for the Conductor and for prompts.
+
+The same candidate with the same seed gives the same bytes in every folder and on every machine:
+numbers have four significant digits, and what tools printed is freed of paths, addresses, times and
+of frames that are not the kernel's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sketchc.runtime.verify.classify import after_the_source
+from sketchc.runtime.verify.compare import Comparison
+from sketchc.runtime.verify.inputs import KINDS
+from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
+
+#: How much of a log is kept, and of one line.
+LOG_LINES = 40
+_HEAD_LINES = 25
+_LINE_CHARACTERS = 240
+_REASON_CHARACTERS = 600
+#: Lines of the source that a compiler quotes before the line it complains about.
+_QUOTED_LINES = 8
+_CASES = 16
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_PATH = re.compile(r"(?<![\w/.])/(?:[^\s/:'\"`<>()\[\],]+/)+([^\s/:'\"`<>()\[\],]*)")
+_ADDRESS = re.compile(r"(?<=\bat )0x[0-9a-fA-F]+|\b0x[0-9a-fA-F]{9,}\b")
+_TIME = re.compile(r"\b(in|after|took) \d+(\.\d+)? ?(s|ms|us|seconds|minutes)\b")
+_PROCESS = re.compile(r"\b(pid|process|thread)[ =:]+\d+\b", re.IGNORECASE)
+_FRAME = re.compile(r'^\s*File "([^"]*)", line (\d+)(?:, in (.*))?$')
+_DIAGNOSTIC = re.compile(
+    r"^(\S+:\d+(?::\d+)?: |cc1plus: |g\+\+: )?(fatal error|error|warning|note): "
+)
+_NOISE = re.compile(
+    r"^\s*(Traceback \(most recent call last\):|"
+    r"The above exception was the direct cause .*|"
+    r"During handling of the above exception, .*|"
+    r"compilation terminated\.|collect2: .*)$"
+)
+
+
+def evidence(verdict: Verdict) -> dict[str, Any]:
+    """What is known of the first failure; {} for a verdict without one.
+
+    Keys: "failure" and "meaning" (the class), "reason", "case" (sizes, kind of input), "output",
+    "elements", "wrong", "first_wrong" (index, expected, actual), "sketch_right" and
+    "code_as_sketch" (True, False or None where it was not asked), "cases" (how each ended) and
+    "log" (lines). Those that say nothing are left out.
+    """
+    if not verdict.failures:
+        return {}
+    case = verdict.failures[0]
+    found: dict[str, Any] = {
+        "failure": case.failure,
+        "meaning": FAILURES.get(case.failure, ""),
+        "reason": headline(case.reason),
+    }
+    if _was_run(case, verdict):
+        found["case"] = {
+            "sizes": dict(case.shape.symbols),
+            "inputs": case.kind,
+            "inputs_are": KINDS.get(case.kind, "the task's own"),
+        }
+    wrong = next((c for c in case.comparisons if not c.passed), None)
+    if wrong is not None:
+        found |= _wrong(wrong)
+    if case.sketch_right is not None:
+        found["sketch_right"] = case.sketch_right
+    if case.code_as_sketch is not None:
+        found["code_as_sketch"] = case.code_as_sketch
+    if len(verdict.cases) > 1:
+        found["cases"] = [_line(one) for one in verdict.cases[:_CASES]]
+    # What was printed before the time was up depends on the machine.
+    log = [] if case.failure == "timeout" else clean_log(case.log, verdict.sketch)
+    if log:
+        found["log"] = log
+    return found
+
+
+def _was_run(case: CaseResult, verdict: Verdict) -> bool:
+    """False for a failure to build, which no sizes are to blame for."""
+    builds = ("syntax", "compile", "api_misuse")
+    return len(verdict.cases) > 1 or bool(case.comparisons) or case.failure not in builds
+
+
+def _wrong(comparison: Comparison) -> dict[str, Any]:
+    found: dict[str, Any] = {"output": comparison.name, "elements": comparison.elements}
+    if comparison.wrong:
+        found["wrong"] = comparison.wrong
+    first = comparison.first
+    if first is not None:
+        found["first_wrong"] = {
+            "index": list(first.index),
+            "expected": rounded(first.expected),
+            "actual": rounded(first.actual),
+        }
+    return found
+
+
+def _line(case: CaseResult) -> str:
+    return f"{case.shape.text} ({case.kind}): {case.failure or 'passed'}"
+
+
+def rounded(value: float | int) -> float | int | str:
+    """Four significant digits; NaN and infinities as text, since JSON has none."""
+    if isinstance(value, int):
+        return value
+    return float(f"{value:.4g}") if math.isfinite(value) else str(value)
+
+
+def headline(message: str) -> str:
+    """A message as one line: without the source that it quotes, and without places."""
+    said = after_the_source(message)
+    if said is not message:
+        said = f"{message.splitlines()[0].strip()} {said}"
+    said = " ".join(_neutral(said).split())
+    return said if len(said) <= _REASON_CHARACTERS else said[:_REASON_CHARACTERS] + "..."
+
+
+def clean_log(text: str, name: str) -> list[str]:
+    """The lines that matter of what a tool printed about the kernel `name`, at most `LOG_LINES`."""
+    lines = [_neutral(line.rstrip()) for line in text.splitlines()]
+    lines = list(_without_noise(_without_frames(_without_warnings(lines), name)))
+    lines = _without_repeats(_shortened_quotes(lines))
+    if len(lines) > LOG_LINES:
+        tail = LOG_LINES - _HEAD_LINES - 1
+        lines = [*lines[:_HEAD_LINES], "...", *lines[-tail:]]
+    return [line[:_LINE_CHARACTERS] for line in lines]
+
+
+def _neutral(text: str) -> str:
+    """Text without what differs between machines and runs."""
+    text = _ESCAPES.sub("", text)
+    text = _PATH.sub(lambda found: found[1] or "...", text)
+    text = _ADDRESS.sub("0x...", text)
+    text = _TIME.sub(r"\1 ... \3", text)
+    return _PROCESS.sub(r"\1 ...", text)
+
+
+def _without_warnings(lines: list[str]) -> Iterator[str]:
+    """Leaves out warnings of a compiler, with the lines below them, where there are errors."""
+    found = [_DIAGNOSTIC.match(line) for line in lines]
+    if not any(match and match[2].endswith("error") for match in found):
+        yield from lines
+        return
+    kept = True
+    for line, match in zip(lines, found, strict=True):
+        if match is not None and match[2] != "note":
+            kept = match[2] != "warning"
+        if kept:
+            yield line
+
+
+def _without_frames(lines: Iterable[str], name: str) -> Iterator[str]:
+    """Leaves out the frames of a Python traceback that are not in the kernel's own file, and gives
+    those that are in two short lines."""
+    inside = False
+    for line in lines:
+        frame = _FRAME.match(line)
+        if frame is not None:
+            inside = not frame[1].startswith(f"{name}.")
+            if not inside:
+                place = f" in {frame[3]}" if frame[3] else ""
+                yield f"line {frame[2]}{place}:"
+            continue
+        if inside and line.startswith("    "):
+            continue
+        inside = False
+        yield line
+
+
+def _without_noise(lines: Iterable[str]) -> Iterator[str]:
+    return (line for line in lines if line.strip() and not _NOISE.match(line))
+
+
+def _shortened_quotes(lines: list[str]) -> list[str]:
+    """Keeps the last lines of each excerpt of source that ends in a caret."""
+    found: list[str] = []
+    start = 0
+    for line in lines:
+        if re.search(r"\bat \d+:\d+:$", line):
+            start = len(found) + 1
+        if line.strip() == "^" and start and len(found) - start > _QUOTED_LINES:
+            found[start:-_QUOTED_LINES] = ["..."]
+            start = 0
+        found.append(line)
+    return found
+
+
+def _without_repeats(lines: list[str]) -> list[str]:
+    """Leaves out long lines that were there before: tracebacks and their causes say things twice.
+    Short ones (braces, carets) may well come again."""
+    seen: set[str] = set()
+    found = []
+    for line in lines:
+        text = line.strip()
+        if len(text) > 20 and text in seen:
+            continue
+        seen.add(text)
+        found.append(line)
+    return found
