@@ -54,7 +54,7 @@ class MailboxProvider:
         which a reply is expected. Raises `UsageError` where the folder cannot be made."""
         self.folder = folder
         self._timeout = timeout
-        self._waiting = waiting
+        self.waiting = waiting
         self._pace = pace
         #: Answered prompts of an earlier process, by file stem without the number.
         self._done: Counter[str] = Counter()
@@ -142,8 +142,8 @@ class MailboxProvider:
 
         One rule for replies that are written in pieces, saved by an editor, and renamed into place.
         """
-        if self._waiting is not None:
-            self._waiting(path)
+        if self.waiting is not None:
+            self.waiting(path)
         before: object = None
         since = started
         while True:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sketchc.agents.llm.client import Client, Spend
 from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header, Ledger
+from sketchc.agents.llm.mailbox import MailboxProvider
 from sketchc.agents.output import write_outputs
 from sketchc.agents.run import (
     INTERRUPTED,
@@ -120,6 +121,12 @@ def _client(
 ) -> Client | None:
     if provider is None:
         return None
+    # A recording, or a mailbox, does not give a run that goes on what it has been given already.
+    advance = getattr(provider, "advance", None)
+    if advance is not None:
+        advance(ledger.records)
+    if isinstance(provider, MailboxProvider):
+        provider.waiting = lambda path: display.note("mailbox", f"waits for {path}")
     checkpoint = folder.read_checkpoint()
     client = Client(
         provider,
