@@ -87,12 +87,16 @@ def parse(text: str, decide: bool) -> Advice:
 
 def facts(state: RunState, session: Session, found: Route) -> dict[str, Any]:
     """What the template shows; nothing in it depends on the machine."""
-    from sketchc.agents.conductor import evidence_data, failure_of
+    from sketchc.agents.conductor import evidence_data, failure_of, told
     from sketchc.runtime.verify.verdict import FAILURES
 
     last = state.history[-1]
     failure = failure_of(last)
-    earlier = [step for step in state.history[:-1] if step.failure and step.agent != "conductor"]
+    earlier = [
+        {"attempt": step.attempt, "agent": step.agent, "failure": step.failure, "why": told(step)}
+        for step in state.history[:-1]
+        if step.failure and step.agent != "conductor"
+    ]
     kernel = state.kernel
     return {
         "name": session.name,
@@ -101,7 +105,7 @@ def facts(state: RunState, session: Session, found: Route) -> dict[str, Any]:
         "route_reason": found.reason,
         "failure": failure,
         "meaning": FAILURES.get(failure, failure),
-        "reason": last.reason,
+        "reason": told(last),
         "evidence": evidence_data(last),
         "earlier": earlier,
         "task": session.task_source,

@@ -227,14 +227,15 @@ def route_unfinished(step: Step, history: Sequence[Step], team: Team) -> Route:
             tried += 1
         elif earlier.agent != "conductor":
             break
-    if team.coder_repeats and not team.designer:
-        return Route("nobody", "the built-in Coder cannot code this, and nobody else is here")
+    if step.outcome == "refused":
+        # The Coder's first step is to lower the sketch: it refuses the same one every time.
+        if not team.designer:
+            return Route("nobody", "the sketch does not lower, and nobody is here to change it")
+        return Route("designer", "the sketch does not lower: its target cannot do what it asks")
     if team.everything_to_coder:
         return Route("coder", "every failure goes to the Coder in this ablation")
     if not team.designer:
         return Route("coder", "the Coder gave no kernel; there is no Designer in this workflow")
-    if step.outcome == "refused":
-        return Route("designer", "the Coder refuses the sketch: its target cannot do what it asks")
     if tried > 1:
         return Route("designer", f"the Coder gave no kernel {tried} times in a row")
     return Route("coder", "the Coder gave no usable reply; it may try once more")
@@ -264,7 +265,7 @@ class Conductor:
         found, suggestion = self._advised(found, state, session, record)
         feedback = Feedback(
             failure_of(last),
-            f"{last.reason}. Sent to the {found.agent.capitalize()} because: {found.reason}.",
+            f"{told(last)}. Sent to the {found.agent.capitalize()} because: {found.reason}.",
             evidence_data(last),
             suggestion,
         )
@@ -300,13 +301,24 @@ def can_use_advice(found: Route, state: RunState, session: Session) -> bool:
 
 
 def team_of(state: RunState, session: Session) -> Team:
-    """Who takes part. A kernel that was given is not the built-in Coder's, so it may do better."""
+    """Who takes part. A kernel that was given, or that a model wrote, is not the built-in Coder's,
+    so the Coder may do better."""
+    by_model = session.coder == "llm" or not state.sketch
     given = state.kernel is not None and state.kernel.origin == "given"
     return Team(
         designer="designer" in session.agents,
-        coder_repeats=session.coder == "builtin" and not given,
+        coder_repeats=not by_model and not given,
         everything_to_coder=session.everything_to_coder,
     )
+
+
+def told(step: Step) -> str:
+    """What went wrong in a step, as a prompt may hold it: without paths and places."""
+    from sketchc.runtime.verify.evidence import headline
+
+    found = step.details.get("evidence")
+    said = found.get("reason") if isinstance(found, Mapping) else None
+    return headline(said if isinstance(said, str) else step.reason).rstrip(".")
 
 
 def failure_of(step: Step) -> str:

@@ -18,6 +18,7 @@ from llm_server import LlmServer, Script, overflow, reply
 
 from sketchc.agents import conductor
 from sketchc.agents.advice import Advice, parse
+from sketchc.agents.candidates import plan_of
 from sketchc.agents.conductor import (
     TABLE,
     Conductor,
@@ -28,6 +29,7 @@ from sketchc.agents.conductor import (
     route_unfinished,
 )
 from sketchc.agents.configuration import Configuration, LlmSettings, ModelSettings
+from sketchc.agents.estimate import estimate
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.openai_provider import OpenAIProvider
@@ -191,9 +193,11 @@ STUCK = failed("design", agent="designer", outcome="gave_up")
         ([STUCK], Team(), "designer"),
         ([STUCK], Team(everything_to_coder=True), "designer"),
         ([DESIGNED, REFUSED], Team(coder_repeats=True), "designer"),
-        ([DESIGNED, REFUSED], Team(everything_to_coder=True), "coder"),
+        ([DESIGNED, REFUSED], Team(everything_to_coder=True), "designer"),
         ([REFUSED], Team(designer=False, coder_repeats=True), "nobody"),
-        ([REFUSED], Team(designer=False), "coder"),
+        ([REFUSED], Team(designer=False), "nobody"),
+        ([DESIGNED, SILENT, sent("coder"), SILENT], Team(everything_to_coder=True), "coder"),
+        ([SILENT, sent("coder"), SILENT], Team(designer=False), "coder"),
         ([DESIGNED, SILENT], Team(), "coder"),
         ([DESIGNED, SILENT, sent("coder"), SILENT], Team(), "designer"),
         ([SILENT, sent("designer"), DESIGNED, SILENT], Team(), "coder"),
@@ -296,6 +300,18 @@ def test_wrong_outputs_of_timed_runs_are_the_codes() -> None:
     state = attrs.evolve(state_after(failed("numerical")), verdict={"passed": True, "cases": []})
     turn = decide(state)
     assert (turn.outcome, turn.details["route"]["certain"]) == ("to_coder", True)
+
+
+def test_prompts_hold_no_places() -> None:
+    step = failed("compile", "/tmp/run-1/softmax.cpp:3:5: error: no `x`")
+    turn = decide(state_after(step))
+    assert turn.state.feedback is not None
+    assert turn.state.feedback.reason.startswith("softmax.cpp:3:5: error: no `x`. Sent to")
+    with model([reply(json.dumps(ADVICE))]) as (client, server):
+        history = (DESIGNED, step, CODED)
+        Conductor().run(state_after(step, history=history), session_of(client))
+        assert "/tmp" not in prompt_of(server)
+        assert "attempt 1, verifier: compile. softmax.cpp" in prompt_of(server)
 
 
 def test_the_last_attempt() -> None:
@@ -446,3 +462,16 @@ def test_strict_json(text: str, decide: bool) -> None:
 
 def test_good_json() -> None:
     assert parse(' {"diagnosis": "d", "suggestion": "s\\nt"}\n', False) == Advice("", "d", "s\nt")
+
+
+def test_the_estimate_counts_what_the_plan_loads_each_time() -> None:
+    plan = plan_of((EXAMPLES / "matmul.sketch").read_text(), session_of(None))
+    found = estimate(plan, {"M": 256, "N": 256, "K": 256}, {})
+    assert found is not None
+    assert found.operations == 2 * 256**3
+    # Each tile of the result loads its rows and columns anew.
+    assert found.bytes > 4 * 3 * 256**2
+    more = estimate(plan, {"M": 512, "N": 256, "K": 256}, {})
+    assert more is not None
+    assert more.seconds == pytest.approx(2 * found.seconds)
+    assert estimate(plan, {"M": 256}, {}) is None
