@@ -27,6 +27,8 @@ CORRECTIONS = 1
 #: Estimated tokens of the target's suggestions in the prompt, and characters of the code.
 DOCUMENT_TOKENS = 1500
 CODE_CHARACTERS = 24_000
+#: Failures that another way of doing it may cure.
+_WANTS_STRATEGIES = ("resource", "timeout")
 #: Fields of a reply are cut off there (characters).
 _LONGEST_FIELD = 2000
 
@@ -98,6 +100,8 @@ def facts(state: RunState, session: Session, found: Route) -> dict[str, Any]:
         if step.failure and step.agent != "conductor"
     ]
     kernel = state.kernel
+    # Documents are about code, and nobody can change what the built-in Coder writes.
+    builtin = kernel is not None and kernel.origin == "builtin"
     return {
         "name": session.name,
         "target": session.target,
@@ -110,10 +114,10 @@ def facts(state: RunState, session: Session, found: Route) -> dict[str, Any]:
         "earlier": earlier,
         "task": session.task_source,
         "sketch": state.sketch,
-        "builtin": kernel is not None and kernel.origin == "builtin",
+        "builtin": builtin,
         "code": _shortened(kernel.source) if kernel is not None else "",
         "fence": {"c++": "cpp"}.get(kernel.language, kernel.language) if kernel else "",
-        "documents": documents(state, session, failure),
+        "documents": "" if builtin else documents(state, session, failure),
     }
 
 
@@ -140,6 +144,8 @@ def documents(state: RunState, session: Session, failure: str) -> str:
     except (DiagnosticError, UsageError):
         return ""
     needs = needs_of(plan.sketch)
-    categories = (Category.PITFALLS, Category.STRATEGIES)
+    categories = [Category.PITFALLS]
+    if failure in _WANTS_STRATEGIES:
+        categories.append(Category.STRATEGIES)
     topics = (*needs.topics, failure)
     return select(spec, needs.operations, topics, DOCUMENT_TOKENS, categories).text()

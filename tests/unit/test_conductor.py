@@ -36,7 +36,9 @@ from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.replies import ReplyError
 from sketchc.agents.session import Session
 from sketchc.agents.state import KernelText, RunState, Step, Turn
+from sketchc.docspec.loader import load
 from sketchc.docspec.schema import FAILURES as DOCUMENTED
+from sketchc.docspec.schema import Category
 from sketchc.runtime.verify.verdict import FAILURES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -431,14 +433,29 @@ def test_nobody_is_asked_where_nobody_can_use_it() -> None:
         assert server.requests == []
 
 
-def test_the_prompt_holds_the_targets_suggestions_and_no_generated_code() -> None:
+def prompt_after(failure: str, origin: str) -> str:
     with model([reply(json.dumps(ADVICE))]) as (client, server):
-        state = state_after(failed("compile"), origin="builtin")
-        Conductor().run(state, session_of(client, "builtin"))
-        prompt = prompt_of(server)
-    assert "# About the target" in prompt
+        state = state_after(failed(failure), right=True, origin=origin)
+        Conductor().run(state, session_of(client, "builtin" if origin == "builtin" else "llm"))
+        return prompt_of(server)
+
+
+def test_the_prompt_holds_the_targets_suggestions_on_code_that_a_model_wrote() -> None:
+    sections = {s.title: s.category for s in load("cpp").sections}
+    for failure, wanted in (("numerical", False), ("resource", True)):
+        prompt = prompt_after(failure, "llm")
+        found = {sections[title] for title in sections if f"## {title}\n" in prompt}
+        assert Category.PITFALLS in found
+        assert (Category.STRATEGIES in found) == wanted
+        assert Category.API not in found
+
+
+def test_the_prompt_does_not_show_what_nobody_can_change() -> None:
+    prompt = prompt_after("compile", "builtin")
+    assert "# About the target" not in prompt
     assert "int f()" not in prompt
     assert "generated from the sketch by a program" in prompt
+    assert "goes to the Designer" in prompt
 
 
 @pytest.mark.parametrize(
