@@ -169,10 +169,12 @@ def _compared(plan: Plan, session: Session) -> Finding | None:
 def _verdict_finding(verdict: Verdict) -> Finding:
     from sketchc.runtime.verify.evidence import evidence
 
-    first = verdict.failures[0] if verdict.failures else None
-    summary = first.reason if first else "it ran at no size at all"
     codes = tuple(dict.fromkeys(case.failure for case in verdict.failures))
-    return Finding("meaning", "design", codes, summary, evidence(verdict))
+    if not codes:
+        summary = "no small sizes were found at which both the task and the sketch run"
+        return Finding("meaning", "design", (), summary, {"problem": summary})
+    found = evidence(verdict)
+    return Finding("meaning", "design", codes, str(found["reason"]), found)
 
 
 # ---------------------------------------------------------------- diagnostics as evidence
