@@ -168,7 +168,6 @@ class Translator:
         text = self.hide(words.message) or "no reason given"
         name = f"{self.where} answered" + (f" HTTP {status}" if status else "")
         plain = f"{name}: {text}"
-        too_long = bool(_OVERFLOW.search(words.all))
         match status:
             case 401:
                 # Servers quote the key here: nothing of what they say is passed on.
@@ -188,7 +187,7 @@ class Translator:
                 return RateLimitError(plain, pause)
             case 413:
                 return ContextOverflowError(plain)
-            case _ if too_long:
+            case _ if too_long(words):
                 return ContextOverflowError(plain)
             case _ if _FILTERED.search(words.all):
                 return ContentFilterError(plain)

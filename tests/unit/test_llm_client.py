@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -48,10 +49,10 @@ def question(text: str) -> Request:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    made = Ledger(tmp_path / "ledger.jsonl")
-    made.begin(HEADER)
-    return made
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "ledger.jsonl") as made:
+        made.begin(HEADER)
+        yield made
 
 
 @attrs.define

@@ -135,6 +135,7 @@ def test_every_line_is_on_disk_when_append_returns(tmp_path: Path) -> None:
     for count in (1, 2):
         ledger.append(Request("coder", "fast", ()), "openai", None, "server", "HTTP 503")
         assert len(read_ledger(path).records) == count
+    ledger.close()
     assert ledger.records[0].started.endswith("Z")
 
 
@@ -196,6 +197,7 @@ def test_a_ledger_belongs_to_one_way_of_starting_a_run(tmp_path: Path) -> None:
     other = Header(**{**_fields(HEADER), "target": "triton_cuda", "seed": 8})
     with pytest.raises(UsageError, match="target was 'cpp', is 'triton_cuda'; seed was 7, is 8"):
         ledger.begin(other)
+    ledger.close()
     assert path.read_bytes() == before
 
 
