@@ -46,6 +46,10 @@ def make_provider(
     `waiting` is told where a mailbox expects its reply. Takes the key out of the environment.
     Raises `UsageError` that says what to set where something is missing.
     """
+    from sketchc.agents.llm.secret import take_key
+
+    # Also where it is not needed: what runs under test can read this process's environment.
+    take_key(settings.api_key_env)
     if not settings.provider:
         raise UsageError(NOTHING_CONFIGURED)
     if settings.provider not in PROVIDERS:

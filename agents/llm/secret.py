@@ -56,11 +56,6 @@ def redact(text: str, keys: Iterable[str]) -> str:
     return text
 
 
-def taken_keys() -> tuple[str, ...]:
-    """All keys that were taken so far: what `redact` should look for."""
-    return tuple(value for value in _TAKEN.values() if value)
-
-
 def _wipe_c_value(name: str) -> None:
     """Overwrite the value where the C library has it."""
     if sys.platform == "win32":

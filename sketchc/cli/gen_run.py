@@ -9,6 +9,7 @@ from sketchc.agents.llm.client import Client, Spend
 from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.mailbox import MailboxProvider
+from sketchc.agents.llm.secret import take_key
 from sketchc.agents.output import write_outputs
 from sketchc.agents.run import (
     INTERRUPTED,
@@ -50,6 +51,7 @@ def generate(
     """
     folder = RunFolder(output or _default_folder(wanted, configuration, resume))
     provider = None
+    take_key(configuration.llm.api_key_env)  # kernels under test must not find it here
     if needs_model(load_workflow(wanted.workflow), wanted.coder):
         from sketchc.agents.llm.providers import make_provider
 

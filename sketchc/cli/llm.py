@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -251,7 +251,7 @@ def _ask(provider: Provider, model: str, levels: list[str]) -> dict[str, Any]:
 
 
 def _cells(results: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for result in results:
         levels = ", ".join(result["levels"])
         if result["error"]:
@@ -264,7 +264,7 @@ def _cells(results: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _aligned(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _aligned(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A plain table that also reads well in a file."""
     table = [names, *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(names))]
