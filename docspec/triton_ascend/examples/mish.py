@@ -1,0 +1,90 @@
+"""Mish on flat elements; tanh and log1p come from `tl.math`."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softplus(x):
+    """log(1 + exp(x)) without overflow; NaN stays."""
+    positive = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return positive + tl.math.log1p(tl.exp(-tl.abs(x)))
+
+
+@triton.jit
+def mish_kernel(X_ptr, Y_ptr, total, tiles, TILE: tl.constexpr):
+    lanes = tl.arange(0, TILE)
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        start = tl.cast(tile, tl.int64) * TILE
+        inside = lanes < total - start
+        x = tl.load(X_ptr + start + lanes, mask=inside, other=0.0)
+        tl.store(Y_ptr + start + lanes, x * tl.math.tanh(softplus(x)), mask=inside)
+
+
+class LaunchError(ValueError):
+    """The arguments do not fit the kernel."""
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise `LaunchError` unless `holds`."""
+    if not holds:
+        raise LaunchError(message)
+
+
+def check(
+    name: str,
+    tensor: torch.Tensor,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    device: torch.device,
+) -> None:
+    """Raise `LaunchError` unless the tensor has this type and shape and lies on this device."""
+    fits = tensor.dtype == dtype and tuple(tensor.shape) == shape and tensor.device == device
+    require(fits, f"{name} must be {dtype} of shape {shape} on {device}")
+
+
+def span(tensor: torch.Tensor) -> tuple[int, int]:
+    """The addresses of the first byte and of the byte after the last; equal for no elements."""
+    start = tensor.data_ptr()
+    if tensor.numel() == 0:
+        return start, start
+    reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (reach + 1) * tensor.element_size()
+
+
+def result(
+    out: torch.Tensor | None,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    inputs: tuple[torch.Tensor, ...],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The output (a new one, or `out` after its checks) and the dense buffer to compute in."""
+    device = inputs[0].device
+    if out is None:
+        out = torch.empty(shape, dtype=dtype, device=device)
+    else:
+        check("out", out, dtype, shape, device)
+        low, high = span(out)
+        for start, stop in map(span, inputs):
+            require(high <= start or stop <= low, "out overlaps an input")
+    dense = out if out.is_contiguous() else torch.empty(shape, dtype=dtype, device=device)
+    return out, dense
+
+
+def mish(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """X: [M, N] f32. Returns Y: [M, N] f32."""
+    require(X.dim() == 2, "X has 2 axes: [M, N]")
+    M, N = X.shape
+    check("X", X, torch.float32, (M, N), X.device)
+    out, Y = result(out, torch.float32, (M, N), (X,))
+    X = X.contiguous()
+    tiles = triton.cdiv(M * N, 4096)
+    require(tiles < 2**30, "too many tiles for one launch")
+    if tiles > 0:
+        mish_kernel[(min(tiles, 40),)](X, Y, M * N, tiles, TILE=4096)
+    if Y is not out:
+        out.copy_(Y)
+    return out
