@@ -17,6 +17,7 @@ from sketchc.runtime.toolchains.base import ToolchainError
 _SETTLED = frozenset({"timeout", "illegal_access", "wrong_shape", "policy", "infrastructure"})
 #: Where the words of the tools stand: the message and the first lines of what was printed.
 _LOG_CHARACTERS = 20_000
+_HEADLINE_CHARACTERS = 600
 
 
 @attrs.frozen
@@ -134,3 +135,12 @@ def after_the_source(message: str) -> str:
     quoted = list(re.finditer(r"^[ \t]*\^[ \t]*$", message, re.MULTILINE))
     rest = message[quoted[-1].end() :].strip() if quoted else ""
     return rest or message
+
+
+def headline(message: str) -> str:
+    """A message as one line, without the source that it quotes."""
+    said = after_the_source(message)
+    if said is not message:
+        said = f"{message.splitlines()[0].strip()} {said}"
+    said = " ".join(said.split())
+    return said if len(said) <= _HEADLINE_CHARACTERS else said[:_HEADLINE_CHARACTERS] + "..."

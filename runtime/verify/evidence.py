@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sketchc.runtime.verify.classify import after_the_source
+from sketchc.runtime.verify.classify import headline
 from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.inputs import KINDS
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
@@ -21,7 +21,6 @@ from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
 LOG_LINES = 40
 _HEAD_LINES = 25
 _LINE_CHARACTERS = 240
-_REASON_CHARACTERS = 600
 #: Lines of the source that a compiler quotes before the line it complains about.
 _QUOTED_LINES = 8
 _CASES = 16
@@ -57,7 +56,7 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
     found: dict[str, Any] = {
         "failure": case.failure,
         "meaning": FAILURES.get(case.failure, ""),
-        "reason": headline(case.reason),
+        "reason": headline(_neutral(case.reason)),
     }
     if _was_run(case, verdict):
         found["case"] = {
@@ -110,15 +109,6 @@ def rounded(value: float | int) -> float | int | str:
     if isinstance(value, int):
         return value
     return float(f"{value:.4g}") if math.isfinite(value) else str(value)
-
-
-def headline(message: str) -> str:
-    """A message as one line: without the source that it quotes, and without places."""
-    said = after_the_source(message)
-    if said is not message:
-        said = f"{message.splitlines()[0].strip()} {said}"
-    said = " ".join(_neutral(said).split())
-    return said if len(said) <= _REASON_CHARACTERS else said[:_REASON_CHARACTERS] + "..."
 
 
 def clean_log(text: str, name: str) -> list[str]:

@@ -28,10 +28,11 @@ from sketchc.runtime.frontends.torch_task import Scalar, TaskFailure
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact, Toolchain, ToolchainError
 from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify.buffers import Buffers
-from sketchc.runtime.verify.classify import classify
+from sketchc.runtime.verify.classify import classify, headline
 from sketchc.runtime.verify.compare import Comparison, compare
 from sketchc.runtime.verify.free import Freedom, find_freedom, tied_note
 from sketchc.runtime.verify.inputs import generate
+from sketchc.runtime.verify.policy import explanation, inspect_kernel, refusal_of
 from sketchc.runtime.verify.shapes import (
     INTERPRETED,
     NATIVE,
@@ -177,17 +178,30 @@ class _Session:
     timeout: float
     artefact: Artefact | None = None
     blamed: bool = False
+    explanation: str = ""
 
     def build(self, folder: Path, timeout: float) -> tuple[str, str, str] | None:
-        """Compile; (failure, reason, log) where that fails."""
+        """Look at a foreign kernel's text, and compile; (failure, reason, log) where that fails."""
         kernel = self.candidate.kernel
+        findings = inspect_kernel(kernel) if kernel.foreign else ()
+        if refused := refusal_of(findings):
+            return "policy", refused, ""
+        self.explanation = explanation(findings)
         try:
             self.artefact = self.candidate.toolchain.compile(kernel, folder, timeout)
         except ToolchainError as error:
-            return classify(error, kernel.language), str(error), error.log[-LOG_CHARACTERS:]
+            found = self._failed(error)
+            return found.failure, found.reason, found.log
         except OSError as error:
             return "infrastructure", f"the build failed: {error}", ""
         return None
+
+    def _failed(self, error: ToolchainError) -> _Finding:
+        failure = classify(error, self.candidate.kernel.language)
+        log = error.log
+        if failure == "policy":
+            log = f"{log}\n{self.explanation}".strip()
+        return _Finding(failure, headline(str(error)), log=log[-LOG_CHARACTERS:])
 
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
         """One case, timed, with the blame settled."""
@@ -205,8 +219,7 @@ class _Session:
             try:
                 found = self._decide(case, values, references, length, runs)
             except ToolchainError as error:
-                failure = classify(error, self.candidate.kernel.language)
-                found = _Finding(failure, str(error), log=error.log)
+                found = self._failed(error)
             except OSError as error:
                 found = _Finding("infrastructure", f"the run failed: {error}")
             found = self._blame(case, values, references, length, found)
@@ -220,7 +233,7 @@ class _Session:
             runs,
             length,
             time.monotonic() - started,
-            found.log[-LOG_CHARACTERS:],
+            found.log,
             found.sketch_right,
             found.code_as_sketch,
         )

@@ -69,6 +69,33 @@ static void release_blocks(void) {
     held_bytes = 0;
 }
 
+/* Processors without bf16 instructions round by these, which libgcc has from version 13 on. A bf16
+ * is returned in the low half of a float's register. */
+__attribute__((weak)) float __truncsfbf2(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) {
+        bits = (bits >> 16) | 0x40u; /* a quiet NaN stays one */
+    } else {
+        bits = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16; /* to nearest, ties to even */
+    }
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+__attribute__((weak)) float __truncdfbf2(double value) {
+    /* Round to odd first, so that the second rounding sees on which side the value lies. */
+    float narrow = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    if ((double)narrow != value && value == value && (bits & 1u) == 0) {
+        const int away = ((double)narrow < value) == (value > 0.0);
+        bits += away ? 1u : -1u;
+        memcpy(&narrow, &bits, sizeof narrow);
+    }
+    return __truncsfbf2(narrow);
+}
+
 /* A memref of any rank: sizes, then strides, both in elements. */
 typedef struct {
     char *base;

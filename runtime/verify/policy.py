@@ -1,0 +1,255 @@
+"""A look at the text of a kernel that somebody else wrote: does it do the work itself?
+
+Findings are of two sorts. What evidence cannot see (modules that lead out of the process, files,
+processes, frames, inline assembly) is refused before anything runs. What is merely suspicious
+(torch computing in the wrapper, `try` around a launch) explains: the decision about it comes from
+the worker, which counts launches and sees every operation (`toolchains.wrapper_guard`).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import attrs
+
+from sketchc.lowering.kernel import Kernel
+
+#: What a Python kernel may import: the module or anything below it.
+PYTHON_MODULES = (
+    *("torch", "triton", "math", "typing", "__future__"),
+    *("collections.abc", "dataclasses", "enum", "functools", "itertools", "operator"),
+)
+#: Parts of torch that run code which no dispatcher sees, or read files.
+_TORCH_EXITS = frozenset(
+    {
+        *("compile", "jit", "ops", "classes", "utils", "load", "save", "hub", "package", "export"),
+        *("from_file", "library", "multiprocessing", "distributed", "onnx", "fx", "cpp_extension"),
+        *("numpy", "tolist", "from_numpy", "from_dlpack", "to_dlpack", "untyped_storage"),
+        *("__dlpack__", "__array__", "__array_interface__", "__cuda_array_interface__"),
+    }
+)
+_TRITON_EXITS = frozenset(
+    {"runtime", "compiler", "backends", "tools", "testing", "knobs", "add_pre_run_hook"}
+)
+#: Names that reach the interpreter itself.
+_BUILTINS = frozenset(
+    {
+        *("eval", "exec", "compile", "open", "__import__", "globals", "locals", "vars", "input"),
+        *("breakpoint", "memoryview", "setattr", "delattr"),
+    }
+)
+_ATTRIBUTES = frozenset(
+    {
+        *("__globals__", "__builtins__", "__subclasses__", "__code__", "__closure__", "__bases__"),
+        *("__mro__", "__getattribute__", "__loader__", "__spec__", "f_back", "f_globals"),
+        *("f_locals", "gi_frame", "tb_frame", "_getframe"),
+    }
+)
+#: What a wrapper may call on torch; other functions of it compute.
+_TORCH_CALLS = frozenset(
+    {
+        *("empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like"),
+        *("full", "full_like", "device", "Size", "no_grad", "is_tensor", "finfo", "iinfo"),
+        *("device_of", "current_device", "synchronize", "get_device_properties"),
+        *("inference_mode", "reshape", "permute", "transpose", "flatten", "squeeze", "unsqueeze"),
+    }
+)
+#: Headers that a C++ kernel may include.
+HEADERS = frozenset(
+    {
+        *("algorithm", "array", "atomic", "bit", "cassert", "cfloat", "cinttypes", "climits"),
+        *("cmath", "complex", "cstddef", "cstdint", "cstdlib", "cstring", "functional"),
+        *("initializer_list", "limits", "memory", "new", "numeric", "optional", "tuple"),
+        *("type_traits", "utility", "vector", "omp.h", "immintrin.h", "x86intrin.h", "arm_neon.h"),
+        *("float.h", "limits.h", "math.h", "stdbool.h", "stddef.h", "stdint.h", "stdlib.h"),
+        *("string.h", "stdalign.h", "iterator", "numbers", "valarray", "xmmintrin.h"),
+        *("emmintrin.h", "pmmintrin.h", "smmintrin.h", "tmmintrin.h", "nmmintrin.h", "malloc.h"),
+    }
+)
+#: What a C++ kernel must not say, and why, in order.
+_CPP_WORDS = (
+    (r"\b(__)?asm(__)?\b", "inline assembly"),
+    (r"\.incbin\b", "a file embedded by the assembler"),
+    (r"\b__has_include|\b__has_embed|#\s*embed\b", "a look at the machine's files"),
+    (r"\b(system|popen|v?fork|exec[lv]p?e?|posix_spawnp?|syscall|ptrace)\b", "a process"),
+    (r"\b(dlopen|dlsym|dlmopen)\b", "code from elsewhere"),
+    (r"\b(fopen|freopen|openat|creat|unlink|mmap|mprotect)\b|\bopen\s*\(", "files"),
+    (r"\b(i|o)?fstream\b|\bstd::filesystem\b", "files"),
+    (r"\b(socket|getaddrinfo)\s*\(", "the network"),
+    (r"\b(secure_)?(getenv|setenv|putenv|environ)\b", "the environment"),
+    (r"\b(sigaction|signal|setjmp|longjmp|atexit|on_exit)\s*\(", "signals or jumps"),
+    (r"__attribute__\s*\(\(\s*(constructor|destructor|ifunc)", "code that runs by itself"),
+)
+
+
+@attrs.frozen
+class Finding:
+    """One thing in the text. `refused`: it alone is a failure of the class "policy"."""
+
+    line: int
+    text: str
+    refused: bool
+
+
+def inspect_kernel(kernel: Kernel) -> tuple[Finding, ...]:
+    """What stands out, in the order of the lines; nothing for Python that does not parse."""
+    if kernel.language == "c++":
+        findings = _cpp(kernel.source)
+    else:
+        try:
+            tree = ast.parse(kernel.source.encode("utf-8", "replace").decode())
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return ()
+        findings = _python(tree, kernel.entry)
+    return tuple(sorted(dict.fromkeys(findings), key=lambda finding: finding.line))
+
+
+def refusal_of(findings: tuple[Finding, ...]) -> str:
+    """The findings that are failures as one sentence; "" when there are none."""
+    refused = [finding for finding in findings if finding.refused]
+    return "; ".join(f"line {finding.line}: {finding.text}" for finding in refused[:5])
+
+
+def explanation(findings: tuple[Finding, ...]) -> str:
+    """The merely suspicious findings, one a line."""
+    return "\n".join(
+        f"line {finding.line}: {finding.text}" for finding in findings if not finding.refused
+    )
+
+
+# ---------------------------------------------------------------- Python
+
+
+def _python(tree: ast.Module, entry: str) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names):
+                for alias in names:
+                    yield from _imported(node, alias.name)
+            case ast.ImportFrom(module, names, level):
+                path = "." * level + (module or "")
+                for alias in names:
+                    yield from _imported(node, f"{path}.{alias.name}" if path else alias.name)
+            case ast.Name(name) if name in _BUILTINS:
+                yield Finding(node.lineno, f"it uses {name}", refused=True)
+            case ast.Attribute(_, name) if name in _ATTRIBUTES:
+                yield Finding(node.lineno, f"it reaches for {name}", refused=True)
+            case ast.Attribute():
+                yield from _attribute(node)
+            case _:
+                pass
+    kernels = _jitted(tree)
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and function.name not in kernels:
+            yield from _wrapper(function, kernels)
+    del entry
+
+
+def _imported(node: ast.stmt, path: str) -> Iterator[Finding]:
+    parts = path.split(".")
+    fits = any(path == known or path.startswith(f"{known}.") for known in PYTHON_MODULES)
+    inner = parts[1:]
+    private = any(part.startswith("_") and part != "__future__" for part in parts)
+    hidden = set(inner) & (_TORCH_EXITS if parts[0] == "torch" else _TRITON_EXITS)
+    if path == "collections":
+        fits = True
+    if not fits or private or (hidden and parts[0] in ("torch", "triton")):
+        known = ", ".join(PYTHON_MODULES)
+        yield Finding(node.lineno, f"it imports {path}; a kernel may import {known}", refused=True)
+
+
+def _attribute(node: ast.Attribute) -> Iterator[Finding]:
+    """`torch.compile`, `torch._C`, `x.numpy()`, `triton.runtime`."""
+    root = _root(node)
+    if root == "triton" and (node.attr in _TRITON_EXITS or node.attr.startswith("_")):
+        yield Finding(node.lineno, f"it uses triton's {node.attr}", refused=True)
+    elif root == "torch" and (node.attr in _TORCH_EXITS or _private(node.attr)):
+        yield Finding(node.lineno, f"it uses torch's {node.attr}", refused=True)
+    elif root not in ("tl", "triton", "torch") and node.attr in _HANDED_OUT:
+        yield Finding(node.lineno, f"it takes a tensor's memory by {node.attr}", refused=True)
+
+
+#: Methods of tensors by which their elements leave torch.
+_HANDED_OUT = frozenset(
+    {
+        *("numpy", "tolist", "untyped_storage", "__dlpack__", "__array__", "add_pre_run_hook"),
+        *("__array_interface__", "__cuda_array_interface__"),
+    }
+)
+
+
+def _private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__version")
+
+
+def _root(node: ast.expr) -> str:
+    """The name that a chain of attributes starts from; "" for anything else."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _jitted(tree: ast.Module) -> set[str]:
+    """Names of functions that Triton compiles."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if _root(called) == "triton" or ast.unparse(called) == "jit":
+                    found.add(node.name)
+    return found
+
+
+def _wrapper(function: ast.FunctionDef, kernels: set[str]) -> Iterator[Finding]:
+    """Host code that computes with torch, or that catches what a launch raises."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if _root(node.func) == "torch" and name.rpartition(".")[2] not in _TORCH_CALLS:
+                yield Finding(node.lineno, f"the wrapper calls {name}", refused=False)
+        if isinstance(node, ast.Try) and any(_launches(inner, kernels) for inner in node.body):
+            yield Finding(node.lineno, "a launch stands inside of try", refused=False)
+
+
+def _launches(statement: ast.stmt, kernels: set[str]) -> bool:
+    return any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in kernels
+        for node in ast.walk(statement)
+    )
+
+
+# ---------------------------------------------------------------- C++
+
+
+def _cpp(source: str) -> Iterator[Finding]:
+    # A line that ends in a backslash goes on in the next; trigraphs are off in C++17.
+    text = _without_comments(re.sub(r"\\\r?\n", "", source))
+    for number, line in enumerate(text.splitlines(), 1):
+        include = re.match(r"\s*(?:#|%:|\?\?=)\s*include(?:_next)?\b\s*(.*)", line)
+        if include is not None:
+            name = re.fullmatch(r"[<\"]([^>\"]*)[>\"]\s*", include[1])
+            if name is None or name[1].strip() not in HEADERS:
+                what = f"it includes {include[1].strip() or 'nothing'}"
+                yield Finding(number, f"{what}, which no kernel needs", refused=True)
+        for pattern, what in _CPP_WORDS:
+            found = re.search(pattern, line)
+            if found is not None:
+                yield Finding(number, f"`{found[0].strip()}`: {what}", refused=True)
+        if "##" in line:
+            yield Finding(number, "`##`: names pasted together by the preprocessor", refused=True)
+
+
+def _without_comments(source: str) -> str:
+    """The source with comments blanked, so that a word in one means nothing."""
+
+    def blank(found: re.Match[str]) -> str:
+        text = found[0]
+        return text if text[0] in "\"'" else re.sub(r"[^\n]", " ", text)
+
+    pattern = r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
+    return re.sub(pattern, blank, source, flags=re.DOTALL)
