@@ -19,7 +19,7 @@ FAILURES: dict[str, str] = {
     "resource": "the kernel wants more memory, registers or elements than there are",
     "launch": "the kernel could not be launched, or refused its arguments",
     "timeout": "the kernel did not end in time",
-    "illegal_access": "the kernel wrote outside its buffers or into its inputs",
+    "illegal_access": "the kernel touched memory outside its buffers, or wrote into its inputs",
     "wrong_shape": "an output has another shape or dtype than the task's",
     "numerical": "an output differs from the reference",
     "nondeterministic": "two runs on the same inputs differ",
