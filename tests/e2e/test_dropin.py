@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 from toolchains import require
 
@@ -49,13 +50,14 @@ def same(init, inputs):
 """
 
 
-def make(sketch: Path, task: Path, target: str, folder: Path) -> Path:
-    """The drop-in of a sketch and its task."""
+def make(sketch: Path, task: Path, target: str, folder: Path, bare: bool = False) -> Path:
+    """The drop-in of a sketch and its task; `bare`: with the kernel alone, as a model writes it."""
     candidate = prepare(str(sketch), None, target, None, {})
+    kernel = attrs.evolve(candidate.kernel, extras=()) if bare else candidate.kernel
     with TorchTask(task) as loaded:
         binding = bind(candidate.plan.sketch, loaded.describe(0))
         freedom = find_freedom(binding, loaded)
-    return write_dropin(folder, candidate.kernel, binding, task, freedom)
+    return write_dropin(folder, kernel, binding, task, freedom)
 
 
 def example(name: str, target: str, folder: Path) -> Path:
@@ -63,17 +65,22 @@ def example(name: str, target: str, folder: Path) -> Path:
     return make(examples / f"{name}.sketch", examples / "tasks" / f"{name}.py", target, folder)
 
 
-def use(dropin: Path, code: str, elsewhere: Path) -> None:
-    """Run code that sees the drop-in as `module`, from another folder."""
-    start = USE.format(folder=str(dropin.parent), name=dropin.stem)
-    done = subprocess.run(
-        [sys.executable, "-c", f"{start}\n{code}\nprint('done')"],
-        cwd=elsewhere,
+def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A fresh Python process in a folder."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
+
+
+def use(dropin: Path, code: str, elsewhere: Path) -> None:
+    """Run code that sees the drop-in as `module`, from another folder."""
+    start = USE.format(folder=str(dropin.parent), name=dropin.stem)
+    done = run(f"{start}\n{code}\nprint('done')", elsewhere)
     assert done.stdout.endswith("done\n"), done.stderr[-2000:]
 
 
@@ -93,7 +100,9 @@ def test_every_example_in_cpp(name: str, tmp_path: Path) -> None:
     code = f"""
 same(module.get_init_inputs(), module.get_inputs())
 same({init!r}, [3 * torch.randn(*shape) for shape in {shapes!r}])
-same({init!r}, [torch.randn(*shape[::-1]).permute(*range(len(shape))[::-1]) for shape in {shapes!r}])
+def turned(shape):
+    return torch.randn(*shape[::-1]).permute(*range(len(shape))[::-1])
+same({init!r}, [turned(shape) for shape in {shapes!r}])
 """
     use(dropin, code, tmp_path)
 
@@ -107,6 +116,32 @@ def test_triton_in_its_interpreter(
     dropin = example(name, "triton_cuda", tmp_path / "made")
     init, shapes = OTHERS[name]
     use(dropin, f"same({init!r}, [3 * torch.randn(*shape) for shape in {shapes!r}])", tmp_path)
+
+
+STANDIN = """
+import sys
+from pathlib import Path
+from sketchc.runtime.toolchains.ascend import environment, standin
+from sketchc.runtime.toolchains.ascend.execute import Machine
+kernel = Path({folder!r}, "softmax.py")
+machine = Machine(kernel, str(environment.frontend_python()), "Ascend910B4", "shuffled", False)
+standin.install(machine.launch)
+sys.path.insert(0, {folder!r})
+import softmax_dropin as module, torch
+x = 3 * torch.randn(7, 37)
+with torch.no_grad():
+    torch.testing.assert_close(module.ModelNew()(x), module.Model()(x), rtol=1e-4, atol=1e-4)
+assert machine.launches
+print("done")
+"""
+
+
+def test_ascend_through_its_front_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require("triton_ascend")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that the CPU's tensors are taken
+    dropin = example("softmax", "triton_ascend", tmp_path / "made")
+    done = run(STANDIN.format(folder=str(dropin.parent)), tmp_path)
+    assert done.stdout.endswith("done\n"), done.stderr[-2000:]
 
 
 def test_a_kernel_for_a_device_says_where_it_runs(tmp_path: Path) -> None:
@@ -229,7 +264,8 @@ def test_several_outputs_numbers_and_files_beside_the_task(tmp_path: Path) -> No
     (tmp_path / "two.sketch").write_text(TWO_SKETCH)
     (tmp_path / "task.py").write_text(TWO_TASK)
     (tmp_path / "two_factor.py").write_text("FACTOR = 2.0\n")
-    dropin = make(tmp_path / "two.sketch", tmp_path / "task.py", "cpp", tmp_path / "made")
+    folder = tmp_path / "made"
+    dropin = make(tmp_path / "two.sketch", tmp_path / "task.py", "cpp", folder, bare=True)
     (tmp_path / "two_factor.py").write_text("raise ImportError\n")
     code = """
 same([], module.get_inputs())
@@ -247,4 +283,4 @@ for call, words in (
     else:
         raise AssertionError(words)
 """
-    use(dropin, code, tmp_path / "made")
+    use(dropin, code, folder)
