@@ -7,6 +7,7 @@ stops at the first stage that refuses and says why, as JSON that a model can act
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ MOST_PAGES = 4
 MOST_FIXED_ELEMENTS = 4096
 
 _FAMILY_SYNTAX = "SK01"
+_FRACTION = re.compile(r"\d+\.\d+(?:[eE][-+]?\d+)?")
 
 
 @attrs.frozen
@@ -121,7 +123,16 @@ def _executed(source: Source, plan: Plan, session: Session) -> Finding | None:
     if _fixed_elements(plan.sketch) > MOST_FIXED_ELEMENTS:
         return None
     found = self_check(source, session.constants, session.seed)
-    return diagnostic_finding("execute", source, found) if has_errors(found) else None
+    if not has_errors(found):
+        return None
+    return diagnostic_finding("execute", source, [_with_short_numbers(item) for item in found])
+
+
+def _with_short_numbers(found: Diagnostic) -> Diagnostic:
+    """With four significant digits in what was computed: the last ones may depend on the machine,
+    and a prompt must not."""
+    notes = tuple(_FRACTION.sub(lambda number: f"{float(number[0]):.4g}", n) for n in found.notes)
+    return attrs.evolve(found, notes=notes)
 
 
 def _fixed_elements(sketch: ir.Sketch) -> int:

@@ -77,7 +77,7 @@ class Designer:
         conversation = _Conversation(session.model, state, session)
         attempts: list[Attempt] = []
         for number in range(1, session.max_repairs + 2):
-            session.progress.note("designer", _doing(number, session))
+            session.progress.note("designer", _doing(number, state, session))
             attempt = _attempt(number, conversation, session)
             attempts.append(attempt)
             if attempt.finding is None:
@@ -87,9 +87,9 @@ class Designer:
         return _gave_up(state, attempts)
 
 
-def _doing(number: int, session: Session) -> str:
+def _doing(number: int, state: RunState, session: Session) -> str:
     if number == 1:
-        return "asks for a sketch"
+        return "asks for a sketch" if state.feedback is None else "asks for another sketch"
     return f"asks for a repair ({number - 1} of {session.max_repairs})"
 
 
@@ -177,9 +177,9 @@ def _level(attempt: Attempt, earlier: list[Attempt]) -> str:
 
 def _designed(state: RunState, attempts: list[Attempt]) -> Turn:
     left = attrs.evolve(state, sketch=attempts[-1].sketch, kernel=None, feedback=None, verdict=None)
-    repairs = len(attempts) - 1
-    after = "" if not repairs else f" after {repairs} repair{'s' if repairs > 1 else ''}"
-    reason = f"the sketch checks, fits the target, and means what the task means{after}"
+    refused = [", ".join(a.finding.codes) or a.finding.stage for a in attempts if a.finding]
+    before = f"; refused before: {'; '.join(refused)}" if refused else ""
+    reason = f"the sketch checks, fits the target, and means what the task means{before}"
     return Turn(left, "designed", reason, details={"attempts": [a.trace() for a in attempts]})
 
 

@@ -12,6 +12,7 @@ from sketchc.agents.prompts.hardware import hardware
 from sketchc.agents.prompts.language import language
 from sketchc.agents.prompts.rendering import render
 from sketchc.runtime.frontends.torch_task import OtherSpec, Scalar, TensorSpec
+from sketchc.runtime.verify.inputs import KINDS
 
 if TYPE_CHECKING:
     from sketchc.agents.design_check import Finding
@@ -45,6 +46,7 @@ def system_message(session: Session, examples: bool = True) -> str:
         block="system",
         language=language(examples),
         hardware=hardware(session.target, session.hardware),
+        kinds=list(KINDS.values()),
     )
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
@@ -27,6 +28,8 @@ from sketchc.lowering.hardware import HARDWARE, load_hardware
 from sketchc.lowering.passes import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
 from sketchc.ops import OPS, Category, Op, Result, Shape
+from sketchc.runtime.frontends.binding import bind
+from sketchc.runtime.frontends.torch_task import TaskDescription, TensorSpec
 from sketchc.selfcheck import self_check
 from sketchc.source import Source
 from sketchc.types import LOWERED, DType
@@ -255,6 +258,76 @@ def test_an_unknown_chip_is_refused() -> None:
     with pytest.raises(UsageError, match="unknown hardware"):
         hardware("cpp", "abacus")
     assert len(HARDWARE) >= 3
+
+
+# ---------------------------------------------------------------- a task's values
+
+
+def _bound(
+    tensors: str, params: str, state: Sequence[str]
+) -> tuple[dict[str, str], Mapping[str, object]]:
+    """Where the tensors and params of a sketch come from, for a task that takes a matrix, a number
+    and a matrix, with vectors as parameters and an attribute `eps`."""
+    text = f"""sketch probe {{
+    symbols: M, N;
+    params: {params};
+    tensors: {tensors};
+    constexpr: T = 8;
+    @llm_hint("parallel")
+    for i in range(ceil(M, T)):
+        x = alloc([T, T])
+        for j in range(ceil(N, T)):
+            load(A[i*T:(i+1)*T, j*T:(j+1)*T] -> x)
+            store(x -> Y[i*T:(i+1)*T, j*T:(j+1)*T])
+}}
+"""
+    (checked,) = check(Source("probe", text)).sketches
+    matrix = TensorSpec("", DType.F32, (4, 5))
+    vectors = tuple(TensorSpec(name, DType.F32, (5,)) for name in state)
+    task = TaskDescription(
+        Path("task.py"), (matrix, 0.5, matrix), (), vectors, {"eps": 0.25}, (matrix,)
+    )
+    bound = bind(checked.sketch, task)
+    return {source.tensor.name: source.text for source in bound.tensors}, bound.params
+
+
+def test_values_reach_a_sketch_as_the_prompt_says() -> None:
+    words = " ".join((FOLDER / "designer.jinja").read_text().split())
+    assert "in the order of the `tensors:` section. Declare all of them" in words
+    assert "by name first (the last part of the dotted name, in any case" in words
+    assert "Numbers that `forward` takes fill the `params:` by position" in words
+    tensors, params = _bound(
+        "A[M, N]: in f32; B[M, N]: in f32; BIAS[N]: in f32; OTHER[N]: in f32; Y[M, N]: out f32",
+        "alpha: f32; eps: f32 = 0.1; more: f32 = 0.7",
+        ("norm.weight", "norm.bias"),
+    )
+    assert tensors == {
+        "A": "input 1",
+        "B": "input 3",
+        "BIAS": "the model's norm.bias",
+        "OTHER": "the model's norm.weight",
+    }
+    assert params == {"alpha": 0.5, "eps": 0.25, "more": 0.7}
+
+
+def test_parameters_with_the_same_last_part_go_by_position() -> None:
+    words = " ".join((FOLDER / "designer.jinja").read_text().split())
+    assert (
+        "Where two have the same last part, declare every parameter, in the order listed" in words
+    )
+    tensors, _ = _bound(
+        "A[M, N]: in f32; B[M, N]: in f32; W1[N]: in f32; B1[N]: in f32; W2[N]: in f32; "
+        "B2[N]: in f32; Y[M, N]: out f32",
+        "alpha: f32",
+        ("one.weight", "one.bias", "two.weight", "two.bias"),
+    )
+    found = [tensors[name].removeprefix("the model's ") for name in ("W1", "B1", "W2", "B2")]
+    assert found == ["one.weight", "one.bias", "two.weight", "two.bias"]
+
+
+def test_all_inputs_of_forward_must_be_declared() -> None:
+    with pytest.raises(UsageError, match="takes 2 tensors and the sketch probe has 1 input"):
+        _bound("A[M, N]: in f32; Y[M, N]: out f32", "alpha: f32", ())
 
 
 # ---------------------------------------------------------------- rendering
