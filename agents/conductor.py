@@ -314,11 +314,13 @@ def team_of(state: RunState, session: Session) -> Team:
 
 def told(step: Step) -> str:
     """What went wrong in a step, as a prompt may hold it: without paths and places."""
-    from sketchc.runtime.verify.evidence import headline
+    from sketchc.runtime.verify.evidence import clean_log
 
     found = step.details.get("evidence")
     said = found.get("reason") if isinstance(found, Mapping) else None
-    return headline(said if isinstance(said, str) else step.reason).rstrip(".")
+    if not isinstance(said, str):
+        said = " ".join(clean_log(step.reason, ""))
+    return said.rstrip(".")
 
 
 def failure_of(step: Step) -> str:
