@@ -228,12 +228,12 @@ class _Reader:
     def line(self, key: str, place: str) -> int:
         """The line of a key or of a table's header, as good as a search finds it; else 0."""
         lines = self.text.split("\n")
-        start = 0
-        for number, line in enumerate(lines):
-            if place and line.strip() == f"[{place}]":
-                start = number
-                break
-        wanted = re.compile(rf"\s*(?:\[\s*)?[\"']?{re.escape(key)}[\"']?\s*(?:=|\])")
+        header = f"[{place}.{key}]" if place else f"[{key}]"
+        for number, line in enumerate(lines, 1):
+            if line.strip() == header:
+                return number
+        start = next((n for n, line in enumerate(lines) if line.strip() == f"[{place}]"), 0)
+        wanted = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=")
         for number, line in enumerate(lines[start:], start + 1):
             if wanted.match(line):
                 return number

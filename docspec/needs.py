@@ -95,13 +95,27 @@ def _of_statement(sketch: ir.Sketch, statement: ir.Statement) -> set[str]:
             if statement.carried:
                 topics.add("carried")
         case ir.Load() | ir.Store():
-            if any(not axis.full for axis in statement.domain):
+            if _may_cross_edge(sketch, statement):
                 topics.add("ragged")
         case ir.Compute():
             topics.update(_of_compute(sketch, statement))
         case _:
             pass
     return topics
+
+
+def _may_cross_edge(sketch: ir.Sketch, statement: ir.Load | ir.Store) -> bool:
+    """Whether a slice of several lanes ends elsewhere than its axis, as `i*T:(i+1)*T` does. Domains
+    would say it exactly, but they are inferred later than a sketch is first looked at."""
+    access = statement.access
+    extents = sketch.extents(access.tensor)
+    lanes = iter(sketch.tile(statement.tile).extents)
+    for subscript, extent in zip(access.subscripts, extents, strict=True):
+        if isinstance(subscript, ir.SliceSubscript):
+            single = next(lanes, None) == ir.Literal(1)
+            if not single and subscript.upper != extent:
+                return True
+    return False
 
 
 def _of_compute(sketch: ir.Sketch, compute: ir.Compute) -> set[str]:

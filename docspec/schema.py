@@ -41,7 +41,7 @@ TOPICS: Mapping[str, str] = {
     "layout": "an operation that moves elements",
     "loop": "a loop that runs in sequence",
     "carried": "a tile that one iteration leaves for the next",
-    "ragged": "a tile with lanes that hold nothing, at the edge of a tensor",
+    "ragged": "a tile that may reach beyond the edge of a tensor",
     "inner-axis": "a reduction over the last axis",
     "outer-axis": "a reduction over another axis than the last",
     "grid": "a launch with more than one parallel loop",

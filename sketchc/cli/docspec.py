@@ -127,12 +127,13 @@ def check(target: str, run: bool, seed: int | None) -> int:
       sketchc docspec check cpp --run
     """
     from sketchc.docspec.loader import folder_of, inspect
+    from sketchc.docspec.schema import DocSpecError
 
     spec, findings = inspect(folder_of(target))
     for finding in findings:
-        click.echo(str(finding))
+        click.echo(f"{target.rstrip('/')}/{finding}")
     if spec is None or findings:
-        click.echo(f"{target}: {len(findings)} findings", err=True)
+        click.echo(str(DocSpecError(target, findings)).partition("\n")[0], err=True)
         return 1
     click.echo(f"{target}: fine: {_sizes(spec)}")
     return _run_examples(spec, seed) if run else 0

@@ -1,0 +1,60 @@
+"""Every example of every target's documents: built, run, and compared with its sketch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import documents
+import pytest
+from toolchains import require
+
+from sketchc.cli.docspec import verify_example
+from sketchc.docspec.loader import TARGETS, folder_of, inspect, load
+
+SEED = 20260101
+
+
+def examples() -> list[tuple[str, str]]:
+    """(target, example); a target whose documents cannot be read stands with ""."""
+    found: list[tuple[str, str]] = []
+    for target in TARGETS:
+        spec, _ = inspect(folder_of(target))
+        names = [example.name for example in spec.examples] if spec is not None else []
+        found += [(target, name) for name in names or [""]]
+    return found
+
+
+@pytest.mark.parametrize(("target", "name"), examples())
+def test_an_example_does_what_its_sketch_says(target: str, name: str, tmp_path: Path) -> None:
+    spec = load(target)
+    require(target)
+    example = next(example for example in spec.examples if example.name == name)
+    verdict = verify_example(spec, example, tmp_path, SEED)
+    assert verdict.passed, [(case.shape.text, case.reason) for case in verdict.failures]
+    assert len(verdict.cases) >= 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "failure"),
+    [
+        ("lane < N; ++lane", "lane < N - 1; ++lane", "numerical"),
+        ("const float *const x = X + i * N", "const float *const x = Y + i * N", "numerical"),
+        ("return 0;", "return 0", "syntax"),
+    ],
+)
+def test_a_wrong_example_fails(old: str, new: str, failure: str, tmp_path: Path) -> None:
+    require("cpp")
+    spec = load("cpp")
+    example = next(example for example in spec.examples if example.name == "softmax")
+    wrong = attrs.evolve(example, source=example.source.replace(old, new))
+    assert wrong != example
+    assert verify_example(spec, wrong, tmp_path, SEED).failure == failure
+
+
+def test_documents_without_a_toolchain_are_not_run(tmp_path: Path) -> None:
+    from sketchc.diagnostics import UsageError
+
+    spec = load(documents.write(tmp_path))
+    with pytest.raises(UsageError, match="unknown toolchain 'toy'"):
+        verify_example(spec, spec.examples[0], tmp_path, SEED)
