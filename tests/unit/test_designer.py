@@ -379,6 +379,9 @@ def test_work_that_came_back_brings_its_evidence_and_history(session: Session) -
     assert '"reason": "fine"' not in user
     assert user.startswith(user_message(RunState(node="designer"), session).rstrip("\n"))
     assert found.turn.state.feedback is None
+    assert "The last sketch of this task" in user
+    without = user_message(attrs.evolve(state, sketch=""), session)
+    assert "The last sketch" not in without
 
 
 def test_a_prompt_too_long_is_asked_again_without_the_examples(session: Session) -> None:

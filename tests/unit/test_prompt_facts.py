@@ -136,6 +136,11 @@ ALLOWED: dict[str, tuple[str, str, str]] = {
         "a = alloc([1], f32, init=1)\nc = alloc([1], init=-inf)\nd = alloc([1], init=inf)",
         "",
     ),
+    "small accumulators": (
+        "scalars and axes of extent 1 do not count",
+        "acc = alloc([1], f32, init=0)\nadd(acc, s, acc)\nadd(acc, 2.0, acc)\nadd(acc, f, acc)",
+        "",
+    ),
     "reduced axes": (
         "A reduction's destination drops the axis or keeps it with extent 1; reducing `[N]` gives "
         "`[1]`",
@@ -350,7 +355,7 @@ REFUSED: dict[str, tuple[str, str, str, set[str]]] = {
     ),
     "offset slices": (
         "all that is written into one must come from the same slices (not from `fill`, nor from an "
-        "offset slice)",
+        "offset slice;",
         STORED + "acc = alloc([T], f32, init=0)\nx = alloc([T])\nload(X[i, 0:T] -> x)\n"
         "add(acc, x, acc)\nload(X[i, 1:T+1] -> x)\nadd(acc, x, acc)",
         "",
