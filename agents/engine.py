@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -21,7 +21,7 @@ from sketchc.diagnostics import InternalError
 if TYPE_CHECKING:
     import networkx
 
-    from sketchc.agents.llm.ledger import Ledger
+    from sketchc.agents.llm.ledger import Ledger, Record
     from sketchc.agents.session import Agent, Session
 
 Checkpoint = Callable[[RunState, int], None]
@@ -46,28 +46,31 @@ def walk(
     ledger: Ledger,
     consumed: int,
     checkpoint: Checkpoint,
+    position: Callable[[], int],
 ) -> RunState:
     """Run to an end of the graph; returns the last state.
 
-    `consumed` counts the records of the ledger that belong to steps done before; `checkpoint` hears
-    of each new state with the count that goes with it. Raises what agents raise: `LlmError` and
+    `consumed` counts the records of the ledger that belong to steps done before; `position` says
+    how many do by now, and `checkpoint` hears of each new state with that count.
+    Raises what agents raise: `LlmError` and
     `UsageError`; the last checkpoint then stands.
     """
     while state.node:
         session.progress.note(state.node, f"attempt {state.attempt} of {session.max_attempts}")
         started = time.monotonic()
         turn = load_agent(state.node).run(state, session)
-        state = _take(graph, state, turn, _step(state, turn, ledger, consumed, started))
+        before, consumed = consumed, position()
+        used = ledger.records[before:consumed]
+        state = _take(graph, state, turn, _step(state, turn, used, started))
         # As a resumed run would read it: prompts are the same with and without a stop.
         state = load_state(dump_state(state))
-        consumed = len(ledger.records)
         checkpoint(state, consumed)
     return state
 
 
-def _step(state: RunState, turn: Turn, ledger: Ledger, consumed: int, started: float) -> Step:
+def _step(state: RunState, turn: Turn, used: Sequence[Record], started: float) -> Step:
     """The record of one turn, with what its calls used."""
-    replies = [record.reply for record in ledger.records[consumed:] if record.reply is not None]
+    replies = [record.reply for record in used if record.reply is not None]
     return Step(
         number=len(state.history) + 1,
         agent=state.node,

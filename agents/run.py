@@ -94,6 +94,11 @@ class RunFolder:
         """True when a run was started here."""
         return (self.inner / "run.json").exists()
 
+    def foreign_files(self) -> str:
+        """Names of files that are not a run's, a few of them; "" for none."""
+        others = sorted(path.name for path in self.path.iterdir() if path != self.inner)
+        return ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes out. Raises `UsageError` when one is at work here."""
@@ -187,6 +192,9 @@ def settle_options(
     if resume:
         msg = f"there is no run to go on with in {folder.path}"
         raise UsageError(msg)
+    if foreign := folder.foreign_files():
+        msg = f"{folder.path} holds other files ({foreign}); give the run a folder of its own: -o"
+        raise UsageError(msg)
     if wanted.seed < 0:
         seed = recorded.seed if recorded is not None else secrets.randbits(48)
         wanted = attrs.evolve(wanted, seed=seed)
@@ -255,7 +263,7 @@ def go(run: Run, bench: bool) -> RunState:
         model=run.client,
         configuration=run.configuration,
         seed=options.seed,
-        folder=run.folder.inner,
+        folder=run.folder.inner.resolve(),
         progress=run.progress,
         max_attempts=options.max_attempts,
         max_repairs=options.max_repairs,
@@ -264,4 +272,9 @@ def go(run: Run, bench: bool) -> RunState:
         bench=bench,
     )
     state, consumed = run.folder.read_checkpoint() or (first_state(graph, options), 0)
-    return walk(graph, state, session, run.ledger, consumed, run.folder.write_checkpoint)
+    client, ledger = run.client, run.ledger
+
+    def position() -> int:
+        return len(ledger.records) if client is None else client.position
+
+    return walk(graph, state, session, ledger, consumed, run.folder.write_checkpoint, position)

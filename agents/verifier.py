@@ -8,6 +8,7 @@ its own speed.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -37,7 +38,7 @@ class Verifier:
             found = evidence(verdict)
             failure = verdict.failure or "infrastructure"
             details = {"evidence": found, **_counts(verdict)}
-            return Turn(left, "failed", _failed(verdict), failure, details)
+            return Turn(left, "failed", _failed(verdict, found), failure, details)
         details = _counts(verdict)
         reason = f"right in {details['passed']} cases, {verdict.how_it_runs}"
         if session.bench:
@@ -114,9 +115,9 @@ def _counts(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _failed(verdict: Verdict) -> str:
-    """One sentence on the first failure."""
+def _failed(verdict: Verdict, found: Mapping[str, Any]) -> str:
+    """One sentence on the first failure, with nothing in it that differs between machines."""
     if not verdict.failures:
         return "no case could be run"
     first = verdict.failures[0]
-    return f"{first.failure} at {first.shape.text} ({first.kind}): {first.reason}"
+    return f"{first.failure} at {first.shape.text} ({first.kind}): {found['reason']}"

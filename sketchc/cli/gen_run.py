@@ -66,9 +66,8 @@ def generate(
         task.describe(0)  # a broken task ends here, before a folder holds a run of it
         with folder.lock():
             asked = settle_options(wanted, folder, resume, recorded)
-            ledger = Ledger(folder.ledger_path)
-            ledger.begin(_header(asked))
-            with Display(quiet=quiet) as display:
+            with Ledger(folder.ledger_path) as ledger, Display(quiet=quiet) as display:
+                ledger.begin(_header(asked))
                 client = _client(provider, ledger, folder, configuration, display)
                 state, stopped = _run_to_end(
                     Run(asked, folder, task, task_source, configuration, client, ledger, display),

@@ -49,7 +49,7 @@ def test_coder_only_with_a_sketch_asks_no_model(name: str, tmp_path: Path) -> No
     assert run(arguments) == 0
     out = tmp_path / "out"
     verdict = json.loads((out / "verdict.json").read_text())
-    assert verdict["passed"] is True
+    assert verdict["verdict"]["passed"] is True
     assert [step["agent"] for step in _trace(out)["steps"]] == ["coder", "verifier", "conductor"]  # type: ignore[attr-defined]
     assert "passed" in (out / "SUMMARY.md").read_text()
     assert (out / f"{name}.sketch").exists()
@@ -82,7 +82,8 @@ def test_a_wrong_sketch_fails_where_nobody_can_mend_it(tmp_path: Path) -> None:
     assert run([*arguments, "--sketch", "wrong.sketch", "--no-bench", "-o", "out"]) == 1
     trace = _trace(tmp_path / "out")
     assert trace["outcome"] in ("failed", "exhausted")
-    assert json.loads((tmp_path / "out" / "verdict.json").read_text())["failure"] == "design"
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert verdict["verdict"]["failure"] == "design"
 
 
 @pytest.mark.parametrize("target", ["cpp", "triton_cuda"])

@@ -101,6 +101,7 @@ def test_each_step_is_recorded_with_what_its_calls_used() -> None:
         ledger,
         0,
         lambda state, consumed: kept.append((state, consumed)),
+        lambda: len(ledger.records),
     )
     assert (state.outcome, state.node) == ("generated", "")
     designer, coder = state.history
@@ -125,6 +126,7 @@ def test_an_outcome_without_an_edge_is_a_bug_of_ours() -> None:
             ledger,
             0,
             lambda *_: None,
+            lambda: 0,
         )
 
 
@@ -173,3 +175,11 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert folder.read_checkpoint() == (state, 7)
     assert state.kernel is not None
     assert (state.node, state.kernel.origin) == ("coder", "given")
+
+
+def test_a_run_gets_a_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "softmax.py").write_text("mine")
+    folder = RunFolder(tmp_path)
+    with folder.lock(), pytest.raises(UsageError, match=r"softmax\.py"):
+        settle_options(_options(), folder, False, None)
+    assert not folder.exists()
