@@ -3,6 +3,7 @@ them, and check them, down to building and running every example."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ from sketchc.diagnostics import UsageError
 if TYPE_CHECKING:
     from sketchc.docspec.schema import Category, DocSpec, Example
     from sketchc.docspec.selector import Part, Selection
+    from sketchc.lowering.plan import Plan
     from sketchc.runtime.verify.verdict import Verdict
+    from sketchc.runtime.verify.verify import Cases
 
 _CATEGORIES = ("basic", "api", "strategies", "pitfalls", "examples")
 
@@ -233,34 +236,30 @@ def _run_examples(spec: DocSpec, seed: int | None) -> int:
     return 1 if failed else 0
 
 
-def verify_example(spec: DocSpec, example: Example, folder: Path, seed: int) -> Verdict:
-    """Build an example in `folder` and compare it with its sketch's interpretation.
+def verify_example(
+    spec: DocSpec,
+    example: Example,
+    folder: Path,
+    seed: int,
+    select: Callable[[Cases], Cases] | None = None,
+) -> Verdict:
+    """Build an example in `folder` and compare it with its sketch's interpretation, under the rules
+    that a model's code is accepted by. `select` may drop cases.
 
     Raises `UsageError` where the target has no toolchain, or cannot run on this machine, and for a
     sketch that the target refuses.
     """
     from sketchc.cli.targets import load_toolchain
-    from sketchc.diagnostics import DiagnosticError
     from sketchc.lowering.kernel import Kernel
-    from sketchc.lowering.passes import build_plan
-    from sketchc.parser import parse
-    from sketchc.runtime.verify.design import verify_against_sketch
-    from sketchc.runtime.verify.verify import Candidate
-    from sketchc.source import Source
+    from sketchc.runtime.frontends.sketch_task import SketchTask
+    from sketchc.runtime.verify.verify import Candidate, verify
 
     toolchain = load_toolchain(spec.target)
     status = toolchain.status()
     if not status.can_run:
         msg = f"{spec.target} cannot run on this machine; {status.advice}"
         raise UsageError(msg)
-    tree, found = parse(Source(example.sketch_file, example.sketch))
-    try:
-        if tree is None:
-            raise DiagnosticError(found)
-        plan = build_plan(tree.sketches[0], spec.target).plan
-    except DiagnosticError as error:
-        msg = f"{example.sketch_file}: {error}"
-        raise UsageError(msg) from error
+    plan = _plan(spec, example)
     kernel = Kernel(
         target=spec.target,
         hardware=plan.hardware.name,
@@ -271,4 +270,23 @@ def verify_example(spec: DocSpec, example: Example, folder: Path, seed: int) -> 
         sketch=plan.sketch,
         foreign=True,  # Held to the same rules as a model's code.
     )
-    return verify_against_sketch(Candidate(plan, kernel, toolchain), folder, seed)
+    task = SketchTask(plan, path=Path(example.sketch_file))
+    candidate = Candidate(plan, kernel, toolchain)
+    return verify(candidate, task, folder, seed, select=select, small=True)
+
+
+def _plan(spec: DocSpec, example: Example) -> Plan:
+    """The plan of an example's sketch. Raises `UsageError` where the target refuses it."""
+    from sketchc.diagnostics import DiagnosticError
+    from sketchc.lowering.passes import build_plan
+    from sketchc.parser import parse
+    from sketchc.source import Source
+
+    tree, found = parse(Source(example.sketch_file, example.sketch))
+    try:
+        if tree is None:
+            raise DiagnosticError(found)
+        return build_plan(tree.sketches[0], spec.target).plan
+    except DiagnosticError as error:
+        msg = f"{example.sketch_file}: {error}"
+        raise UsageError(msg) from error
