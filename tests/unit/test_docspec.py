@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sketchc.diagnostics import UsageError
 from sketchc.docspec.loader import TARGETS, folder_of, inspect, load
+from sketchc.docspec.manifest import PLACEHOLDERS
 from sketchc.docspec.markdown import KEYWORDS, OPERATIONS
 from sketchc.docspec.schema import (
     FAILURES,
@@ -20,6 +21,8 @@ from sketchc.docspec.schema import (
     DocSpec,
     DocSpecError,
     Section,
+    StatedCapabilities,
+    ToolchainCommands,
 )
 from sketchc.docspec.selector import (
     NOT_NEEDED,
@@ -406,3 +409,17 @@ def test_categories_can_be_chosen(spec: DocSpec) -> None:
 def test_a_negative_budget_is_refused(spec: DocSpec) -> None:
     with pytest.raises(UsageError, match="less than nothing"):
         select(spec, (), (), -1)
+
+
+# ---------------------------------------------------------------- the page about them
+
+
+def test_the_page_lists_every_topic_and_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "DOCSPEC.md").read_text("utf-8")
+    table = page.partition("<!-- topics -->")[2].partition("<!-- end of topics -->")[0]
+    rows = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert rows == list(TOPICS)
+    for field in (*attrs.fields(ToolchainCommands), *attrs.fields(StatedCapabilities)):
+        assert f"{field.name} = " in page
+    for placeholder in PLACEHOLDERS:
+        assert f"{{{placeholder}}}" in page
