@@ -1,4 +1,4 @@
-"""Mish on flat elements; tanh and log1p come from `tl.math`."""
+"""A gated unit on flat elements; tanh and log1p come from `tl.math`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ def softplus(x):
 
 
 @triton.jit
-def mish_kernel(X_ptr, Y_ptr, total, tiles, TILE: tl.constexpr):
+def tanh_gate_kernel(X_ptr, G_ptr, Y_ptr, total, tiles, TILE: tl.constexpr):
     lanes = tl.arange(0, TILE)
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
         start = tl.cast(tile, tl.int64) * TILE
         inside = lanes < total - start
         x = tl.load(X_ptr + start + lanes, mask=inside, other=0.0)
-        tl.store(Y_ptr + start + lanes, x * tl.math.tanh(softplus(x)), mask=inside)
+        g = tl.load(G_ptr + start + lanes, mask=inside, other=0.0)
+        tl.store(Y_ptr + start + lanes, tl.math.tanh(x) * softplus(g), mask=inside)
 
 
 class LaunchError(ValueError):
@@ -74,17 +75,18 @@ def result(
     return out, dense
 
 
-def mish(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
-    """X: [M, N] f32. Returns Y: [M, N] f32."""
+def tanh_gate(X: torch.Tensor, G: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """X, G: [M, N] f32. Returns Y: [M, N] f32."""
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
     check("X", X, torch.float32, (M, N), X.device)
-    out, Y = result(out, torch.float32, (M, N), (X,))
-    X = X.contiguous()
+    check("G", G, torch.float32, (M, N), X.device)
+    out, Y = result(out, torch.float32, (M, N), (X, G))
+    X, G = X.contiguous(), G.contiguous()
     tiles = triton.cdiv(M * N, 4096)
     require(tiles < 2**30, "too many tiles for one launch")
     if tiles > 0:
-        mish_kernel[(min(tiles, 40),)](X, Y, M * N, tiles, TILE=4096)
+        tanh_gate_kernel[(min(tiles, 40),)](X, G, Y, M * N, tiles, TILE=4096)
     if Y is not out:
         out.copy_(Y)
     return out

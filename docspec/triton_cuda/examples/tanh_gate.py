@@ -1,4 +1,4 @@
-"""Mish on flat elements, with device functions for what `tl` lacks."""
+"""A gated unit on flat elements, with device functions for what `tl` lacks."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ def tanh(x):
 
 
 @triton.jit
-def mish_kernel(X_ptr, Y_ptr, total, TILE: tl.constexpr):
+def tanh_gate_kernel(X_ptr, G_ptr, Y_ptr, total, TILE: tl.constexpr):
     start = tl.program_id(0).to(tl.int64) * TILE
     lanes = tl.arange(0, TILE)
     inside = lanes < total - start
     x = tl.load(X_ptr + start + lanes, mask=inside, other=0.0)
-    tl.store(Y_ptr + start + lanes, x * tanh(softplus(x)), mask=inside)
+    g = tl.load(G_ptr + start + lanes, mask=inside, other=0.0)
+    tl.store(Y_ptr + start + lanes, tanh(x) * softplus(g), mask=inside)
 
 
 class LaunchError(ValueError):
@@ -91,18 +92,19 @@ def result(
     return out, dense
 
 
-def mish(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
-    """X: [M, N] f32. Returns Y: [M, N] f32."""
+def tanh_gate(X: torch.Tensor, G: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    """X, G: [M, N] f32. Returns Y: [M, N] f32."""
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
     check("X", X, torch.float32, (M, N), X.device)
-    out, Y = result(out, torch.float32, (M, N), (X,))
-    X = X.contiguous()
+    check("G", G, torch.float32, (M, N), X.device)
+    out, Y = result(out, torch.float32, (M, N), (X, G))
+    X, G = X.contiguous(), G.contiguous()
     programs = triton.cdiv(M * N, 1024)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:
         with torch.cuda.device_of(X):
-            mish_kernel[(programs,)](X, Y, M * N, TILE=1024, num_warps=4)
+            tanh_gate_kernel[(programs,)](X, G, Y, M * N, TILE=1024, num_warps=4)
     if Y is not out:
         out.copy_(Y)
     return out
