@@ -39,21 +39,6 @@ _IDENTITIES = {
     "true": "true",
 }
 
-#: What a class of failure says, in words for the model.
-_MEANINGS = {
-    "syntax": "the code does not parse",
-    "api_misuse": "the code uses an interface in a way that it does not have",
-    "compile": "the code does not compile",
-    "resource": "the kernel asks for more memory than one program may have",
-    "launch": "the kernel could not be launched, or refused arguments that fit",
-    "timeout": "the kernel did not end in time",
-    "illegal_access": "the kernel read or wrote outside its tensors, or wrote into an input",
-    "wrong_shape": "an output has the wrong shape, type or number",
-    "numerical": "the results are wrong",
-    "nondeterministic": "two runs on the same inputs differ",
-    "policy": "the code leaves work to somebody else, or does what the contract forbids",
-}
-
 
 @attrs.frozen
 class Assignment:
@@ -116,15 +101,18 @@ def repair_messages(
     """Ask for edits of `source`, or (`whole`) for the mended file. `earlier`: one line on each
     failed attempt before this one."""
     from sketchc.agents.llm.edits import EDIT_FORMAT
+    from sketchc.runtime.verify.verdict import FAILURES
 
+    # The class of failure and its meaning stand above the evidence.
+    found = {k: v for k, v in feedback.evidence.items() if k not in ("failure", "meaning")}
     text = render(
         "coder_repair.jinja",
         **_common(assignment),
         documents=documents,
         numbered=numbered(source),
         failure=feedback.failure,
-        meaning=_MEANINGS.get(feedback.failure, "it was not accepted"),
-        evidence=as_json({"reason": feedback.reason, **feedback.evidence}),
+        meaning=FAILURES.get(feedback.failure, "it was not accepted"),
+        evidence=as_json({"reason": feedback.reason, **found}),
         earlier=list(earlier),
         suggestion=feedback.suggestion,
         edit_format=EDIT_FORMAT,
@@ -165,6 +153,7 @@ def _system(assignment: Assignment) -> Message:
 def _common(assignment: Assignment) -> dict[str, object]:
     """What both prompts show."""
     from sketchc.runtime.toolchains.cpp import FLAGS
+    from sketchc.runtime.verify.policy import HEADERS, PYTHON_MODULES
 
     plan = assignment.plan
     types = dict.fromkeys(tensor.dtype.value for tensor in assignment.sketch.tensors)
@@ -173,6 +162,8 @@ def _common(assignment: Assignment) -> dict[str, object]:
         "roles": _ROLES,
         "several_out": sum(t.role is ir.Role.OUT for t in assignment.sketch.tensors) > 1,
         "bits": [name for name in types if name in ("f16", "bf16")],
+        "modules": PYTHON_MODULES,
+        "headers": sorted(HEADERS),
         "flags": " ".join(flag for flag in FLAGS if not flag.startswith("-W")),
         "plan": None if plan is None else plan_text(plan),
         "operations": [] if plan is None else _operations(plan),
@@ -195,7 +186,7 @@ def _operation(row: Op) -> str:
     positional = [attribute.name for attribute in row.attributes if attribute.positional]
     destinations = ["dst"] if row.outputs == 1 else [f"dst{n + 1}" for n in range(row.outputs)]
     keywords = [
-        f"{attribute.name}={attribute.default}"
+        f"{attribute.name}={_shown(attribute.default)}"
         for attribute in row.attributes
         if not attribute.positional
     ]
@@ -206,3 +197,7 @@ def _operation(row: Op) -> str:
     if row.identity is not None:
         text += f"; identity {_IDENTITIES[row.identity]}"
     return text
+
+
+def _shown(default: object) -> str:
+    return f'"{default}"' if isinstance(default, str) else str(default)
