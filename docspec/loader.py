@@ -195,11 +195,10 @@ class _Folder:
         """The text of a file of the folder; None, and a finding, when it cannot be had."""
         path = self.folder / name
         self.read.append(name)
-        root = self.folder.resolve()
-        if Path(name).is_absolute() or root not in path.resolve().parents:
-            self.say(name, 0, "this file lies outside the folder")
-            return None
         try:
+            if Path(name).is_absolute() or self.folder.resolve() not in path.resolve().parents:
+                self.say(name, 0, "this file lies outside the folder")
+                return None
             return path.read_text("utf-8")
         except FileNotFoundError:
             self.say(name, 0, "this file is missing")
@@ -208,6 +207,8 @@ class _Folder:
             self.say(name, line, "this is not UTF-8")
         except OSError as error:
             self.say(name, 0, f"this file cannot be read: {error.strerror}")
+        except (RuntimeError, ValueError) as error:  # A loop of links; a name that no file has.
+            self.say(name, 0, f"this file cannot be read: {error}")
         return None
 
     def strays(self, manifest: Manifest) -> None:

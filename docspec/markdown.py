@@ -50,12 +50,13 @@ class _Document:
     file: str
     category: Category
     lines: list[str]
+    fenced: set[int] = attrs.field(factory=set)  # numbers of lines in code blocks
     sections: list[Section] = attrs.field(factory=list)
     findings: list[Finding] = attrs.field(factory=list)
 
     def read(self) -> None:
         fences = self.fences()
-        inside = {
+        self.fenced = {
             number
             for fence in fences
             for number in range(fence.line, fence.line + len(fence.lines) + 2)
@@ -63,7 +64,7 @@ class _Document:
         deepest = 3 if self.category is Category.API else 2
         starts: list[tuple[int, int, str]] = []
         for number, line in enumerate(self.lines, 1):
-            found = _HEADING.match(line) if number not in inside else None
+            found = _HEADING.match(line) if number not in self.fenced else None
             if found is not None and len(found.group(1)) <= deepest:
                 starts.append((number, len(found.group(1)), found.group(2)))
         if not starts or starts[0][1] != 1 or any(self.lines[: starts[0][0] - 1]):
@@ -135,6 +136,10 @@ class _Document:
             if found is None or found.group(1) != "keywords":
                 kept.append(number)
             number += 1
+        for late in range(number, end):
+            found = _KEY.match(self.lines[late - 1]) if late not in self.fenced else None
+            if found is not None:
+                self.say(late, f"{found.group(1)}: stands directly below a heading, not here")
         return keys, [*kept, *range(number, end)]
 
     def words(

@@ -169,6 +169,7 @@ DOCUMENTS = [
     ("```text\nfloat exp(float)\n```\n\n", "", "api.md:18: the entry 'exp' has no signature"),
     ("ops: exp\n", "", "api.md:18: the entry 'exp' has neither ops: nor keywords:"),
     ("### exp", "### for", "api.md:18: the heading 'for' stands on line 5 already"),
+    ("A loop.", "A loop.\nops: sub", "api.md:12: ops: stands directly below a heading"),
     ("# Interfaces", "Interfaces", "api.md:1: a document begins with its title"),
     ("## Loops", "# Loops", "api.md:3: a document has one title"),
     ("```cpp from=scale.cpp", "```cpp", "api.md:13: say which example this is part of"),
@@ -238,6 +239,16 @@ def test_files_outside_the_folder_are_refused(name: str, tmp_path: Path) -> None
     documents.write(folder, docspec_toml=MANIFEST.replace("basic.md", name), basic_md=None)
     (folder / "link.md").symlink_to(tmp_path / "outside.md")
     assert f"{name}: this file lies outside the folder" in findings(folder)
+
+
+@pytest.mark.parametrize("name", ["loop.md", "nul\\u0000.md", "folder.md"])
+def test_files_that_cannot_be_read(name: str, tmp_path: Path) -> None:
+    folder = documents.write(tmp_path, docspec_toml=MANIFEST.replace("basic.md", name))
+    (folder / "basic.md").unlink()
+    (folder / "loop.md").symlink_to(folder / "loop.md")
+    (folder / "folder.md").mkdir()
+    assert len(findings(folder)) == 1
+    assert "this file cannot be read" in findings(folder)[0]
 
 
 def test_a_file_that_nothing_names_is_found(tmp_path: Path) -> None:
