@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from sketchc.runtime.toolchains.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
 from sketchc.runtime.toolchains.placement import placement
 from sketchc.runtime.worker_child import Arrays
 
@@ -165,9 +166,18 @@ def _load(path: str) -> ModuleType:
 def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Build every launch of the wrapper for every architecture; no GPU is touched."""
     del arrays
+    try:
+        return {"kernels": _compile_all(request)}, {}
+    except HostTimeoutError:
+        message = f"the wrapper took more than {HOST_SECONDS:g} s without its kernels"
+        return _failed("timeout", message), {}
+
+
+def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
     import torch
 
-    module = _load(request["source"])
+    with host_limit(HOST_SECONDS):
+        module = _load(request["source"])
     wrapper = entry_of(module, request["entry"])
     examples = {
         t["name"]: torch.empty(t["extents"], dtype=getattr(torch, _TORCH[t["dtype"]]))
@@ -179,7 +189,8 @@ def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, 
     if "out" in parameters and parameters["out"].default is inspect.Parameter.empty:
         outs = tuple(examples[t["name"]] for t in request["tensors"] if t["role"] == "out")
         keywords["out"] = outs if len(outs) > 1 else outs[0]
-    launches = record_launches(module, lambda: wrapper(*inputs, **keywords))
+    with host_limit(HOST_SECONDS):
+        launches = record_launches(module, lambda: wrapper(*inputs, **keywords))
     kernels = []
     for launch in launches:
         for wide in launch.index_widths(request.get("index_widths", INDEX_WIDTHS)):
@@ -187,7 +198,7 @@ def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, 
                 own = f"sm_{architecture}" == request.get("chip")
                 folder = Path(request["folder"])
                 kernels.append(_build(launch, wide, architecture, folder, own))
-    return {"kernels": kernels}, {}
+    return kernels
 
 
 class Launch:

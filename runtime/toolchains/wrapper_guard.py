@@ -114,6 +114,12 @@ class _Operations(TorchDispatchMode):
         super().__init__()
         self.watch = watch
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """torch would import its compiler (seconds, and `triton` with it) to keep it away from
+        here; nothing is compiled under this mode."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         del types
         space, _, name = str(func._schema.name).partition("::")
@@ -172,7 +178,8 @@ def named_outputs(names: Sequence[str], returned: object) -> dict[str, torch.Ten
     """
     values = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
     if len(values) != len(names):
-        msg = f"the wrapper returns {len(values)} values for {len(names)} results"
+        results = "1 result" if len(names) == 1 else f"{len(names)} results"
+        msg = f"the wrapper returns {len(values)} values for {results}"
         raise WrongOutputsError(msg)
     for name, value in zip(names, values, strict=True):
         if not isinstance(value, torch.Tensor):

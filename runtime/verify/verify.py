@@ -370,7 +370,8 @@ class _Session:
             reason = f"{found.reason}, in the sketch's own interpretation"
             return attrs.evolve(found, failure="design", reason=reason, sketch_right=False)
         if self.task.is_sketch and found.failure in _BLAMED:
-            reason = f"{found.reason}; the code differs from the sketch"
+            differs = "; the code differs from the sketch" if found.comparisons else ""
+            reason = f"{found.reason}{differs}"
             return attrs.evolve(found, reason=reason, sketch_right=True, code_as_sketch=False)
         if found.failure not in _BLAMED or not self.candidate.plan.phases:
             return found

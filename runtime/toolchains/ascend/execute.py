@@ -13,6 +13,7 @@ import random
 import sys
 import traceback
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ from sketchc.runtime.toolchains.ascend.environment import cache_folder, find_too
 from sketchc.runtime.toolchains.ascend.library import UnsupportedLinalgError
 from sketchc.runtime.toolchains.ascend.linalg import Function
 from sketchc.runtime.toolchains.ascend.pipeline import BuildError, build
+from sketchc.runtime.toolchains.host_limit import (
+    HOST_SECONDS,
+    HostTimeoutError,
+    host_limit,
+    off_the_clock,
+)
 from sketchc.runtime.worker import run_worker
 from sketchc.runtime.worker_child import exception_kinds
 
@@ -248,10 +255,8 @@ def _load(request: Mapping[str, Any], watch: wrapper_guard.Watch | None) -> tupl
     machine = Machine(source, request["python"], request["chip"], request["order"], request["dry"])
 
     def launch(launched: standin.Launch) -> None:
-        if watch is None:
-            machine.launch(launched)
-            return
-        with watch.launch():
+        around = nullcontext() if watch is None else watch.launch()
+        with around, off_the_clock():
             machine.launch(launched)
 
     standin.install(launch)
@@ -282,12 +287,16 @@ def execute(
     tensors = {name: _tensor(array) for name, array in arrays.items()}
     before = {name: tensors[name].clone() for name in request["unchanged"]}
     watch = wrapper_guard.Watch() if request.get("foreign") and not request["dry"] else None
+    clock = host_limit(HOST_SECONDS) if request["dry"] else nullcontext()
     try:
-        with wrapper_guard.watched(watch):
+        with wrapper_guard.watched(watch), clock:
             wrapper, machine = _load(request, watch)
             inputs = [tensors[name] for name in request["inputs"]]
             returned = wrapper(*inputs, **_keywords(request, tensors, wrapper))
         results = {} if request["dry"] else _results(request["results"], returned)
+    except HostTimeoutError:
+        message = f"the wrapper took more than {HOST_SECONDS:g} s without its kernels"
+        return {"failure": _told("timeout", message)}, {}
     except Exception as error:
         if watch is not None and watch.refused:
             return {"failure": _told("policy", watch.verdict(0))}, {}
