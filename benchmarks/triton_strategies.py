@@ -2,7 +2,8 @@
 
     python benchmarks/triton_strategies.py            # on a GPU; writes $OUT/triton_strategies.json
 
-It needs torch and triton alone; docs/data/triton_strategies.json holds a run on an H200. Times are medians of Triton's `do_bench` (L2 cleared before each).
+It needs torch and triton alone; docs/data/triton_strategies.json holds a run on an H200. Times are
+medians of Triton's `do_bench` (L2 cleared before each).
 """
 
 # mypy: ignore-errors
