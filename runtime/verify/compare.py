@@ -104,12 +104,18 @@ def relative_tolerance(dtype: DType, reduction_length: int) -> float:
 
 
 def compare(
-    name: str, actual: Array, reference: Array, dtype: DType, reduction_length: int = 1
+    name: str,
+    actual: Array,
+    reference: Array,
+    dtype: DType,
+    reduction_length: int = 1,
+    excused: Array | None = None,
 ) -> Comparison:
     """Decide whether `actual` is right.
 
     `reference` is float64 (int64 or bool for exact outputs) and has the right shape; `dtype` is
-    what the output's elements must be.
+    what the output's elements must be. `excused` (bool, the reference's shape) marks elements of a
+    floating-point output that are not judged; see `references`.
     """
     if actual.shape != reference.shape:
         reason = f"its shape is {list(actual.shape)} and should be {list(reference.shape)}"
@@ -118,7 +124,7 @@ def compare(
         reason = f"its elements are {actual.dtype.name} and should be {dtype.numpy_name}"
         return Comparison(name, "wrong_shape", reason, reference.size)
     if dtype.is_float:
-        return _compare_floats(name, actual, reference, dtype, reduction_length)
+        return _compare_floats(name, actual, reference, dtype, reduction_length, excused)
     return _compare_exact(name, actual, reference)
 
 
@@ -173,18 +179,56 @@ class _Tally:
     over_tau: int = 0
 
 
-def _compare_floats(
-    name: str, actual: Array, reference: Array, dtype: DType, reduction_length: int
-) -> Comparison:
+def wrong_elements(
+    actual: Array, reference: Array, dtype: DType, reduction_length: int = 1
+) -> Array:
+    """Where a floating-point `actual` breaks the rule: bool, the reference's shape."""
+    found = np.zeros(reference.size, np.bool_)
+    _tally(actual, reference, dtype, reduction_length, None, found)
+    return found.reshape(reference.shape)
+
+
+def _tolerance(reference: Array, dtype: DType, reduction_length: int) -> tuple[float, float]:
+    """rtol and atol of one output."""
     rtol = relative_tolerance(dtype, reduction_length)
     # The floor lets a target flush denormals.
     atol = rtol * root_mean_square(reference, dtype) + _smallest_normal(dtype)
+    return rtol, atol
+
+
+def _tally(
+    actual: Array,
+    reference: Array,
+    dtype: DType,
+    reduction_length: int,
+    excused: Array | None,
+    found: Array | None = None,
+) -> _Tally:
+    """Count what breaks the rule; `found` takes the mask of it."""
+    tolerance = _tolerance(reference, dtype, reduction_length)
     flat_actual, flat_reference = actual.reshape(-1), reference.reshape(-1)
     tally = _Tally()
     for start in range(0, reference.size, _BLOCK):
-        y = flat_actual[start : start + _BLOCK].astype(np.float64)
-        expected = flat_reference[start : start + _BLOCK].astype(np.float64)
-        _count_block(tally, start, y, expected, dtype, rtol, atol)
+        part = slice(start, start + _BLOCK)
+        y = flat_actual[part].astype(np.float64)
+        expected = flat_reference[part].astype(np.float64)
+        judged = None if excused is None else ~excused.reshape(-1)[part]
+        wrong = _count_block(tally, start, y, expected, dtype, tolerance, judged)
+        if found is not None:
+            found[part] = wrong
+    return tally
+
+
+def _compare_floats(
+    name: str,
+    actual: Array,
+    reference: Array,
+    dtype: DType,
+    reduction_length: int,
+    excused: Array | None,
+) -> Comparison:
+    rtol, atol = _tolerance(reference, dtype, reduction_length)
+    tally = _tally(actual, reference, dtype, reduction_length, excused)
     first = None
     if tally.first is not None:
         index = tuple(int(i) for i in np.unravel_index(tally.first, reference.shape))
@@ -194,6 +238,9 @@ def _compare_floats(
         reason = f"{tally.wrong} of {reference.size} elements are wrong"
         if tally.misplaced:
             reason += f", {tally.misplaced} of them by NaN or infinity in the wrong place"
+    if excused is not None:
+        count = int(excused.sum())
+        reason += f"; {count} are not judged, where the task's own arithmetic is wrong, too"
     fraction = tally.over_tau / reference.size if reference.size else 0.0
     return Comparison(
         name,
@@ -212,9 +259,16 @@ def _compare_floats(
 
 
 def _count_block(
-    tally: _Tally, start: int, y: Array, reference: Array, dtype: DType, rtol: float, atol: float
-) -> None:
-    """Add one block of elements, both float64, to the tally."""
+    tally: _Tally,
+    start: int,
+    y: Array,
+    reference: Array,
+    dtype: DType,
+    tolerance: tuple[float, float],
+    judged: Array | None,
+) -> Array:
+    """Add one block of elements, both float64, to the tally; returns where they break the rule."""
+    rtol, atol = tolerance
     largest = _largest_finite(dtype)
     with np.errstate(all="ignore"):
         magnitude = np.abs(reference)
@@ -229,6 +283,9 @@ def _count_block(
         error = np.abs(y - expected)
         limit = atol + rtol * np.abs(expected)
         bad = ~same & (~plain | (error > limit))
+        if judged is not None:
+            bad &= judged
+            plain &= judged
         tally.over_tau += _over_tau(y, reference, PAPER_TAU[dtype])
         if plain.any():
             tally.max_error = max(tally.max_error, float(error[plain].max()))
@@ -245,6 +302,7 @@ def _count_block(
             tally.worst = math.inf
         if tally.first is None:
             tally.first = start + int(where[0])
+    return bad
 
 
 def _over_tau(y: Array, reference: Array, tau: float) -> int:

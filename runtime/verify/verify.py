@@ -29,10 +29,11 @@ from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact, Toolchain
 from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify.buffers import Buffers
 from sketchc.runtime.verify.classify import classify, headline
-from sketchc.runtime.verify.compare import Comparison, compare
+from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.free import Freedom, find_freedom, tied_note
 from sketchc.runtime.verify.inputs import generate
 from sketchc.runtime.verify.policy import explanation, inspect_kernel, refusal_of
+from sketchc.runtime.verify.references import EXTREME_KINDS, References
 from sketchc.runtime.verify.shapes import (
     INTERPRETED,
     NATIVE,
@@ -210,7 +211,7 @@ class _Session:
         values, arguments = self._inputs(case, kind, seed)
         found = _Finding()
         try:
-            references = self._references(case, values, arguments)
+            references = self._references(case, kind, values, arguments)
         except TaskFailure as error:
             if case.own and not self.task.is_sketch:
                 raise
@@ -267,9 +268,13 @@ class _Session:
         return values, [arguments[position] for position in sorted(arguments)]
 
     def _references(
-        self, case: ShapeCase, values: Mapping[str, Array], arguments: list[Array | Scalar]
-    ) -> list[Array]:
-        """The task's outputs in float64."""
+        self,
+        case: ShapeCase,
+        kind: str,
+        values: Mapping[str, Array],
+        arguments: list[Array | Scalar],
+    ) -> References:
+        """The task's outputs in float64, and the way to ask it in its own precision."""
         state = {
             source.state: values[source.tensor.name]
             for source in self.binding.tensors
@@ -280,7 +285,13 @@ class _Session:
         if len(references) != len(self.binding.outputs):
             msg = f"it returns {len(references)} tensors at these sizes"
             raise TaskFailure(msg)
-        return references
+        if self.task.is_sketch or kind not in EXTREME_KINDS:
+            return References(references)
+
+        def own() -> list[Array]:
+            return self.task.reference(arguments, state, substitutes, double=False)
+
+        return References(references, own)
 
     # ------------------------------------------------------------ the decision
 
@@ -288,12 +299,12 @@ class _Session:
         self,
         case: ShapeCase,
         values: dict[str, Array],
-        references: list[Array],
+        references: References,
         length: int,
         runs: int,
     ) -> _Finding:
         """What one case shows, before anybody is blamed."""
-        if misfit := self._misfit(case, references):
+        if misfit := self._misfit(case, references.arrays):
             return _Finding("design", misfit, sketch_right=False)
         first: Mapping[str, Array] | None = None
         for number in range(runs):
@@ -349,18 +360,18 @@ class _Session:
         return outputs, buffers.stray_writes()
 
     def _compare(
-        self, outputs: Mapping[str, Array], references: list[Array], length: int
+        self, outputs: Mapping[str, Array], references: References, length: int
     ) -> tuple[Comparison, ...]:
         return tuple(
-            compare(tensor.name, outputs[tensor.name], reference, tensor.dtype, length)
-            for tensor, reference in zip(self.binding.outputs, references, strict=True)
+            references.compare(position, tensor.name, outputs[tensor.name], tensor.dtype, length)
+            for position, tensor in enumerate(self.binding.outputs)
         )
 
     def _blame(
         self,
         case: ShapeCase,
         values: Mapping[str, Array],
-        references: list[Array],
+        references: References,
         length: int,
         found: _Finding,
     ) -> _Finding:
@@ -389,7 +400,7 @@ class _Session:
             reason = f"the sketch cannot be interpreted here: {error}"
             return attrs.evolve(found, failure="design", reason=reason, sketch_right=False)
         if found.outputs is not None:
-            alike = self._compare(found.outputs, self._exact(meant), length)
+            alike = self._compare(found.outputs, References(self._exact(meant)), length)
             found = attrs.evolve(found, code_as_sketch=all(c.passed for c in alike))
         for comparison in self._compare(meant, references, length):
             if not comparison.passed:
