@@ -7,7 +7,7 @@ replies are found again. Facts of this machine (the CPU's cores) are replaced by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -150,7 +150,7 @@ def _system(assignment: Assignment) -> Message:
     return Message("system", text)
 
 
-def _common(assignment: Assignment) -> dict[str, object]:
+def _common(assignment: Assignment) -> dict[str, Any]:
     """What both prompts show."""
     from sketchc.runtime.toolchains.cpp import FLAGS
     from sketchc.runtime.verify.policy import HEADERS, PYTHON_MODULES

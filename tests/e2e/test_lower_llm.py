@@ -90,7 +90,14 @@ BREAKS = {
     "triton_cuda": TRITON,
     "triton_ascend": TRITON,
 }
-CASES = [(target, name) for target, found in BREAKS.items() for name in found]
+#: The two Triton targets share what they check; the slower one gets fewer.
+FEW = ("a dropped mask", "a syntax error", "a name that does not exist")
+CASES = [
+    (target, name)
+    for target, found in BREAKS.items()
+    for name in found
+    if target != "triton_ascend" or name in FEW
+]
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sketchc.agents.code_writer import selected
+from sketchc.agents.coder import documents_of
 from sketchc.agents.coder_prompts import (
     Assignment,
     for_plan,
@@ -48,8 +50,10 @@ def prompts(path: Path, target: str) -> str:
     assignment = for_plan(plan_for(path, target))
     assert assignment.builtin is not None
     source = assignment.builtin.source
+    documents = selected(documents_of(target), assignment, 12_000)
+    assert len(documents) > 10_000
     messages = (
-        *write_messages(assignment, "## A document\n\n```python\nx = 1\n```", source),
+        *write_messages(assignment, documents, source),
         *repair_messages(assignment, source, FEEDBACK, "", ["attempt 1: compile"]),
         *repair_messages(assignment, source, FEEDBACK, "", whole=True),
     )
