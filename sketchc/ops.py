@@ -157,7 +157,7 @@ _ELEMENTWISE = (
         references.gelu_with,
         Attribute("approximate", "choice", "none", ("none", "tanh")),
     ),
-    _unary("softplus", Result.FLOAT, "log(1 + exp(x))", references.softplus),
+    _unary("softplus", Result.FLOAT, "log(1 + exp(x)), without overflow", references.softplus),
     _unary("softsign", Result.FLOAT, "x / (1 + |x|)", lambda np, x: x / (1.0 + np.abs(x))),
     _unary(
         "hardsigmoid",
