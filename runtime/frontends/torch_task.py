@@ -157,6 +157,27 @@ class TorchTask:
         reply = self._ask({"command": "shapes", "substitutes": dict(substitutes)})
         return {name: tuple(shape) for name, shape in reply["state"].items()}
 
+    def probe(
+        self,
+        inputs: Sequence[TensorSpec | Scalar],
+        substitutes: Mapping[int, int],
+    ) -> tuple[tuple[TensorSpec, ...], dict[str, tuple[int, ...]]]:
+        """The outputs, and the shapes of parameters and buffers by name, for inputs of other shapes
+        and init inputs (by position) of other values; made without data where possible.
+
+        Raises `TaskFailure` when the task does not take them.
+        """
+        described = [
+            {"dtype": value.dtype.value, "shape": list(value.shape)}
+            if isinstance(value, TensorSpec)
+            else {"value": value}
+            for value in inputs
+        ]
+        request = {"command": "probe", "inputs": described, "substitutes": dict(substitutes)}
+        reply = self._ask(request)
+        states = {name: tuple(shape) for name, shape in reply["state"].items()}
+        return tuple(_tensor(value) for value in reply["outputs"]), states
+
     def reference(
         self,
         inputs: Sequence[Array | Scalar],
@@ -237,6 +258,7 @@ _DOING = {
     "inputs": "in get_inputs",
     "shapes": "in Model.__init__",
     "reference": "in Model.forward",
+    "probe": "while it was run at other sizes",
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import linecache
+import math
 import os
 import sys
 import traceback
@@ -275,11 +276,44 @@ def _reference(task: Task, request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+#: Elements up to which a probe may use real tensors where meta tensors do not do.
+_PROBE_ELEMENTS = 1 << 22
+
+
+def _probe(task: Task, request: dict[str, Any]) -> dict[str, Any]:
+    """Shapes of outputs and parameters for inputs of other shapes; no data where possible."""
+
+    def shapes(device: str) -> dict[str, Any]:
+        with torch.device(device):
+            model = task.model(request["substitutes"])
+            inputs = [
+                torch.ones(value["shape"], dtype=DTYPES[value["dtype"]])
+                if "shape" in value
+                else value["value"]
+                for value in request["inputs"]
+            ]
+        outputs = task.forward(model, inputs)
+        return {
+            "outputs": [_describe(value) for value in outputs],
+            "state": {name: list(value.shape) for name, value in state(model).items()},
+        }
+
+    elements = sum(math.prod(v["shape"]) for v in request["inputs"] if "shape" in v)
+    try:
+        return shapes("meta")
+    except Exception:
+        # The task looks at values, or does not take these shapes: real tensors tell which.
+        if elements > _PROBE_ELEMENTS:
+            raise
+        return shapes("cpu")
+
+
 COMMANDS: dict[str, Callable[[Task, dict[str, Any]], dict[str, Any]]] = {
     "describe": _describe_task,
     "inputs": _own_inputs,
     "shapes": _shapes,
     "reference": _reference,
+    "probe": _probe,
 }
 
 

@@ -249,7 +249,7 @@ def reduction_length(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -
     """An upper bound of the number of terms that are added up behind one output element.
 
     Reduced tile axes times the trips of the loops around that carry a tile, at most the elements of
-    the largest input.
+    the largest input; these where there is only a signature, which says nothing about additions.
     """
     longest = 1
     for phase in plan.phases:
@@ -259,6 +259,8 @@ def reduction_length(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -
         longest = max(longest, _longest(plan.sketch, phase.body, values, 1))
     shapes = binding.shapes(symbols)
     inputs = [prod(shapes[source.tensor.name]) for source in binding.tensors]
+    if not plan.phases:
+        return max(inputs, default=1) or 1
     return max(1, min(longest, max(inputs, default=1)))
 
 

@@ -36,6 +36,14 @@ if TYPE_CHECKING:
 )
 @click.option("--sketch", "name", help="Which sketch of the file.")
 @click.option("--seed", type=click.IntRange(min=0), help="Repeat a run; default: a fresh secret.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For each run of the kernel, and each request to the task.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
 def verify(
     file: str,
@@ -45,6 +53,7 @@ def verify(
     settings: tuple[str, ...],
     name: str | None,
     seed: int | None,
+    timeout: float,
     as_json: bool,
 ) -> int:
     """Lower a sketch, compile it, run it on many sizes and inputs, compare with the task.
@@ -77,7 +86,7 @@ def verify(
         if sys.stderr.isatty():
             click.echo(f"{result.shape.text} ({result.kind}): {result.failure or 'ok'}", err=True)
 
-    with TorchTask(Path(task)) as loaded, tempfile.TemporaryDirectory() as folder:
+    with TorchTask(Path(task), timeout) as loaded, tempfile.TemporaryDirectory() as folder:
         verdict = run_verification(
             candidate,
             loaded,
@@ -85,6 +94,7 @@ def verify(
             secrets.randbits(48) if seed is None else seed,
             constants,
             progress,
+            timeout=timeout,
         )
     if as_json:
         import json
