@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+import attrs
 import pytest
 
 from sketchc.agents.code_writer import selected
@@ -152,6 +153,21 @@ def test_the_prompt_holds_plan_contract_and_code(target: str) -> None:
     assert "0.1235" in text
     assert "0.123456789" not in text
     assert "attempt 1: compile" in text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_task_without_a_sketch_is_asked_for_by_its_signature(target: str) -> None:
+    planned = plan_for(ROOT / "examples" / "layer_norm.sketch", target)
+    signature = attrs.evolve(planned.sketch, phases=(), tiles=(), requires=())
+    assignment = Assignment(target, planned.hardware.name, signature, task_source="x = 1\n")
+    system, user = write_messages(assignment, selected(documents_of(target), assignment, 9000), "")
+    assert "fixed by a task" in system.content
+    assert "```python\nx = 1\n```" in user.content
+    assert "How to read the plan" not in user.content
+    assert "starting point" not in user.content
+    assert contract_of(signature, assignment.language).declaration.splitlines()[0] in user.content
+    mending = repair_messages(assignment, "int x;\n", FEEDBACK, "")[1].content
+    assert "```python\nx = 1\n```" in mending
 
 
 def test_material_cannot_close_its_fence() -> None:
