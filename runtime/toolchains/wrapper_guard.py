@@ -107,11 +107,11 @@ class Watch:
         return ""
 
 
-class _Operations(TorchDispatchMode):
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operation of ATen, however it was asked for."""
 
     def __init__(self, watch: Watch) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.watch = watch
 
     @classmethod
@@ -137,7 +137,7 @@ class _Functions(TorchFunctionMode):
     """Sees methods of tensors that hand the memory to others."""
 
     def __init__(self, watch: Watch) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.watch = watch
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

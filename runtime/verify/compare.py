@@ -282,7 +282,7 @@ def _count_block(
         same = (np.isnan(expected) & np.isnan(y)) | ((expected == y) & np.isinf(y)) | border
         error = np.abs(y - expected)
         limit = atol + rtol * np.abs(expected)
-        bad = ~same & (~plain | (error > limit))
+        bad: Array = ~same & (~plain | (error > limit))
         if judged is not None:
             bad &= judged
             plain &= judged

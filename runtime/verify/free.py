@@ -13,7 +13,8 @@ from itertools import islice, product
 import attrs
 
 from sketchc.runtime.frontends.binding import Binding
-from sketchc.runtime.frontends.torch_task import TaskFailure, TorchTask
+from sketchc.runtime.frontends.task import Task
+from sketchc.runtime.frontends.torch_task import TaskFailure
 
 #: Distinct sizes to probe with.
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
@@ -32,7 +33,7 @@ class Freedom:
         return {position: symbols[name] for position, name in self.follows.items()}
 
 
-def find_freedom(binding: Binding, task: TorchTask) -> Freedom:
+def find_freedom(binding: Binding, task: Task) -> Freedom:
     """Probe the task's model with other sizes."""
     names = frozenset(binding.symbols)
     state_symbols = _state_symbols(binding)

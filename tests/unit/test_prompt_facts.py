@@ -98,7 +98,8 @@ ALLOWED: dict[str, tuple[str, str, str]] = {
     ),
     "a scalar is a tile": ("a scalar is `alloc([1])`", "z = alloc([1], f32)\nfill(1.5, z)", ""),
     "scalar operands": (
-        "a number (`2`, `0.5`, `1e-6`), `inf`, a symbol, a param, a loop variable or arithmetic of these",
+        "a number (`2`, `0.5`, `1e-6`), `inf`, a symbol, a param, a loop variable or arithmetic of "
+        "these",
         "add(y, 2, y)\nmax(y, -inf, y)\nmul(y, N, y)\nmul(y, alpha, y)\nadd(i * 2 + 1, y, y)\n"
         "sub(1.0, y, y)\nfma(y, alpha * 0.5, -alpha, y)",
         "",
