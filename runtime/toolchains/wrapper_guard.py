@@ -137,7 +137,7 @@ class _Functions(TorchFunctionMode):
     """Sees methods of tensors that hand the memory to others."""
 
     def __init__(self, watch: Watch) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.watch = watch
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
