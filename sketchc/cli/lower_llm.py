@@ -159,10 +159,10 @@ def _report(coding: Coding, spend: Spend) -> None:
     if coding.kernel is None:
         from rich.console import Console
 
-        from sketchc.runtime.verify import report
+        from sketchc.runtime.verify.report import show
 
         if coding.verdict is not None:
-            report.show(coding.verdict, Console(stderr=True))
+            show(coding.verdict, Console(stderr=True))
         problem = coding.attempts[-1].problem
         if problem:
             click.echo(f"error: {problem}", err=True)
