@@ -55,7 +55,7 @@ class TargetSettings:
     runs: int = 31
     warmup_seconds: float = 0.5
     verify_timeout: float = 300.0
-    devices: tuple[int, ...] = (0,)
+    devices: tuple[int, ...] = ()
 
 
 @attrs.frozen

@@ -206,7 +206,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("target.TARGET.runs", _whole(5), "Samples of a measurement."),
     Setting("target.TARGET.warmup_seconds", DELAY, "Warm-up of each contender before samples."),
     Setting("target.TARGET.verify_timeout", SECONDS, "Seconds that one run of a kernel may take."),
-    Setting("target.TARGET.devices", DEVICES, "Devices that may be used."),
+    Setting("target.TARGET.devices", DEVICES, "Devices that the workers see; none named: all."),
 )
 
 #: Variables with no key of their own: name -> (what must stand there, meaning).

@@ -33,7 +33,17 @@ if TYPE_CHECKING:
 ENVIRONMENT_NAMES = frozenset(
     {"PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "CXX"}
 )
-ENVIRONMENT_PREFIXES = ("LC_", "XDG_", "OMP_", "KMP_", "GOMP_", "CUDA_", "NVIDIA_", "TRITON_")
+ENVIRONMENT_PREFIXES = (
+    "LC_",
+    "XDG_",
+    "OMP_",
+    "KMP_",
+    "GOMP_",
+    "CUDA_",
+    "ASCEND_RT_",
+    "NVIDIA_",
+    "TRITON_",
+)
 
 #: Never passed on, whatever the prefix: NVIDIA_API_KEY is a secret.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")

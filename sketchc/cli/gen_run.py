@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from sketchc.agents.llm.client import Provider
     from sketchc.agents.state import RunState
 
+#: Family of chips -> the variable by which its driver hides devices from a process.
+_VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "ascend": "ASCEND_RT_VISIBLE_DEVICES"}
 DEFAULT_FOLDER = "sketchc-runs"
 
 
@@ -62,6 +66,7 @@ def generate(
     from sketchc.runtime.frontends.torch_task import TorchTask
 
     timeout = configuration.target(wanted.target).verify_timeout
+    os.environ |= visible_devices(wanted.hardware, configuration.target(wanted.target).devices)
     with TorchTask(task_path, timeout=timeout) as task:
         task.describe(0)  # a broken task ends here, before a folder holds a run of it
         with folder.lock():
@@ -139,6 +144,14 @@ def _client(
     )
     display.client = client
     return client
+
+
+def visible_devices(hardware: str, devices: Sequence[int]) -> dict[str, str]:
+    """The environment in which workers see these devices of the chip only; empty for all."""
+    from sketchc.lowering.hardware import load_hardware
+
+    name = _VISIBLE.get(load_hardware(hardware).family)
+    return {name: ",".join(map(str, devices))} if name and devices else {}
 
 
 def _default_folder(wanted: RunOptions, configuration: Configuration, resume: bool) -> Path:
