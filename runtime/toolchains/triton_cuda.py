@@ -198,6 +198,9 @@ def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
         message = f"no answer within {timeout:g} s"
         raise ToolchainError(TIMEOUT, message, log)
     kind, _, message = result.error.partition(": ")
+    if kind == "WrapperError":
+        message = message.removeprefix("LaunchError: ")
+        raise ToolchainError(LAUNCH, message, log, result.kinds)
     if kind == "LaunchError":
         raise ToolchainError(LAUNCH, message, log, result.kinds)
     if kind in _COMPILER_ERRORS:

@@ -40,6 +40,7 @@ _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_
 #: specifications per compute capability).
 _SHARED_BYTES = {80: 166_912, 86: 101_376, 89: 101_376, 90: 232_448}
 _LARGEST_GRID = (2**31 - 1, 65535, 65535)
+_LARGEST_BLOCK = 1024  # threads
 _ALIGNMENT = 16
 
 
@@ -49,6 +50,10 @@ class MissingEntryError(Exception):
 
 class TuningError(Exception):
     """The file tunes itself."""
+
+
+class WrapperError(Exception):
+    """The wrapper raised, not the compiler."""
 
 
 def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
@@ -189,8 +194,14 @@ def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
     if "out" in parameters and parameters["out"].default is inspect.Parameter.empty:
         outs = tuple(examples[t["name"]] for t in request["tensors"] if t["role"] == "out")
         keywords["out"] = outs if len(outs) > 1 else outs[0]
-    with host_limit(HOST_SECONDS):
-        launches = record_launches(module, lambda: wrapper(*inputs, **keywords))
+    try:
+        with host_limit(HOST_SECONDS):
+            launches = record_launches(module, lambda: wrapper(*inputs, **keywords))
+    except TuningError:
+        raise
+    except Exception as error:
+        msg = f"{type(error).__name__}: {error}"
+        raise WrapperError(msg) from error
     kernels = []
     for launch in launches:
         for wide in launch.index_widths(request.get("index_widths", INDEX_WIDTHS)):
@@ -312,6 +323,9 @@ def _build(
     source = ASTSource(launch.function, signature, constants, aligned)
     target = GPUTarget("cuda", architecture, 32)
     compiled = triton.compile(source, target=target, options=launch.options)
+    threads = 32 * compiled.metadata.num_warps
+    if own and threads > _LARGEST_BLOCK:
+        raise OutOfResources(threads, _LARGEST_BLOCK, "threads")
     limit = _SHARED_BYTES.get(architecture)
     if own and limit is not None and compiled.metadata.shared > limit:
         raise OutOfResources(compiled.metadata.shared, limit, "shared memory")

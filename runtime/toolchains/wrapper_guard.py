@@ -161,14 +161,17 @@ def watched(watch: Watch | None) -> AbstractContextManager[None]:
     return nullcontext() if watch is None else watch.watching()
 
 
-def takes_out(wrapper: Callable[..., Any]) -> bool:
-    """Whether a wrapper has a parameter `out`; kernels that were not made here may not."""
+def takes_out(wrapper: Callable[..., Any], *, needed: bool = False) -> bool:
+    """Whether a wrapper has a parameter `out`; kernels that were not made here may not. `needed`:
+    whether it cannot be left out."""
     try:
         parameters = inspect.signature(wrapper).parameters
     except (TypeError, ValueError):
         return True
+    if "out" in parameters:
+        return not needed or parameters["out"].default is inspect.Parameter.empty
     kinds = {parameter.kind for parameter in parameters.values()}
-    return "out" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
+    return not needed and inspect.Parameter.VAR_KEYWORD in kinds
 
 
 def named_outputs(names: Sequence[str], returned: object) -> dict[str, torch.Tensor]:

@@ -52,7 +52,8 @@ _MISUSED = frozenset(
 _EXHAUSTED = frozenset({"OutOfResources", "MemoryError", "OutOfMemoryError"})
 
 _OUT_OF_RESOURCE = (
-    r"out of resource|exceeds triton maximum tensor numel|uses too much (shared|global|local) data|"
+    r"out of resource|exceeds triton maximum tensor numel|TRITON_MAX_TENSOR_NUMEL|"
+    r"uses too much (shared|global|local) data|"
     r"too many (registers|resources requested)|(ub|cbuf|l0[abc]|cc) overflow|"
     r"overflows? (the )?(unified buffer|shared memory)|register allocation failed|"
     r"virtual memory exhausted|out of memory|std::bad_alloc|cannot allocate memory"
@@ -70,7 +71,7 @@ _QUOTED_SYNTAX = r"^(\w+Error: )*(SyntaxError|IndentationError|TabError)(\(|: )"
 #: g++, which names no codes: what its parser says, and what its name look-up says.
 _CPP_SYNTAX = (
     r"error: (expected |stray |missing terminating|unterminated|invalid preprocessing|extraneous|"
-    r"'else' without|invalid suffix|too many decimal points|#\w+ |[^\n]*before '[^']*' token|"
+    r"'else' without|invalid suffix|too many decimal points|[^\n]*before '[^']*' token|"
     r"a function-definition is not allowed here|[^\n]* at end of input)"
 )
 _CPP_MISUSE = (
@@ -79,10 +80,10 @@ _CPP_MISUSE = (
     r"too (many|few) (template )?arguments|wrong number of template arguments|"
     r"cannot convert|invalid conversion|could not convert|no match for|"
     r"invalid operands|invalid types|not declared in this scope|No such file or directory|"
-    r"is not captured|undefined symbol|undefined reference|there are no arguments to|"
+    r"request for member|is not captured|undefined symbol|undefined reference|there are no arguments to|"
     r"cannot be used as a function|no type named|has incomplete type|"
     r"call of overloaded|invalid use of|target specific option mismatch|is not valid for|"
-    r"invalid (controlling|increment|form of) |lvalue required|read-only"
+    r"invalid (controlling|increment|form of) "
 )
 
 TABLE: tuple[Row, ...] = (

@@ -1,4 +1,4 @@
-"""Copies of a launch's buffers that end at a page that nobody may touch.
+"""Copies of a launch's buffers that end at pages that nobody may touch.
 
 A kernel that reads or writes past the end of a tensor faults; a write before its start is found
 afterwards, because the slack before it holds a pattern.
@@ -10,6 +10,8 @@ import ctypes
 import mmap
 
 _PATTERN = 0xA5
+#: How much is forbidden on either side: address space, which costs nothing.
+_FORBIDDEN_BYTES = 4 << 20
 _FORBIDDEN = 0  # PROT_NONE
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
@@ -26,12 +28,12 @@ _LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class GuardedBuffer:
-    """`size` bytes copied from `source`, with a forbidden page before and behind."""
+    """`size` bytes copied from `source`, with forbidden pages before and behind."""
 
     def __init__(self, source: int, size: int) -> None:
         page = mmap.PAGESIZE
         inner = max(1, -(-size // page)) * page
-        self.source, self.size, self.total = source, size, inner + 2 * page
+        self.source, self.size, self.total = source, size, inner + 2 * _FORBIDDEN_BYTES
         private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self.mapping = _LIBC.mmap(
             None, self.total, mmap.PROT_READ | mmap.PROT_WRITE, private, -1, 0
@@ -39,9 +41,10 @@ class GuardedBuffer:
         if self.mapping in (None, ctypes.c_void_p(-1).value):
             message = f"no memory for a buffer of {size} bytes"
             raise MemoryError(message)
-        _LIBC.mprotect(self.mapping, page, _FORBIDDEN)
-        _LIBC.mprotect(self.mapping + page + inner, page, _FORBIDDEN)
-        self.slack = self.mapping + page
+        behind = self.mapping + _FORBIDDEN_BYTES + inner
+        _LIBC.mprotect(self.mapping, _FORBIDDEN_BYTES, _FORBIDDEN)
+        _LIBC.mprotect(behind, _FORBIDDEN_BYTES, _FORBIDDEN)
+        self.slack = self.mapping + _FORBIDDEN_BYTES
         self.slack_size = inner - size
         self.start = self.slack + self.slack_size
         ctypes.memset(self.slack, _PATTERN, self.slack_size)

@@ -317,7 +317,8 @@ def _keywords(
     """Params, and the poisoned outputs where the wrapper takes some."""
     outputs = tuple(tensors[name] for name in request["outputs"])
     keywords = dict(request["params"])
-    if outputs and wrapper_guard.takes_out(wrapper):
+    # A dry run makes its own outputs where it can, as most callers of a wrapper will.
+    if outputs and wrapper_guard.takes_out(wrapper, needed=request["dry"]):
         keywords["out"] = outputs if len(outputs) > 1 else outputs[0]
     return keywords
 
