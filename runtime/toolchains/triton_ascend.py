@@ -102,8 +102,8 @@ class TritonAscendToolchain:
                 assert result.reply is not None
                 details |= {"launches": result.reply["launches"], "sample size": size}
                 return Artefact(kernel, folder, None, details)
-            if failure.stage != "launch":
-                raise failure
+            if failure.stage != "launch" or "LaunchError" not in failure.kinds:
+                raise failure  # not a check of the sizes
             launch_error = str(failure)
         details["not compiled"] = f"no sample shape passes the wrapper's checks: {launch_error}"
         return Artefact(kernel, folder, None, details)

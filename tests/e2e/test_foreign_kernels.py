@@ -72,6 +72,7 @@ KERNEL_SUM = "x + x, mask"
 LOAD = "tl.load(X + lanes, mask=mask, other=0.0)"
 LAUNCH = "twice_kernel[(triton.cdiv(N, 64),)](X, Y, N, BLOCK=64)"
 RETURN = "    return Y\n"
+SLOW = "    for i in range(2147483647):\n        x = x * 1.000001 + 0.5\n"
 PYTHON: tuple[tuple[str, Edits], ...] = (
     ("syntax", edit("(X, Y, N, BLOCK: tl.constexpr):", "(X, Y, N, BLOCK: tl.constexpr:")),
     ("syntax", edit("    N = X.numel()", "      N = X.numel()")),
@@ -93,7 +94,7 @@ PYTHON: tuple[tuple[str, Edits], ...] = (
      + edit("def twice(", "N0 = 3\n\n\ndef twice(")),
     ("launch", edit("(triton.cdiv(N, 64),)", "(1, 1, 1, 1)")),
     ("timeout", edit(RETURN, "    while N:\n        pass\n    return Y\n")),
-    ("timeout", edit("x = tl.load", "n = N\n    while n > 0:\n        n += 0\n    x = tl.load")),
+    ("timeout", edit("    tl.store", SLOW + "    tl.store")),
     ("illegal_access", edit(LOAD, "tl.load(X + lanes + 4096)")),
     ("illegal_access", edit("tl.store(Y + lanes, x + x, mask=mask)", "tl.store(Y + lanes, x + x)")),
     ("illegal_access", edit("tl.store(Y", "tl.store(X")),
