@@ -240,7 +240,7 @@ def _compare_floats(
             reason += f", {tally.misplaced} of them by NaN or infinity in the wrong place"
     if excused is not None:
         count = int(excused.sum())
-        reason += f"; {count} are not judged, where the task's own arithmetic is wrong, too"
+        reason += f"; {count} pass because the task's own arithmetic is no better there"
     fraction = tally.over_tau / reference.size if reference.size else 0.0
     return Comparison(
         name,

@@ -27,6 +27,7 @@ _CASES = 16
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PATH = re.compile(r"(?<![\w/.])/(?:[^\s/:'\"`<>()\[\],]+/)+([^\s/:'\"`<>()\[\],]*)")
+_OWN_MODULE = re.compile(r"\bsketchc\.runtime\.[\w.]*\.(\w+: )")
 _ADDRESS = re.compile(r"(?<=\bat )0x[0-9a-fA-F]+|\b0x[0-9a-fA-F]{9,}\b")
 _TIME = re.compile(r"\b(in|after|took) \d+(\.\d+)? ?(s|ms|us|seconds|minutes)\b")
 _PROCESS = re.compile(r"\b(pid|process|thread)[ =:]+\d+\b", re.IGNORECASE)
@@ -38,7 +39,7 @@ _NOISE = re.compile(
     r"^\s*(Traceback \(most recent call last\):|"
     r"The above exception was the direct cause .*|"
     r"During handling of the above exception, .*|"
-    r"compilation terminated\.|collect2: .*)$"
+    r"compilation terminated\.|collect2: .*|WrapperError: .*)$"
 )
 
 
@@ -126,6 +127,7 @@ def _neutral(text: str) -> str:
     """Text without what differs between machines and runs."""
     text = _ESCAPES.sub("", text)
     text = _PATH.sub(lambda found: found[1] or "...", text)
+    text = _OWN_MODULE.sub(r"\1", text)
     text = _ADDRESS.sub("0x...", text)
     text = _TIME.sub(r"\1 ... \3", text)
     return _PROCESS.sub(r"\1 ...", text)

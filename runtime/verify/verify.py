@@ -9,6 +9,7 @@ also do its work itself (`policy`). Whatever its text, what comes out is a verdi
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -180,6 +181,7 @@ class _Session:
     artefact: Artefact | None = None
     blamed: bool = False
     explanation: str = ""
+    folder: Path = Path()
 
     def build(self, folder: Path, timeout: float) -> tuple[str, str, str] | None:
         """Look at a foreign kernel's text, and compile; (failure, reason, log) where that fails."""
@@ -188,6 +190,7 @@ class _Session:
         if refused := refusal_of(findings):
             return "policy", refused, ""
         self.explanation = explanation(findings)
+        self.folder = folder
         try:
             self.artefact = self.candidate.toolchain.compile(kernel, folder, timeout)
         except ToolchainError as error:
@@ -199,10 +202,18 @@ class _Session:
 
     def _failed(self, error: ToolchainError) -> _Finding:
         failure = classify(error, self.candidate.kernel.language)
-        log = error.log
+        log = self._placeless(error.log)
         if failure == "policy":
             log = f"{log}\n{self.explanation}".strip()
-        return _Finding(failure, headline(str(error)), log=log[-LOG_CHARACTERS:])
+        message = headline(self._placeless(str(error)))
+        return _Finding(failure, message, log=log[-LOG_CHARACTERS:])
+
+    def _placeless(self, text: str) -> str:
+        """Without the folders of this run, which `evidence` could not tell from other words."""
+        for folder, name in ((self.folder, "/build"), (Path(tempfile.gettempdir()), "/tmp")):
+            for spelling in {str(folder), str(folder.resolve())}:
+                text = text.replace(spelling, name)
+        return text
 
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
         """One case, timed, with the blame settled."""
@@ -285,13 +296,13 @@ class _Session:
         if len(references) != len(self.binding.outputs):
             msg = f"it returns {len(references)} tensors at these sizes"
             raise TaskFailure(msg)
-        if self.task.is_sketch or kind not in EXTREME_KINDS:
+        if self.task.is_sketch:
             return References(references)
 
         def own() -> list[Array]:
             return self.task.reference(arguments, state, substitutes, double=False)
 
-        return References(references, own)
+        return References(references, own, kind in EXTREME_KINDS)
 
     # ------------------------------------------------------------ the decision
 

@@ -1,0 +1,205 @@
+"""What a foreign kernel's text may say, and what its wrapper may do while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from foreign_kernels import CPP, TRITON, candidate, edited
+
+from sketchc.cli.options import load_sketch
+from sketchc.lowering.passes import build_plan
+from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.runtime.verify.policy import explanation, inspect_kernel, refusal_of
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.sketch"))
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_built_in_coder_breaks_no_rule(path: Path, target: str) -> None:
+    plan = build_plan(load_sketch(str(path))[1], target).plan
+    findings = inspect_kernel(target_module(target).emit(plan))
+    assert findings == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("import os", "os"),
+        ("import numpy as np", "numpy"),
+        ("from ctypes import CDLL", "ctypes"),
+        ("from torch.utils.cpp_extension import load_inline", "cpp_extension"),
+        ("import torch._inductor", "_inductor"),
+        ("from triton.runtime import driver", "runtime"),
+        ("fast = torch.compile(torch.softmax)", "compile"),
+        ("data = open('answers').read()", "open"),
+        ("exec('1')", "exec"),
+        ("frame = (lambda: 0).__globals__", "__globals__"),
+        ("host = lambda t: t.numpy()", "numpy"),
+        ("torch._C._jit_set_profiling_mode(False)", "_C"),
+    ],
+)
+def test_ways_out_of_the_process_are_refused(line: str, word: str) -> None:
+    source = edited("triton_cuda", ("import triton\n", f"import triton\n{line}\n"))
+    refused = refusal_of(inspect_kernel(candidate("triton_cuda", source).kernel))
+    assert word in refused
+    assert "line " in refused
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import math",
+        "from typing import Any",
+        "from triton.language.extra import libdevice",
+        "import torch.nn.functional as F",
+        "from functools import lru_cache",
+    ],
+)
+def test_what_a_kernel_may_import(line: str) -> None:
+    source = edited("triton_cuda", ("import triton\n", f"import triton\n{line}\n"))
+    assert refusal_of(inspect_kernel(candidate("triton_cuda", source).kernel)) == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#include <fstream>",
+        '#include "/etc/passwd"',
+        "# include <unistd.h>",
+        "%:include <sys/mman.h>",
+        'asm volatile("nop");',
+        'extern "C" int system(const char *);',
+        '__asm__(".incbin \\"answers\\"");',
+        "#include HEADER",
+        "#inc\\\nlude <thread>",
+        "#define CALL(a, b) a##b",
+    ],
+)
+def test_what_no_cpp_kernel_needs(line: str) -> None:
+    kernel = candidate("cpp", f"{line}\n{CPP}").kernel
+    assert refusal_of(inspect_kernel(kernel))
+
+
+def test_words_in_comments_mean_nothing() -> None:
+    kernel = candidate("cpp", f"// system(1), asm\n/* #include <fstream>\n*/\n{CPP}").kernel
+    assert inspect_kernel(kernel) == ()
+
+
+def test_suspicious_code_is_explained_and_not_refused() -> None:
+    launch = "    twice_kernel[(triton.cdiv(N, 64),)](X, Y, N, BLOCK=64)\n"
+    caught = f"    try:\n    {launch}    except Exception:\n        Y = torch.add(X, X)\n"
+    findings = inspect_kernel(
+        candidate("triton_cuda", edited("triton_cuda", (launch, caught))).kernel
+    )
+    assert refusal_of(findings) == ""
+    assert "a launch stands inside of try" in explanation(findings)
+    assert "torch.add" in explanation(findings)
+
+
+# ---------------------------------------------------------------- the watch
+
+
+torch = pytest.importorskip("torch")
+
+
+def watch() -> object:
+    from sketchc.runtime.toolchains.wrapper_guard import Watch
+
+    return Watch()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda x: torch.empty_like(x),
+        lambda x: torch.empty((3, 4), dtype=torch.float16, device=x.device),
+        lambda x: x.contiguous(),
+        lambda x: x.t().contiguous(),
+        lambda x: x.view(-1),
+        lambda x: x.reshape(2, 6),
+        lambda x: x[1:, ::2],
+        lambda x: x.unsqueeze(0).expand(2, 3, 4),
+        lambda x: x.permute(1, 0).clone(),
+        lambda x: x.to(torch.float64),
+        lambda x: x.half().float(),
+        lambda x: torch.zeros_like(x).fill_(1.0),
+        lambda x: torch.full((2,), -1, dtype=torch.int64),
+        lambda x: x.new_empty((2, 2)),
+        lambda x: torch.empty_like(x).copy_(x),
+        lambda x: (x.numel(), x.stride(), x.data_ptr(), x.is_contiguous(), x.shape),
+        lambda x: x.detach().flatten(),
+    ],
+)
+def test_what_a_wrapper_is_for(work: object) -> None:
+    seen = watch()
+    x = torch.randn(3, 4)
+    with seen.watching():
+        work(x)
+    assert seen.refused == []
+
+
+@pytest.mark.parametrize(
+    ("work", "name"),
+    [
+        (lambda x: torch.softmax(x, -1), "aten._softmax"),
+        (lambda x: x + x, "aten.add"),
+        (lambda x: x @ x.t(), "aten.mm"),
+        (lambda x: torch.nn.functional.gelu(x), "aten.gelu"),
+        (lambda x: x.sum(), "aten.sum"),
+        (lambda x: x.mul_(2.0), "aten.mul_"),
+        (lambda x: torch.where(x > 0, x, 0.0), "aten.gt"),
+        (lambda x: x.max().item(), "aten.max"),
+        (lambda x: x[0, 0].item(), "Tensor.item"),
+        (lambda x: x.numpy(), "Tensor.numpy"),
+        (lambda x: x.tolist(), "Tensor.tolist"),
+        (lambda x: torch.sort(x), "aten.sort"),
+    ],
+)
+def test_what_a_kernel_must_do_itself(work: object, name: str) -> None:
+    from sketchc.runtime.toolchains.wrapper_guard import PolicyError
+
+    seen = watch()
+    x = torch.randn(3, 4)
+    with pytest.raises(PolicyError), seen.watching():
+        work(x)
+    assert seen.refused == [name]
+    assert name in seen.verdict(1)
+
+
+def test_a_refusal_that_is_swallowed_is_remembered() -> None:
+    seen = watch()
+    with seen.watching(), contextlib.suppress(Exception):
+        torch.ones(3).exp()
+    assert "aten.exp" in seen.verdict(1)
+
+
+def test_memory_that_a_wrapper_allocates_is_poisoned() -> None:
+    with watch().watching():
+        floats, integers = torch.empty(4), torch.empty(4, dtype=torch.int32)
+    assert floats.isnan().all()
+    assert (integers == 2**31 - 22).all()
+
+
+def test_launches_are_counted_and_may_compute() -> None:
+    seen = watch()
+    with seen.watching(), seen.launch():
+        torch.ones(3).exp()
+    assert seen.verdict(3) == ""
+    assert watch().verdict(3) == "outputs were returned and no kernel was launched"
+    assert watch().verdict(0) == "", "nothing to compute"
+
+
+def test_a_grid_function_is_not_inside_of_the_launch() -> None:
+    from sketchc.runtime.toolchains.wrapper_guard import PolicyError
+
+    seen = watch()
+    with pytest.raises(PolicyError), seen.watching(), seen.launch(), seen.outside():
+        torch.ones(3).exp()
+
+
+def test_the_good_kernel_is_clean() -> None:
+    assert inspect_kernel(candidate("triton_cuda", TRITON).kernel) == ()
+    assert inspect_kernel(candidate("cpp", CPP).kernel) == ()
