@@ -1,6 +1,6 @@
 """The task's outputs in float64, and what its own arithmetic makes of them.
 
-The rule is calibrated so that the framework's own kernels pass. Where they do not, the rule asks for
+The rule is calibrated so that the framework's own kernels pass. Where they do not, it asks for
 more than the task delivers: in the tail of gelu, `1 + erf(x)` cancels in any float32; the float32
 squares of denormal numbers are zero. So an element that breaks the rule is held against the task's
 own result in the task's own precision. Where that breaks the rule, too,
