@@ -101,3 +101,24 @@ def test_an_element_as_near_as_the_tasks_own_passes_on_any_input() -> None:
     farther = (exact[one] + 6.0 * (own[one] - exact[one])).astype(np.float32)
     assert not references.compare(0, "Y", farther, DType.F32, 1).passed
     assert not references.compare(0, "Y", np.full(1, np.nan, np.float32), DType.F32, 1).passed
+
+
+def test_errors_are_shared_along_a_row() -> None:
+    """A row whose logits are large: another order of the same sum is off elsewhere, as much."""
+    import torch
+
+    torch.manual_seed(3)
+    q, k = torch.randn(4, 64) + 10.0, 0.03 * torch.randn(96, 64) + 10.0
+    exact = torch.softmax(q.double() @ k.double().T, -1).numpy()
+    own = torch.softmax(q @ k.T, -1).numpy()
+    other = sum((q[:, i : i + 8] @ k[:, i : i + 8].T for i in range(0, 64, 8)), torch.zeros(4, 96))
+    actual = torch.softmax(other, -1).numpy()
+    references = References([exact], lambda: [own])
+    assert not compare("Y", own, exact, DType.F32, 64).passed
+    assert references.compare(0, "Y", actual, DType.F32, 64).passed
+    halved = torch.softmax((q.half() @ k.half().T).float(), -1).numpy()
+    assert not references.compare(0, "Y", halved, DType.F32, 64).passed
+    dropped = torch.softmax(q[:, :63] @ k[:, :63].T, -1).numpy()
+    assert not references.compare(0, "Y", dropped, DType.F32, 64).passed
+    shifted = np.roll(actual, 1, axis=0)
+    assert not references.compare(0, "Y", shifted, DType.F32, 64).passed
