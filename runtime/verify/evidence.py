@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sketchc.runtime.verify.classify import headline
-from sketchc.runtime.verify.compare import Comparison
+from sketchc.runtime.verify.compare import Comparison, WrongElement
 from sketchc.runtime.verify.inputs import KINDS
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
 
@@ -47,7 +47,7 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
     """What is known of the first failure; {} for a verdict without one.
 
     Keys: "failure" and "meaning" (the class), "reason", "case" (sizes, kind of input), "output",
-    "elements", "wrong", "first_wrong" (index, expected, actual), "sketch_right" and
+    "elements", "wrong", "first_wrong" (index, expected, actual, error, allowed), "sketch_right" and
     "code_as_sketch" (True, False or None where it was not asked), "cases" (how each ended) and
     "log" (lines). Those that say nothing are left out.
     """
@@ -97,8 +97,19 @@ def _wrong(comparison: Comparison) -> dict[str, Any]:
             "index": list(first.index),
             "expected": rounded(first.expected),
             "actual": rounded(first.actual),
+            **_error(comparison, first),
         }
     return found
+
+
+def _error(comparison: Comparison, first: WrongElement) -> dict[str, Any]:
+    """How far off the element is, and how far it may be: the values above, with their four digits,
+    may look the same."""
+    error = abs(float(first.actual) - float(first.expected))
+    if not comparison.rtol or not math.isfinite(error):
+        return {}
+    allowed = comparison.atol + comparison.rtol * abs(float(first.expected))
+    return {"error": rounded(error), "allowed": rounded(allowed)}
 
 
 def _line(case: CaseResult) -> str:

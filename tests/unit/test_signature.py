@@ -1,0 +1,176 @@
+"""Signatures read off tasks, and kernels read from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from foreign_kernels import CPP, TRITON, tree
+
+from sketchc import ir
+from sketchc.diagnostics import UsageError
+from sketchc.interpreter_launch import show_declaration
+from sketchc.lowering.passes import build_plan
+from sketchc.runtime.frontends.binding import bind
+from sketchc.runtime.frontends.kernel_file import entry_point, load_kernel
+from sketchc.runtime.frontends.signature import signature_of
+from sketchc.runtime.frontends.torch_task import TorchTask
+
+pytest.importorskip("torch")
+
+HEAD = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n\n\n"
+
+
+def task_file(
+    folder: Path, forward: str, inputs: str, init: str = "", arguments: str = "x", given: str = ""
+) -> Path:
+    """A task whose Model has these lines in __init__ and returns `forward`."""
+    path = folder / "task.py"
+    names = ", ".join(line.split("=")[0].strip() for line in given.split(";") if line)
+    path.write_text(
+        f"{HEAD}class Model(nn.Module):\n    def __init__(self{', ' * bool(names)}{names}):\n"
+        f"        super().__init__()\n        {init or 'pass'}\n\n"
+        f"    def forward(self, {arguments}):\n        return {forward}\n\n\n"
+        f"def get_inputs():\n    return [{inputs}]\n\n\n"
+        f"def get_init_inputs():\n"
+        f"    return [{', '.join(line.split('=')[1] for line in given.split(';') if line)}]\n"
+    )
+    return path
+
+
+def declared(sketch: ir.Sketch) -> list[str]:
+    return [f"{show_declaration(t)} {t.role.value}" for t in sketch.tensors]
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "expected"),
+    [
+        ("torch.relu(x)", "torch.randn(7, 40)", ["X[M, N]: f32 in", "Y[M, N]: f32 out"]),
+        ("x @ x", "torch.randn(40, 40)", ["X[M, M]: f32 in", "Y[M, M]: f32 out"]),
+        ("x.sum(1)", "torch.randn(6, 40)", ["X[M, N]: f32 in", "Y[M]: f32 out"]),
+        ("x.flatten(1)", "torch.randn(6, 9, 5)", ["X[M, N, K]: f32 in", "Y[M, (N * K)]: f32 out"]),
+        (
+            "x.reshape(-1, 5)",
+            "torch.randn(6, 10)",
+            ["X[M, 10]: f32 in", "Y[(2 * M), 5]: f32 out"],
+        ),
+        ("x[:, 1:-2]", "torch.randn(6, 40)", ["X[M, N]: f32 in", "Y[M, (N - 3)]: f32 out"]),
+        ("torch.cat([x, x], 1)", "torch.randn(6, 40)",
+         ["X[M, N]: f32 in", "Y[M, (2 * N)]: f32 out"]),
+        ("x.view(2, 3, 40).sum(0)", "torch.randn(6, 40)", ["X[6, 40]: f32 in", "Y[3, 40]: f32 out"]),
+        (
+            "F.max_pool2d(x, 2)",
+            "torch.randn(3, 4, 32, 24)",
+            ["X[M, N, K, P]: f32 in",
+             "Y[M, N, (((K - 2) // 2) + 1), (((P - 2) // 2) + 1)]: f32 out"],
+        ),
+        ("x.half()", "torch.randn(6, 40)", ["X[M, N]: f32 in", "Y[M, N]: f16 out"]),
+        ("x > 0", "torch.randn(1, 40)", ["X[1, M]: f32 in", "Y[1, M]: bool out"]),
+    ],
+)  # fmt: skip
+def test_extents_follow_the_inputs(
+    tmp_path: Path, forward: str, inputs: str, expected: list[str]
+) -> None:
+    path = task_file(tmp_path, forward, inputs)
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "f")
+        bind(sketch, task.describe())
+    assert declared(sketch) == expected
+
+
+def test_an_extent_that_follows_in_no_simple_way(tmp_path: Path) -> None:
+    path = task_file(tmp_path, "x.new_zeros(x.shape[0] ** 2)", "torch.randn(6)")
+    with TorchTask(path) as task, pytest.raises(UsageError, match="no simple way"):
+        signature_of(task, "f")
+
+
+def test_parameters_follow_init_inputs(tmp_path: Path) -> None:
+    path = task_file(
+        tmp_path,
+        "self.inner(x) * scale",
+        "torch.randn(6, 24), 0.5",
+        "self.inner = nn.Linear(width, wide)",
+        arguments="x, scale",
+        given="width=24;wide=40",
+    )
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "f")
+        bound = bind(sketch, task.describe())
+    assert declared(sketch) == [
+        "X[M, N]: f32 in",
+        "INNER_WEIGHT[K, N]: f32 in",
+        "INNER_BIAS[K]: f32 in",
+        "Y[M, K]: f32 out",
+    ]
+    assert [(p.name, p.default) for p in sketch.params] == [("number_2", 0.5)]
+    assert dict(bound.symbols) == {"M": 6, "N": 24, "K": 40}
+    assert [source.state for source in bound.tensors] == [None, "inner.weight", "inner.bias"]
+
+
+def test_sizes_that_are_written_into_the_model_stay(tmp_path: Path) -> None:
+    path = task_file(
+        tmp_path, "self.inner(x)", "torch.randn(6, 24)", "self.inner = nn.Linear(24, 40)"
+    )
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "f")
+    assert declared(sketch) == [
+        "X[M, 24]: f32 in",
+        "INNER_WEIGHT[40, 24]: f32 in",
+        "INNER_BIAS[40]: f32 in",
+        "Y[M, 40]: f32 out",
+    ]
+
+
+def test_several_outputs_have_numbers(tmp_path: Path) -> None:
+    path = task_file(tmp_path, "(x, x.sum(0))", "torch.randn(6, 24)")
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "f")
+    assert declared(sketch)[1:] == ["Y1[M, N]: f32 out", "Y2[N]: f32 out"]
+
+
+# ---------------------------------------------------------------- kernel files
+
+BLOCK = 'extern "C" {\nint64_t other(float *x) { if (x) { x[0] = 1; } return 0; }\n}'
+
+
+@pytest.mark.parametrize(
+    ("source", "language", "expected"),
+    [
+        (TRITON, "python", "twice"),
+        (TRITON.replace("def twice(", "def other("), "python", "other"),
+        (CPP, "c++", "twice"),
+        (CPP.replace("twice", "other"), "c++", "other"),
+        (BLOCK, "c++", "other"),
+        ("def broken(:", "python", "twice"),
+        ("import torch\n\n\ndef _help():\n    pass\n\n\ndef run(X):\n    pass\n", "python", "run"),
+    ],
+)  # fmt: skip
+def test_the_entry_point_is_found(source: str, language: str, expected: str) -> None:
+    assert entry_point(source, language, "twice") == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "language", "found"),
+    [
+        ("def one(X):\n    pass\n\n\ndef two(X):\n    pass\n", "python", "one, two"),
+        ("x = 1\n", "python", "defines none"),
+        ("int64_t twice(float *x);\n", "c++", "defines none"),
+    ],
+)
+def test_an_entry_point_that_cannot_be_told(source: str, language: str, found: str) -> None:
+    with pytest.raises(UsageError, match=found):
+        entry_point(source, language, "twice")
+    with pytest.raises(UsageError, match=found):
+        entry_point(source, language, "twice", wanted="three")
+
+
+def test_a_kernel_file_is_a_foreign_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(TRITON)
+    sketch = build_plan(tree(), "triton_cuda").plan.sketch
+    kernel = load_kernel(path, "triton_cuda", sketch)
+    assert (kernel.entry, kernel.language, kernel.foreign) == ("twice", "python", True)
+    assert load_kernel(path, "triton_cuda", sketch, "twice").source == TRITON
+    for wrong, target in ((tmp_path / "no.py", "cpp"), (path, "fortran")):
+        with pytest.raises(UsageError):
+            load_kernel(wrong, target, sketch)
