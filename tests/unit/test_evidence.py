@@ -56,6 +56,7 @@ def test_a_wrong_element_is_shown_with_the_blame(tmp_path: Path) -> None:
     assert found["output"] == "Y"
     assert found["wrong"] == 1
     assert found["first_wrong"]["index"] == [5]
+    assert found["first_wrong"]["error"] > found["first_wrong"]["allowed"] > 0
     expected, actual = (found["first_wrong"][key] for key in ("expected", "actual"))
     assert actual == pytest.approx(1.5 * expected, rel=2e-3)
     assert len(f"{abs(expected):.10g}".replace(".", "").lstrip("0")) <= 4
