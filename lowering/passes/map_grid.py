@@ -17,7 +17,8 @@ class MapGrid:
     Requires: an elaborated sketch. Ensures: the grid of a phase is its outermost chain of parallel
     loops; statements between two levels of the chain run in every program, which is only right if
     they neither store nor hold another loop nest with a store, so the chain ends before a level
-    with such statements; every loop that remains in the body is sequential.
+    with such statements; every loop that remains in the body is sequential. A phase that stores
+    nothing has no effect, since no tile outlives it: it is left out.
     """
 
     def run(self, plan: Plan) -> Plan:
@@ -27,7 +28,12 @@ class MapGrid:
             name = f"{plan.sketch.name}_phase_{index + 1}" if several else plan.sketch.name
             axes, body = _chain(phase.body, ())
             phases.append(_phase_plan(plan.sketch, index, name, axes, body))
-        return attrs.evolve(plan, phases=tuple(phases))
+        seen = [phase for phase in phases if phase.stores]
+        if not seen or len(seen) == len(phases):
+            return attrs.evolve(plan, phases=tuple(phases))
+        idle = ", ".join(phase.name for phase in phases if not phase.stores)
+        notes = (*plan.notes, f"not launched, since it stores nothing: {idle}")
+        return attrs.evolve(plan, phases=tuple(seen), notes=notes)
 
 
 def _chain(

@@ -139,7 +139,10 @@ def execute(
 
 def _missing(words: str, entry: str) -> str:
     """What the loader misses, without the paths that it names."""
-    name = words.rpartition("undefined symbol: ")[2].split(",")[0].strip()
+    _, found, rest = words.rpartition("undefined symbol: ")
+    if not found:
+        return "the compiled library cannot be loaded"
+    name = rest.split(",")[0].strip()
     if name == entry:
         return f'the file defines no function `{entry}` with extern "C"'
     return f"undefined symbol: {name}, which is declared and nowhere defined"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sketchc import ir
 from sketchc.evaluate import Value, evaluate, host_values
+from sketchc.lowering.triton.scope import Names
 from sketchc.runtime.toolchains.ascend import HOW_IT_RUNS, MEANING, environment
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -142,6 +143,8 @@ class TritonAscendToolchain:
     ) -> dict[str, Any]:
         from sketchc.lowering.hardware import load_hardware
 
+        spelled = Names(kernel.sketch)  # a param called `len` is `len_` in Python
+
         def names(*roles: ir.Role) -> list[str]:
             return [tensor.name for tensor in kernel.sketch.tensors if tensor.role in roles]
 
@@ -153,7 +156,7 @@ class TritonAscendToolchain:
             "order": order,
             "dry": dry,
             "foreign": kernel.foreign,
-            "params": dict(params),
+            "params": {spelled[name]: value for name, value in params.items()},
             "inputs": names(ir.Role.IN, ir.Role.INOUT),
             "outputs": names(ir.Role.OUT),
             "results": names(ir.Role.OUT, ir.Role.INOUT),

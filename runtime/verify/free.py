@@ -1,8 +1,8 @@
 """Which symbols may be tried at other sizes than the task's, and what the model is then built with.
 
-A model's parameters tie symbols to its init inputs. Init inputs that equal a symbol's value are
-taken for that symbol when a model built with other values has parameters of the shapes that the
-sketch then wants; symbols of parameters that cannot be followed keep the task's size.
+A model's parameters tie symbols to its init inputs. Init inputs that equal a symbol's value may
+stand for that symbol; which of them do is found by building and running the model at other sizes.
+Symbols of parameters that cannot be followed keep the task's size.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from collections.abc import Mapping
 from itertools import islice, product
 
 import attrs
+import numpy as np
 
+from sketchc.runtime.frontends.arrays import Array, numpy_dtype
 from sketchc.runtime.frontends.binding import Binding
 from sketchc.runtime.frontends.task import Task
-from sketchc.runtime.frontends.torch_task import TaskFailure
+from sketchc.runtime.frontends.torch_task import Scalar, TaskFailure
 
 #: Distinct sizes to probe with.
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
 _MOST_TRIES = 64
+#: How many of them are run.
+_MOST_RUNS = 8
 
 
 @attrs.frozen
@@ -34,17 +38,23 @@ class Freedom:
 
 
 def find_freedom(binding: Binding, task: Task) -> Freedom:
-    """Probe the task's model with other sizes."""
+    """Probe the task's model with other sizes.
+
+    Of the ways to let init inputs follow symbols, the one that ties the fewest is taken that gives
+    the parameters the shapes that the sketch wants, and the outputs theirs: a kernel size that
+    happens to equal the batch size stays as it is.
+    """
     names = frozenset(binding.symbols)
-    state_symbols = _state_symbols(binding)
+    tied = Freedom(names - _state_symbols(binding), {})
     probe = dict(zip(binding.symbols, _PRIMES, strict=False))
     if len(probe) < len(names):
-        return Freedom(names - state_symbols, {})
+        return tied
     wanted = {
         source.state: binding.shapes(probe)[source.tensor.name]
         for source in binding.tensors
         if source.state is not None
     }
+    fitting: list[Freedom] = []
     for follows in islice(_assignments(binding), _MOST_TRIES):
         freedom = Freedom(names, follows)
         try:
@@ -52,8 +62,31 @@ def find_freedom(binding: Binding, task: Task) -> Freedom:
         except TaskFailure:
             continue
         if all(shapes.get(name) == shape for name, shape in wanted.items() if name):
-            return freedom
-    return Freedom(names - state_symbols, {})
+            fitting.append(freedom)
+    runs = (freedom for freedom in fitting[:_MOST_RUNS] if _runs(binding, task, freedom, probe))
+    return next(runs, fitting[0] if fitting else tied)
+
+
+def _runs(binding: Binding, task: Task, freedom: Freedom, probe: Mapping[str, int]) -> bool:
+    """Whether the task, built so, takes inputs of the probe's sizes and returns what the sketch
+    returns at these sizes."""
+    shapes = binding.shapes(probe)
+    arguments: dict[int, Array | Scalar] = {
+        position: binding.params[name] for position, name in binding.param_inputs.items()
+    }
+    state: dict[str, Array] = {}
+    for source in binding.tensors:
+        ones = np.ones(shapes[source.tensor.name], numpy_dtype(source.tensor.dtype))
+        if source.position is not None:
+            arguments[source.position] = ones
+        elif source.state is not None:
+            state[source.state] = ones
+    try:
+        inputs = [arguments[position] for position in sorted(arguments)]
+        outputs = task.reference(inputs, state, freedom.substitutes(probe))
+    except TaskFailure:
+        return False
+    return [o.shape for o in outputs] == [shapes[tensor.name] for tensor in binding.outputs]
 
 
 def _state_symbols(binding: Binding) -> frozenset[str]:
@@ -74,7 +107,7 @@ def _state_symbols(binding: Binding) -> frozenset[str]:
 
 
 def _assignments(binding: Binding) -> list[dict[int, str]]:
-    """Ways to let init inputs follow symbols of the same value, the fullest first."""
+    """Ways to let init inputs follow symbols of the same value, those that tie the fewest first."""
     choices: list[list[tuple[int, str | None]]] = []
     for position, value in enumerate(binding.description.init_inputs):
         if isinstance(value, bool) or not isinstance(value, int):
@@ -86,7 +119,7 @@ def _assignments(binding: Binding) -> list[dict[int, str]]:
         {position: name for position, name in combination if name is not None}
         for combination in islice(product(*choices), _MOST_TRIES)
     ]
-    return sorted(found, key=len, reverse=True)
+    return sorted(found, key=len)
 
 
 def tied_note(binding: Binding, freedom: Freedom) -> str:

@@ -18,7 +18,6 @@ CONSTANTS = {
     "attention": {"TM": 32, "TN": 64},
     "batched_matmul": {"TK": 256, "TM": 128, "TN": 128},
     "gelu": {"TILE": 4096},
-    "group_norm": {"TILE": 4096},
     "matmul": {"TK": 256, "TM": 128, "TN": 128},
     "matmul_bias_gelu": {"TK": 256, "TM": 128, "TN": 128},
     "online_softmax": {"TILE": 4096},

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
+import attrs
 import numpy as np
 import pytest
 
@@ -169,6 +170,42 @@ def test_symbols_of_parameters_are_freed_by_rebuilding_the_model(linear_task: To
     freedom = find_freedom(bind(LINEAR_SKETCH, linear_task.describe()), linear_task)
     assert freedom.free == {"M", "K", "N"}
     assert freedom.substitutes({"M": 1, "K": 3, "N": 9}) == {0: 3, 1: 9}
+
+
+POOLING = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, kernel, features):
+        super().__init__()
+        self.pool, self.features = nn.AvgPool1d(kernel, stride=1), features
+
+    def forward(self, x):
+        return self.pool(x.reshape(-1, self.features, x.shape[-1]))
+
+def get_inputs():
+    return [torch.randn(4, 6, 20)]
+
+def get_init_inputs():
+    return [4, 6]
+"""
+
+
+def test_an_init_input_follows_a_symbol_only_where_the_model_needs_it(tmp_path: Path) -> None:
+    """The kernel's size equals the batch's and is no size of the data; the features' is one."""
+    pooled = sketch(tensor("X", "B C L"), tensor("Y", "B C R", ir.Role.OUT))
+    reduced = ir.Binary("-", ir.Ref("L", ir.NameKind.SYMBOL), ir.Literal(3))
+    output = attrs.evolve(pooled.tensors[1], extents=(*pooled.tensors[0].extents[:2], reduced))
+    pooled = attrs.evolve(
+        pooled,
+        tensors=(pooled.tensors[0], output),
+        symbols=tuple(symbol for symbol in pooled.symbols if symbol.name != "R"),
+    )
+    with TorchTask(write(tmp_path, POOLING)) as task:
+        freedom = find_freedom(bind(pooled, task.describe()), task)
+    assert freedom.free == {"B", "C", "L"}
+    assert freedom.substitutes({"B": 2, "C": 3, "L": 9}) == {1: 3}
 
 
 def test_symbols_that_the_model_fixes_are_not_free(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from sketchc.interpreter import interpret
 from sketchc.lowering.passes import PlannedSketch, build_plan
 from sketchc.lowering.plan import walk
 from sketchc.lowering.printing import print_plan, print_sketch
-from sketchc.lowering.registry import TARGETS
+from sketchc.lowering.registry import TARGETS, target_module
 from sketchc.parser import parse
 from sketchc.source import Source
 
@@ -160,3 +160,18 @@ def test_the_cpp_plan_says_which_tiles_are_left_in_memory() -> None:
     fused = {name for name, placed in tiles.items() if placed.memory == "fused"}
     assert fused == {"x_row", "x_row_2", "square_row", "y_row"}
     assert all(tiles[name].bytes == 0 for name in fused)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_phase_that_stores_nothing_is_not_launched(target: str) -> None:
+    text = (
+        "sketch s {\n    symbols: M;\n    tensors: X[M]: in f32; Y[M]: out f32;\n"
+        "    constexpr: T = 64;\n    idle = alloc([8], f32)\n    fill(1.0, idle)\n"
+        '    @llm_hint("parallel")\n    for i in range(ceil(M, T)):\n'
+        "        x = alloc([T], f32)\n        load(X[i*T:(i+1)*T] -> x)\n"
+        "        store(x -> Y[i*T:(i+1)*T])\n}\n"
+    )
+    plan = planned(text, target).plan
+    assert [phase.stores for phase in plan.phases] == [frozenset({"Y"})]
+    assert any("stores nothing" in note for note in plan.notes)
+    assert target_module(target).emit(plan).source

@@ -1,0 +1,162 @@
+"""The recorded runs in examples/ledgers replay to the end, and other workflows on their replies.
+
+The match is exact. When a change to the language, the operations, a hardware file, the prompts or
+the documents makes a recording stale, these tests fail; record again with a real model:
+
+    sketchc gen examples/tasks/softmax.py --target cpp --llm openai -o out
+    sketchc gen examples/tasks/attention.py --target triton_ascend --coder llm --llm openai -o out
+
+(or `--llm mailbox:DIR`), and copy out/run/ledger.jsonl over the file in examples/ledgers.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import attrs
+import pytest
+from llm_server import LedgerReplay, LlmServer
+from toolchains import require
+
+from sketchc.agents.llm.ledger import Header, read_ledger
+from sketchc.cli.main import run
+
+ROOT = Path(__file__).resolve().parents[2]
+LEDGERS = sorted((ROOT / "examples" / "ledgers").glob("*.jsonl"))
+SOFTMAX = ROOT / "examples" / "ledgers" / "softmax.jsonl"
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working folder, and no settings from outside."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    for name in ("SKETCHC_LLM", "SKETCHC_LLM_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@attrs.frozen
+class Recorded:
+    """One recording: its header, and how many replies it holds."""
+
+    header: Header
+    replies: int
+
+
+def _recorded(path: Path) -> Recorded:
+    contents = read_ledger(path)
+    assert contents.header is not None
+    return Recorded(contents.header, sum(r.reply is not None for r in contents.records))
+
+
+def _command(header: Header) -> list[str]:
+    task = ROOT / "examples" / "tasks" / header.task
+    return ["gen", str(task), "--target", header.target, "--coder", header.coder, "--no-bench"]
+
+
+def _trace(folder: str) -> dict[str, object]:
+    trace: dict[str, object] = json.loads(Path(folder, "trace.json").read_text())
+    return trace
+
+
+def test_both_kinds_of_recordings_ship() -> None:
+    headers = [_recorded(path).header for path in LEDGERS]
+    assert ("softmax.py", "cpp") in [(header.task, header.target) for header in headers]
+    assert ("triton_ascend", "llm") in [(header.target, header.coder) for header in headers]
+
+
+@pytest.mark.parametrize("path", LEDGERS, ids=lambda path: path.stem)
+def test_a_recording_replays_to_a_verified_kernel(path: Path) -> None:
+    recorded = _recorded(path)
+    require(recorded.header.target)
+    assert run([*_command(recorded.header), "--llm", f"replay:{path}", "-o", "out"]) == 0
+    trace = _trace("out")
+    assert trace["outcome"] == "passed"
+    assert trace["totals"]["calls"] == recorded.replies  # type: ignore[index]
+    verdict = json.loads(Path("out", "verdict.json").read_text())["verdict"]
+    assert verdict["passed"]
+    # Every call of the recording was asked for again, in the same words.
+    again = read_ledger(Path("out", "run", "ledger.jsonl")).records
+    assert [r.request for r in again] == [
+        r.request for r in read_ledger(path).records if r.reply is not None
+    ]
+
+
+@pytest.mark.parametrize("path", LEDGERS, ids=lambda path: path.stem)
+def test_recordings_name_no_places(path: Path) -> None:
+    text = path.read_text()
+    for word in ("/tmp", "/work", "/home", "/root", "http://", "https://", "site-packages"):
+        assert word not in text
+
+
+def test_another_task_does_not_fit_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
+    relu = str(ROOT / "examples" / "tasks" / "relu.py")
+    assert run(["gen", relu, "-t", "cpp", "--llm", f"replay:{SOFTMAX}", "-o", "out"]) == 2
+    assert "softmax.py" in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+def test_a_changed_prompt_is_a_miss_that_shows_the_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = tmp_path / "softmax.py"
+    text = (ROOT / "examples" / "tasks" / "softmax.py").read_text()
+    task.write_text(text.replace("Softmax of every row", "The softmax of each row"))
+    assert run(["gen", str(task), "-t", "cpp", "--llm", f"replay:{SOFTMAX}", "-o", "out"]) == 3
+    said = capsys.readouterr()
+    assert "The softmax of each row" in said.out + said.err
+    assert "replay_miss" in said.out
+
+
+def test_kernelgen_only_stops_before_verification() -> None:
+    require("cpp")
+    header = _recorded(SOFTMAX).header
+    with LlmServer(LedgerReplay(SOFTMAX)) as server:
+        arguments = [*_command(header), "--seed", str(header.seed), "--llm", "openai"]
+        arguments += ["--base-url", server.base_url, "--model", "recorded", "-o", "out"]
+        assert run([*arguments, "--workflow", "kernelgen-only"]) == 0
+    trace = _trace("out")
+    assert trace["outcome"] == "generated"
+    assert [step["agent"] for step in trace["steps"]] == ["designer", "coder"]  # type: ignore[attr-defined]
+    assert "NOT VERIFIED" in Path("out", "SUMMARY.md").read_text()
+
+
+def test_a_cap_stops_cleanly_and_the_run_goes_on_without_it() -> None:
+    path = next(p for p in LEDGERS if _recorded(p).header.target == "triton_ascend")
+    recorded = _recorded(path)
+    require("triton_ascend")
+    with LlmServer(LedgerReplay(path)) as server:
+        arguments = [*_command(recorded.header), "--seed", str(recorded.header.seed)]
+        arguments += ["--llm", "openai", "--base-url", server.base_url, "--model", "recorded"]
+        arguments += ["-o", "out"]
+        assert run([*arguments, "--max-calls", "1"]) == 3
+        assert "calls" in str(_trace("out")["reason"])
+        assert len(server.requests) == 1
+        assert run([*arguments, "--resume"]) == 0
+        assert len(server.requests) == recorded.replies
+    assert _trace("out")["outcome"] == "passed"
+
+
+def test_an_interrupt_while_a_reply_is_awaited_ends_at_once(tmp_path: Path) -> None:
+    require("cpp")
+    header = _recorded(SOFTMAX).header
+    with LlmServer(LedgerReplay(SOFTMAX, delay=60.0)) as server:
+        command = [sys.executable, "-m", "sketchc.cli.main", *_command(header), "-o", "out"]
+        command += ["--llm", "openai", "--base-url", server.base_url, "--model", "recorded"]
+        process = subprocess.Popen(
+            [*command, "--seed", str(header.seed)],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 60
+        while not server.requests and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    assert _trace("out")["outcome"] == "stopped"
