@@ -16,6 +16,7 @@ import importlib
 import importlib.util
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -29,6 +30,10 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 Handler = Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]
 
 BFLOAT16 = "bfloat16"
+#: Of prctl(2).
+_PR_SET_PDEATHSIG = 1
+#: Who started this process.
+_PARENT = os.getppid()
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], folder: Path) -> list[dict[str, str]]:
@@ -125,12 +130,26 @@ def main(handler: str, folder: Path) -> int:
     return 1 if "error" in reply else 0
 
 
+def die_with_parent() -> None:
+    """Have the kernel end this process when the one that started it is gone, however it ended:
+    nobody else would end a kernel that hangs. (Linux; elsewhere nothing happens.)"""
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        return
+    if os.getppid() == 1 and os.getpid() != 1 and _PARENT != 1:
+        os._exit(1)  # it was gone before that
+
+
 def serve(modules: list[str]) -> int:
     """Answer requests, one JSON line each, until the input ends.
 
     A request is {"handler", "folder", "environment"}; the answers are {"pid"} when the child runs
     and {"status"} (negative: ended by that signal) when it is done.
     """
+    die_with_parent()
     for name in modules:
         importlib.import_module(name)
     _answer({"ready": True})
@@ -155,6 +174,7 @@ def _child(handler: str, folder: Path, environment: Mapping[str, str]) -> None:
     status = 70
     try:
         os.setsid()
+        die_with_parent()
         output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -178,4 +198,5 @@ def _child(handler: str, folder: Path, environment: Mapping[str, str]) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--server":
         sys.exit(serve(sys.argv[2].split(",")))
+    die_with_parent()
     sys.exit(main(sys.argv[1], Path(sys.argv[2])))

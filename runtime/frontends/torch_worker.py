@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from sketchc.runtime.worker_child import die_with_parent
+
 #: spelling in a sketch -> torch type
 DTYPES = {
     "f64": torch.float64,
@@ -346,4 +348,5 @@ def main(read_from: int, write_to: int) -> None:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     main(int(sys.argv[1]), int(sys.argv[2]))
