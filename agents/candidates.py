@@ -46,17 +46,23 @@ def candidate_of(state: RunState, session: Session) -> Candidate:
 
 
 def kernel_of(text: KernelText, plan: Plan) -> Kernel:
-    """The kernel behind a state's text, with what the built-in Coder adds to its own."""
+    """The kernel behind a state's text. Raises `UsageError` for a given one whose function cannot
+    be told."""
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.registry import target_module
 
     if text.origin == "builtin":
         return target_module(plan.target).emit(plan)
+    entry = text.entry or plan.sketch.name
+    if text.origin == "given":
+        from sketchc.runtime.frontends.kernel_file import entry_point
+
+        entry = entry_point(text.source, text.language, plan.sketch.name, wanted=text.entry or None)
     return Kernel(
         plan.target,
         plan.hardware.name,
         plan.sketch.name,
-        text.entry or plan.sketch.name,
+        entry,
         text.language,
         text.source,
         plan.sketch,

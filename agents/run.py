@@ -10,11 +10,13 @@ The outputs are written beside `run/` when the run ends or stops.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from sketchc.runtime.frontends.torch_task import TorchTask
 
 VERSION = 1
+
+#: What a process that was killed early leaves in `run/` before there is a run.
+_BEFORE_A_RUN = ("lock", "run.new", "ledger.jsonl")
 
 #: `RunResult.stopped` after Ctrl-C or SIGTERM.
 INTERRUPTED = "interrupted"
@@ -95,9 +100,27 @@ class RunFolder:
         return (self.inner / "run.json").exists()
 
     def foreign_files(self) -> str:
-        """Names of files that are not a run's, a few of them; "" for none."""
-        others = sorted(path.name for path in self.path.iterdir() if path != self.inner)
-        return ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        """Names of files that are not a run's, a few of them; "" for none, or for no folder."""
+        try:
+            others = [path.name for path in self.path.iterdir() if path != self.inner]
+            inside = [path.name for path in self.inner.iterdir()] if self.inner.is_dir() else []
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        others += [f"run/{name}" for name in inside if name not in _BEFORE_A_RUN]
+        return ", ".join(sorted(others)[:3]) + (", ..." if len(others) > 3 else "")
+
+    def paid(self) -> bool:
+        """True when the ledger holds a call."""
+        from sketchc.agents.llm.ledger import read_ledger
+
+        path = self.ledger_path
+        return path.exists() and path.stat().st_size > 0 and bool(read_ledger(path).records)
+
+    def discard(self) -> None:
+        """Remove a run that came to nothing, and its folder where nothing else is in it."""
+        shutil.rmtree(self.inner, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -170,6 +193,13 @@ def needs_model(graph: networkx.MultiDiGraph, coder: str) -> bool:
     return "designer" in agents or ("coder" in agents and coder == "llm")
 
 
+def require_own_folder(folder: RunFolder) -> None:
+    """Raises `UsageError` for a new run in a folder that holds other files."""
+    if not folder.exists() and (foreign := folder.foreign_files()):
+        msg = f"{folder.path} holds other files ({foreign}); give the run a folder of its own: -o"
+        raise UsageError(msg)
+
+
 def settle_options(
     wanted: RunOptions, folder: RunFolder, resume: bool, recorded: Header | None
 ) -> RunOptions:
@@ -191,9 +221,6 @@ def settle_options(
         )
     if resume:
         msg = f"there is no run to go on with in {folder.path}"
-        raise UsageError(msg)
-    if foreign := folder.foreign_files():
-        msg = f"{folder.path} holds other files ({foreign}); give the run a folder of its own: -o"
         raise UsageError(msg)
     if wanted.seed < 0:
         seed = recorded.seed if recorded is not None else secrets.randbits(48)
@@ -229,6 +256,14 @@ def first_state(graph: networkx.MultiDiGraph, options: RunOptions) -> RunState:
         language = "c++" if options.target == "cpp" else "python"
         kernel = KernelText(options.kernel, options.entry, language, "given")
     return attrs.evolve(state, sketch=options.sketch, kernel=kernel)
+
+
+def reopened(state: RunState, max_attempts: int) -> RunState:
+    """An exhausted run whose limit was raised, back before the Conductor's last decision."""
+    if state.outcome != "exhausted" or state.attempt >= max_attempts:
+        return state
+    history = state.history[:-1]
+    return attrs.evolve(state, node="conductor", outcome="", reason="", history=history)
 
 
 @attrs.frozen
@@ -272,6 +307,7 @@ def go(run: Run, bench: bool) -> RunState:
         bench=bench,
     )
     state, consumed = run.folder.read_checkpoint() or (first_state(graph, options), 0)
+    state = reopened(state, options.max_attempts)
     client, ledger = run.client, run.ledger
 
     def position() -> int:

@@ -8,6 +8,7 @@ its own speed.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,10 @@ from sketchc.diagnostics import UsageError
 if TYPE_CHECKING:
     from sketchc.runtime.verify.verdict import CaseResult, Verdict
     from sketchc.runtime.verify.verify import Candidate
+
+
+#: A sign of life at least so often, in seconds.
+_TELL_SECONDS = 10.0
 
 
 class Verifier:
@@ -54,7 +59,14 @@ class Verifier:
     def _verify(self, candidate: Candidate, state: RunState, session: Session) -> Verdict:
         from sketchc.runtime.verify.verify import verify
 
+        done, told = 0, time.monotonic()
+
         def progress(result: CaseResult) -> None:
+            nonlocal done, told
+            done += 1
+            if not result.failed and time.monotonic() - told > _TELL_SECONDS:
+                told = time.monotonic()
+                session.progress.note("verifier", f"{done} cases done")
             if result.failed:
                 text = f"{result.shape.text} ({result.kind}): {result.failure}: {result.reason}"
                 session.progress.note("verifier", text)

@@ -52,7 +52,7 @@ STOPPED = 3
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Cap on tokens, in and out.")
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Cap on money, by your prices.")
 @click.option("--max-seconds", type=click.FloatRange(min=0), help="Cap on wall time.")
-@click.option("--seed", type=click.IntRange(min=0), help="Default: a fresh secret one.")
+@click.option("--seed", type=click.IntRange(min=0), help="Default: a fresh one, kept in the trace.")
 @click.option("--output", "-o", metavar="DIR", help="Default: a new folder in sketchc-runs.")
 @click.option(
     "--resume", is_flag=True, help="Go on with the run in DIR; paid calls are not made again."
@@ -82,6 +82,8 @@ def gen(**given: Any) -> int:
 
     configuration = _configuration(given)
     wanted, task_source = _options(given, configuration)
+    if given["sketch"] and not _holds(given["sketch"], wanted):
+        return 1
     with _ended_politely():
         result = generate(
             wanted,
@@ -130,7 +132,8 @@ def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOp
     own = configuration.target(target)
     workflow = given["workflow"] or own.workflow or configuration.workflow
     load_workflow(workflow)
-    _fitting(workflow, given)
+    coder = given["coder"] or own.coder or configuration.coder
+    _fitting(workflow, coder, given)
     source = _text(given["task"], "task file")
     return RunOptions(
         task=Path(given["task"]).name,
@@ -138,7 +141,7 @@ def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOp
         target=target,
         hardware=hardware,
         workflow=workflow,
-        coder=given["coder"] or own.coder or configuration.coder,
+        coder=coder,
         seed=-1 if given["seed"] is None else given["seed"],
         constants=options.parse_assignments(given["settings"], "--set"),
         sketch=_text(given["sketch"], "sketch file") if given["sketch"] else "",
@@ -152,13 +155,16 @@ def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOp
     ), source
 
 
-def _fitting(workflow: str, given: dict[str, Any]) -> None:
+def _fitting(workflow: str, coder: str, given: dict[str, Any]) -> None:
     """Raises `UsageError` where given files do not go with the workflow."""
     if workflow == "verifier-only" and not given["kernel"]:
         msg = "--workflow verifier-only needs the kernel: --kernel FILE"
         raise UsageError(msg)
     if given["kernel"] and workflow not in ("verifier-only", "coder-only"):
         msg = f"--kernel goes with verifier-only and coder-only, not with {workflow}"
+        raise UsageError(msg)
+    if workflow == "coder-only" and coder == "builtin" and not (given["sketch"] or given["kernel"]):
+        msg = "the built-in Coder needs a sketch: add --sketch FILE, or --coder llm for a model"
         raise UsageError(msg)
     if given["sketch"] and workflow not in ("verifier-only", "coder-only"):
         msg = (
@@ -167,15 +173,39 @@ def _fitting(workflow: str, given: dict[str, Any]) -> None:
         raise UsageError(msg)
 
 
+def _holds(path: str, wanted: RunOptions) -> bool:
+    """Whether a given sketch lowers for the target; if not, its diagnostics are on the screen."""
+    from sketchc.cli.lower import check_bindable
+    from sketchc.diagnostics import DiagnosticError
+    from sketchc.lowering.passes import build_plan
+
+    constants = dict(wanted.constants)
+    try:
+        source, tree = options.load_sketch(path)
+        check_bindable(tree, constants)
+        try:
+            build_plan(tree, wanted.target, wanted.hardware, constants)
+        except DiagnosticError as error:
+            raise options.SketchError(source, error) from error
+    except options.SketchError as error:
+        options.show_diagnostics(error.source, error.diagnostics)
+        return False
+    return True
+
+
 def _text(path: str, what: str) -> str:
     try:
-        return Path(path).read_text("utf-8")
+        text = Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:
         msg = f"the {what} {path} is not UTF-8 text"
         raise UsageError(msg) from error
     except OSError as error:
         msg = f"cannot read the {what} {path}: {error.strerror}"
         raise UsageError(msg) from error
+    if not text.strip():
+        msg = f"the {what} {path} is empty"
+        raise UsageError(msg)
+    return text
 
 
 @contextmanager

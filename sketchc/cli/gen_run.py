@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from sketchc.agents.run import (
     first_state,
     go,
     needs_model,
+    require_own_folder,
     settle_options,
 )
 from sketchc.agents.workflows import load_workflow
@@ -69,7 +71,8 @@ def generate(
     os.environ |= visible_devices(wanted.hardware, configuration.target(wanted.target).devices)
     with TorchTask(task_path, timeout=timeout) as task:
         task.describe(0)  # a broken task ends here, before a folder holds a run of it
-        with folder.lock():
+        require_own_folder(folder)
+        with folder.lock(), _kept_if_started(folder):
             asked = settle_options(wanted, folder, resume, recorded)
             with Ledger(folder.ledger_path) as ledger, Display(quiet=quiet) as display:
                 ledger.begin(_header(asked))
@@ -81,6 +84,18 @@ def generate(
             spend = Spend() if client is None else client.spend
             files = write_outputs(folder.path, asked, state, task, spend, stopped)
     return RunResult(state, asked, folder.path, spend, stopped, tuple(files))
+
+
+@contextmanager
+def _kept_if_started(folder: RunFolder) -> Iterator[None]:
+    """A misuse that shows only within the run leaves no run behind that was never started."""
+    existed = folder.exists()
+    try:
+        yield
+    except UsageError:
+        if not existed and folder.read_checkpoint() is None and not folder.paid():
+            folder.discard()
+        raise
 
 
 def _run_to_end(run: Run, bench: bool) -> tuple[RunState, str]:

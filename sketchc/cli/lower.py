@@ -67,9 +67,7 @@ BACKENDS = {"ascend": ("triton_ascend",), "cuda": ("triton_cuda",), "cpu": ("cpp
 @click.option("--max-attempts", type=click.IntRange(min=1), help="Of the model. Default: 4.")
 @click.option("--ledger", metavar="FILE", help="Keep every call there; what is there is reused.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of the inputs. Default: a fresh one.")
-@click.option(
-    "--no-start", is_flag=True, help="Show the model no built-in code to start from."
-)
+@click.option("--no-start", is_flag=True, help="Show the model no built-in code to start from.")
 def lower(
     file: str,
     target: str | None,

@@ -103,6 +103,42 @@ def test_verifier_only_judges_a_kernel_file(target: str, tmp_path: Path) -> None
     assert _trace(tmp_path / "wrong")["outcome"] == "rejected"
 
 
+def test_a_kernels_only_function_is_found(tmp_path: Path) -> None:
+    require("cpp")
+    kernel, sketch = tmp_path / "k.cpp", str(SKETCHES / "relu.sketch")
+    assert run(["lower", sketch, "-t", "cpp", "-o", str(kernel), "-q"]) == 0
+    text = kernel.read_text()
+    kernel.write_text(text.replace("int64_t relu(", "int64_t other("))
+    arguments = ["gen", str(TASKS / "relu.py"), "-t", "cpp", "--workflow", "verifier-only"]
+    arguments += ["--kernel", str(kernel), "--sketch", sketch, "--no-bench", "-q"]
+    assert run([*arguments, "-o", "found"]) == 0
+    assert run([*arguments, "-o", "named", "--entry", "none"]) == 2
+    assert not Path("named").exists()
+
+
+def test_a_given_sketch_that_does_not_hold_is_shown_as_check_shows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.sketch").write_text(
+        "sketch bad {\n    symbols: M;\n    store(x -> Y[0:M])\n}\n"
+    )
+    arguments = ["gen", str(TASKS / "relu.py"), "-t", "cpp", "--workflow", "coder-only"]
+    assert run([*arguments, "--sketch", "bad.sketch", "-o", "out"]) == 1
+    said = capsys.readouterr().err
+    assert "SK02" in said
+    assert "bad.sketch:3" in said
+    assert not Path("out").exists()
+
+
+def test_files_of_others_are_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine").mkdir()
+    Path("mine", "notes.txt").write_text("keep")
+    arguments = ["gen", str(TASKS / "relu.py"), "-t", "cpp", "--workflow", "coder-only"]
+    assert run([*arguments, "--sketch", str(SKETCHES / "relu.sketch"), "-o", "mine"]) == 2
+    assert "notes.txt" in capsys.readouterr().err
+    assert [path.name for path in Path("mine").iterdir()] == ["notes.txt"]
+
+
 def test_without_a_model_it_says_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["gen", str(TASKS / "softmax.py"), "-t", "cpp", "-o", "out"]) == 2
     said = capsys.readouterr().err
@@ -121,6 +157,19 @@ def test_without_a_model_it_says_what_to_set(capsys: pytest.CaptureFixture[str])
         ([str(TASKS / "softmax.py"), "-t", "cpp", "--sketch", "x.sketch"], "coder-only"),
         ([str(TASKS / "softmax.py"), "-t", "cpp", "--llm", "replay:none.jsonl"], "none.jsonl"),
         ([str(TASKS / "softmax.py"), "-t", "cpp", "--llm", "telepathy"], "telepathy"),
+        ([str(TASKS / "softmax.py"), "-t", "cpp", "--workflow", "coder-only"], "--sketch"),
+        (
+            [
+                str(TASKS / "add.py"),
+                "-t",
+                "cpp",
+                "--workflow",
+                "verifier-only",
+                "--kernel",
+                "empty.cpp",
+            ],
+            "is empty",
+        ),
         ([str(TASKS / "softmax.py"), "-t", "cpp", "--config", "none.toml"], "none.toml"),
         (
             [str(TASKS / "softmax.py"), "-t", "cpp", "--llm", "mailbox:m", "--resume", "-o", "o"],
@@ -131,6 +180,7 @@ def test_without_a_model_it_says_what_to_set(capsys: pytest.CaptureFixture[str])
 def test_misuse_is_one_clear_line(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    Path("empty.cpp").write_text("\n")
     assert run(["gen", *arguments]) == 2
     error = capsys.readouterr().err
     assert said in error

@@ -13,8 +13,16 @@ import pytest
 from sketchc.agents import engine, workflows
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import Message, Reply, Request, Usage
-from sketchc.agents.run import RunFolder, RunOptions, digest, first_state, settle_options
-from sketchc.agents.state import RunState, Turn
+from sketchc.agents.run import (
+    RunFolder,
+    RunOptions,
+    digest,
+    first_state,
+    reopened,
+    require_own_folder,
+    settle_options,
+)
+from sketchc.agents.state import RunState, Step, Turn
 from sketchc.diagnostics import InternalError, UsageError
 
 
@@ -178,8 +186,25 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_run_gets_a_folder_of_its_own(tmp_path: Path) -> None:
+    require_own_folder(RunFolder(tmp_path / "none"))
+    require_own_folder(RunFolder(tmp_path))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").write_text("")
+    require_own_folder(RunFolder(tmp_path))
+    (tmp_path / "run" / "data.csv").write_text("mine")
+    with pytest.raises(UsageError, match=r"run/data\.csv"):
+        require_own_folder(RunFolder(tmp_path))
     (tmp_path / "softmax.py").write_text("mine")
-    folder = RunFolder(tmp_path)
-    with folder.lock(), pytest.raises(UsageError, match=r"softmax\.py"):
-        settle_options(_options(), folder, False, None)
-    assert not folder.exists()
+    with pytest.raises(UsageError, match=r"softmax\.py"):
+        require_own_folder(RunFolder(tmp_path))
+
+
+def test_an_exhausted_run_goes_on_with_a_higher_limit() -> None:
+    steps = tuple(Step(n, agent, 2, "x", "") for n, agent in enumerate(("verifier", "conductor")))
+    ended = RunState(node="", attempt=2, history=steps, outcome="exhausted", reason="none left")
+    assert reopened(ended, 2) is ended
+    again = reopened(ended, 3)
+    assert (again.node, again.outcome, again.reason) == ("conductor", "", "")
+    assert again.history == steps[:1]
+    failed = attrs.evolve(ended, outcome="failed")
+    assert reopened(failed, 9) is failed
