@@ -113,6 +113,37 @@ def nearest_model(models: Mapping[str, ModelSettings], level: str) -> ModelSetti
     return next((models[other] for other in order if other in models), None)
 
 
+def require_prices(llm: LlmSettings) -> None:
+    """Raises `UsageError` where a cap on cost is set and a model that may be asked has no price;
+    `llm` is as `for_target` leaves it."""
+    if llm.caps.cost is None:
+        return
+    unpriced: dict[tuple[str, str], list[str]] = {}
+    for level, model in llm.models.items():
+        prices = {"price_input": model.price_input, "price_output": model.price_output}
+        missing = " and ".join(key for key, price in prices.items() if price is None)
+        if missing:
+            unpriced.setdefault((model.name, missing), []).append(level)
+    if not unpriced:
+        return
+    lacks = "; ".join(
+        f"{name} ({_listed('level', levels)}) has no {missing}"
+        for (name, missing), levels in unpriced.items()
+    )
+    (name, _), (level, *_) = next(iter(unpriced.items()))
+    msg = (
+        f"the cap on cost ({llm.caps.cost:g}; --max-cost, or cost in [llm.caps]) needs the prices "
+        f"of all models: {lacks}. Set them in {FILE_NAME} where the model is named, per million "
+        f'tokens, such as:\n\n    [llm.models.{level}]\n    name = "{name}"\n    price_input = ...\n'
+        "    price_output = ...\n\nor cap tokens instead: --max-tokens, or tokens in [llm.caps]"
+    )
+    raise UsageError(msg)
+
+
+def _listed(noun: str, names: list[str]) -> str:
+    return f"{noun}{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
 # ---------------------------------------------------------------- reading
 
 

@@ -7,19 +7,23 @@ import random
 import time
 import uuid
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import attrs
 
 from sketchc.agents.llm.errors import CapReachedError, LlmError, TruncatedError
 from sketchc.agents.llm.ledger import Ledger, Record, timestamp
-from sketchc.agents.llm.messages import LanguageModel, Reply, Request
+from sketchc.agents.llm.messages import LanguageModel, Reply, Request, Usage
+from sketchc.agents.llm.openai_replies import estimate_tokens
 
 #: Called with the number of output characters so far while a reply streams in.
 Streamed = Callable[[int], None]
 
 #: The output tokens that `complete_whole` asks for at most.
 LARGEST_OUTPUT = 65_536
+
+#: Providers whose replies cost nothing, whatever their model would.
+UNPAID = ("replay", "mailbox")
 
 
 class Provider(Protocol):
@@ -31,11 +35,20 @@ class Provider(Protocol):
         """One try. Raises an `LlmError`."""
 
 
+@runtime_checkable
+class Paid(Protocol):
+    """A provider that is paid by the token; the cap on cost holds for no other."""
+
+    def price(self, request: Request, usage: Usage) -> float | None:
+        """What so many tokens of the request's model cost; None where its prices are unknown."""
+
+
 @attrs.frozen
 class Spend:
     """What a run has used so far, calls of earlier processes of the same run included.
 
-    `calls` counts tries, failed ones too; the cost of replies without a known price is not in it.
+    `calls` counts tries, failed ones too; `unpriced` of them have a reply whose price is not known,
+    so that `cost` is without theirs.
     """
 
     calls: int = 0
@@ -43,14 +56,16 @@ class Spend:
     output_tokens: int = 0
     cost: float = 0.0
     seconds: float = 0.0  # wall time of this process
+    unpriced: int = 0
 
 
 @attrs.frozen
 class Caps:
     """Limits of one run; None is no limit. `cost` is in the currency of the prices.
 
-    They are looked at before each try. One that is under way is finished, so that tokens and cost
-    may end up above their caps by one reply.
+    They are looked at before each try, with the prompt's tokens, estimated by its length, and their
+    price. How long the reply gets is not known beforehand: by one reply, tokens and cost may end up
+    above their caps. A recording and a mailbox are not paid for: the cap on cost is not theirs.
     """
 
     calls: int | None = None
@@ -133,7 +148,7 @@ class Client:
         idempotency_key = uuid.uuid4().hex
         attempt = 0
         while True:
-            self._check_caps()
+            self._check_caps(request)
             attempt += 1
             started = timestamp()
             try:
@@ -187,12 +202,14 @@ class Client:
         self._spend = attrs.evolve(self._spend, calls=self._spend.calls + 1)
         if record.reply is not None:
             usage = record.reply.usage
-            self._unpriced = self._unpriced or record.reply.cost is None
+            unpriced = record.reply.cost is None
+            self._unpriced = self._unpriced or (unpriced and record.provider not in UNPAID)
             self._spend = attrs.evolve(
                 self._spend,
                 input_tokens=self._spend.input_tokens + usage.input_tokens,
                 output_tokens=self._spend.output_tokens + usage.output_tokens,
                 cost=self._spend.cost + (record.reply.cost or 0.0),
+                unpriced=self._spend.unpriced + unpriced,
             )
 
     def _wait(self, error: LlmError, attempt: int) -> None:
@@ -213,24 +230,33 @@ class Client:
             raise _reached(cap, self.spend.seconds, limit) from error
         self._timing.sleep(delay)
 
-    def _check_caps(self) -> None:
+    def _check_caps(self, request: Request) -> None:
+        """Raises `CapReachedError` where a cap is reached, or would be passed by the prompt."""
         caps, spend = self._caps, self.spend
-        if caps.cost is not None and self._unpriced:
+        paid = isinstance(self._provider, Paid)
+        if caps.cost is not None and paid and self._unpriced:
             cap = "money"
             message = (
-                f"the cap on cost ({caps.cost:g}) cannot be kept, since the price of calls is not "
-                "known: set price_input and price_output in [llm.models.<level>] of sketchc.toml, "
-                "or cap tokens instead (--max-tokens)"
+                f"the cap on cost ({caps.cost:g}) cannot be kept: calls of this run were made "
+                "without price_input and price_output of their model in [llm.models.<level>] of "
+                "sketchc.toml, so nobody knows what they cost; cap tokens instead (--max-tokens)"
             )
             raise CapReachedError(cap, message)
-        for cap, used, limit in (
-            ("calls", spend.calls, caps.calls),
-            ("tokens", spend.input_tokens + spend.output_tokens, caps.tokens),
-            ("cost", spend.cost, caps.cost),
-            ("seconds", spend.seconds, caps.seconds),
+        prompt = estimate_tokens(sum(len(message.content) for message in request.messages))
+        for cap, used, more, limit in (
+            ("calls", spend.calls, 0, caps.calls),
+            ("tokens", spend.input_tokens + spend.output_tokens, prompt, caps.tokens),
+            ("cost", spend.cost, self._price(request, prompt), caps.cost if paid else None),
+            ("seconds", spend.seconds, 0, caps.seconds),
         ):
-            if limit is not None and used >= limit:
-                raise _reached(cap, used, limit)
+            if limit is not None and (used >= limit or used + more > limit):
+                raise _reached(cap, used, limit, 0 if used >= limit else more)
+
+    def _price(self, request: Request, prompt: int) -> float:
+        """What a prompt of so many tokens costs before there is a reply; 0 where nobody knows."""
+        if not isinstance(self._provider, Paid):
+            return 0.0
+        return self._provider.price(request, Usage(prompt)) or 0.0
 
 
 def complete_whole(model: LanguageModel, request: Request, largest: int = LARGEST_OUTPUT) -> Reply:
@@ -258,11 +284,19 @@ def complete_whole(model: LanguageModel, request: Request, largest: int = LARGES
     raise TruncatedError(message)
 
 
-def _reached(cap: str, used: float, limit: float) -> CapReachedError:
-    amount = {"cost": f"{used:.4g}", "seconds": f"{used:.1f}"}.get(cap, f"{used}")
+def _reached(cap: str, used: float, limit: float, prompt: float = 0) -> CapReachedError:
+    """`prompt`: what the next prompt alone needs, where the cap is not reached without it."""
+
+    def shown(value: float) -> str:
+        return {"cost": f"{value:.4g}", "seconds": f"{value:.1f}"}.get(cap, f"{value}")
+
     unit = {"cost": "", "seconds": " s"}.get(cap, f" {cap}")
+    what = f"the cap on {cap} is reached"
+    if prompt:
+        needs = f"{shown(prompt)}{unit}"
+        what = f"the next prompt, about {needs} by its length, would pass the cap on {cap}"
     message = (
-        f"the cap on {cap} is reached: {amount} of {limit}{unit} used; raise it with --max-{cap} "
+        f"{what}: {shown(used)} of {limit}{unit} used; raise it with --max-{cap} "
         f"of `sketchc gen` or with {cap} in [llm.caps] of sketchc.toml, and go on with --resume"
     )
     return CapReachedError("money" if cap == "cost" else cap, message)

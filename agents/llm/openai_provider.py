@@ -117,6 +117,10 @@ class OpenAIProvider:
             if not over:
                 call.hang_up()
 
+    def price(self, request: Request, usage: Usage) -> float | None:
+        """In the currency of the prices of the request's model; None without both of them."""
+        return _cost(usage, self._model(request.level))
+
     def _connect(self) -> openai.OpenAI:
         try:
             import openai

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sketchc.agents.configuration import LlmSettings, TargetSettings
+from sketchc.agents.configuration import LlmSettings, TargetSettings, require_prices
 from sketchc.diagnostics import UsageError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def _openai(settings: LlmSettings, waiting: Waiting | None) -> Provider:
             "Levels without a model of their own use the nearest that has one."
         )
         raise UsageError(msg)
+    require_prices(settings)
     key = take_key(settings.api_key_env)
     if not key and not is_local(settings.base_url):
         where = settings.base_url or "OpenAI's endpoint"

@@ -148,6 +148,11 @@ def test_check_says_that_no_server_runs(tmp_path: Path) -> None:
         (("--target", "abacus"), {}, "unknown target 'abacus'"),
         (("--config", "none.toml"), {}, "cannot read none.toml"),
         ((), {"SKETCHC_LLM_MAX_COST": "much"}, "SKETCHC_LLM_MAX_COST must be a number"),
+        (
+            ("--llm", "openai", "--model", "m"),
+            {"SKETCHC_LLM_MAX_COST": "2"},
+            "m (levels complex, standard, fast) has no price_input and price_output",
+        ),
     ],
 )
 def test_what_is_missing_is_named(

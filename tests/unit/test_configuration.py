@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -128,8 +129,6 @@ def test_every_key_is_read(tmp_path: Path) -> None:
 
 
 def test_the_full_file_above_sets_every_key() -> None:
-    import tomllib
-
     def keys(table: dict[str, object], above: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
         found = set()
         for name, value in table.items():
@@ -447,8 +446,6 @@ def test_the_example_file_is_valid() -> None:
     found = load(ROOT / "examples" / "sketchc.toml", {})
     assert found.llm.provider
     assert found.llm.for_target(found.target("triton_ascend")).models
-    import tomllib
-
     text = (ROOT / "examples" / "sketchc.toml").read_text()
     # What is commented out there is valid as well.
     uncommented = re.sub(r"(?m)^# ?(?=(\[[a-z_.]+\]|[a-z_]+ = ))", "", text)

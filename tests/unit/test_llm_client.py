@@ -38,7 +38,8 @@ from sketchc.agents.llm.errors import (
     TruncatedError,
 )
 from sketchc.agents.llm.ledger import Ledger, read_ledger
-from sketchc.agents.llm.messages import Message, Request, Usage
+from sketchc.agents.llm.messages import Message, Reply, Request, Usage
+from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.diagnostics import UsageError
 
 PRICED = attrs.evolve(MODEL, price_input=1e6, price_output=1e6)  # one per token
@@ -203,6 +204,32 @@ def test_a_cap_stops_the_run_before_the_call(
     assert len(ledger.records) == 2  # being stopped is no call
 
 
+@pytest.mark.parametrize(
+    ("caps", "says"),
+    [
+        (
+            Caps(tokens=30),
+            r"next prompt, about 25 tokens by its length, would pass the cap on tokens: "
+            r"6 of 30 tokens used; raise it with --max-tokens",
+        ),
+        (Caps(cost=30.5), r"about 25 by its length, would pass the cap on cost: 6 of 30\.5 used"),
+    ],
+    ids=["tokens", "cost"],
+)
+def test_a_prompt_that_alone_would_pass_a_cap_is_not_sent(
+    ledger: Ledger, caps: Caps, says: str
+) -> None:
+    """Input and output cost one each per token; a reply's own length is known afterwards only."""
+    with LlmServer([reply("x", (1, 5)), reply("y", (24, 50))]) as server:
+        client = Client(provider_of(server, model=PRICED), ledger, caps)
+        client.complete(question("one"))
+        with pytest.raises(CapReachedError, match=says):
+            client.complete(question("a" * 99))
+        assert client.complete(question("a" * 96)).text == "y"
+        assert client.spend.cost == 80.0  # above the cap, by one reply
+    assert len(server.requests) == 2
+
+
 def test_failed_tries_count_as_calls_but_not_as_tokens(ledger: Ledger) -> None:
     clock = FakeTime()
     with LlmServer([server_error()] * 5) as server:
@@ -236,6 +263,24 @@ def test_a_cap_on_cost_without_prices_stops_after_one_call(ledger: Ledger) -> No
             client.complete(QUESTION)
     assert caught.value.cap == "money"
     assert len(server.requests) == 1
+    assert client.spend.unpriced == 1
+
+
+def test_the_cap_on_cost_is_not_for_replies_that_nobody_pays(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    recording = tmp_path / "recording.jsonl"
+    with Ledger(recording) as recorded:
+        recorded.begin(HEADER)
+        recorded.append(QUESTION, "openai", Reply("dear", "m", usage=Usage(2, 2), cost=4.0))
+        recorded.append(QUESTION, "openai", Reply("unknown", "m", usage=Usage(2, 2)))
+    client = Client(ReplayProvider(recording), ledger, Caps(cost=0.5))
+    assert [client.complete(QUESTION).text for _ in range(2)] == ["dear", "unknown"]
+    # A model that goes on from there is asked: that nobody paid so far is no missing price.
+    with LlmServer([reply("new", (1, 1))]) as server:
+        provider = provider_of(server, model=PRICED)
+        client = Client(provider, ledger, Caps(cost=20), consumed=2)
+        assert client.complete(QUESTION).text == "new"
 
 
 @given(
@@ -396,4 +441,4 @@ def test_spend_adds_up_over_processes(ledger: Ledger) -> None:
         client = Client(provider_of(server), ledger, consumed=1)
         got = client.complete(question("bbbbbbbb"))
     assert got.usage == Usage(2, 1, estimated=True)
-    assert attrs.evolve(client.spend, seconds=0.0) == Spend(2, 12, 6, 15.0)
+    assert attrs.evolve(client.spend, seconds=0.0) == Spend(2, 12, 6, 15.0, unpriced=1)

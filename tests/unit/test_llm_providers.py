@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
 from llm_server import LlmServer, reply
 
-from sketchc.agents.configuration import LlmSettings, ModelSettings, TargetSettings
+from sketchc.agents.configuration import (
+    LlmSettings,
+    ModelSettings,
+    TargetSettings,
+    require_prices,
+)
+from sketchc.agents.llm.client import Caps
 from sketchc.agents.llm.messages import LEVELS, Message, Request
 from sketchc.agents.llm.providers import NOTHING_CONFIGURED, PROVIDERS, is_local, make_provider
 from sketchc.diagnostics import UsageError
@@ -56,6 +63,8 @@ def test_levels_and_target_choose_the_model() -> None:
 def test_nothing_configured_says_all_that_is_needed() -> None:
     assert refusal(LlmSettings()) == NOTHING_CONFIGURED
     assert "no model is named" in refusal(LlmSettings("openai"))
+    unpriced = LlmSettings("openai", models={"fast": ModelSettings("m")}, caps=Caps(cost=1.0))
+    assert '[llm.models.complex]\n    name = "m"\n    price_input' in refusal(unpriced)
     assert "unknown provider 'x'; known: openai, replay, mailbox" in refusal(LlmSettings("x"))
 
 
@@ -105,3 +114,34 @@ def test_the_key_leaves_the_environment_with_every_provider(
     monkeypatch.setenv(NAME, KEY)
     make_provider(LlmSettings("mailbox", str(tmp_path), api_key_env=NAME))
     assert NAME not in os.environ
+
+
+def test_a_cap_on_cost_needs_the_prices_of_every_model() -> None:
+    priced = ModelSettings("priced", price_input=0.0, price_output=2.0)
+    half = ModelSettings("half", price_input=1.0)
+    capped = LlmSettings(models={"complex": priced, "fast": half}, caps=Caps(cost=0.5))
+    for settings in (
+        LlmSettings(models={"complex": half}),  # no cap
+        LlmSettings(models={"complex": half}, caps=Caps(tokens=5)),
+        LlmSettings(models={"complex": priced}, caps=Caps(cost=0.0)),
+    ):
+        require_prices(settings.for_target(TargetSettings()))
+    with pytest.raises(UsageError) as caught:
+        require_prices(capped.for_target(TargetSettings()))
+    said = str(caught.value)
+    assert "the cap on cost (0.5; --max-cost, or cost in [llm.caps])" in said
+    assert "half (level fast) has no price_output." in said
+    assert "priced" not in said.replace("unpriced", "")
+    # A target's own model has no prices but its own.
+    other = TargetSettings(models={"complex": ModelSettings("other")})
+    with pytest.raises(UsageError) as caught:
+        require_prices(capped.for_target(other))
+    said = str(caught.value)
+    assert "other (levels complex, standard) has no price_input and price_output; half" in said
+    # What it says to write is accepted as it is printed, numbers filled in.
+    example = said[said.index("    [llm.models") : said.index("\n\nor cap")].replace("...", "1.0")
+    assert tomllib.loads(example)["llm"]["models"]["complex"] == {
+        "name": "other",
+        "price_input": 1.0,
+        "price_output": 1.0,
+    }
