@@ -130,6 +130,11 @@ def number(value: object) -> str:
             return str(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 call", "1,200 calls"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 # ---------------------------------------------------------------- parts
 
 

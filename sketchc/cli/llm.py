@@ -302,7 +302,10 @@ def ledger(file: str, number: int | None, as_json: bool) -> int:
         click.echo(text)
         return 0
     if number > len(contents.records):
-        msg = f"{path} holds {len(contents.records)} calls; there is no call {number}"
+        from sketchc.agents.summary import counted
+
+        held = counted(len(contents.records), "call")
+        msg = f"{path} holds {held}; there is no call {number}"
         raise UsageError(msg)
     record = contents.records[number - 1]
     click.echo(json.dumps(attrs.asdict(record), indent=2) if as_json else _in_full(record))
@@ -332,6 +335,10 @@ def _row(record: Record) -> dict[str, Any]:
 def _summary(contents: Contents) -> dict[str, Any]:
     assert contents.header is not None
     rows = [_row(record) for record in contents.records]
+    costs = [
+        row["cost"] for row, record in zip(rows, contents.records, strict=True) if record.reply
+    ]
+    known = [cost for cost in costs if cost is not None]
     return {
         "header": attrs.asdict(contents.header),
         "calls": rows,
@@ -340,22 +347,30 @@ def _summary(contents: Contents) -> dict[str, Any]:
             "failed": sum(record.reply is None for record in contents.records),
             "input_tokens": sum(row["input_tokens"] for row in rows),
             "output_tokens": sum(row["output_tokens"] for row in rows),
-            "cost": sum(row["cost"] or 0.0 for row in rows),
+            # None where no price is known; else without the calls whose price is not.
+            "cost": sum(known) if known or not costs else None,
+            "unpriced": len(costs) - len(known),
             "seconds": sum(row["seconds"] for row in rows),
         },
     }
 
 
 def _table(contents: Contents) -> str:
+    from sketchc.agents.summary import counted
+
     data = _summary(contents)
     head, total = data["header"], data["total"]
+    cost = "cost unknown" if total["cost"] is None else f"cost {total['cost']:.4g}"
+    if total["cost"] is not None and total["unpriced"]:
+        cost += f" (unknown for {counted(total['unpriced'], 'call')})"
     names = ("call", "purpose", "level", "model", "in", "out", "cost", "seconds", "outcome")
     lines = [
         f"{head['task']} for {head['target']} ({head['hardware']}): workflow {head['workflow']}, "
         f"coder {head['coder']}, seed {head['seed']}",
         _aligned(names, [_ledger_cells(row) for row in data["calls"]]),
-        f"{total['calls']} calls ({total['failed']} failed), {total['input_tokens']} tokens in, "
-        f"{total['output_tokens']} out, cost {total['cost']:.4g}, {total['seconds']:.1f} s",
+        f"{counted(total['calls'], 'call')} ({total['failed']} failed), "
+        f"{counted(total['input_tokens'], 'token')} in, {total['output_tokens']:,} out, {cost}, "
+        f"{total['seconds']:.1f} s",
     ]
     return "\n".join(lines)
 

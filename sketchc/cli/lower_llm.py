@@ -24,6 +24,7 @@ from sketchc.agents.llm.client import Client, Spend
 from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.providers import make_provider
+from sketchc.agents.summary import counted
 from sketchc.diagnostics import UsageError
 from sketchc.runtime.toolchains.base import toolchain
 
@@ -168,10 +169,9 @@ def _report(coding: Coding, spend: Spend) -> None:
             click.echo(f"error: {problem}", err=True)
     cases = 0 if coding.verdict is None else sum(case.passed for case in coding.verdict.cases)
     outcome = f"accepted: equal to the sketch in {cases} cases" if coding.kernel else "not accepted"
-    count = len(coding.attempts)
-    cost = f", cost {spend.cost:.4g}" if spend.cost else ""
+    cost = f", cost {spend.cost:.4g}" if spend.cost else ", cost unknown" * bool(spend.unpriced)
     click.echo(
-        f"{outcome}; {count} attempt{'s' if count != 1 else ''}, {spend.calls} calls, "
-        f"{spend.input_tokens:,} tokens in, {spend.output_tokens:,} out{cost}",
+        f"{outcome}; {counted(len(coding.attempts), 'attempt')}, {counted(spend.calls, 'call')}, "
+        f"{counted(spend.input_tokens, 'token')} in, {spend.output_tokens:,} out{cost}",
         err=True,
     )

@@ -214,8 +214,27 @@ def test_a_ledger_as_a_table(tmp_path: Path) -> None:
         "1 designer complex large 100 20 0.25 1.5 stop",
         "2 coder standard - 0 0 - 0.0 server",
         "3 coder standard mailbox ~7 ~3 - 0.0 stop",
-        "3 calls (1 failed), 107 tokens in, 23 out, cost 0.25, 1.5 s",
+        "3 calls (1 failed), 107 tokens in, 23 out, cost 0.25 (unknown for 1 call), 1.5 s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cost", "says", "number"), [(None, "cost unknown", None), (0.5, "cost 0.5", 0.5)]
+)
+def test_one_call_and_a_cost_that_may_be_unknown(
+    tmp_path: Path, cost: float | None, says: str, number: float | None
+) -> None:
+    with Ledger(tmp_path / "run.jsonl") as ledger:
+        ledger.begin(Header("softmax.py", "cpp", "cpu", "default", "builtin", 42))
+        request = Request("designer", "complex", (Message("user", "Do."),))
+        usage = Usage(1200, 1)
+        ledger.append(request, "openai", Reply("x", "m", "stop", usage, cost, 1.5))
+    shown = sketchc(tmp_path, "llm", "ledger", "run.jsonl").stdout.strip().split("\n")
+    assert shown[-1] == f"1 call (0 failed), 1,200 tokens in, 1 out, {says}, 1.5 s"
+    total = json.loads(sketchc(tmp_path, "llm", "ledger", "run.jsonl", "--json").stdout)["total"]
+    assert (total["cost"], total["unpriced"]) == (number, int(cost is None))
+    done = sketchc(tmp_path, "llm", "ledger", "run.jsonl", "--call", "2")
+    assert "holds 1 call; there is no call 2" in done.stderr
 
 
 def test_a_ledger_as_json_and_one_call_in_full(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_right_code_is_accepted_at_once(
         assert lower(sketch, target, server) == 0
     captured = capsys.readouterr()
     assert captured.out == right
-    assert "1 attempt, 1 calls" in captured.err
+    assert "1 attempt, 1 call, " in captured.err
 
 
 def test_code_that_lets_torch_work_is_refused(
