@@ -1,7 +1,9 @@
 """A run that is killed at a random moment goes on where it was, and pays for no reply twice.
 
-The model is a real HTTP server that answers as the recorded runs in examples/ledgers were answered;
-the client is the real one. Each case starts a run, kills it without warning, and resumes it.
+The model is a real HTTP server that answers as a recorded run was answered (a real one: ledgers/
+holds it as it was written; record it again as tests/e2e/test_gen_recorded.py says when it is
+stale); the client is the real one. Each case starts a run, kills it without warning, and resumes
+it.
 """
 
 from __future__ import annotations
@@ -15,45 +17,28 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import attrs
 import pytest
 from llm_server import LedgerReplay, LlmServer
 from toolchains import require
 
 from sketchc.agents.llm.ledger import Ledger, read_ledger
 
-ROOT = Path(__file__).resolve().parents[2]
 KILLS = 20
 #: Seconds that the server takes for each reply, so that some runs are killed while they wait.
 DELAY = 0.3
 
 
-@attrs.frozen
-class Recording:
-    """A recorded run, and what its command line was."""
-
-    name: str
-    target: str
-    coder: str
-
-    @property
-    def path(self) -> Path:
-        return ROOT / "examples" / "ledgers" / f"{self.name}.jsonl"
-
-    def command(self, folder: Path, server: LlmServer) -> list[str]:
-        header = read_ledger(self.path).header
-        assert header is not None
-        task = ROOT / "examples" / "tasks" / header.task
-        command = [sys.executable, "-m", "sketchc.cli.main", "gen", str(task), "-t", self.target]
-        command += ["--coder", self.coder, "--seed", str(header.seed), "--no-bench"]
-        return [
-            *command,
-            *("--llm", "openai", "--base-url", server.base_url, "--model", "recorded"),
-            *("-o", str(folder)),
-        ]
+HERE = Path(__file__).resolve().parent
+LEDGER = HERE / "ledgers" / "gated_norm.jsonl"
 
 
-SOFTMAX = Recording("softmax", "cpp", "builtin")
+def _command(folder: Path, server: LlmServer) -> list[str]:
+    header = read_ledger(LEDGER).header
+    assert header is not None
+    command = [sys.executable, "-m", "sketchc.cli.main", "gen", str(HERE / "tasks" / header.task)]
+    command += ["-t", header.target, "--coder", header.coder, "--seed", str(header.seed)]
+    command += ["--llm", "openai", "--base-url", server.base_url, "--model", "recorded"]
+    return [*command, "--no-bench", "-o", str(folder)]
 
 
 def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
@@ -62,11 +47,10 @@ def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=file, stderr=file, env=environment)
 
 
-def _results(folder: Path, recording: Recording) -> dict[str, str]:
+def _results(folder: Path) -> dict[str, str]:
     """The texts that a run leaves behind: all but times and places."""
-    name = Path(read_ledger(recording.path).header.task).stem  # type: ignore[union-attr]
     kept = [path for path in folder.iterdir() if path.suffix in (".sketch", ".plan", ".cpp")]
-    assert folder / f"{name}.sketch" in kept
+    assert folder / "gated_norm.sketch" in kept
     return {path.name: path.read_text() for path in kept}
 
 
@@ -75,12 +59,12 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[float, dict[str
     """How long a run takes that nobody kills, in seconds, and what it leaves behind."""
     require("cpp")
     folder = tmp_path_factory.mktemp("whole")
-    with LlmServer(LedgerReplay(SOFTMAX.path, DELAY)) as server:
+    with LlmServer(LedgerReplay(LEDGER, DELAY)) as server:
         started = time.monotonic()
         log = folder / "log.txt"
-        process = _start(SOFTMAX.command(folder / "out", server), log)
+        process = _start(_command(folder / "out", server), log)
         assert process.wait(300) == 0, log.read_text()
-        return time.monotonic() - started, _results(folder / "out", SOFTMAX)
+        return time.monotonic() - started, _results(folder / "out")
 
 
 @pytest.mark.parametrize("number", range(KILLS))
@@ -90,8 +74,8 @@ def test_a_killed_run_goes_on(
     seconds, expected = whole_run
     moment = random.Random(number).uniform(0.0, seconds)
     folder, log = tmp_path / "out", tmp_path / "log.txt"
-    with LlmServer(LedgerReplay(SOFTMAX.path, DELAY)) as server:
-        command = SOFTMAX.command(folder, server)
+    with LlmServer(LedgerReplay(LEDGER, DELAY)) as server:
+        command = _command(folder, server)
         process = _start(command, log)
         time.sleep(moment)
         process.send_signal(signal.SIGKILL)
@@ -103,8 +87,8 @@ def test_a_killed_run_goes_on(
         process = _start(command, log)
         assert process.wait(300) == 0, log.read_text()
         again = Counter(request.key for request in server.requests[asked_before:])
-    assert _results(folder, SOFTMAX) == expected
-    recorded = _replies(SOFTMAX.path)
+    assert _results(folder) == expected
+    recorded = _replies(LEDGER)
     assert _paid(folder) == recorded
     for key, count in paid.items():
         assert again[key] <= recorded[key] - count, f"paid twice, killed after {moment:.2f} s"
