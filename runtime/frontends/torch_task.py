@@ -29,6 +29,8 @@ from sketchc.runtime.worker import python_environment
 from sketchc.types import DType
 
 Scalar = int | float | bool
+#: Seconds that loading may take at least: it imports torch, which no limit on a run should bound.
+LOAD_TIMEOUT = 120.0
 
 
 class TaskFailure(UsageError):
@@ -73,7 +75,8 @@ class TaskDescription:
 class TorchTask:
     """One task in its worker process; use as a context manager.
 
-    `timeout` bounds each request to it, in seconds. See `frontends.task.Task`.
+    `timeout` bounds each request to it, in seconds; loading the file, which imports torch, may take
+    `LOAD_TIMEOUT` where that is longer. See `frontends.task.Task`.
     """
 
     is_sketch = False
@@ -82,6 +85,7 @@ class TorchTask:
         """Start the worker and load the file. Raises `TaskFailure`."""
         self.path = path
         self.timeout = timeout
+        self._deterministic = False
         if not path.is_file():
             msg = f"there is no task file {path}"
             raise TaskFailure(msg)
@@ -143,6 +147,17 @@ class TorchTask:
             tuple(_tensor(value) for value in reply["outputs"]),
             reply["returns"],
         )
+
+    def require_deterministic(self, seed: int = 0) -> None:
+        """Raises `TaskFailure` where the outputs differ between two runs on the same inputs.
+
+        Differences up to a millionth of an output's largest value pass: threads may add in another
+        order. Tasks with millions of elements are not run, but looked at for random operations of
+        torch. The answer is kept, so that asking again costs nothing.
+        """
+        if not self._deterministic:
+            self._ask({"command": "determinism", "seed": seed})
+            self._deterministic = True
 
     def own_inputs(self, seed: int) -> list[Array | Scalar | None]:
         """What the task's `get_inputs` gives after seeding; None for what is not a number."""
@@ -230,11 +245,12 @@ class TorchTask:
         return reply
 
     def _read_line(self, command: str) -> bytes:
-        deadline = time.monotonic() + self.timeout
+        limit = max(self.timeout, LOAD_TIMEOUT) if command == "load" else self.timeout
+        deadline = time.monotonic() + limit
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._from_worker], [], [], left)[0]:
-                msg = f"{self.path}: no answer within {self.timeout:g} s ({_DOING[command]})"
+                msg = f"{self.path}: no answer within {limit:g} s ({_DOING[command]})"
                 raise TaskFailure(msg)
             chunk = os.read(self._from_worker, 1 << 16)
             if not chunk:
@@ -254,11 +270,12 @@ class TorchTask:
 
 _DOING = {
     "load": "while the file was loaded",
-    "describe": "while the model and its inputs were made",
+    "describe": "while the model and its inputs were made and forward was run on them",
     "inputs": "in get_inputs",
     "shapes": "in Model.__init__",
     "reference": "in Model.forward",
     "probe": "while it was run at other sizes",
+    "determinism": "while forward was run twice on the same inputs",
 }
 
 

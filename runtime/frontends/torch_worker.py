@@ -7,6 +7,7 @@ task's own stdout and stderr go to a log file.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import json
 import linecache
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sketchc.runtime.frontends.determinism import difference, random_operation
 from sketchc.runtime.worker_child import die_with_parent
 
 #: spelling in a sketch -> torch type
@@ -144,6 +146,8 @@ class Task:
             raise TaskError(msg)
         self._attribute("get_inputs", "def get_inputs(): the list of forward's inputs")
         self.returns = "tensor"
+        #: Elements of all inputs, outputs, parameters and buffers, once the task was described.
+        self.elements: int | None = None
 
     def _attribute(self, name: str, wanted: str) -> Any:
         if not hasattr(self.module, name):
@@ -197,8 +201,6 @@ def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def _describe_task(task: Task, request: dict[str, Any]) -> dict[str, Any]:
     """Shapes and dtypes of everything, if possible without making the data (meta tensors)."""
-    import copy
-
     torch.manual_seed(request["seed"])
     model = task.model({})
     outputs: list[torch.Tensor] | None = None
@@ -210,6 +212,8 @@ def _describe_task(task: Task, request: dict[str, Any]) -> dict[str, Any]:
         # The task looks at values, or its code is wrong: only real tensors tell which.
         inputs = task.inputs(request["seed"])
         outputs = task.forward(model, inputs)
+    tensors = [v for v in (*inputs, *outputs, *state(model).values()) if hasattr(v, "numel")]
+    task.elements = sum(tensor.numel() for tensor in tensors)
     scalars = {
         name: value
         for name, value in vars(model).items()
@@ -261,12 +265,7 @@ def _reference(task: Task, request: dict[str, Any]) -> dict[str, Any]:
         inputs.append(load_tensor(value) if "file" in value else value["value"])
     if request["double"]:
         model = model.double()
-        inputs = [
-            value.double()
-            if isinstance(value, torch.Tensor) and value.is_floating_point()
-            else value
-            for value in inputs
-        ]
+        inputs = [_double(value) for value in inputs]
     outputs = task.forward(model, inputs)
     if request["double"]:
         outputs = [_double(value) for value in outputs]
@@ -310,12 +309,74 @@ def _probe(task: Task, request: dict[str, Any]) -> dict[str, Any]:
         return shapes("cpu")
 
 
+#: Elements up to which a task is run twice; the cost grows with more than the elements.
+_TWICE_ELEMENTS = 1 << 22
+_NOT_DETERMINISTIC = (
+    "the task is not deterministic: {why}; a kernel can be judged only against a task that gives "
+    "the same outputs on the same inputs"
+)
+
+
+def _determinism(task: Task, request: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a task whose outputs differ from run to run.
+
+    Small tasks are run twice on their own inputs. Others run on meta tensors, where drawing with
+    torch shows; what a large task draws elsewhere (NumPy, `random`), and what one that needs real
+    data draws, is not looked for: two runs could take longer than the verification.
+    """
+    if task.elements is None:
+        _describe_task(task, request)
+    assert task.elements is not None
+    if task.elements <= _TWICE_ELEMENTS:
+        found = difference(*_two_runs(task, request["seed"]))
+        why = f"two runs on the same inputs differ ({found})"
+    else:
+        found = _drawn(task, request["seed"])
+        why = f"forward draws random numbers ({found}), so two runs on the same inputs differ"
+    if found:
+        raise TaskError(_NOT_DETERMINISTIC.format(why=why))
+    return {}
+
+
+def _two_runs(task: Task, seed: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Outputs of two fresh models with the same parameters on the same inputs, in float64 as the
+    references are; each run finds torch's random numbers elsewhere."""
+    inputs = task.inputs(seed)
+    models = []
+    for _ in range(2):
+        torch.manual_seed(seed)
+        models.append(task.model({}))
+    given = state(models[0])
+    for name, value in state(models[1]).items():
+        if name in given:
+            value.data = given[name].detach().clone()
+    runs = []
+    for number, model in enumerate(models):
+        own = [v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]
+        torch.manual_seed(seed + number)
+        runs.append(task.forward(model.double(), [_double(value) for value in own]))
+    return runs[0], runs[1]
+
+
+def _drawn(task: Task, seed: int) -> str:
+    """The operation with which `forward` draws random numbers; "" where none was seen."""
+    try:
+        torch.manual_seed(seed)
+        model = copy.deepcopy(task.model({})).to("meta")
+        with torch.device("meta"):
+            inputs = task.inputs(seed)
+            return random_operation(lambda: task.forward(model, inputs))
+    except Exception:
+        return ""  # it needs real data
+
+
 COMMANDS: dict[str, Callable[[Task, dict[str, Any]], dict[str, Any]]] = {
     "describe": _describe_task,
     "inputs": _own_inputs,
     "shapes": _shapes,
     "reference": _reference,
     "probe": _probe,
+    "determinism": _determinism,
 }
 
 

@@ -25,7 +25,7 @@ from sketchc.runtime.frontends.arrays import Array, numpy_dtype
 from sketchc.runtime.frontends.binding import Binding, bind
 from sketchc.runtime.frontends.sizes import refusal
 from sketchc.runtime.frontends.task import Task
-from sketchc.runtime.frontends.torch_task import Scalar, TaskFailure
+from sketchc.runtime.frontends.torch_task import Scalar, TaskFailure, TorchTask
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact, Toolchain, ToolchainError
 from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify.buffers import Buffers
@@ -96,10 +96,13 @@ def verify(
     for an interpreted target. `timeout` (seconds) bounds each run of the kernel, `compile_timeout`
     the build.
 
-    Raises `UsageError` when the task cannot be bound to the sketch or raises at its own sizes.
+    Raises `UsageError` when the task cannot be bound to the sketch, raises at its own sizes, or
+    is not deterministic.
     """
     plan = candidate.plan
     binding = bind(plan.sketch, task.describe(seed), settings)
+    if isinstance(task, TorchTask):
+        task.require_deterministic(seed % (1 << 31))
     freedom = find_freedom(binding, task)
     status = candidate.toolchain.status()
     notes = [*binding.notes, *filter(None, [tied_note(binding, freedom)])]
@@ -120,7 +123,7 @@ def verify(
         results.append(result)
         if progress is not None:
             progress(result)
-        if sum(found.failed for found in results) >= _ENOUGH_FAILURES:
+        if _settled(results):
             break
     return Verdict(
         plan.sketch.name,
@@ -135,6 +138,13 @@ def verify(
         constants_of(plan.sketch),
         dict(binding.params),
     )
+
+
+def _settled(results: list[CaseResult]) -> bool:
+    """True when further cases would show nothing new; a kernel that hangs would hang again, for
+    as long as it may."""
+    failures = [result for result in results if result.failed]
+    return len(failures) >= _ENOUGH_FAILURES or any(f.failure == "timeout" for f in failures)
 
 
 def _cases(plan: Plan, binding: Binding, freedom: Freedom, interpreted: bool) -> Cases:

@@ -71,6 +71,7 @@ def generate(
     os.environ |= visible_devices(wanted.hardware, configuration.target(wanted.target).devices)
     with TorchTask(task_path, timeout=timeout) as task:
         task.describe(0)  # a broken task ends here, before a folder holds a run of it
+        task.require_deterministic(0)  # else every attempt would fail, and the sketch be blamed
         require_own_folder(folder)
         with folder.lock(), _kept_if_started(folder):
             asked = settle_options(wanted, folder, resume, recorded)

@@ -315,10 +315,16 @@ def test_a_task_that_hangs_is_ended(tmp_path: Path) -> None:
     text = ADD.replace("return x + y", "import time; time.sleep(1000)")
     with TorchTask(write(tmp_path, text)) as task:
         task.timeout = 0.5
-        with pytest.raises(UsageError, match=r"no answer within 0.5 s"):
+        with pytest.raises(UsageError, match=r"no answer within 0.5 s .*forward was run"):
             task.describe()
     assert task.process.poll() is not None
     assert not task.folder.exists()
+
+
+def test_the_limit_on_requests_does_not_bound_loading(tmp_path: Path) -> None:
+    with TorchTask(write(tmp_path, ADD), timeout=0.001) as task:
+        task.timeout = 60.0
+        assert len(task.describe().inputs) == 2
 
 
 def test_what_a_task_prints_disturbs_nothing(tmp_path: Path) -> None:
