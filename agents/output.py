@@ -103,7 +103,8 @@ def _json(data: Mapping[str, Any]) -> str:
 
 
 def trace(facts: Facts) -> dict[str, Any]:
-    """The run as data: what was asked, each step, each route, what it used."""
+    """The run as data: what was asked, each step, each route, what it used (calls are counted
+    here; what they said is in the ledger)."""
     state, options = facts.state, facts.options
     return {
         "version": VERSION,
@@ -124,6 +125,7 @@ def trace(facts: Facts) -> dict[str, Any]:
             "input_tokens": facts.spend.input_tokens,
             "output_tokens": facts.spend.output_tokens,
             "cost": facts.spend.cost,
+            "unpriced_calls": facts.spend.unpriced,
             "seconds": round(sum(step.seconds for step in state.history), 3),
         },
         "verdict": _short(state.verdict),
@@ -198,14 +200,14 @@ class _Writer:
             )
         if self.state.kernel is not None:
             self._kernel(plan)
-        self._text("verdict.json", _json(self._verdict()), "the verdict: every case, every number")
+        self._text("verdict.json", _json(self._verdict()), _about(self.state.verdict))
 
     def facts(self, spend: Spend, folder: Path) -> Facts:
         from sketchc.agents.run import needs_model
-        from sketchc.agents.workflows import load_workflow
+        from sketchc.agents.workflows import agents_of, load_workflow
 
         graph = load_workflow(self.options.workflow)
-        self.files.append(("trace.json", "every step, route and call, as data"))
+        self.files.append(("trace.json", "every step and route, with counts of calls, as data"))
         self.files.append(("SUMMARY.md", "this page"))
         return Facts(
             options=self.options,
@@ -220,6 +222,7 @@ class _Writer:
             given_kernel=self._given_kernel(),
             dropin=self.dropin,
             no_dropin=self.no_dropin,
+            agents=agents_of(graph),
         )
 
     def _given_kernel(self) -> str:
@@ -318,6 +321,15 @@ class _Writer:
         names = sorted({made.name for made in self.folder.iterdir()} - before)
         self.files += [(name, _described(name, kernel)) for name in names]
         return True
+
+
+def _about(verdict: Mapping[str, Any] | None) -> str:
+    """What verdict.json is."""
+    if verdict is None:
+        return "how the run ended, as data; there is no verdict"
+    if not verdict.get("cases"):
+        return "the verdict, as data; no case was run"
+    return "the verdict: every case, every number"
 
 
 def _described(name: str, kernel: Kernel) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.agents.llm.errors import ReplayMissError
 from sketchc.agents.state import RunState, Step
 
 if TYPE_CHECKING:
@@ -23,12 +24,15 @@ _MOST_CASES = 60
 _CELL = 240
 _LOG_LINES = 20
 
+_EVERYBODY = frozenset(("designer", "coder", "verifier", "conductor"))
+
 
 @attrs.frozen
 class Facts:
     """What a summary is made of. `files` are (name, what it is); `dropin` is the module's name, ""
     where there is none, and `no_dropin` then says why; `task_path` and `folder` are as the user
-    gave them; `given_kernel` is the file here that holds the kernel that was given."""
+    gave them; `given_kernel` is the file here that holds the kernel that was given; `agents` are
+    those of the workflow."""
 
     options: RunOptions
     state: RunState
@@ -42,6 +46,12 @@ class Facts:
     given_kernel: str = ""
     dropin: str = ""
     no_dropin: str = ""
+    agents: frozenset[str] = _EVERYBODY
+
+    @property
+    def replies(self) -> bool:
+        """Whether the ledger holds a reply, so that it can be replayed."""
+        return bool(self.spend.input_tokens + self.spend.output_tokens)
 
 
 def summary(facts: Facts) -> str:
@@ -60,9 +70,11 @@ def summary(facts: Facts) -> str:
         parts.append("## What was tried\n\n" + _tried(facts.state.verdict))
     if failure := _failure(facts.state):
         parts.append("## The failure\n\n" + failure)
+    if diagnostics := _diagnostics(facts.state):
+        parts.append("## What is wrong with the sketch\n\n" + diagnostics)
     if measured := _measured(facts.state.measurement):
         parts.append("## Speed\n\n" + measured)
-    parts.append("## Files\n\n" + table(("file", "what it is"), _files(facts.files)))
+    parts.append("## Files\n\n" + table(("file", "what it is"), _files(facts)))
     parts.append("## How to use it\n\n" + _use(facts))
     parts.append("## How to repeat it\n\n" + _repeat(facts))
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
@@ -77,8 +89,8 @@ def conclusion(state: RunState, stopped: str) -> str:
     """The verdict in words."""
     if stopped:
         return (
-            f"The run stopped before an end: {stopped}. What follows is how far it came; the same "
-            "command with `--resume` goes on, and pays for no call twice."
+            f"The run stopped before an end: {stopped.rstrip('.')}. What follows is how far it "
+            f"came. {_going_on(stopped)}"
         )
     match state.outcome:
         case "passed":
@@ -88,12 +100,25 @@ def conclusion(state: RunState, stopped: str) -> str:
                 "**A kernel was written and not verified**: this workflow compiles, runs and "
                 "compares nothing. Do not rely on it before `--workflow verifier-only` has passed."
             )
+        case "rejected" if state.history and state.history[-1].failure == "infrastructure":
+            return f"**The kernel could not be judged**: {state.reason}."
         case "rejected":
             return f"**The kernel is wrong**: {state.reason}."
         case "exhausted":
             return f"**No kernel was found that is right**: {state.reason}."
         case _:
             return f"**The run could not go on**: {state.reason}."
+
+
+def _going_on(stopped: str) -> str:
+    """What `--resume` does for a run that stopped."""
+    if stopped.startswith(f"{ReplayMissError.kind}:"):
+        return (
+            "`--resume` with the same recording would stop here again, for the recording has no "
+            "reply to what is asked next; with a model or a mailbox instead (`--llm`), `--resume` "
+            "goes on from here."
+        )
+    return "The same command with `--resume` goes on from here, and pays for no call twice."
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> str:
@@ -146,13 +171,20 @@ def _asked(facts: Facts) -> str:
         ("task", f"`{options.task}`"),
         ("target", f"{options.target} ({options.hardware})"),
         ("workflow", f"{options.workflow}: {facts.workflow}"),
-        ("Coder", coder.get(options.coder, options.coder)),
-        ("attempts", f"at most {options.max_attempts}"),
-        ("seed of all inputs", options.seed),
     ]
+    if options.sketch:
+        rows.append(("sketch", "given"))
+    if options.kernel:
+        rows.append(("kernel", "given" + (f", `{options.entry}`" if options.entry else "")))
+    if "coder" in facts.agents:
+        rows.append(("Coder", coder.get(options.coder, options.coder)))
+    if "conductor" in facts.agents:
+        rows.append(("attempts", f"at most {options.max_attempts}"))
+    seed = f"{options.seed}: `--seed {options.seed}` draws the same inputs again; it is kept in "
+    rows.append(("seed", seed + "trace.json and run/ledger.jsonl"))
     if constants:
         rows.append(("constants", constants))
-    if options.everything_to_coder:
+    if options.everything_to_coder and "conductor" in facts.agents:
         rows.append(("ablation", "every failure goes to the Coder"))
     return table(("", ""), rows)
 
@@ -237,7 +269,12 @@ def _spend(facts: Facts) -> str:
     rows.append(("**all, unfinished steps included**", spend.calls, *total, whole))
     head = ("", "calls", "tokens in", "tokens out", "cost", "time")
     text = table(head, rows, head[1:])
-    return text if spend.cost else text + "\n\nNo prices are configured, so there is no cost."
+    if not spend.unpriced:
+        return text
+    if not spend.cost:
+        return text + "\n\nThe cost is unknown: no price is known of any call."
+    without = counted(spend.unpriced, "call")
+    return text + f"\n\nThe cost is without that of {without}, of which no price is known."
 
 
 def _money(value: float) -> str:
@@ -246,6 +283,15 @@ def _money(value: float) -> str:
 
 def _tried(verdict: Mapping[str, Any]) -> str:
     cases = verdict.get("cases", ())
+    text = _cases(verdict, cases) if cases else "No case was run."
+    for note in verdict.get("notes", ()):
+        text += f"\n\nNote: {note}."
+    versions = ", ".join(f"{name} {value}" for name, value in verdict.get("versions", {}).items())
+    return text + (f"\n\nWith {versions}." if versions else "")
+
+
+def _cases(verdict: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> str:
+    """The table of cases."""
     rows = []
     for case in cases[:_MOST_CASES]:
         compared = case.get("comparisons", ())
@@ -268,10 +314,7 @@ def _tried(verdict: Mapping[str, Any]) -> str:
     text += table(("sizes", "inputs", "result", "error"), rows, ("error",))
     if len(cases) > _MOST_CASES:
         text += f"\n\n{len(cases) - _MOST_CASES} more are in verdict.json."
-    for note in verdict.get("notes", ()):
-        text += f"\n\nNote: {note}."
-    versions = ", ".join(f"{name} {value}" for name, value in verdict.get("versions", {}).items())
-    return text + (f"\n\nWith {versions}." if versions else "")
+    return text
 
 
 def _float(value: object) -> float:
@@ -301,6 +344,28 @@ def _failure(state: RunState) -> str:
     return "\n\n".join(lines)
 
 
+def _diagnostics(state: RunState) -> str:
+    """Why the last sketch was refused, where nobody has mended it; "" where it was not."""
+    step = next((step for step in reversed(state.history) if step.agent != "conductor"), None)
+    evidence = step.details.get("evidence") if step and step.agent != "verifier" else None
+    found = evidence.get("diagnostics", ()) if isinstance(evidence, Mapping) else ()
+    if not found or not isinstance(evidence, Mapping):
+        return ""
+    lines = []
+    for item in found:
+        line = f"- {item.get('severity', 'error')} `{item['code']}`"
+        if item.get("line"):
+            line += f" in line {item['line']}"
+        if text := str(item.get("text", "")).replace("`", "'"):
+            line += f", `{text}`"
+        said = [item["message"], *item.get("notes", ()), item.get("help", "")]
+        lines.append(f"{line}: {'. '.join(str(part).rstrip('.') for part in said if part)}.")
+    if more := evidence.get("not_shown"):
+        lines.append(f"- and {more} more")
+    lines.append(f"\n`sketchc explain {found[0]['code']}` says what the first one means.")
+    return "\n".join(lines)
+
+
 def _measured(measurement: Mapping[str, Any] | None) -> str:
     if measurement is None:
         return ""
@@ -328,8 +393,13 @@ def seconds_of(value: float) -> str:
     return seconds_text(value)
 
 
-def _files(files: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(f"`{name}`", what) for name, what in files]
+def _files(facts: Facts) -> list[tuple[str, str]]:
+    files = [(f"`{name}`", what) for name, what in facts.files]
+    if facts.spend.calls:
+        what = "every call, with its prompt, reply, tokens and cost; to read it: "
+        show = shlex.join(["sketchc", "llm", "ledger", facts.folder])
+        files.append(("`run/ledger.jsonl`", f"{what}`{show}`"))
+    return files
 
 
 def _use(facts: Facts) -> str:
@@ -355,9 +425,12 @@ def _repeat(facts: Facts) -> str:
     options = facts.options
     words = ["sketchc", "gen", facts.task_path, "--target", options.target]
     words += ["--hardware", options.hardware, "--workflow", options.workflow]
-    words += ["--coder", options.coder, "--seed", str(options.seed)]
-    words += ["--max-attempts", str(options.max_attempts)]
-    words += ["--max-repairs", str(options.max_repairs)]
+    words += ["--coder", options.coder] if "coder" in facts.agents else []
+    words += ["--seed", str(options.seed)]
+    if "conductor" in facts.agents:
+        words += ["--max-attempts", str(options.max_attempts)]
+    if "designer" in facts.agents:
+        words += ["--max-repairs", str(options.max_repairs)]
     for name, value in options.constants.items():
         words += ["--set", f"{name}={value}"]
     if options.everything_to_coder:
@@ -374,15 +447,32 @@ def _repeat(facts: Facts) -> str:
         words += [flag, f"{facts.folder}/{name}" if name else "KERNEL"]
     if options.entry:
         words += ["--entry", options.entry]
-    if facts.needs_model:
+    if facts.needs_model and facts.replies:
         words += ["--llm", f"replay:{facts.folder}/run/ledger.jsonl"]
     words += ["-o", f"{facts.folder}-again"]
     text = "From where the run was started:\n\n```sh\n" + shlex.join(words) + "\n```"
-    if facts.needs_model:
-        text += (
-            "\n\n`run/ledger.jsonl` holds every prompt and reply; replayed, the agents take the "
-            "same steps, and everything is compiled, run and compared anew."
-        )
+    text += f"\n\n{_replayed(facts)}" if facts.needs_model else ""
     if "KERNEL" in words:
         text += "\n\n`KERNEL` is the file that was given; its text is in run/run.json."
+    if facts.stopped:
+        text += f"\n\nThis starts anew. {_going_on(facts.stopped)}"
     return text
+
+
+def _replayed(facts: Facts) -> str:
+    """What repeating a run that asks a model comes to."""
+    if not facts.replies:
+        return (
+            "The command needs a model (`--llm`), as the run did: no reply was recorded that could "
+            "be replayed."
+        )
+    if facts.stopped:
+        return (
+            "`run/ledger.jsonl` holds every prompt and reply up to the stop: replayed, the agents "
+            "take the same steps so far, and the run stops where the next reply is missing."
+        )
+    anew = ", and everything is compiled, run and compared anew" * ("verifier" in facts.agents)
+    return (
+        "`run/ledger.jsonl` holds every prompt and reply; replayed, the agents take the same "
+        f"steps{anew}."
+    )

@@ -19,7 +19,7 @@ from sketchc.agents.output import STAGING, VERSION, trace, write_outputs
 from sketchc.agents.run import RunOptions
 from sketchc.agents.serialise import dump_state, load_state
 from sketchc.agents.state import KernelText, RunState, Step
-from sketchc.agents.summary import Facts, summary, table
+from sketchc.agents.summary import Facts, counted, summary, table
 from sketchc.diagnostics import UsageError
 from sketchc.lowering.passes import build_plan
 from sketchc.lowering.registry import target_module
@@ -262,3 +262,159 @@ def test_a_given_kernel_can_be_given_again(
     page = write_outputs(tmp_path, options, state, task, Spend())[0].read_text()
     assert f"--sketch {tmp_path}/softmax.sketch --kernel {tmp_path}/softmax.py" in page
     assert "--llm" not in page
+
+
+def files_of(page: str) -> dict[str, str]:
+    """Name and meaning of each row under "Files"."""
+    rows = page.partition("## Files\n")[2].partition("\n## ")[0].strip().split("\n")[2:]
+    return {cells[1].strip(" `"): cells[2].strip() for cells in (row.split("|") for row in rows)}
+
+
+def section(page: str, title: str) -> str:
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0].strip()
+
+
+MISS = "replay_miss: the recording a.jsonl does not hold this designer prompt."
+
+
+@pytest.mark.parametrize(
+    ("stopped", "resume"),
+    [
+        ("cap_reached: the cap on calls is reached", "`--resume` goes on from here, and pays"),
+        (MISS, "`--resume` with the same recording would stop here again"),
+    ],
+)
+def test_a_stopped_run_says_what_resume_does_and_where_its_recording_ends(
+    stopped: str, resume: str
+) -> None:
+    page = summary(facts_of(RunState("designer", history=STEPS), stopped=stopped))
+    repeat = section(page, "How to repeat it")
+    assert "--llm replay:out/run/ledger.jsonl" in repeat
+    assert "up to the stop" in repeat
+    assert "stops where the next reply is missing" in repeat
+    assert "compared anew" not in repeat
+    for text in (page.partition("\n## ")[0], repeat):
+        assert resume in text
+        assert ("pays for no call twice" in text) == (stopped != MISS)
+    assert ".." not in page
+    # With no reply recorded there is nothing to replay.
+    page = summary(facts_of(RunState("designer"), spend=Spend(calls=1), stopped=stopped))
+    repeat = section(page, "How to repeat it")
+    assert "--llm replay" not in repeat
+    assert "no reply was recorded that could be replayed" in repeat
+
+
+def test_files_are_what_they_are_said_to_be(task: TorchTask, tmp_path: Path) -> None:
+    state = attrs.evolve(state_of("exhausted", None), verdict=None)
+    paths = write_outputs(tmp_path, OPTIONS, state, task, SPEND)
+    files = files_of(paths[0].read_text())
+    assert files["trace.json"] == "every step and route, with counts of calls, as data"
+    assert files["run/ledger.jsonl"].startswith("every call, with its prompt, reply")
+    assert f"sketchc llm ledger {tmp_path}" in files["run/ledger.jsonl"]
+    assert "there is no verdict" in files["verdict.json"]
+    # It is not one that the next write may replace.
+    assert "run/ledger.jsonl" not in json.loads((tmp_path / "trace.json").read_text())["files"]
+    state = attrs.evolve(state, verdict={"passed": False, "failure": "infrastructure", "cases": []})
+    page = write_outputs(tmp_path, OPTIONS, state, task, Spend())[0].read_text()
+    assert "no case was run" in files_of(page)["verdict.json"]
+    assert section(page, "What was tried") == "No case was run."
+    assert "run/ledger.jsonl" not in files_of(page)
+    state = attrs.evolve(state, verdict=verdict("numerical"))
+    page = write_outputs(tmp_path, OPTIONS, state, task, Spend())[0].read_text()
+    assert files_of(page)["verdict.json"] == "the verdict: every case, every number"
+
+
+@pytest.mark.parametrize(
+    ("workflow", "rows", "flags"),
+    [
+        ("default", {"Coder", "attempts"}, {"--coder", "--max-attempts", "--max-repairs"}),
+        ("coder-only", {"Coder", "attempts"}, {"--coder", "--max-attempts"}),
+        ("kernelgen-only", {"Coder"}, {"--coder", "--max-repairs"}),
+        ("verifier-only", {"sketch", "kernel"}, set()),
+    ],
+)
+def test_only_what_applies_to_the_workflow_is_told(
+    workflow: str,
+    rows: set[str],
+    flags: set[str],
+    task: TorchTask,
+    kernel: KernelText,
+    tmp_path: Path,
+) -> None:
+    options = attrs.evolve(OPTIONS, workflow=workflow)
+    if workflow == "verifier-only":
+        options = attrs.evolve(options, kernel=kernel.source, sketch=SKETCH)
+    state = state_of("failed", attrs.evolve(kernel, origin="given"))
+    page = write_outputs(tmp_path, options, state, task, SPEND)[0].read_text()
+    told = {row.split("|")[1].strip() for row in section(page, "What was asked").split("\n")[2:]}
+    assert told == {"task", "target", "workflow", "seed"} | rows
+    assert "| seed | 7: `--seed 7` draws the same inputs again; it is kept in trace.json" in page
+    command = set(section(page, "How to repeat it").split())
+    assert command & {"--coder", "--max-attempts", "--max-repairs"} == flags
+    assert ("compared anew" in page) == (workflow == "default")
+
+
+def test_a_kernel_that_could_not_be_judged_is_not_called_wrong(kernel: KernelText) -> None:
+    step = Step(1, "verifier", 1, "failed", "no case could be run", "infrastructure")
+    state = attrs.evolve(state_of("rejected", kernel), history=(step,), reason=step.reason)
+    page = summary(facts_of(state))
+    assert "**The kernel could not be judged**: no case could be run." in page
+    assert "is wrong**" not in page
+
+
+DIAGNOSTICS = {
+    "diagnostics": [
+        {
+            "code": "SK0701",
+            "severity": "error",
+            "line": 8,
+            "text": "x = alloc([N])",
+            "message": "the tiles alive together need 524,292 bytes",
+            "notes": ["x: [N] f32 = 524,288 bytes"],
+            "help": "make the tile sizes smaller",
+        },
+        {"code": "SK0304", "severity": "warning", "line": 9, "message": "y is not used."},
+    ],
+    "not_shown": 2,
+}
+
+
+@pytest.mark.parametrize(("agent", "outcome"), [("coder", "refused"), ("designer", "gave_up")])
+def test_a_sketch_that_nobody_mends_is_shown_with_its_diagnostics(agent: str, outcome: str) -> None:
+    reason = "the sketch does not lower, and nobody is here to change it"
+    refused = Step(1, agent, 1, outcome, "SK0701", "design", details={"evidence": DIAGNOSTICS})
+    route = {"agent": "nobody", "reason": reason, "certain": True}
+    last = Step(2, "conductor", 1, "fail", reason, "design", details={"route": route})
+    state = RunState("", history=(refused, last), outcome="failed", reason=reason)
+    shown = section(summary(facts_of(state)), "What is wrong with the sketch")
+    assert shown.split("\n") == [
+        "- error `SK0701` in line 8, `x = alloc([N])`: the tiles alive together need 524,292 "
+        "bytes. x: [N] f32 = 524,288 bytes. make the tile sizes smaller.",
+        "- warning `SK0304` in line 9: y is not used.",
+        "- and 2 more",
+        "",
+        "`sketchc explain SK0701` says what the first one means.",
+    ]
+    # Not where another sketch has taken its place since.
+    mended = Step(3, "designer", 2, "designed", "checked")
+    page = summary(facts_of(attrs.evolve(state, history=(refused, last, mended))))
+    assert "What is wrong with the sketch" not in page
+
+
+@pytest.mark.parametrize(
+    ("cost", "unpriced", "says"),
+    [
+        (0.0, 3, "The cost is unknown: no price is known of any call."),
+        (0.25, 1, "The cost is without that of 1 call, of which no price is known."),
+        (0.25, 0, ""),
+    ],
+)
+def test_a_cost_that_is_not_known_is_said_to_be_so(cost: float, unpriced: int, says: str) -> None:
+    spend = attrs.evolve(SPEND, cost=cost, unpriced=unpriced)
+    facts = facts_of(RunState("", history=STEPS), spend=spend)
+    assert section(summary(facts), "Calls and spend").partition("\n\n")[2] == says
+    assert trace(facts)["totals"]["unpriced_calls"] == unpriced
+
+
+def test_counts_have_their_nouns() -> None:
+    assert [counted(n, "call") for n in (0, 1, 1200)] == ["0 calls", "1 call", "1,200 calls"]
