@@ -94,10 +94,8 @@ def verify(
     `progress` hears of every case that is done; `select` may drop cases (shapes with kinds of
     input, smallest first and the task's own sizes last); `small` scales the task's sizes down as
     for an interpreted target. `timeout` (seconds) bounds each run of the kernel, `compile_timeout`
-    the build.
-
-    Raises `UsageError` when the task cannot be bound to the sketch, raises at its own sizes, or
-    is not deterministic.
+    the build. Raises `UsageError` when the task cannot be bound to the sketch, raises at its own
+    sizes, or is not deterministic.
     """
     plan = candidate.plan
     binding = bind(plan.sketch, task.describe(seed), settings)

@@ -71,12 +71,7 @@ def verify(
     except options.SketchError as error:
         options.show_diagnostics(error.source, error.diagnostics)
         return 1
-    status = candidate.toolchain.status()
-    if not status.can_run:
-        lacks = f" (missing: {', '.join(status.missing)})" if status.missing else ""
-        advice = status.advice or "see `sketchc targets`"
-        msg = f"{target} cannot run on this machine{lacks}; {advice}"
-        raise UsageError(msg)
+    require_running(candidate)
     from sketchc.runtime.frontends.torch_task import TorchTask
     from sketchc.runtime.verify import report
     from sketchc.runtime.verify.verdict import CaseResult, to_json
@@ -107,6 +102,16 @@ def verify(
 
         report.show(verdict, Console())
     return 0 if verdict.passed else 1 if verdict.failures else 2
+
+
+def require_running(candidate: Candidate) -> None:
+    """Raises `UsageError` where the target cannot run, with what is missing."""
+    status = candidate.toolchain.status()
+    if not status.can_run:
+        lacks = f" (missing: {', '.join(status.missing)})" if status.missing else ""
+        advice = status.advice or "see `sketchc targets`"
+        msg = f"{candidate.plan.target} cannot run on this machine{lacks}; {advice}"
+        raise UsageError(msg)
 
 
 def prepare(
