@@ -26,9 +26,11 @@ from sketchc.agents.run import (
     require_own_folder,
     settle_options,
 )
-from sketchc.agents.workflows import load_workflow
+from sketchc.agents.workflows import agents_of, load_workflow
 from sketchc.cli.gen_progress import Display
+from sketchc.cli.verify import require_running
 from sketchc.diagnostics import UsageError
+from sketchc.runtime.toolchains.base import toolchain
 
 if TYPE_CHECKING:
     from sketchc.agents.configuration import Configuration
@@ -56,9 +58,12 @@ def generate(
     Raises `UsageError` for what no run can start with: no model configured, a broken task.
     """
     folder = RunFolder(output or _default_folder(wanted, configuration, resume))
+    graph = load_workflow(wanted.workflow)
+    if "verifier" in agents_of(graph):
+        require_running(toolchain(wanted.target))  # before anything is paid for
     provider = None
     take_key(configuration.llm.api_key_env)  # kernels under test must not find it here
-    if needs_model(load_workflow(wanted.workflow), wanted.coder):
+    if needs_model(graph, wanted.coder):
         from sketchc.agents.llm.providers import make_provider
 
         provider = make_provider(configuration.llm, configuration.target(wanted.target))

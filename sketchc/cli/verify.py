@@ -14,6 +14,7 @@ from sketchc.cli import options
 from sketchc.diagnostics import DiagnosticError, UsageError
 
 if TYPE_CHECKING:
+    from sketchc.runtime.toolchains.base import Toolchain
     from sketchc.runtime.verify.verify import Candidate
 
 
@@ -71,7 +72,7 @@ def verify(
     except options.SketchError as error:
         options.show_diagnostics(error.source, error.diagnostics)
         return 1
-    require_running(candidate)
+    require_running(candidate.toolchain)
     from sketchc.runtime.frontends.torch_task import TorchTask
     from sketchc.runtime.verify import report
     from sketchc.runtime.verify.verdict import CaseResult, to_json
@@ -104,13 +105,13 @@ def verify(
     return 0 if verdict.passed else 1 if verdict.failures else 2
 
 
-def require_running(candidate: Candidate) -> None:
+def require_running(toolchain: Toolchain) -> None:
     """Raises `UsageError` where the target cannot run, with what is missing."""
-    status = candidate.toolchain.status()
+    status = toolchain.status()
     if not status.can_run:
         lacks = f" (missing: {', '.join(status.missing)})" if status.missing else ""
         advice = status.advice or "see `sketchc targets`"
-        msg = f"{candidate.plan.target} cannot run on this machine{lacks}; {advice}"
+        msg = f"{toolchain.target} cannot run on this machine{lacks}; {advice}"
         raise UsageError(msg)
 
 

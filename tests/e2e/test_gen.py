@@ -139,6 +139,17 @@ def test_files_of_others_are_left_alone(capsys: pytest.CaptureFixture[str]) -> N
     assert [path.name for path in Path("mine").iterdir()] == ["notes.txt"]
 
 
+def test_a_target_that_cannot_run_here_is_told_before_anything_is_paid(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    arguments = ["gen", str(TASKS / "softmax.py"), "-t", "cpp", "--llm", "mailbox:letters"]
+    assert run([*arguments, "-o", "out"]) == 2
+    assert "g++" in capsys.readouterr().err
+    assert not Path("letters").exists()
+    assert not Path("out").exists()
+
+
 def test_without_a_model_it_says_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["gen", str(TASKS / "softmax.py"), "-t", "cpp", "-o", "out"]) == 2
     said = capsys.readouterr().err
