@@ -111,7 +111,7 @@ def state_of(outcome: str, kernel: KernelText | None) -> RunState:
 
 SAYS = {
     "passed": "**The kernel is right**: right in 12 cases.",
-    "generated": "**A kernel was written and not verified**",
+    "generated": "**A kernel was written, and it is NOT VERIFIED**",
     "exhausted": "**No kernel was found that is right**: no attempt is left.",
     "rejected": "**The kernel is wrong**",
     "failed": "**The run could not go on**",
