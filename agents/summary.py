@@ -98,7 +98,8 @@ def conclusion(state: RunState, stopped: str) -> str:
         case "generated":
             return (
                 "**A kernel was written, and it is NOT VERIFIED**: this workflow compiles, runs "
-                "and compares nothing. Do not rely on it before `--workflow verifier-only` has passed."
+                "and compares nothing. Do not rely on it before `--workflow verifier-only` has "
+                "passed."
             )
         case "rejected" if state.history and state.history[-1].failure == "infrastructure":
             return f"**The kernel could not be judged**: {state.reason}."
