@@ -56,7 +56,9 @@ def walk(
     `UsageError`; the last checkpoint then stands.
     """
     while state.node:
-        session.progress.note(state.node, f"attempt {state.attempt} of {session.max_attempts}")
+        loops = "conductor" in session.agents and state.node != "conductor"
+        attempt = f"attempt {state.attempt} of {session.max_attempts}"
+        session.progress.note(state.node, attempt if loops else "at work")
         started = time.monotonic()
         turn = load_agent(state.node).run(state, session)
         before, consumed = consumed, position()

@@ -223,6 +223,8 @@ def _ended_politely() -> Iterator[None]:
 
 
 def _report(result: RunResult, *, as_json: bool) -> None:
+    from sketchc.agents.llm.errors import ReplayMissError
+
     if as_json:
         click.echo((result.folder / "trace.json").read_text("utf-8"), nl=False)
         return
@@ -230,16 +232,21 @@ def _report(result: RunResult, *, as_json: bool) -> None:
     for path in result.files:
         click.echo(f"  {path}")
     if result.stopped:
-        click.echo("go on with: the same command and --resume", err=True)
+        if ReplayMissError.kind not in result.stopped:
+            click.echo("go on with: the same command and --resume", err=True)
 
 
 def headline(result: RunResult) -> str:
     """One line on how the run ended."""
+    from sketchc.agents.summary import counted
+
     state, asked, spend = result.state, result.options, result.spend
     ended = f"stopped: {result.stopped}" if result.stopped else state.outcome
     if state.reason and not result.stopped and state.outcome not in ("passed", "generated"):
         ended += f": {state.reason}"
-    used = f"{spend.calls} calls, {spend.input_tokens + spend.output_tokens:,} tokens"
+    used = f"{counted(spend.calls, 'call')}, {spend.input_tokens + spend.output_tokens:,} tokens"
     cost = f", {spend.cost:.4f} spent" if spend.cost else ""
-    attempts = f"attempt {state.attempt} of {asked.max_attempts}"
-    return f"{Path(asked.task).stem} for {asked.target}: {ended} ({attempts}; {used}{cost})"
+    attempts = f"attempt {state.attempt} of {asked.max_attempts}; "
+    if asked.workflow in ("verifier-only", "kernelgen-only"):
+        attempts = ""
+    return f"{Path(asked.task).stem} for {asked.target}: {ended} ({attempts}{used}{cost})"

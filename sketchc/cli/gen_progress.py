@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
+from sketchc.agents.summary import counted
+
 if TYPE_CHECKING:
     from rich.status import Status
 
@@ -74,4 +76,4 @@ class Display:
         spend = self.client.spend
         tokens = spend.input_tokens + spend.output_tokens
         money = f", {spend.cost:.4f}" if spend.cost else ""
-        return f"  [dim]({spend.calls} calls, {tokens:,} tokens{money})[/dim]"
+        return f"  [dim]({counted(spend.calls, 'call')}, {tokens:,} tokens{money})[/dim]"

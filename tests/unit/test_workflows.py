@@ -69,6 +69,7 @@ class Shared:
     ledger: Ledger
     progress: Listener
     max_attempts: int = 3
+    agents: frozenset[str] = frozenset({"designer", "coder"})
 
 
 class CountingDesigner:
