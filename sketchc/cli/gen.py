@@ -231,9 +231,8 @@ def _report(result: RunResult, *, as_json: bool) -> None:
     click.echo(headline(result))
     for path in result.files:
         click.echo(f"  {path}")
-    if result.stopped:
-        if ReplayMissError.kind not in result.stopped:
-            click.echo("go on with: the same command and --resume", err=True)
+    if result.stopped and ReplayMissError.kind not in result.stopped:
+        click.echo("go on with: the same command and --resume", err=True)
 
 
 def headline(result: RunResult) -> str:
