@@ -135,7 +135,8 @@ def require_prices(llm: LlmSettings) -> None:
         f"the cap on cost ({llm.caps.cost:g}; --max-cost, or cost in [llm.caps]) needs the prices "
         f"of all models: {lacks}. Set them in {FILE_NAME} where the model is named, per million "
         f'tokens, such as:\n\n    [llm.models.{level}]\n    name = "{name}"\n'
-        "    price_input = ...\n    price_output = ...\n\nor cap tokens instead: --max-tokens, or tokens in [llm.caps]"
+        "    price_input = ...\n    price_output = ...\n\n"
+        "or cap tokens instead: --max-tokens, or tokens in [llm.caps]"
     )
     raise UsageError(msg)
 
