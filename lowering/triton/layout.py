@@ -47,6 +47,10 @@ def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str
         return [f"{indent}{prefix}{flat}{suffix}"]
     inner = indent + "    "
     match node:
+        case ast.Subscript(value=ast.Call() as call):
+            # Broken inside the call: the subscript follows its closing bracket.
+            behind = _source(node, text)[len(_source(call, text)) :]
+            return _expression(prefix, call, text, f"{behind}{suffix}", indent)
         case ast.Call(func=function, args=args, keywords=keywords) if args or keywords:
             name = _source(function, text)
             items = [("", argument) for argument in args]

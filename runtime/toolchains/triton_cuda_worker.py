@@ -185,7 +185,7 @@ def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
         module = _load(request["source"])
     wrapper = entry_of(module, request["entry"])
     examples = {
-        t["name"]: torch.empty(t["extents"], dtype=getattr(torch, _TORCH[t["dtype"]]))
+        t["name"]: torch.ones(t["extents"], dtype=getattr(torch, _TORCH[t["dtype"]]))
         for t in request["tensors"]
     }
     inputs = [examples[t["name"]] for t in request["tensors"] if t["role"] != "out"]

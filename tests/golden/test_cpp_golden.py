@@ -15,7 +15,6 @@ FOLDER = Path(__file__).parent / "cpp"
 #: Fixed here, because the plan picks by the caches of the machine at hand.
 CONSTANTS = {
     "add": {"TM": 4, "TN": 1024},
-    "attention": {"TM": 32, "TN": 64},
     "batched_matmul": {"TK": 256, "TM": 128, "TN": 128},
     "gelu": {"TILE": 4096},
     "matmul": {"TK": 256, "TM": 128, "TN": 128},
