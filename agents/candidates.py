@@ -72,11 +72,7 @@ def kernel_of(text: KernelText, plan: Plan) -> Kernel:
 
 def signature_plan(session: Session) -> Plan:
     """A plan without phases: what is known of a kernel that was written without a sketch."""
-    from sketchc.lowering.hardware import load_hardware
-    from sketchc.lowering.plan import Plan
-    from sketchc.lowering.registry import target_module
-    from sketchc.runtime.frontends.signature import signature_of
+    from sketchc.runtime.frontends import signature
 
-    signature = signature_of(session.task, session.name)
-    capabilities = target_module(session.target).CAPABILITIES
-    return Plan(signature, capabilities, load_hardware(session.hardware), (), {})
+    parameters = signature.signature_of(session.task, session.name)
+    return signature.signature_plan(parameters, session.target, session.hardware)
