@@ -108,6 +108,17 @@ class PhasePlan:
 
 
 @attrs.frozen
+class HintAnswer:
+    """What one hint of the sketch became on this target: `subject` is the loop or tile that carries
+    it ("loop k", "tile acc"), `became` what was done ("num_stages=3", "not used"), `reason` why."""
+
+    hint: str
+    subject: str
+    became: str
+    reason: str = ""
+
+
+@attrs.frozen
 class Plan:
     """The annotated sketch for one target.
 
@@ -127,6 +138,7 @@ class Plan:
     bytes_moved: ir.Expr | None = None  # compulsory traffic, over host scalars
     flops: ir.Expr | None = None
     notes: tuple[str, ...] = ()
+    answers: tuple[HintAnswer, ...] = ()
 
     @property
     def target(self) -> str:
@@ -138,6 +150,12 @@ def walk(body: tuple[ir.Statement, ...]) -> list[ir.Statement]:
     found: list[ir.Statement] = []
     for statement in body:
         found.append(statement)
-        if isinstance(statement, ir.For):
-            found.extend(walk(statement.body))
+        match statement:
+            case ir.For():
+                found.extend(walk(statement.body))
+            case ir.If():
+                found.extend(walk(statement.body))
+                found.extend(walk(statement.orelse))
+            case _:
+                pass
     return found

@@ -66,7 +66,7 @@ def evaluate(expression: ir.Expr, values: Mapping[str, Value]) -> Value:
             return BINARY[operator](evaluate(left, values), evaluate(right, values))
         case ir.Function(name, arguments):
             return FUNCTION[name](*(evaluate(a, values) for a in arguments))
-        case ir.Iota():
+        case ir.Iota() | ir.TileLanes():
             msg = "an index tile has no scalar value"
             raise InternalError(msg)
         case _:

@@ -5,122 +5,110 @@ a value here (proofs run again for each tuning point), yet expressions keep the 
 that generated code reads like the sketch. Nodes are frozen; a pass makes a new tree.
 
 Scalar expressions are host or loop scalars (i64, f64 for host floats, bool). An expression that
-contains `Iota` is an *index tile*: it has a shape, right-aligned as in NumPy.
+contains `Iota` or `TileLanes` is an *index tile*: it has a shape, right-aligned as in NumPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from sketchc import records as attrs
+from sketchc.ir_expressions import (
+    FULL,
+    AxisDomain,
+    Binary,
+    Domain,
+    Expr,
+    Function,
+    Iota,
+    Literal,
+    NameKind,
+    Ref,
+    TileLanes,
+    Unary,
+)
+from sketchc.ir_statements import (
+    Access,
+    Alloc,
+    Atomic,
+    Bind,
+    Compute,
+    Fetch,
+    For,
+    If,
+    IndexOperand,
+    IndexSubscript,
+    Load,
+    Operand,
+    ScalarOperand,
+    ScalarSubscript,
+    SliceSubscript,
+    Statement,
+    Store,
+    Subscript,
+    TileOperand,
+)
+from sketchc.ir_verdicts import CounterExample, Proof, Tier
 from sketchc.source import NOWHERE, Span
 from sketchc.types import DType
+
+__all__ = [
+    "FULL",
+    "Access",
+    "Alloc",
+    "Atomic",
+    "AxisDomain",
+    "Binary",
+    "Bind",
+    "Compute",
+    "Constant",
+    "CounterExample",
+    "Domain",
+    "Expr",
+    "Fetch",
+    "For",
+    "Function",
+    "HostFor",
+    "HostIf",
+    "HostStep",
+    "If",
+    "IndexOperand",
+    "IndexSubscript",
+    "Iota",
+    "Launch",
+    "Let",
+    "Literal",
+    "Load",
+    "NameKind",
+    "Operand",
+    "Param",
+    "Phase",
+    "Proof",
+    "Ref",
+    "Require",
+    "Role",
+    "ScalarOperand",
+    "ScalarSubscript",
+    "Sketch",
+    "SliceSubscript",
+    "Statement",
+    "Store",
+    "Subscript",
+    "Symbol",
+    "Tensor",
+    "Tier",
+    "Tile",
+    "TileLanes",
+    "TileOperand",
+    "Unary",
+    "View",
+]
 
 
 def _span() -> Span:
     return attrs.field(default=NOWHERE, eq=False, repr=False, kw_only=True)
 
-
-# ---------------------------------------------------------------- scalar and index expressions
-
-
-class NameKind(Enum):
-    SYMBOL = "symbol"  # i64 >= 0, bound at launch from shapes
-    PARAM = "param"  # run-time scalar; also a constexpr without value that only feeds data
-    CONSTANT = "constant"  # compile-time value, in Sketch.constants
-    LET = "let"  # host-computed at launch, in Sketch.lets
-    LOOP = "loop"  # loop variable
-    BINDING = "binding"  # immutable integer (or index tile) bound in the body
-
-
-@attrs.frozen
-class Literal:
-    """An i64, f64 (inf, nan allowed) or bool constant."""
-
-    value: int | float | bool
-    span: Span = _span()
-
-
-@attrs.frozen
-class Ref:
-    """A name. `dtype` is i64, bool, or a float type. `layout` gives the shape of an index tile
-    after `[:, None]`: one entry per axis, True where the tile's own axis stands, False for a new
-    axis of extent 1; None for scalars and for index tiles used as they are."""
-
-    name: str
-    kind: NameKind
-    dtype: DType = DType.I64
-    layout: tuple[bool, ...] | None = None
-    span: Span = _span()
-
-
-@attrs.frozen
-class Unary:
-    """`-` or `not`."""
-
-    operator: str
-    operand: Expr
-    span: Span = _span()
-
-
-@attrs.frozen
-class Binary:
-    """`+ - * // %` on integers (floor semantics), `/` on host floats, `min max cdiv`, comparisons
-    `< <= > >= == !=`, and `and or`."""
-
-    operator: str
-    left: Expr
-    right: Expr
-    span: Span = _span()
-
-
-@attrs.frozen
-class Function:
-    """A host float function in `let` and scalar operands: sqrt, exp, log, pow, abs, float, int."""
-
-    name: str
-    arguments: tuple[Expr, ...]
-    span: Span = _span()
-
-
-@attrs.frozen
-class Iota:
-    """Lanes `lower + (0 .. extent-1)`, void from `upper` on (None: no bound). `layout` as in Ref;
-    a plain iota has layout (True,)."""
-
-    extent: Expr
-    lower: Expr
-    upper: Expr | None
-    layout: tuple[bool, ...] = (True,)
-    span: Span = _span()
-
-
-Expr: TypeAlias = Literal | Ref | Unary | Binary | Function | Iota
-
-# ---------------------------------------------------------------- domains (R1)
-
-
-@attrs.frozen
-class AxisDomain:
-    """Which lanes `j` of one axis are valid: all `lower <= j` and all `j < upper` hold.
-
-    Only bounds that are *not* implied by `0 <= j < logical extent` stand here, so an empty domain
-    means that every lane is valid: no mask. Bounds are scalar expressions over the variables in
-    scope. A lane beyond the logical extent (a target's padding) is never valid.
-    """
-
-    lower: tuple[Expr, ...] = ()
-    upper: tuple[Expr, ...] = ()
-
-    @property
-    def full(self) -> bool:
-        return not self.lower and not self.upper
-
-
-FULL = AxisDomain()
-Domain: TypeAlias = tuple[AxisDomain, ...]  # one per axis of the tile
 
 # ---------------------------------------------------------------- declarations
 
@@ -178,8 +166,10 @@ class Let:
 
 @attrs.frozen
 class Tensor:
-    """A tensor parameter or workspace, dense and row-major. `broadcast[a]`: extent may be 1
-    (`M|1`, load-only). `initial`: value written before the first launch, or None."""
+    """A tensor parameter or workspace, dense and row-major; `extents` is () for one element.
+    `broadcast[a]`: extent may be 1 (`M|1`, load-only). `initial`: value written before the first
+    launch, or None. `optional` (`in f32?`): may be absent at launch; it is accessed only under
+    `if present(NAME)`."""
 
     name: str
     extents: tuple[Expr, ...]
@@ -187,6 +177,7 @@ class Tensor:
     role: Role
     initial: int | float | bool | None = None
     broadcast: tuple[bool, ...] = ()
+    optional: bool = False
     span: Span = _span()
 
 
@@ -227,157 +218,57 @@ class Tile:
     span: Span = _span()
 
 
-# ---------------------------------------------------------------- statements
+# ---------------------------------------------------------------- phases
 
 
 @attrs.frozen
-class ScalarSubscript:
-    """A scalar index: drops the axis. Proved in range, or a generated require (R13)."""
+class Phase:
+    """One launch (R8): an outermost parallel nest, or a run of top-level statements without one.
 
-    index: Expr
+    `scalars` names the HOST values that the body uses, in order of first use: variables of host
+    loops around the launch, and what the host fetched or bound. They are further scalar arguments
+    of the launch, after symbols and params."""
+
+    body: tuple[Statement, ...]
+    scalars: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class SliceSubscript:
-    """`lower:upper`: tile lane j reads element lower + j. `exact`: upper - lower equals the tile's
-    logical extent."""
-
-    lower: Expr
-    upper: Expr
-    exact: bool = True
+# ---------------------------------------------------------------- what the host does
 
 
 @attrs.frozen
-class Access:
-    """`tensor[subscripts]`; `tensor` names a tensor or a view. Slices map to the tile's axes in
-    order. A tile whose access has only scalars has shape [1, ..., 1]."""
+class Launch:
+    """Run the phase of this index once."""
 
-    tensor: str
-    subscripts: tuple[ScalarSubscript | SliceSubscript, ...]
-    span: Span = _span()
+    phase: int
 
 
 @attrs.frozen
-class TileOperand:
-    """A tile read by an operation, with the domain of the version read."""
-
-    tile: str
-    domain: Domain = ()
-    span: Span = _span()
-
-
-@attrs.frozen
-class ScalarOperand:
-    """A scalar expression (no Iota): literals, symbols, params, lets, loop variables. Integer
-    scalars next to float tiles take the tile's type."""
-
-    value: Expr
-    dtype: DType
-    span: Span = _span()
-
-
-@attrs.frozen
-class IndexOperand:
-    """An index tile or predicate over Iota: i64 or bool lanes, `extents` its broadcast shape."""
-
-    value: Expr
-    dtype: DType
-    extents: tuple[Expr, ...]
-    domain: Domain = ()
-    span: Span = _span()
-
-
-Operand: TypeAlias = TileOperand | ScalarOperand | IndexOperand
-
-
-@attrs.frozen
-class Alloc:
-    tile: str
-    span: Span = _span()
-
-
-@attrs.frozen
-class Load:
-    """Lanes in `domain` are read; the tile's version afterwards has this domain."""
-
-    access: Access
-    tile: str
-    domain: Domain = ()
-    text: str = attrs.field(default="", eq=False)
-    span: Span = _span()
-
-
-@attrs.frozen
-class Store:
-    """Lanes in `domain` (valid and in bounds) are written."""
-
-    tile: str
-    access: Access
-    domain: Domain = ()
-    text: str = attrs.field(default="", eq=False)
-    span: Span = _span()
-
-
-@attrs.frozen
-class Compute:
-    """`operation(operands) -> destination`.
-
-    `attributes` holds every attribute of the op's row, defaults filled in (`axis` as a sorted tuple
-    of non-negative ints). `dtype` is the type in which the operation is evaluated; the result is
-    rounded to the destination's type at the write (R6). `domain` is the destination version's
-    domain after the write; with `masked` (destination has `init=` and the operands' domain does not
-    provably cover the tile's) only lanes in `written` change, all others keep their value (R2).
-    """
-
-    operation: str
-    operands: tuple[Operand, ...]
-    destination: str
-    dtype: DType
-    attributes: Mapping[str, object] = attrs.field(factory=dict)
-    domain: Domain = ()
-    masked: bool = False
-    written: Domain = ()
-    text: str = attrs.field(default="", eq=False)
-    span: Span = _span()
-
-
-@attrs.frozen
-class Bind:
-    """`name = value`, an immutable integer or index tile."""
-
-    name: str
-    value: Expr
-    text: str = attrs.field(default="", eq=False)
-    span: Span = _span()
-
-
-@attrs.frozen
-class For:
-    """`for variable in range(start, stop, step)`; step is a positive or negative non-zero integer
-    expression (positive in this version). `carried` names the tiles that are live-in at the header
-    and written in the body, in order of first write (LOWERING 6)."""
+class HostFor:
+    """A sequential loop around launches; its bounds are host-computable."""
 
     variable: str
     start: Expr
     stop: Expr
     step: Expr
-    body: tuple[Statement, ...]
-    parallel: bool = False
-    hints: tuple[str, ...] = ()
-    stages: int | None = None
-    carried: tuple[str, ...] = ()
+    body: tuple[HostStep, ...]
     text: str = attrs.field(default="", eq=False)
     span: Span = _span()
 
 
-Statement: TypeAlias = Alloc | Load | Store | Compute | Bind | For
-
-
 @attrs.frozen
-class Phase:
-    """One launch (R8): an outermost parallel nest, or a run of top-level statements without one."""
+class HostIf:
+    """A branch around launches, on a host-computable condition."""
 
-    body: tuple[Statement, ...]
+    condition: Expr
+    body: tuple[HostStep, ...]
+    orelse: tuple[HostStep, ...] = ()
+    text: str = attrs.field(default="", eq=False)
+    span: Span = _span()
+
+
+#: In a host step, names bound by an outer step are HOST references, as they are in the phases.
+HostStep: TypeAlias = Launch | HostFor | HostIf | Fetch | Bind
 
 
 @attrs.frozen
@@ -396,7 +287,18 @@ class Sketch:
     requires: tuple[Require, ...]
     tiles: tuple[Tile, ...]
     phases: tuple[Phase, ...]
+    schedule: tuple[HostStep, ...] = ()  # () for: launch each phase once, in order
     span: Span = _span()
+
+    @property
+    def steps(self) -> tuple[HostStep, ...]:
+        """What the host does, in order; each phase is launched at exactly one place."""
+        return self.schedule or tuple(Launch(index) for index in range(len(self.phases)))
+
+    def around(self, phase: int) -> tuple[HostFor | HostIf | Fetch | Bind, ...]:
+        """The host steps in force where a phase is launched, outermost first: the loops and
+        branches around it, and the names bound or fetched before it at each level."""
+        return _path(self.steps, phase) or ()
 
     def tile(self, name: str) -> Tile:
         return next(tile for tile in self.tiles if tile.name == name)
@@ -414,39 +316,28 @@ class Sketch:
         return self.tensor(name).extents
 
 
-# ---------------------------------------------------------------- verdicts
-
-
-class Tier(Enum):
-    """How a verdict was reached (LANGUAGE section 6), best first."""
-
-    PROVED = "proved"
-    PROVED_FOR_SHAPES = "proved for these shapes"
-    CHECKED_AT_LAUNCH = "checked at launch"
-    TESTED = "tested"
-    ASSUMED = "assumed"
-    UNPROVED = "unproved"
-    REFUTED = "refuted"
-
-
-@attrs.frozen
-class CounterExample:
-    """Values that make a claim fail: symbols, the iterations involved, the element touched."""
-
-    symbols: Mapping[str, int]
-    iterations: tuple[Mapping[str, int], ...] = ()
-    element: tuple[int, ...] = ()
-    text: str = ""
-
-
-@attrs.frozen
-class Proof:
-    """One verdict. `claim` is one of "in-bounds", "covered", "independent", "initialised",
-    "slice-fits", "scratch"."""
-
-    claim: str
-    subject: str
-    tier: Tier
-    detail: str = ""
-    counter_example: CounterExample | None = None
-    span: Span = _span()
+def _path(
+    steps: tuple[HostStep, ...], phase: int
+) -> tuple[HostFor | HostIf | Fetch | Bind, ...] | None:
+    """The steps in force at the launch of `phase`, or None where it is not among `steps`."""
+    bound: list[HostFor | HostIf | Fetch | Bind] = []
+    for step in steps:
+        match step:
+            case Launch(index):
+                if index == phase:
+                    return tuple(bound)
+            case Fetch() | Bind():
+                bound.append(step)
+            case HostFor():
+                inner = _path(step.body, phase)
+                if inner is not None:
+                    return (*bound, step, *inner)
+            case HostIf():
+                inner = _path(step.body, phase)
+                if inner is None:
+                    inner = _path(step.orelse, phase)
+                if inner is not None:
+                    return (*bound, step, *inner)
+            case _:
+                assert_never(step)
+    return None

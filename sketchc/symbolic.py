@@ -184,7 +184,7 @@ def normalize(expression: ir.Expr, definitions: Definitions = _NONE) -> Polynomi
             return _opaque(expression)
         case ir.Binary():
             return _normalize_binary(expression, definitions)
-        case ir.Function() | ir.Iota():
+        case ir.Function() | ir.Iota() | ir.TileLanes():
             return _opaque(expression)
         case _:
             assert_never(expression)
@@ -277,7 +277,7 @@ def size(expression: ir.Expr) -> int:
 def children(expression: ir.Expr) -> tuple[ir.Expr, ...]:
     """The direct parts of an expression."""
     match expression:
-        case ir.Literal() | ir.Ref():
+        case ir.Literal() | ir.Ref() | ir.TileLanes():
             return ()
         case ir.Unary(operand=operand):
             return (operand,)
@@ -322,7 +322,7 @@ def constant_value(expression: ir.Expr, definitions: Definitions = _NONE) -> int
 def substitute(expression: ir.Expr, definitions: Mapping[str, ir.Expr]) -> ir.Expr:
     """The expression with names replaced (not inside what they are replaced by)."""
     match expression:
-        case ir.Literal():
+        case ir.Literal() | ir.TileLanes():
             return expression
         case ir.Ref(name=name):
             return definitions.get(name, expression)
@@ -413,6 +413,8 @@ def _show(expression: ir.Expr, minimum: int) -> str:
                 parts.append(_show(lower, 0))
             shown = f"iota({', '.join(parts)})"
             return shown if layout == (True,) else shown + _layout(layout)
+        case ir.TileLanes(tile=tile, extents=extents, layout=layout):
+            return tile if layout == (True,) * len(extents) else tile + _layout(layout)
         case _:
             assert_never(expression)
 

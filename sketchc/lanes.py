@@ -1,0 +1,89 @@
+"""Every access form as one thing: the element index of each lane, one expression per dimension.
+
+Proofs, the interpreter and the emitters' general path read accesses this way; emitters take the
+short cut for slices where they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import assert_never
+
+from sketchc import ir
+from sketchc import records as attrs
+from sketchc.diagnostics import InternalError
+
+
+def element_indices(access: ir.Access, extents: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
+    """The element index of each lane of a tile with these `extents`, per dimension of the tensor.
+
+    Each is a scalar expression or an index tile whose layout says on which of the tile's axes it
+    varies; it broadcasts, right-aligned, to the tile's shape.
+    """
+    rank = len(extents)
+    result: list[ir.Expr] = []
+    axis = 0
+    for subscript in access.subscripts:
+        match subscript:
+            case ir.ScalarSubscript(index):
+                result.append(index)
+            case ir.SliceSubscript(lower, _, _, step):
+                lanes = ir.Iota(extents[axis], ir.Literal(0), None, _on(axis, rank))
+                scaled = lanes if step == ir.Literal(1) else ir.Binary("*", lanes, step)
+                result.append(scaled if lower == ir.Literal(0) else ir.Binary("+", lower, scaled))
+                axis += 1
+            case ir.IndexSubscript(value, _, _, place):
+                result.append(value)
+                axis += place is not None
+            case _:
+                assert_never(subscript)
+    return tuple(result)
+
+
+def _on(axis: int, rank: int) -> tuple[bool, ...]:
+    """The layout of a vector that varies along `axis` of a tile of this rank."""
+    return tuple(other == axis for other in range(axis, rank))
+
+
+def relayout(value: ir.Expr, layout: tuple[bool, ...], indexed: Container[str]) -> ir.Expr:
+    """An index tile of rank 1 (or a scalar, left alone) laid out along one axis: `e[:, None]`.
+
+    `indexed` holds the names of the bindings that have lanes. Raises `InternalError` for parts of
+    a higher rank.
+    """
+    match value:
+        case ir.Literal() | ir.Function():
+            return value
+        case ir.Ref(name=name, layout=own):
+            if name not in indexed:
+                return value
+        case ir.Iota(layout=own) | ir.TileLanes(layout=own):
+            pass
+        case ir.Unary(operator, operand):
+            return ir.Unary(operator, relayout(operand, layout, indexed), span=value.span)
+        case ir.Binary(operator, left, right):
+            left, right = (relayout(side, layout, indexed) for side in (left, right))
+            return ir.Binary(operator, left, right, span=value.span)
+        case _:
+            assert_never(value)
+    if own not in (None, (True,)):
+        msg = "an index tile of rank 1 is expected"
+        raise InternalError(msg)
+    return attrs.evolve(value, layout=layout)
+
+
+def tiles_read(value: ir.Expr) -> tuple[str, ...]:
+    """The tiles whose lanes an expression reads directly (not through bindings), in order."""
+    match value:
+        case ir.TileLanes(tile=tile):
+            return (tile,)
+        case ir.Literal() | ir.Ref() | ir.Iota():
+            return ()
+        case ir.Unary(operand=operand):
+            return tiles_read(operand)
+        case ir.Binary(left=left, right=right):
+            return (*tiles_read(left), *tiles_read(right))
+        case ir.Function(arguments=arguments):
+            return tuple(tile for argument in arguments for tile in tiles_read(argument))
+        case _:
+            assert_never(value)
