@@ -20,6 +20,35 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
         if edit.span.start < position or edit.span.end > len(text):
             message = "edits of one fix overlap or lie outside the text"
             raise InternalError(message)
-        parts += [text[position : edit.span.start], edit.replacement]
-        position = edit.span.end
+        start, end = (edit.span.start, edit.span.end)
+        if not edit.replacement:
+            start, end = _whole_line(text, start, end)
+        parts += [text[position : max(start, position)], edit.replacement]
+        position = end
     return "".join([*parts, text[position:]])
+
+
+def _whole_line(text: str, start: int, end: int) -> tuple[int, int]:
+    """What to cut so that the removal of `text[start:end]` leaves no blank line behind."""
+    before = text.rfind("\n", 0, start) + 1
+    after = text.find("\n", end)
+    last = len(text) if after < 0 else after + 1
+    if start < end and not text[before:start].strip() and not text[end:last].strip():
+        return before, last
+    return start, end
+
+
+def combine(fixes: Iterable[Fix]) -> tuple[Fix, ...]:
+    """Those of the fixes, in order, whose edits touch nothing that an earlier one changes."""
+    taken: list[tuple[int, int]] = []
+    kept: list[Fix] = []
+    for fix in fixes:
+        spans = [(edit.span.start, edit.span.end) for edit in fix.edits]
+        if all(_apart(span, other) for span in spans for other in taken):
+            taken += spans
+            kept.append(fix)
+    return tuple(kept)
+
+
+def _apart(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return (one[1] <= other[0] and one != other) or (other[1] <= one[0] and one != other)

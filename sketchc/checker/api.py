@@ -70,6 +70,7 @@ def check(
     allow_unproved: bool = False,
 ) -> CheckResult:
     """Parse and check a whole file; never raises for a user's mistake."""
+    from sketchc.lints import lint
     from sketchc.parser import parse
 
     tree, found = parse(source)
@@ -83,6 +84,7 @@ def check(
         if checked is not None:
             sketches.append(checked)
             diagnostics.extend(_check_points(sketch, constants or {}, allow_unproved))
+            diagnostics.extend(lint(checked.sketch, sketch))
     return CheckResult(source, tree, tuple(sketches), tuple(dict.fromkeys(diagnostics)))
 
 

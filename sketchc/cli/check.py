@@ -29,6 +29,7 @@ class Request:
     execute: bool = False
     constants: tuple[tuple[str, options.Scalar], ...] = ()
     allow_unproved: bool = False
+    ignored: frozenset[str] = frozenset()
 
 
 @attrs.frozen
@@ -81,6 +82,11 @@ class Printed:
 @click.option(
     "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
 )
+@click.option("--fix", "mend", is_flag=True, help="Carry out the fix-its, then report the rest.")
+@click.option("--diff", is_flag=True, help="With --fix: show the changes, write nothing.")
+@click.option(
+    "--ignore", multiple=True, metavar="CODE", help="Leave out warnings of this code (SK06...)."
+)
 @click.option("--quiet", "-q", is_flag=True, help="Diagnostics only: no proofs, no summary.")
 def check(
     files: tuple[str, ...],
@@ -89,6 +95,9 @@ def check(
     execute: bool,
     settings: tuple[str, ...],
     allow_unproved: bool,
+    mend: bool,
+    diff: bool,
+    ignore: tuple[str, ...],
     quiet: bool,
 ) -> int:
     """Report every diagnostic and every proof of sketches.
@@ -101,12 +110,22 @@ def check(
       sketchc check examples/rms.sketch
       sketchc check examples --target cpp --format sarif > report.sarif
       sketchc check examples/softmax.sketch --execute
+      sketchc check my.sketch --target triton_cuda --fix
     """
     constants = tuple(options.parse_assignments(settings, "--set").items())
     if target is not None:
         _check_target(target)
     paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))
-    request = Request(target, execute, constants, allow_unproved)
+    request = Request(target, execute, constants, allow_unproved, _codes(ignore))
+    if diff and not mend:
+        message = "--diff shows what --fix would do: give both"
+        raise UsageError(message)
+    if mend:
+        from sketchc.cli.check_fix import mend_files
+
+        mend_files(paths, request, write=not diff)
+        if diff:
+            return 0
     if form == "text":
         style = Style(quiet, sys.stdout.isatty())
         printed = map_files(partial(print_file, request=request, style=style), paths)
@@ -126,6 +145,18 @@ def check(
     for message in unreadable:
         click.echo(f"error: {message}", err=True)
     return 2 if unreadable else int(failed)
+
+
+def _codes(ignored: tuple[str, ...]) -> frozenset[str]:
+    """The codes to leave out; raises `UsageError` for one that does not exist."""
+    from sketchc.explain import codes
+
+    wanted = frozenset(code.strip() for item in ignored for code in item.split(","))
+    unknown = sorted(wanted - frozenset(codes()))
+    if unknown:
+        message = f"--ignore {unknown[0]}: there is no such code"
+        raise UsageError(message)
+    return wanted
 
 
 def _check_target(target: str) -> None:
@@ -175,14 +206,19 @@ def map_files(function: Callable[[str], Result], paths: list[str]) -> list[Resul
 
 def check_file(path: str, request: Request) -> FileReport:
     """Check one file; never raises for a user's mistake."""
-    from sketchc.checker.api import check as check_source
-
     try:
         source = read(path)
     except UsageError as error:
         return FileReport(Source(path, ""), unreadable=str(error))
     except DiagnosticError as error:
         return FileReport(Source(path, ""), error.diagnostics)
+    return check_text(source, request)
+
+
+def check_text(source: Source, request: Request) -> FileReport:
+    """Check the text of one file; never raises for a user's mistake."""
+    from sketchc.checker.api import check as check_source
+
     constants = dict(request.constants)
     result = check_source(source, constants, request.allow_unproved)
     diagnostics = list(result.diagnostics)
@@ -192,13 +228,15 @@ def check_file(path: str, request: Request) -> FileReport:
 
         names = frozenset(name for sketch in result.tree.sketches for name in bindable(sketch))
     if request.target is not None and result.tree is not None and result.ok:
+        from sketchc.lowering.lints import lint
         from sketchc.lowering.passes import build_plan
 
         for sketch in result.tree.sketches:
             try:
-                diagnostics += build_plan(
+                planned = build_plan(
                     sketch, request.target, None, constants, request.allow_unproved
-                ).diagnostics
+                )
+                diagnostics += (*planned.diagnostics, *lint(planned.plan))
             except DiagnosticError as error:
                 diagnostics += error.diagnostics
     if request.execute and result.ok:
@@ -209,7 +247,12 @@ def check_file(path: str, request: Request) -> FileReport:
         SketchReport(source.name, checked.sketch.name, tuple(distinct(checked.proofs)))
         for checked in result.sketches
     )
-    return FileReport(source, tuple(dict.fromkeys(diagnostics)), sketches, names=names)
+    kept = [
+        found
+        for found in dict.fromkeys(diagnostics)
+        if found.severity is Severity.ERROR or found.code not in request.ignored
+    ]
+    return FileReport(source, tuple(kept), sketches, names=names)
 
 
 def print_file(path: str, request: Request, style: Style) -> Printed:

@@ -1,0 +1,61 @@
+"""Tiles whose padded extents waste more than half of their lanes (SK0657)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from sketchc import ir
+from sketchc.diagnostics import Diagnostic, Severity
+from sketchc.lowering.plan import Plan, TilePlan
+from sketchc.symbolic import constant_value, normalize, show
+
+
+def run(plan: Plan) -> Iterator[Diagnostic]:
+    """Tiles of known logical extents only: what the launch decides is not judged here."""
+    constants = {c.name: c.value for c in plan.sketch.constants}
+    for placed in plan.tiles.values():
+        sizes = _sizes(placed, constants)
+        if sizes is None:
+            continue
+        logical, physical = sizes
+        if math.prod(physical) > 2 * math.prod(logical):
+            yield _report(plan, placed, logical, physical)
+
+
+def _sizes(
+    placed: TilePlan, constants: dict[str, int | float | bool]
+) -> tuple[list[int], list[int]] | None:
+    definitions = {
+        name: normalize(ir.Literal(value))
+        for name, value in constants.items()
+        if isinstance(value, int) and not isinstance(value, bool)
+    }
+    logical: list[int] = []
+    physical: list[int] = []
+    for extent, planned in zip(placed.tile.extents, placed.extents, strict=True):
+        value = constant_value(extent, definitions)
+        if value is None or planned.value is None:
+            return None
+        logical.append(max(value, 1))
+        physical.append(planned.value)
+    return logical, physical
+
+
+def _report(plan: Plan, placed: TilePlan, logical: list[int], physical: list[int]) -> Diagnostic:
+    tile = placed.tile
+    share = 100 - 100 * math.prod(logical) // math.prod(physical)
+    shown = ", ".join(
+        f"{size}" if show(extent) == str(size) else f"{show(extent)} = {size}"
+        for extent, size in zip(tile.extents, logical, strict=True)
+    )
+    return Diagnostic(
+        "SK0657",
+        Severity.WARNING,
+        f"on {plan.target} `{tile.source_name}` is padded to {physical}: {share} % of its lanes "
+        "do nothing",
+        tile.span,
+        f"[{shown}]",
+        notes=("this target's tile extents are powers of two",),
+        help="choose extents that are powers of two, or flatten the small axes into one",
+    )

@@ -1,0 +1,72 @@
+"""Sums and products accumulated in f16 or bf16 (SK0651)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sketchc import ir, syntax
+from sketchc.checker.quirks import dtype_fix
+from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.lints.uses import alloc_of, walk
+from sketchc.types import DType
+
+_NARROW = (DType.F16, DType.BF16)
+#: Operations that add or multiply many values into each result.
+_ACROSS = ("reduce_sum", "reduce_prod", "cumsum", "cumprod", "gemm", "matmul", "dot")
+#: Element-wise operations that accumulate when the destination is an operand too.
+_STEP = ("add", "sub", "mul", "fma")
+
+
+def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+    """One warning for each narrow tile, at the first statement that accumulates into it."""
+    seen: set[str] = set()
+    for phase in sketch.phases:
+        for statement in _accumulations(phase.body):
+            tile = sketch.tile(statement.destination)
+            if tile.dtype in _NARROW and tile.name not in seen:
+                seen.add(tile.name)
+                yield _report(tree, statement, tile)
+
+
+def _accumulations(body: tuple[ir.Statement, ...]) -> Iterator[ir.Compute]:
+    """Computes that accumulate, in program order; element-wise ones only inside a loop whose
+    iterations run in order and that did not make the tile."""
+    for statement in walk(body):
+        match statement:
+            case ir.Compute() if statement.operation in _ACROSS:
+                yield statement
+            case ir.For(parallel=False, body=inner):
+                made = {each.tile for each in walk(inner) if isinstance(each, ir.Alloc)}
+                for each in inner:
+                    if isinstance(each, ir.Compute) and _steps(each, made):
+                        yield each
+            case _:
+                pass
+
+
+def _steps(statement: ir.Compute, made: set[str]) -> bool:
+    own = ir.TileOperand(statement.destination)
+    return (
+        statement.operation in _STEP
+        and statement.destination not in made
+        and any(
+            isinstance(operand, ir.TileOperand) and operand.tile == own.tile
+            for operand in statement.operands
+        )
+    )
+
+
+def _report(tree: syntax.Sketch, statement: ir.Compute, tile: ir.Tile) -> Diagnostic:
+    made = alloc_of(tree, tile)
+    digits = {DType.F16: "11", DType.BF16: "8"}[tile.dtype]
+    return Diagnostic(
+        "SK0651",
+        Severity.WARNING,
+        f"`{statement.operation}` accumulates in {tile.dtype.value}",
+        statement.span,
+        f"each partial result is rounded to {digits} bits",
+        labels=(Label(tile.span, f"`{tile.source_name}` is {tile.dtype.value}"),),
+        notes=("the error grows with the number of terms, and small terms are lost altogether",),
+        help=f"make `{tile.source_name}` f32; a store rounds it once, at the end",
+        fixes=() if made is None else (dtype_fix(made, DType.F32),),
+    )

@@ -1,0 +1,110 @@
+"""Loads that bring what is there already: twice in a row (SK0653), or in every turn of a loop
+(SK0654)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sketchc import ir, syntax
+from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.lints.uses import access_names, access_tiles, bodies, stored, walk, writes
+from sketchc.symbolic import references
+
+
+def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+    """Both kinds, in program order."""
+    del tree
+    for phase in sketch.phases:
+        for body in bodies(phase.body):
+            yield from _twice(sketch, body)
+        for statement in walk(phase.body):
+            if isinstance(statement, ir.For) and not statement.parallel:
+                yield from _invariant(sketch, statement)
+
+
+def _twice(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> Iterator[Diagnostic]:
+    """Pairs of equal loads in straight code, with no store to the tensor in between."""
+    alive: list[ir.Load] = []
+    for statement in body:
+        if isinstance(statement, ir.Load):
+            same = next((other for other in alive if _equal(sketch, other, statement)), None)
+            if same is not None:
+                yield _report_twice(sketch, same, statement)
+            alive = [other for other in alive if other.tile != statement.tile]
+            alive.append(statement)
+            continue
+        changed = stored(sketch, (statement,))
+        touched = {tile for inner in walk((statement,)) for tile in writes(inner)}
+        alive = [
+            load
+            for load in alive
+            if sketch.tensor(load.access.tensor).name not in changed
+            and load.tile not in touched
+            and not access_tiles(load.access) & touched
+        ]
+
+
+def _equal(sketch: ir.Sketch, left: ir.Load, right: ir.Load) -> bool:
+    one, other = sketch.tile(left.tile), sketch.tile(right.tile)
+    return (
+        (left.access, left.pad, left.where) == (right.access, right.pad, right.where)
+        and (one.extents, one.dtype) == (other.extents, other.dtype)
+        and other.initial is None
+        and one.name != other.name
+    )
+
+
+def _report_twice(sketch: ir.Sketch, first: ir.Load, second: ir.Load) -> Diagnostic:
+    name = sketch.tile(first.tile).source_name
+    return Diagnostic(
+        "SK0653",
+        Severity.WARNING,
+        f"these elements are in `{name}` already",
+        second.span,
+        "loaded a second time",
+        labels=(Label(first.span, "first loaded here"),),
+        help=f"use `{name}`, or `copy` it where a second tile is written later",
+    )
+
+
+def _invariant(sketch: ir.Sketch, loop: ir.For) -> Iterator[Diagnostic]:
+    """Loads that do not depend on a sequential loop around them."""
+    changed = stored(sketch, loop.body)
+    within = {loop.variable}
+    for statement in walk(loop.body):
+        match statement:
+            case ir.For(variable=name) | ir.Bind(name=name) | ir.Fetch(name=name):
+                within.add(name)
+            case _:
+                pass
+    written: dict[str, int] = {}
+    for statement in walk(loop.body):
+        for tile in writes(statement):
+            written[tile] = written.get(tile, 0) + 1
+    for statement in loop.body:
+        if not isinstance(statement, ir.Load):
+            continue
+        names = access_names(statement.access)
+        if statement.where is not None:
+            names |= {ref.name for ref in references(statement.where)}
+        once = written.get(statement.tile) == 1 and not access_tiles(statement.access) & set(
+            written
+        )
+        extents = sketch.tile(statement.tile).extents
+        sized = {ref.name for extent in extents for ref in references(extent)}
+        fixed = not (names | sized) & within
+        if once and fixed and sketch.tensor(statement.access.tensor).name not in changed:
+            yield _report_invariant(loop, statement)
+
+
+def _report_invariant(loop: ir.For, load: ir.Load) -> Diagnostic:
+    name = loop.text.split()[1] if loop.text else loop.variable
+    return Diagnostic(
+        "SK0654",
+        Severity.WARNING,
+        f"the load brings the same elements in every iteration of `{name}`",
+        load.span,
+        f"does not depend on `{name}`",
+        labels=(Label(loop.span, "this loop"),),
+        help="load once, before the loop",
+    )

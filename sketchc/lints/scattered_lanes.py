@@ -1,0 +1,91 @@
+"""Accesses whose neighbouring lanes are not neighbours in memory (SK0652)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from sketchc import ir, syntax
+from sketchc.diagnostics import Diagnostic, Severity
+from sketchc.lints.uses import walk
+from sketchc.symbolic import constant_value, references, show
+
+_ONE = ir.Literal(1)
+
+
+def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+    """Loads and stores of many lanes whose innermost dimension stands still, or jumps.
+
+    Indices that come from memory are left alone: where they point is the data's affair.
+    """
+    del tree
+    for phase in sketch.phases:
+        for statement in walk(phase.body):
+            match statement:
+                case ir.Load(access=access, tile=tile) | ir.Store(access=access, tile=tile):
+                    why = _scattered(sketch, access, sketch.tile(tile))
+                    if why:
+                        yield _report(statement, why)
+                case _:
+                    pass
+
+
+def _scattered(sketch: ir.Sketch, access: ir.Access, tile: ir.Tile) -> str:
+    """Why lanes lie apart, or nothing. Dimensions of extent 1 do not count."""
+    dimensions = [
+        (subscript, extent)
+        for subscript, extent in zip(access.subscripts, sketch.extents(access.tensor), strict=True)
+        if extent != _ONE
+    ]
+    if not dimensions or all(extent == _ONE for extent in tile.extents):
+        return ""
+    if any(isinstance(part, ir.IndexSubscript) and part.loaded for part, _ in dimensions):
+        return ""
+    *outer, (innermost, extent) = dimensions
+    match innermost:
+        case ir.ScalarSubscript():
+            if any(not isinstance(part, ir.ScalarSubscript) for part, _ in outer):
+                return f"neighbouring lanes lie {_apart(outer, extent)} apart"
+            return ""
+        case ir.SliceSubscript(step=step):
+            if tile.extents[-1] == _ONE or constant_value(step) in (1, -1):
+                return ""
+            return f"neighbouring lanes lie `{show(step)}` elements apart"
+        case ir.IndexSubscript(value):
+            if _has_lanes(value):
+                return ""
+            return f"neighbouring lanes lie {_apart(outer, extent)} apart"
+        case _:
+            assert_never(innermost)
+
+
+def _apart(outer: list[tuple[ir.Subscript, ir.Expr]], innermost: ir.Expr) -> str:
+    """The distance of neighbours along the last dimension that has lanes."""
+    extents = [innermost]
+    for subscript, extent in reversed(outer):
+        if not isinstance(subscript, ir.ScalarSubscript):
+            break
+        extents.insert(0, extent)
+    return "`" + "*".join(show(extent) for extent in extents) + "` elements"
+
+
+def _has_lanes(value: ir.Expr) -> bool:
+    kinds = (ir.NameKind.BINDING,)
+    return "iota" in show(value) or any(ref.kind in kinds for ref in references(value))
+
+
+def _report(statement: ir.Load | ir.Store, why: str) -> Diagnostic:
+    verb = "load" if isinstance(statement, ir.Load) else "store"
+    return Diagnostic(
+        "SK0652",
+        Severity.WARNING,
+        f"the {verb} is not contiguous: {why}",
+        statement.access.span,
+        "each lane touches a memory line of its own",
+        notes=(
+            "hardware moves whole lines (32 to 128 bytes); of such an access one element of each "
+            "is used",
+        ),
+        help="let the tile's last axis run along the tensor's last dimension, and `transpose` the "
+        "tile where the other order is wanted",
+    )

@@ -1,0 +1,129 @@
+"""Passes over the same data that one pass could do: independent ones (SK0655), and the maximum
+before a sum of exponentials (SK0656)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from sketchc import ir, syntax
+from sketchc import records as attrs
+from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.lints.uses import bodies, exposed, stored, walk, writes
+from sketchc.symbolic import substitute
+
+
+def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+    """Pairs of sibling loops with equal ranges that load the same elements."""
+    del tree
+    for phase in sketch.phases:
+        for body in bodies(phase.body):
+            loops = [
+                (position, statement)
+                for position, statement in enumerate(body)
+                if isinstance(statement, ir.For) and not statement.parallel
+            ]
+            for (start, first), (end, second) in pairwise(loops):
+                yield from _pair(sketch, first, second, body[start + 1 : end])
+
+
+def _pair(
+    sketch: ir.Sketch, first: ir.For, second: ir.For, between: tuple[ir.Statement, ...]
+) -> Iterator[Diagnostic]:
+    header = (first.start, first.stop, first.step)
+    if header != (second.start, second.stop, second.step):
+        return
+    common = _common(first, second)
+    if common is None or stored(sketch, first.body) & _loaded(sketch, second.body):
+        return
+    made = {tile for statement in walk((*first.body, *between)) for tile in writes(statement)}
+    needed = exposed(second.body) & made
+    if not needed:
+        yield _report(first, second, common)
+    elif not stored(sketch, second.body) and needed <= _maxima(first) and _sums(second):
+        yield _report_online(first, second, common)
+
+
+def _loaded(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> set[str]:
+    return {
+        sketch.tensor(statement.access.tensor).name
+        for statement in walk(body)
+        if isinstance(statement, ir.Load)
+    }
+
+
+def _common(first: ir.For, second: ir.For) -> ir.Load | None:
+    """A load of the second loop that the first does, too, under its own variable."""
+    variable = ir.Ref(first.variable, ir.NameKind.LOOP)
+    accesses = [each.access for each in first.body if isinstance(each, ir.Load)]
+    for statement in second.body:
+        if isinstance(statement, ir.Load):
+            renamed = _renamed(statement.access, {second.variable: variable})
+            if renamed in accesses:
+                return statement
+    return None
+
+
+def _renamed(access: ir.Access, names: dict[str, ir.Expr]) -> ir.Access:
+    subscripts: list[ir.Subscript] = []
+    for subscript in access.subscripts:
+        match subscript:
+            case ir.ScalarSubscript(index):
+                subscripts.append(ir.ScalarSubscript(substitute(index, names)))
+            case ir.SliceSubscript(lower, upper, exact, step):
+                ends = (substitute(lower, names), substitute(upper, names))
+                subscripts.append(ir.SliceSubscript(*ends, exact, step))
+            case ir.IndexSubscript(value):
+                moved = attrs.evolve(subscript, value=substitute(value, names))
+                subscripts.append(moved)
+    return attrs.evolve(access, subscripts=tuple(subscripts))
+
+
+def _maxima(loop: ir.For) -> set[str]:
+    """Tiles that the loop updates with `max` of themselves."""
+    return {
+        statement.destination
+        for statement in walk(loop.body)
+        if isinstance(statement, ir.Compute)
+        and statement.operation == "max"
+        and any(
+            isinstance(operand, ir.TileOperand) and operand.tile == statement.destination
+            for operand in statement.operands
+        )
+    }
+
+
+def _sums(loop: ir.For) -> bool:
+    names = {each.operation for each in walk(loop.body) if isinstance(each, ir.Compute)}
+    return "reduce_sum" in names and bool(names & {"exp", "exp2"})
+
+
+def _report(first: ir.For, second: ir.For, common: ir.Load) -> Diagnostic:
+    return Diagnostic(
+        "SK0655",
+        Severity.WARNING,
+        "two passes over the same data could be one",
+        common.span,
+        "loaded again",
+        labels=(
+            Label(first.span, "the first pass"),
+            Label(second.span, "the second needs nothing that the first computes"),
+        ),
+        help="do the work of both in one loop: the elements are then moved once",
+    )
+
+
+def _report_online(first: ir.For, second: ir.For, common: ir.Load) -> Diagnostic:
+    return Diagnostic(
+        "SK0656",
+        Severity.WARNING,
+        "the maximum and the sum of exponentials can be taken in one pass",
+        common.span,
+        "loaded again",
+        labels=(Label(first.span, "finds the maximum"), Label(second.span, "sums with it")),
+        notes=(
+            "carry both: with the new maximum m' of a block, s' = s*exp(m - m') + sum(exp(x - m')) "
+            "(online softmax, Milakov and Gimelshein 2018)",
+        ),
+        help="see examples/online_softmax.sketch",
+    )

@@ -1,0 +1,33 @@
+"""A tile that is made and never used (SK0659)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sketchc import ir, syntax
+from sketchc.diagnostics import Diagnostic, Edit, Fix, Severity
+from sketchc.lints.uses import bodies, reads, walk, writes
+
+
+def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+    """Allocs of tiles that no statement reads or writes."""
+    del tree
+    for phase in sketch.phases:
+        statements = list(walk(phase.body))
+        used = {tile for each in statements for tile in reads(each) | writes(each)}
+        for body in bodies(phase.body):
+            for statement in body:
+                if isinstance(statement, ir.Alloc) and statement.tile not in used:
+                    yield _report(sketch.tile(statement.tile), statement, alone=len(body) == 1)
+
+
+def _report(tile: ir.Tile, alloc: ir.Alloc, alone: bool) -> Diagnostic:
+    fix = Fix("remove it", (Edit(alloc.span, "pass" if alone else ""),))
+    return Diagnostic(
+        "SK0659",
+        Severity.WARNING,
+        f"`{tile.source_name}` is never used",
+        tile.span,
+        "takes scratch for nothing",
+        fixes=(fix,),
+    )

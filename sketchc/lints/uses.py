@@ -1,0 +1,164 @@
+"""What statements read and write: tiles by name, tensors by base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from sketchc import ir, syntax
+from sketchc.lanes import tiles_read
+from sketchc.ops import OPS
+from sketchc.symbolic import references
+
+
+def access_tiles(access: ir.Access) -> set[str]:
+    """Tiles whose values are indices of an access."""
+    return {
+        tile
+        for subscript in access.subscripts
+        if isinstance(subscript, ir.IndexSubscript)
+        for tile in tiles_read(subscript.value)
+    }
+
+
+def access_names(access: ir.Access) -> set[str]:
+    """Every scalar or index tile that an access uses by name."""
+    return {ref.name for part in _parts(access) for ref in references(part)}
+
+
+def _parts(access: ir.Access) -> Iterator[ir.Expr]:
+    for subscript in access.subscripts:
+        match subscript:
+            case ir.ScalarSubscript(index):
+                yield index
+            case ir.SliceSubscript(lower, upper, _, step):
+                yield from (lower, upper, step)
+            case ir.IndexSubscript(value):
+                yield value
+            case _:
+                assert_never(subscript)
+
+
+def reads(statement: ir.Statement) -> set[str]:
+    """The tiles whose values a statement reads itself (not what stands inside it)."""
+    match statement:
+        case ir.Load(access=access, where=where):
+            return access_tiles(access) | set(() if where is None else tiles_read(where))
+        case (
+            ir.Store(tile=tile, access=access, where=where)
+            | ir.Atomic(tile=tile, access=access, where=where)
+        ):
+            return {tile} | access_tiles(access) | set(() if where is None else tiles_read(where))
+        case ir.Compute():
+            found: set[str] = set()
+            for operand in statement.operands:
+                match operand:
+                    case ir.TileOperand(tile):
+                        found.add(tile)
+                    case ir.IndexOperand(value) | ir.ScalarOperand(value):
+                        found.update(tiles_read(value))
+                    case _:
+                        assert_never(operand)
+            if OPS[statement.operation].accumulates:
+                found.update(statement.destinations)
+            return found
+        case ir.Bind(value=value):
+            return set(tiles_read(value))
+        case ir.Alloc() | ir.Fetch() | ir.For() | ir.If():
+            return set()
+        case _:
+            assert_never(statement)
+
+
+def writes(statement: ir.Statement) -> set[str]:
+    """The tiles that a statement writes itself."""
+    match statement:
+        case ir.Load(tile=tile):
+            return {tile}
+        case ir.Compute():
+            return set(statement.destinations)
+        case _:
+            return set()
+
+
+def children(statement: ir.Statement) -> tuple[ir.Statement, ...]:
+    """The statements inside one."""
+    match statement:
+        case ir.For(body=body):
+            return body
+        case ir.If(body=body, orelse=orelse):
+            return (*body, *orelse)
+        case _:
+            return ()
+
+
+def walk(body: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
+    """All statements in program order."""
+    for statement in body:
+        yield statement
+        yield from walk(children(statement))
+
+
+def bodies(body: tuple[ir.Statement, ...]) -> Iterator[tuple[ir.Statement, ...]]:
+    """Every straight list of statements: the body itself, and those of loops and branches."""
+    yield body
+    for statement in body:
+        match statement:
+            case ir.For(body=inner):
+                yield from bodies(inner)
+            case ir.If(body=inner, orelse=other):
+                yield from bodies(inner)
+                yield from bodies(other)
+            case _:
+                pass
+
+
+def stored(sketch: ir.Sketch, body: Iterable[ir.Statement]) -> set[str]:
+    """The base tensors that are written somewhere in `body`."""
+    return {
+        sketch.tensor(statement.access.tensor).name
+        for statement in walk(body)
+        if isinstance(statement, ir.Store | ir.Atomic)
+    }
+
+
+def exposed(body: Iterable[ir.Statement]) -> set[str]:
+    """Tiles whose value from before `body` may be read in it."""
+    assigned: set[str] = set()
+    found: set[str] = set()
+
+    def visit(statements: Iterable[ir.Statement], certain: bool) -> None:
+        for statement in statements:
+            found.update(reads(statement) - assigned)
+            if isinstance(statement, ir.Alloc):
+                assigned.add(statement.tile)
+            if certain:
+                assigned.update(writes(statement))
+            visit(children(statement), certain=False)
+
+    visit(body, certain=True)
+    return found
+
+
+def alloc_of(tree: syntax.Sketch, tile: ir.Tile) -> syntax.Alloc | None:
+    """The statement that made a tile."""
+
+    def visit(statements: Iterable[syntax.Statement]) -> syntax.Alloc | None:
+        for statement in statements:
+            match statement:
+                case syntax.Alloc():
+                    if tile.span in (statement.span, statement.name_span):
+                        return statement
+                case syntax.For(body=body):
+                    inner = visit(body)
+                    if inner is not None:
+                        return inner
+                case syntax.If(body=body, orelse=orelse):
+                    inner = visit((*body, *orelse))
+                    if inner is not None:
+                        return inner
+                case _:
+                    pass
+        return None
+
+    return visit(tree.body)

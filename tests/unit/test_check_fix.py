@@ -1,0 +1,119 @@
+"""`sketchc check --fix` mends what has a fix-it, and the result means the same or is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sketchc.cli.check import Request, check_text
+from sketchc.cli.main import run
+from sketchc.diagnostics import Severity
+from sketchc.fixes import combine
+from sketchc.interpreter import interpret
+from sketchc.source import Source
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = sorted((ROOT / "tests" / "golden" / "diagnostics").glob("SK06*.sketch"))
+
+WASTEFUL = """sketch sums {
+    symbols: M, N;
+    tensors: X[M, N]: in f16; Y[M]: out f16;
+    constexpr: T = 8;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        total = alloc([1], f16, init=0)
+        for j in range(0, N, T):
+            x = alloc([T])
+            unused = alloc([T])
+            part = alloc([1])
+            load(X[i, j:j + T] -> x)
+            load(X[i, j:j + T] -> unused)
+            reduce_sum(x, axis=0, part)
+            add(total, part, total)
+        store(total -> Y[i])
+}
+"""
+
+
+def findings(text: str, name: str = "a.sketch") -> list[str]:
+    return [found.code for found in check_text(Source(name, text), Request()).diagnostics]
+
+
+def test_a_file_is_mended_in_place_and_says_what_was_done(tmp_path, capsys):
+    path = tmp_path / "sums.sketch"
+    path.write_text(WASTEFUL, "utf-8")
+    assert {"SK0650", "SK0651", "SK0603"} <= set(findings(WASTEFUL)), findings(WASTEFUL)
+    assert run(["check", "--fix", "--quiet", str(path)]) == 0
+    assert "SK0651" in capsys.readouterr().err
+    text = path.read_text("utf-8")
+    assert not findings(text)
+    assert "unused" not in text
+    assert "\n\n\n" not in text
+    assert all(line.strip() or not line for line in text.split("\n"))
+
+
+def test_the_mended_sketch_is_more_accurate_and_otherwise_the_same(tmp_path):
+    path = tmp_path / "sums.sketch"
+    path.write_text(WASTEFUL, "utf-8")
+    run(["check", "--fix", "--quiet", str(path)])
+    values = np.random.default_rng(0).uniform(0, 8, (3, 4001)).astype(np.float16)
+    exact = values.astype(np.float64).sum(axis=1)
+
+    def error(text: str) -> float:
+        checked = interpret_text(text, values)
+        return float(np.abs(checked - exact).max())
+
+    assert error(path.read_text("utf-8")) <= 4.0  # half a unit of f16 at 16,000
+    assert error(WASTEFUL) > 100.0
+
+
+def interpret_text(text: str, values: np.ndarray) -> np.ndarray:
+    from sketchc.checker.api import check
+
+    (checked,) = check(Source("a.sketch", text)).sketches
+    result = interpret(checked.sketch, {"X": values})
+    return np.asarray(result.outputs["Y"], np.float64)
+
+
+def test_diff_shows_and_does_not_write(tmp_path, capsys):
+    path = tmp_path / "sums.sketch"
+    path.write_text(WASTEFUL, "utf-8")
+    assert run(["check", "--fix", "--diff", str(path)]) == 0
+    assert "-            load(X[i, j:j + T] -> unused)" in capsys.readouterr().out
+    assert path.read_text("utf-8") == WASTEFUL
+    assert run(["check", "--diff", str(path)]) == 2
+
+
+def test_warnings_can_be_left_out_and_errors_cannot(tmp_path, capsys):
+    path = tmp_path / "sums.sketch"
+    path.write_text(WASTEFUL, "utf-8")
+    run(["check", "--quiet", "--ignore", "SK0650,SK0651", str(path)])
+    shown = capsys.readouterr().out
+    assert "SK0650" not in shown
+    assert "SK0603" in shown
+    path.write_text(WASTEFUL.replace("reduce_sum(x,", "reduce_sum(z,"), "utf-8")
+    assert run(["check", "--ignore", "SK0201", str(path)]) == 1
+    assert run(["check", "--ignore", "SK9999", str(path)]) == 2
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_mending_ends_without_errors_of_its_own(path, tmp_path):
+    """Nothing with a fix is left, unless the fix brings what has one in turn without end."""
+    copy = tmp_path / path.name
+    copy.write_text(path.read_text("utf-8"), "utf-8")
+    before = check_text(Source("a", path.read_text("utf-8")), Request())
+    run(["check", "--fix", "--quiet", str(copy)])
+    after = check_text(Source("a", copy.read_text("utf-8")), Request())
+    assert not [found for found in after.diagnostics if found.fixes]
+    errors = [found for found in after.diagnostics if found.severity is Severity.ERROR]
+    assert len(errors) <= sum(f.severity is Severity.ERROR for f in before.diagnostics)
+
+
+def test_fixes_that_touch_the_same_text_wait_for_the_next_round():
+    report = check_text(Source("a", WASTEFUL), Request())
+    offered = [fix for found in report.diagnostics for fix in found.fixes[:1]]
+    kept = combine([*offered, *offered])
+    assert list(kept) == offered
