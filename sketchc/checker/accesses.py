@@ -1,15 +1,27 @@
-"""Accesses to tensors, and the rules for which tiles a statement may read and write."""
+"""Accesses to tensors, and the rules for which tiles a statement may read and write.
+
+Rules beyond the contract: the index tiles of an access broadcast to exactly the tile's shape (an
+axis of extent 1 is written `[1]` in both), and a step may be an expression when its sign is known
+from declarations, bounds and preconditions.
+"""
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from sketchc import ir, symbolic, syntax
+from sketchc import records as attrs
 from sketchc.checker.context import Context, InvalidError, Typed
 from sketchc.checker.expressions import expression, outside_phase
-from sketchc.checker.names import IndexName, TensorName, TileName, TileState, describe
-from sketchc.checker.shapes import shown
+from sketchc.checker.layouts import is_loaded, shaped
+from sketchc.checker.lets import without_functions
+from sketchc.checker.names import TensorName, TileName, TileState, describe
+from sketchc.checker.shapes import broadcast, interval, same, shown
 from sketchc.checker.survey import names
 from sketchc.diagnostics import Edit, Fix, Label
 from sketchc.types import DType
+
+_Part: TypeAlias = syntax.Expression | syntax.Slice | syntax.NewAxis
 
 
 def readable_tile(context: Context, node: syntax.Name) -> TileState:
@@ -51,8 +63,38 @@ def writable_tile(context: Context, node: syntax.Name) -> TileState:
 
 def access(context: Context, node: syntax.Subscript, tile: TileState) -> tuple[ir.Access, DType]:
     """Resolve `X[...]` for a load into or a store from `tile`; gives the access and the tensor's
-    type. Raises `InvalidError` after reporting a mismatch of ranks or an access form that is not
-    lowered yet."""
+    type. Raises `InvalidError` after reporting what does not fit."""
+    entry = tensor(context, node)
+    indices = [
+        None if isinstance(part, syntax.Slice) else index(context, part) for part in node.subscripts
+    ]
+    sliced = None in indices
+    subscripts: list[ir.Subscript] = []
+    axis = 0  # of the tile: what the next slice (or, beside slices, index tile) takes
+    for part, typed, extent in zip(node.subscripts, indices, entry.extents, strict=True):
+        if isinstance(part, syntax.Slice):
+            subscripts.append(_slice(context, part, extent, tile, axis))
+            axis += 1
+        elif typed is None or typed.extents is None:
+            assert typed is not None
+            subscripts.append(ir.ScalarSubscript(typed.value))
+        elif sliced:
+            subscripts.append(_mixed(context, part, typed, tile, axis))
+            axis += 1
+        else:
+            loaded = is_loaded(context, typed.value)
+            subscripts.append(ir.IndexSubscript(typed.value, typed.extents, loaded))
+    lanes = [typed for typed in indices if typed is not None and typed.extents is not None]
+    if lanes and not sliced:
+        _check_lane_form(context, node, tile, lanes)
+    else:
+        _check_rank(context, node, tile, axis)
+    return ir.Access(entry.name, tuple(subscripts), span=node.span), entry.dtype
+
+
+def tensor(context: Context, node: syntax.Subscript) -> TensorName:
+    """The tensor that an access names, with as many axes as there are subscripts; raises
+    `InvalidError` after reporting otherwise."""
     if not isinstance(node.base, syntax.Name):
         raise context.error(node.base.span, "SK0206", "a tensor is expected here", "not a name")
     entry = context.lookup(node.base.id, node.base.span)
@@ -71,16 +113,54 @@ def access(context: Context, node: syntax.Subscript, tile: TileState) -> tuple[i
             f"`{node.base.id}` has {axes}, and {len(node.subscripts)} subscripts are given",
             f"its shape is {shown(entry.extents)}",
         )
-    subscripts: list[ir.ScalarSubscript | ir.SliceSubscript] = []
-    lanes = 0  # how many slices so far: the tile axis that the next one maps to
-    for part, extent in zip(node.subscripts, entry.extents, strict=True):
-        if isinstance(part, syntax.Slice):
-            subscripts.append(_slice(context, part, extent, tile, lanes))
-            lanes += 1
-        else:
-            subscripts.append(ir.ScalarSubscript(_index(context, part)))
-    _check_rank(context, node, tile, lanes)
-    return ir.Access(entry.name, tuple(subscripts), span=node.span), entry.dtype
+    return entry
+
+
+def index(context: Context, node: _Part) -> Typed:
+    """A scalar or an index tile as a subscript; raises `InvalidError` after reporting anything
+    else."""
+    if isinstance(node, syntax.NewAxis | syntax.Slice):
+        raise context.error(
+            node.span, "SK0303", "`None` shapes index tiles; a tensor has no new axes", "an axis"
+        )
+    for name in names(node):
+        found = context.scopes.find(name)
+        if isinstance(found, TileName) and found.tile.dtype.is_float:
+            raise context.error(
+                node.span,
+                "SK0317",
+                f"`{name}` is a tile of {found.tile.dtype.value}: it cannot be an index",
+                "indices are integers",
+                labels=(Label(found.span, f"{found.tile.dtype.value} tile"),),
+                help="`cast` it into an integer tile, with the rounding that you need",
+            )
+    typed = expression(context, node)
+    if typed.dtype.is_integer:
+        return attrs.evolve(typed, value=without_functions(context, typed, node.span))
+    raise _not_an_index(context, typed, node)
+
+
+def _not_an_index(context: Context, typed: Typed, node: syntax.Expression) -> InvalidError:
+    fixes: tuple[Fix, ...] = ()
+    match typed.value:
+        case ir.Literal(float(value)) if value.is_integer():
+            fixes = (Fix("write an integer", (Edit(node.span, str(int(value))),)),)
+        case _:
+            pass
+    advice = ""
+    if typed.dtype is DType.BOOL and typed.extents is not None:
+        advice = "a condition goes into `where=`: it masks lanes, and selects none"
+    return context.error(
+        node.span,
+        "SK0302",
+        f"an integer is expected, but this is {typed.dtype.value}",
+        "a subscript is an integer",
+        help=advice,
+        fixes=fixes,
+    )
+
+
+# ---------------------------------------------------------------- shapes
 
 
 def _check_rank(context: Context, node: syntax.Subscript, tile: TileState, lanes: int) -> None:
@@ -98,83 +178,139 @@ def _check_rank(context: Context, node: syntax.Subscript, tile: TileState, lanes
             help="use slices, or a tile whose extents are all 1",
         )
     axes = "axis" if len(tile.extents) == 1 else "axes"
-    slices = "1 slice" if lanes == 1 else f"{lanes} slices"
+    mixed = lanes - sum(isinstance(part, syntax.Slice) for part in node.subscripts)
+    slices = "1 slice" if lanes - mixed == 1 else f"{lanes - mixed} slices"
+    if mixed:
+        slices += " and 1 index tile" if mixed == 1 else f" and {mixed} index tiles"
     raise context.error(
         node.span,
         "SK0304",
         f"{slices} for a tile with {len(tile.extents)} {axes}",
-        "slices map to the tile's axes in order",
+        f"slices{' and index tiles' if mixed else ''} map to the tile's axes in order",
         labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
         notes=("axes of extent 1 appear or vanish only when all subscripts are scalars",),
     )
 
 
+def _check_lane_form(
+    context: Context, node: syntax.Subscript, tile: TileState, indices: list[Typed]
+) -> None:
+    """Index tiles without slices broadcast pointwise, to the tile's shape."""
+    shapes = [typed.extents for typed in indices if typed.extents is not None]
+    joined = broadcast(context, shapes)
+    listed = " and ".join(map(shown, shapes))
+    if joined is None:
+        raise context.error(
+            node.span,
+            "SK0305",
+            f"index tiles of shapes {listed} do not broadcast",
+            "extents differ",
+            help="shape index tiles with `[:, None]` and `[None, :]`",
+        )
+    if not same(context, joined, tile.extents):
+        raise context.error(
+            node.span,
+            "SK0321",
+            f"the subscripts have the shape {shown(joined)}, and the tile {shown(tile.extents)}",
+            "one index for each lane of the tile",
+            labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
+            help="subscripts without slices broadcast as in NumPy: `X[m[:, None], n[None, :]]`",
+        )
+
+
+def _mixed(
+    context: Context, node: _Part, typed: Typed, tile: TileState, axis: int
+) -> ir.IndexSubscript:
+    """An index tile beside slices: of rank 1, it takes one axis of the tile."""
+    assert typed.extents is not None
+    if len(typed.extents) != 1:
+        raise context.error(
+            node.span,
+            "SK0320",
+            f"beside a slice, an index tile has one axis; this one has {len(typed.extents)}",
+            f"its shape is {shown(typed.extents)}",
+            help="write index tiles for all subscripts, or slices and index tiles of one axis",
+        )
+    rank = len(tile.extents)
+    if axis < rank and not context.equal(typed.extents[0], tile.extents[axis]):
+        raise context.error(
+            node.span,
+            "SK0321",
+            f"the index tile has {symbolic.show(typed.extents[0])} lanes, and axis {axis} of the "
+            f"tile {symbolic.show(tile.extents[axis])}",
+            "one index for each lane of that axis",
+            labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
+        )
+    after = max(rank - axis - 1, 0)
+    value = typed.value
+    if after:
+        value = shaped(value, (True, *(False,) * after), 1, node.span, context)
+    extents = (*typed.extents, *(ir.Literal(1),) * after)
+    return ir.IndexSubscript(value, extents, is_loaded(context, typed.value), axis)
+
+
+# ---------------------------------------------------------------- slices
+
+
 def _slice(
     context: Context, node: syntax.Slice, extent: ir.Expr, tile: TileState, axis: int
 ) -> ir.SliceSubscript:
+    step: ir.Expr = ir.Literal(1)
+    backwards = False
     if node.step is not None:
-        step = _scalar(context, expression(context, node.step), node.step)
-        if symbolic.constant_value(step, context.definitions) != 1:
-            raise context.error(
-                node.span,
-                "SK0911",
-                "strided slices parse, but are not carried through in this version",
-                "not lowered yet",
-            )
-    lower: ir.Expr = ir.Literal(0)
-    if node.lower is not None:
-        lower = _scalar(context, expression(context, node.lower), node.lower)
-    upper = extent
-    if node.upper is not None:
-        upper = _scalar(context, expression(context, node.upper), node.upper)
+        step = _bound(context, node.step)
+        backwards = _check_step(context, step, node.step)
+        if symbolic.constant_value(step, context.definitions) == 1:
+            step = ir.Literal(1)
+    if backwards and (node.lower is None or node.upper is None):
+        raise context.error(
+            node.span,
+            "SK0319",
+            "a slice that runs backwards needs both bounds",
+            "which element is first, and where it ends, is not said",
+            help="write them out: `X[N-1:-1:-1]` goes from the last element down to the first",
+        )
+    lower = ir.Literal(0) if node.lower is None else _bound(context, node.lower)
+    upper = extent if node.upper is None else _bound(context, node.upper)
     exact = False
     if axis < len(tile.extents):
-        exact = context.equal(ir.Binary("-", upper, lower), tile.extents[axis])
-    return ir.SliceSubscript(lower, upper, exact)
+        length: ir.Expr = ir.Binary("-", upper, lower)
+        if step != ir.Literal(1):
+            length = ir.Binary("cdiv", length, step)
+        exact = context.equal(length, tile.extents[axis])
+    return ir.SliceSubscript(lower, upper, exact, step)
 
 
-def _index(context: Context, node: syntax.Expression | syntax.NewAxis) -> ir.Expr:
-    if isinstance(node, syntax.NewAxis):
-        raise context.error(
-            node.span, "SK0303", "`None` shapes index tiles; a tensor has no new axes", "an axis"
-        )
-    for name in _lane_names(context, node):
-        raise _lane_form(context, node, f"`{name}` is a tile")
-    return _scalar(context, expression(context, node), node)
-
-
-def _lane_names(context: Context, node: syntax.Expression) -> list[str]:
-    """Names of tiles used as indices."""
-    return [
-        name for name in names(node) if isinstance(context.scopes.find(name), TileName | IndexName)
-    ]
-
-
-def _lane_form(context: Context, node: syntax.Expression, why: str) -> InvalidError:
-    return context.error(
-        node.span,
-        "SK0910",
-        "indexing by a tile parses, but is not carried through in this version",
-        f"{why}: lane form",
-        help="use slices `lower:upper` and scalar subscripts",
-    )
-
-
-def _scalar(context: Context, typed: Typed, node: syntax.Expression) -> ir.Expr:
+def _bound(context: Context, node: syntax.Expression) -> ir.Expr:
+    typed = index(context, node)
     if typed.extents is not None:
-        raise _lane_form(context, node, "an index tile")
-    if typed.dtype.is_integer:
-        return typed.value
-    fixes: tuple[Fix, ...] = ()
-    match typed.value:
-        case ir.Literal(float(value)) if value.is_integer():
-            fixes = (Fix("write an integer", (Edit(node.span, str(int(value))),)),)
-        case _:
-            pass
+        raise context.error(
+            node.span,
+            "SK0302",
+            "a single integer is expected, not an index tile",
+            "a part of a slice has no lanes",
+            help="index with the tile itself: `X[m]` instead of `X[m:n]`",
+        )
+    return typed.value
+
+
+def _check_step(context: Context, step: ir.Expr, node: syntax.Expression) -> bool:
+    """Whether a slice runs backwards; a step of 0 or of unknown sign is an error."""
+    low, high = interval(context, step)
+    if low is not None and low >= 1:
+        return False
+    if high is not None and high <= -1:
+        return True
+    if low == high == 0:
+        raise context.error(
+            node.span, "SK0318", "the step of a slice is 0", "it would never get on"
+        )
+    text = symbolic.show(step)
     raise context.error(
         node.span,
-        "SK0302",
-        f"an integer is expected, but this is {typed.dtype.value}",
-        "a subscript is an integer",
-        fixes=fixes,
+        "SK0318",
+        f"the sign of the step `{text}` is not known",
+        "forwards or backwards?",
+        notes=("which elements a slice takes depends on the direction of its step",),
+        help=f"state it: `require: {text} >= 1;`",
     )

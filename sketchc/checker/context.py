@@ -22,6 +22,7 @@ from sketchc.checker.names import (
 )
 from sketchc.checker.survey import Survey
 from sketchc.diagnostics import Diagnostic, Edit, Fix, Label, Severity
+from sketchc.lanes import tiles_read
 from sketchc.source import Span
 from sketchc.types import DType
 
@@ -69,6 +70,7 @@ class Context:
     intervals: dict[str, tuple[int | None, int | None]] = attrs.field(factory=dict)
     sources: dict[str, str] = attrs.field(factory=dict)  # IR name -> name in the sketch
     index_ranks: dict[str, int] = attrs.field(factory=dict)  # of bound index tiles
+    loaded: set[str] = attrs.field(factory=set)  # bindings with lanes that come from a tile
     symbols: list[ir.Symbol] = attrs.field(factory=list)
     params: list[ir.Param] = attrs.field(factory=list)
     constants: list[ir.Constant] = attrs.field(factory=list)
@@ -220,7 +222,7 @@ class Context:
 
 def is_host(expression: ir.Expr) -> bool:
     """Whether an expression uses nothing that exists only inside loops."""
-    return not any(
+    return not tiles_read(expression) and not any(
         reference.kind in (ir.NameKind.LOOP, ir.NameKind.BINDING)
         for reference in symbolic.references(expression)
     )

@@ -22,6 +22,7 @@ from sketchc.checker.expressions import (
 )
 from sketchc.checker.lets import add_let, check_not_tunable, depends_on_tunable
 from sketchc.checker.names import PoisonedName, ScalarName, TensorName
+from sketchc.checker.ranges import learn
 from sketchc.checker.shapes import interval
 from sketchc.checker.survey import Use
 from sketchc.checker.text import expression_text
@@ -70,6 +71,7 @@ def declare(context: Context) -> None:
         if isinstance(section, syntax.RequireSection):
             for wanted in section.conditions:
                 _attempt(context, wanted, None, wanted.span, _require)
+    learn(context, tuple(require.condition for require in context.requires))
 
 
 def _tensors(

@@ -12,6 +12,7 @@ from typing import assert_never
 from sketchc import ir, symbolic, syntax
 from sketchc import records as attrs
 from sketchc.checker.context import Context, InvalidError, Typed
+from sketchc.checker.layouts import has_lanes, is_loaded, shaped
 from sketchc.checker.lets import check_not_tunable, without_functions
 from sketchc.checker.names import (
     IndexName,
@@ -19,6 +20,7 @@ from sketchc.checker.names import (
     ScalarName,
     TensorName,
     TileName,
+    TileState,
     closest,
     describe,
 )
@@ -113,6 +115,10 @@ def _name(context: Context, name: str, span: Span) -> Typed:
             if phase != context.phase:
                 raise outside_phase(context, name, span, entry.span)
             return Typed(ir.Ref(spelt, ir.NameKind.BINDING, dtype, span=span), dtype, extents)
+        case TileName(tile) if not tile.dtype.is_float:
+            if tile.phase != context.phase:
+                raise outside_phase(context, name, span, entry.span)
+            return _lanes(tile, span)
         case TileName() | TensorName():
             raise context.error(
                 span,
@@ -126,6 +132,14 @@ def _name(context: Context, name: str, span: Span) -> Typed:
             raise AssertionError(msg)
         case _:
             assert_never(entry)
+
+
+def _lanes(tile: TileState, span: Span) -> Typed:
+    """An integer tile as an index tile of i64, a bool tile as a predicate (R6)."""
+    dtype = DType.BOOL if tile.dtype is DType.BOOL else DType.I64
+    layout = (True,) * len(tile.extents)
+    value = ir.TileLanes(tile.name, dtype, tile.extents, layout, span=span)
+    return Typed(value, dtype, tile.extents)
 
 
 def outside_phase(context: Context, name: str, span: Span, made: Span) -> InvalidError:
@@ -258,15 +272,10 @@ def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
             span,
             "SK0314",
             "a divisor must be known at launch",
-            "depends on a loop variable",
+            "comes from memory" if is_loaded(context, divisor) else "depends on a loop variable",
             notes=("it is checked to be at least 1 there",),
         )
     context.require(ir.Binary(">=", host, ir.Literal(1)), span)
-
-
-def has_lanes(value: ir.Expr) -> bool:
-    """Whether an expression is an index tile by itself."""
-    return isinstance(value, ir.Iota) or any(map(has_lanes, symbolic.children(value)))
 
 
 # ---------------------------------------------------------------- calls
@@ -402,39 +411,8 @@ def _subscript(context: Context, node: syntax.Subscript, host: bool) -> Typed:
     own = iter(base.extents)
     extents = tuple(next(own) if kept else ir.Literal(1) for kept in layout)
     rank = len(base.extents)
-    return Typed(_shaped(base.value, tuple(layout), rank, node.span, context), base.dtype, extents)
-
-
-def _shaped(
-    value: ir.Expr, layout: tuple[bool, ...], rank: int, span: Span, context: Context
-) -> ir.Expr:
-    """Push new axes down to the index tiles of an expression of `rank` axes."""
-
-    def visit(part: ir.Expr) -> ir.Expr:
-        return _shaped(part, layout, rank, span, context)
-
-    match value:
-        case ir.Iota(layout=own):
-            return attrs.evolve(value, layout=_composed(own, layout, rank))
-        case ir.Ref(kind=ir.NameKind.BINDING, name=name) if name in context.index_ranks:
-            own = value.layout or (True,) * context.index_ranks[name]
-            return attrs.evolve(value, layout=_composed(own, layout, rank))
-        case ir.Literal() | ir.Ref():
-            return value
-        case ir.Unary():
-            return attrs.evolve(value, operand=visit(value.operand))
-        case ir.Binary():
-            return attrs.evolve(value, left=visit(value.left), right=visit(value.right))
-        case ir.Function():
-            return value
-        case _:
-            assert_never(value)
-
-
-def _composed(own: tuple[bool, ...], layout: tuple[bool, ...], rank: int) -> tuple[bool, ...]:
-    """The layout of a part (right-aligned in `rank` axes) after new axes are put in."""
-    padded = iter((False,) * (rank - len(own)) + own)
-    return tuple(next(padded) if kept else False for kept in layout)
+    value = shaped(base.value, tuple(layout), rank, node.span, context)
+    return Typed(value, base.dtype, extents)
 
 
 # ---------------------------------------------------------------- compile-time values

@@ -2,18 +2,21 @@
 
 Runs on the IR of a sketch without other errors. A loop may run zero times, so nothing is assigned
 after it that was not assigned before; a tile without `init=` that a loop writes cannot be read
-after it, because its valid lanes would be those of the last iteration.
+after it, because its valid lanes would be those of the last iteration. After an `if` a tile is
+assigned where both branches leave it so. A loop carries a tile that is live at its header and
+written in its body, an `if` one that a branch writes and that is read afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
-from sketchc import ir, syntax
+from sketchc import ir, symbolic, syntax
 from sketchc import records as attrs
 from sketchc.checker.quirks import init_fix
 from sketchc.diagnostics import Diagnostic, Fix, Label, Severity
+from sketchc.lanes import tiles_read
 from sketchc.ops import OPS
 from sketchc.source import Span
 
@@ -36,6 +39,7 @@ class _Assignment:
     allocs: Mapping[str, syntax.Alloc]
     assigned: set[str] = attrs.field(factory=set)
     writers: dict[str, Span] = attrs.field(factory=dict)  # loop that left a tile unreadable
+    branches: dict[str, Span] = attrs.field(factory=dict)  # `if` that left a tile unassigned
     reported: set[str] = attrs.field(factory=set)
     found: list[Diagnostic] = attrs.field(factory=list)
 
@@ -43,23 +47,29 @@ class _Assignment:
         """Check a block; returns the tiles it writes."""
         written: set[str] = set()
         for statement in body:
+            for value in expressions(statement):
+                for lanes in _lanes(value):
+                    self.read(lanes.tile, lanes.span)
             match statement:
                 case ir.Alloc(tile=name):
                     self.assigned.discard(name)
                     self.writers.pop(name, None)
+                    self.branches.pop(name, None)
                     if self.tiles[name].initial is not None:
                         self.assigned.add(name)
                 case ir.Load(tile=name):
                     written.add(name)
                     self.assigned.add(name)
-                case ir.Store(tile=name):
+                case ir.Store(tile=name) | ir.Atomic(tile=name):
                     self.read(name, statement.span)
                 case ir.Compute():
                     self.compute(statement)
-                    written.add(statement.destination)
+                    written.update(statement.destinations)
                 case ir.For():
                     written |= self.loop(statement)
-                case ir.Bind():
+                case ir.If():
+                    written |= self.branch(statement)
+                case ir.Bind() | ir.Fetch():
                     pass
                 case _:
                     assert_never(statement)
@@ -69,9 +79,21 @@ class _Assignment:
         for operand in statement.operands:
             if isinstance(operand, ir.TileOperand):
                 self.read(operand.tile, operand.span)
-        if OPS[statement.operation].accumulates:
-            self.read(statement.destination, statement.span, accumulates=statement.operation)
-        self.assigned.add(statement.destination)
+        for name in statement.destinations:
+            if OPS[statement.operation].accumulates:
+                self.read(name, statement.span, accumulates=statement.operation)
+            self.assigned.add(name)
+
+    def branch(self, statement: ir.If) -> set[str]:
+        before = set(self.assigned)
+        written = self.block(statement.body)
+        after = self.assigned
+        self.assigned = before
+        written |= self.block(statement.orelse)
+        for name in after ^ self.assigned:
+            self.branches[name] = statement.span
+        self.assigned &= after
+        return written
 
     def loop(self, loop: ir.For) -> set[str]:
         before = set(self.assigned)
@@ -99,6 +121,11 @@ class _Assignment:
             message = f"`{source}` is read after the loop that wrote it"
             label = "not assigned on every path"
             labels.append(Label(self.writers[name], "this loop may run zero times"))
+        elif name in self.branches:
+            code = "SK0404"
+            message = f"`{source}` is read after an `if` that writes it in one branch only"
+            label = "not assigned on every path"
+            labels.append(Label(self.branches[name], "the other branch leaves it as it is"))
         else:
             code = "SK0401"
             message = f"`{source}` is read before anything is written to it"
@@ -118,93 +145,146 @@ class _Assignment:
         )
 
 
+# ---------------------------------------------------------------- what statements read
+
+
+def expressions(statement: ir.Statement) -> Iterator[ir.Expr]:
+    """The scalar and index-tile expressions of one statement, not those of its blocks."""
+    match statement:
+        case ir.Load(access=access, where=where):
+            yield from _parts(access, where)
+        case ir.Store(access=access, where=where) | ir.Atomic(access=access, where=where):
+            yield from _parts(access, where)
+        case ir.Fetch(access=access):
+            yield from _parts(access, None)
+        case ir.Compute(operands=operands):
+            for operand in operands:
+                if not isinstance(operand, ir.TileOperand):
+                    yield operand.value
+        case ir.Bind(value=value):
+            yield value
+        case ir.For(start=start, stop=stop, step=step):
+            yield from (start, stop, step)
+        case ir.If(condition=condition):
+            yield condition
+        case ir.Alloc():
+            return
+        case _:
+            assert_never(statement)
+
+
+def _parts(access: ir.Access, where: ir.Expr | None) -> Iterator[ir.Expr]:
+    for subscript in access.subscripts:
+        match subscript:
+            case ir.ScalarSubscript(index=value) | ir.IndexSubscript(value=value):
+                yield value
+            case ir.SliceSubscript(lower, upper, _, step):
+                yield from (lower, upper, step)
+            case _:
+                assert_never(subscript)
+    if where is not None:
+        yield where
+
+
+def _lanes(value: ir.Expr) -> Iterator[ir.TileLanes]:
+    if isinstance(value, ir.TileLanes):
+        yield value
+    for child in symbolic.children(value):
+        yield from _lanes(child)
+
+
 # ---------------------------------------------------------------- carried tiles
 
 
 def add_carried(phase: ir.Phase, tiles: Mapping[str, ir.Tile]) -> ir.Phase:
-    """Fill in `carried` of every loop: tiles live at its header and written in its body."""
-    exposed: dict[int, frozenset[str]] = {}
-    _expose(phase.body, tiles, exposed)
-    return ir.Phase(_carry(phase.body, frozenset(), tiles, exposed))
+    """Fill in `carried` of every loop and branch."""
+    body, _ = _carry(phase.body, frozenset(), tiles)
+    return attrs.evolve(phase, body=body)
 
 
-def _expose(
-    body: tuple[ir.Statement, ...],
-    tiles: Mapping[str, ir.Tile],
-    exposed: dict[int, frozenset[str]],
+def _exposed(
+    body: tuple[ir.Statement, ...], live: frozenset[str], tiles: Mapping[str, ir.Tile]
 ) -> frozenset[str]:
-    """The tiles that a block reads before it writes them; kept for every loop, by `id`."""
-    live: frozenset[str] = frozenset()
+    """The tiles live before a block, from those live after it."""
     for statement in reversed(body):
-        if isinstance(statement, ir.For):
-            exposed[id(statement)] = _expose(statement.body, tiles, exposed)
-            live |= exposed[id(statement)]
-        else:
-            live = _before(statement, live, tiles)
+        match statement:
+            case ir.For(body=inner):
+                live |= _exposed(inner, frozenset(), tiles)
+            case ir.If(body=inner, orelse=orelse):
+                live = _exposed(inner, live, tiles) | _exposed(orelse, live, tiles)
+            case _:
+                live = _before(statement, live, tiles)
     return live
 
 
 def _carry(
-    body: tuple[ir.Statement, ...],
-    live: frozenset[str],
-    tiles: Mapping[str, ir.Tile],
-    exposed: Mapping[int, frozenset[str]],
-) -> tuple[ir.Statement, ...]:
-    """Rewrite a block backwards from the tiles live after it.
+    body: tuple[ir.Statement, ...], live: frozenset[str], tiles: Mapping[str, ir.Tile]
+) -> tuple[tuple[ir.Statement, ...], frozenset[str]]:
+    """Rewrite a block backwards from the tiles live after it; gives those live before it too.
 
     Live at a loop's header is what is live after the loop and what its body exposes: a body only
     takes away what it writes first, and the loop may run zero times.
     """
     result: list[ir.Statement] = []
     for statement in reversed(body):
-        if isinstance(statement, ir.For):
-            live |= exposed[id(statement)]
-            written = dict.fromkeys(_written(statement.body))
-            result.append(
-                attrs.evolve(
-                    statement,
-                    body=_carry(statement.body, live, tiles, exposed),
-                    carried=tuple(name for name in written if name in live),
-                )
-            )
-        else:
-            live = _before(statement, live, tiles)
-            result.append(statement)
-    return tuple(reversed(result))
+        match statement:
+            case ir.For():
+                live |= _exposed(statement.body, frozenset(), tiles)
+                inner, _ = _carry(statement.body, live, tiles)
+                carried = _kept(statement.body, live)
+                result.append(attrs.evolve(statement, body=inner, carried=carried))
+            case ir.If():
+                carried = _kept((*statement.body, *statement.orelse), live)
+                inner, first = _carry(statement.body, live, tiles)
+                orelse, second = _carry(statement.orelse, live, tiles)
+                live = first | second
+                result.append(attrs.evolve(statement, body=inner, orelse=orelse, carried=carried))
+            case _:
+                live = _before(statement, live, tiles)
+                result.append(statement)
+    return tuple(reversed(result)), live
+
+
+def _kept(body: tuple[ir.Statement, ...], live: frozenset[str]) -> tuple[str, ...]:
+    """The live tiles that a block writes, in order of first write."""
+    return tuple(name for name in dict.fromkeys(_written(body)) if name in live)
 
 
 def _before(
-    statement: ir.Alloc | ir.Load | ir.Store | ir.Compute | ir.Bind,
-    live: frozenset[str],
-    tiles: Mapping[str, ir.Tile],
+    statement: ir.Statement, live: frozenset[str], tiles: Mapping[str, ir.Tile]
 ) -> frozenset[str]:
+    """The tiles live before a simple statement."""
     match statement:
         case ir.Alloc(tile=name):
-            return live - {name}
+            live -= {name}
         case ir.Load(tile=name):
-            return live | {name} if tiles[name].initial is not None else live - {name}
-        case ir.Store(tile=name):
-            return live | {name}
-        case ir.Compute(operation=operation, operands=operands, destination=name):
-            # writing a tile with `init=` is a masked update: it reads what it keeps
-            keeps = OPS[operation].accumulates or tiles[name].initial is not None
-            live = live | {name} if keeps else live - {name}
-            return live | {o.tile for o in operands if isinstance(o, ir.TileOperand)}
-        case ir.Bind():
-            return live
+            live = live | {name} if tiles[name].initial is not None else live - {name}
+        case ir.Store(tile=name) | ir.Atomic(tile=name):
+            live |= {name}
+        case ir.Compute(operation=operation, operands=operands):
+            for name in statement.destinations:
+                # writing a tile with `init=` is a masked update: it reads what it keeps
+                keeps = OPS[operation].accumulates or tiles[name].initial is not None
+                live = live | {name} if keeps else live - {name}
+            live |= {o.tile for o in operands if isinstance(o, ir.TileOperand)}
+        case ir.Bind() | ir.Fetch() | ir.For() | ir.If():
+            pass
         case _:
             assert_never(statement)
+    return live.union(*map(tiles_read, expressions(statement)))
 
 
-def _written(body: tuple[ir.Statement, ...]) -> list[str]:
+def _written(body: tuple[ir.Statement, ...]) -> Iterator[str]:
     """The tiles that a block writes, in order, repeats included."""
-    result: list[str] = []
     for statement in body:
         match statement:
-            case ir.Load(tile=name) | ir.Compute(destination=name):
-                result.append(name)
+            case ir.Load(tile=name):
+                yield name
+            case ir.Compute():
+                yield from statement.destinations
             case ir.For(body=inner):
-                result.extend(_written(inner))
+                yield from _written(inner)
+            case ir.If(body=inner, orelse=orelse):
+                yield from _written((*inner, *orelse))
             case _:
                 pass
-    return result

@@ -109,7 +109,7 @@ def _operand(context: Context, node: syntax.Expression) -> ir.Operand:
             return ir.TileOperand(readable_tile(context, node).name, span=node.span)
         case syntax.Subscript(base=syntax.Name(id=name) as base) if isinstance(
             context.scopes.find(name), TileName
-        ):
+        ) and not _reshapes(context, node):
             return ir.TileOperand(_annotated(context, node, base).name, span=node.span)
         case _:
             typed = expression(context, node)
@@ -117,6 +117,16 @@ def _operand(context: Context, node: syntax.Expression) -> ir.Operand:
         without_functions(context, typed, node.span)
         return ir.IndexOperand(typed.value, typed.dtype, typed.extents, span=node.span)
     return _scalar(context, typed, node)
+
+
+def _reshapes(context: Context, node: syntax.Subscript) -> bool:
+    """`idx[:, None]`: the lanes of an integer or bool tile, with new axes."""
+    found = context.scopes.find(node.base.id) if isinstance(node.base, syntax.Name) else None
+    return (
+        isinstance(found, TileName)
+        and not found.tile.dtype.is_float
+        and any(isinstance(part, syntax.NewAxis) for part in node.subscripts)
+    )
 
 
 def _annotated(context: Context, node: syntax.Subscript, base: syntax.Name) -> TileState:

@@ -42,11 +42,16 @@ def _collect(
             case ir.Load(access=access):
                 seen = accesses[bases.get(access.tensor, access.tensor)]
                 seen.load = seen.load or (phase, access.span)
-            case ir.Store(access=access):
+            case ir.Fetch(access=access):
+                seen = accesses[bases.get(access.tensor, access.tensor)]
+                seen.load = seen.load or (phase, access.span)
+            case ir.Store(access=access) | ir.Atomic(access=access):
                 seen = accesses[bases.get(access.tensor, access.tensor)]
                 seen.store = seen.store or (phase, access.span)
             case ir.For(body=inner):
                 _collect(inner, phase, bases, accesses)
+            case ir.If(body=inner, orelse=orelse):
+                _collect((*inner, *orelse), phase, bases, accesses)
             case _:
                 pass
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import assert_never
 
 from sketchc import ir, symbolic, syntax
-from sketchc.checker.accesses import access, readable_tile, writable_tile
 from sketchc.checker.allocs import alloc
 from sketchc.checker.context import Context, InvalidError, LoopState
-from sketchc.checker.dtypes import writes_implicitly
 from sketchc.checker.expressions import evaluate_constant, expression, integer
 from sketchc.checker.hints import loop_hints
+from sketchc.checker.layouts import is_loaded
 from sketchc.checker.lets import add_let, depends_on_tunable, without_functions
+from sketchc.checker.memory import load, store
 from sketchc.checker.names import IndexName, PoisonedName, ScalarName, describe
 from sketchc.checker.operations import compute
-from sketchc.checker.quirks import cast_fix, tile_index_fixes, tile_index_slices
+from sketchc.checker.quirks import tile_index_fixes, tile_index_slices
 from sketchc.checker.shapes import interval
 from sketchc.checker.survey import is_parallel
 from sketchc.checker.text import expression_text, statement_text
@@ -61,9 +61,9 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
         case syntax.Alloc():
             return (alloc(context, node),)
         case syntax.Load():
-            return (_load(context, node),)
+            return (load(context, node),)
         case syntax.Store():
-            return (_store(context, node),)
+            return (store(context, node),)
         case syntax.Compute():
             return compute(context, node)
         case syntax.Binding():
@@ -76,65 +76,6 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
             raise unsupported(context, node)
         case _:
             assert_never(node)
-
-
-# ---------------------------------------------------------------- load and store
-
-
-def _keywords(context: Context, node: syntax.Load | syntax.Store) -> None:
-    """Report keyword arguments: those of the language are not lowered yet, others are unknown."""
-    known = ("pad", "where") if isinstance(node, syntax.Load) else ("where", "unique", "covers")
-    for keyword in node.keywords:
-        if keyword.name in known:
-            raise context.error(
-                keyword.span,
-                "SK0912",
-                f"`{keyword.name}=` parses, but is not carried through in this version",
-                "not lowered yet",
-            )
-        kind = "load" if isinstance(node, syntax.Load) else "store"
-        raise context.error(
-            keyword.span,
-            "SK0211",
-            f"`{kind}` has no argument `{keyword.name}`",
-            f"it takes {', '.join(known)}",
-        )
-
-
-def _load(context: Context, node: syntax.Load) -> ir.Load:
-    _keywords(context, node)
-    tile = writable_tile(context, node.tile)
-    source, dtype = access(context, node.access, tile)
-    if not writes_implicitly(dtype, tile.dtype):
-        raise _needs_cast(context, node, dtype, tile.dtype, loading=True)
-    return ir.Load(source, tile.name, text=statement_text(node), span=node.span)
-
-
-def _store(context: Context, node: syntax.Store) -> ir.Store:
-    _keywords(context, node)
-    tile = readable_tile(context, node.tile)
-    target, dtype = access(context, node.access, tile)
-    if not writes_implicitly(tile.dtype, dtype):
-        raise _needs_cast(context, node, tile.dtype, dtype, loading=False)
-    return ir.Store(tile.name, target, text=statement_text(node), span=node.span)
-
-
-def _needs_cast(
-    context: Context,
-    node: syntax.Load | syntax.Store,
-    source: DType,
-    destination: DType,
-    *,
-    loading: bool,
-) -> InvalidError:
-    return context.error(
-        node.span,
-        "SK0307",
-        f"{source.value} does not convert to {destination.value} without `cast`",
-        f"{source.value} into {destination.value}",
-        notes=("only float to float and widening integer conversions are implicit (R6)",),
-        fixes=cast_fix(context, node, source if loading else destination),
-    )
 
 
 # ---------------------------------------------------------------- bindings
@@ -211,6 +152,8 @@ def _bind(
     text = f"{name.id} = {expression_text(node)}"
     if typed.extents is not None:
         context.index_ranks[spelt] = len(typed.extents)
+        if is_loaded(context, value):
+            context.loaded.add(spelt)
         context.scopes.add(
             name.id, IndexName(spelt, typed.dtype, typed.extents, context.phase, name.span)
         )

@@ -214,7 +214,7 @@ class _Walker:
                 for value in values:
                     self.use(value, Use.SHAPE)
                 for target, value in zip(targets, values, strict=False):
-                    if self.is_index(value):
+                    if self.is_index(value, inside=True):
                         self.scopes[-1][target.id] = _Tile(_index_dtype(value), index=True)
             case syntax.Compute():
                 self.compute(statement)
@@ -225,7 +225,7 @@ class _Walker:
         for subscript in access.subscripts:
             self.use(subscript, Use.SHAPE)
         for keyword in keywords:
-            self.use(keyword.value, Use.DATA)
+            self.use(keyword.value, Use.SHAPE if keyword.name == "where" else Use.DATA)
 
     def compute(self, statement: syntax.Compute) -> None:
         arguments = list(statement.arguments)
@@ -267,22 +267,24 @@ class _Walker:
                 return scope[name]
         return None
 
-    def is_index(self, node: object) -> bool:
-        """Whether an expression is an index tile: it has an iota, or a name bound to one."""
+    def is_index(self, node: object, *, inside: bool = False) -> bool:
+        """Whether an expression is an index tile: it has an iota, or a name bound to one. A tile by
+        itself is an operand as it is; `inside` an expression it stands for its lanes."""
         match node:
             case syntax.Call(function="iota"):
                 return True
             case syntax.Call(arguments=arguments):
-                return any(self.is_index(argument) for argument in arguments)
+                return any(self.is_index(argument, inside=True) for argument in arguments)
             case syntax.Unary(operand=operand):
-                return self.is_index(operand)
+                return self.is_index(operand, inside=True)
             case syntax.Binary(left=left, right=right):
-                return self.is_index(left) or self.is_index(right)
-            case syntax.Subscript(base=base):
-                return self.is_index(base)
+                return self.is_index(left, inside=True) or self.is_index(right, inside=True)
+            case syntax.Subscript(base=base, subscripts=subscripts):
+                shaped = any(isinstance(part, syntax.NewAxis) for part in subscripts)
+                return self.is_index(base, inside=shaped)
             case syntax.Name(id=name):
                 found = self.find(name)
-                return found is not None and found.index
+                return found is not None and (found.index or inside)
             case _:
                 return False
 

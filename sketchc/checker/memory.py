@@ -1,0 +1,131 @@
+"""Loads and stores: their accesses, masks, padding and promises."""
+
+from __future__ import annotations
+
+from sketchc import ir, syntax
+from sketchc.checker.accesses import access, readable_tile, writable_tile
+from sketchc.checker.context import Context, InvalidError, Value
+from sketchc.checker.dtypes import literal_fits, writes_implicitly
+from sketchc.checker.expressions import condition, constant
+from sketchc.checker.lets import without_functions
+from sketchc.checker.names import TileState
+from sketchc.checker.quirks import cast_fix
+from sketchc.checker.shapes import fits, shown
+from sketchc.checker.text import statement_text
+from sketchc.diagnostics import Label
+from sketchc.types import DType
+
+
+def load(context: Context, node: syntax.Load) -> ir.Load:
+    """Elaborate `load(X[...] -> tile, pad=, where=)`."""
+    keywords = _keywords(context, node.keywords, "load", ("pad", "where"))
+    tile = writable_tile(context, node.tile)
+    source, dtype = access(context, node.access, tile)
+    if not writes_implicitly(dtype, tile.dtype):
+        raise _needs_cast(context, node, dtype, tile.dtype, loading=True)
+    return ir.Load(
+        source,
+        tile.name,
+        pad=_pad(context, keywords.get("pad"), tile),
+        where=_where(context, keywords.get("where"), tile),
+        text=statement_text(node),
+        span=node.span,
+    )
+
+
+def store(context: Context, node: syntax.Store) -> ir.Store:
+    """Elaborate `store(tile -> X[...], where=, unique=, covers=)`."""
+    keywords = _keywords(context, node.keywords, "store", ("where", "unique", "covers"))
+    tile = readable_tile(context, node.tile)
+    target, dtype = access(context, node.access, tile)
+    if not writes_implicitly(tile.dtype, dtype):
+        raise _needs_cast(context, node, tile.dtype, dtype, loading=False)
+    return ir.Store(
+        tile.name,
+        target,
+        where=_where(context, keywords.get("where"), tile),
+        unique=_promise(context, keywords, "unique"),
+        covers=_promise(context, keywords, "covers"),
+        text=statement_text(node),
+        span=node.span,
+    )
+
+
+def _keywords(
+    context: Context, given: tuple[syntax.Keyword, ...], statement: str, known: tuple[str, ...]
+) -> dict[str, syntax.Expression]:
+    """The keyword arguments by name; the parser has seen to it that none is given twice."""
+    for keyword in given:
+        if keyword.name not in known:
+            raise context.error(
+                keyword.span,
+                "SK0211",
+                f"`{statement}` has no argument `{keyword.name}`",
+                f"it takes {', '.join(known)}",
+            )
+    return {keyword.name: keyword.value for keyword in given}
+
+
+def _pad(context: Context, node: syntax.Expression | None, tile: TileState) -> Value | None:
+    """The value of lanes that lie outside the tensor, in the tile's type."""
+    if node is None:
+        return None
+    value = constant(context, node, "`pad`")
+    natural = isinstance(value, int) and not isinstance(value, bool) and value in (0, 1)
+    if not literal_fits(value, tile.dtype) and not (tile.dtype is DType.BOOL and natural):
+        raise context.error(
+            node.span,
+            "SK0214",
+            f"`{tile.source_name}` cannot be padded with {value}: its type is {tile.dtype.value}",
+            "does not fit",
+            labels=(Label(tile.span, f"{tile.dtype.value} tile"),),
+        )
+    if tile.dtype.is_float:
+        return float(value)
+    return bool(value) if tile.dtype is DType.BOOL else value
+
+
+def _where(context: Context, node: syntax.Expression | None, tile: TileState) -> ir.Expr | None:
+    """The condition under which a lane is read or written; it broadcasts to the tile."""
+    if node is None:
+        return None
+    typed = condition(context, node)
+    if typed.extents is not None and not fits(context, typed.extents, tile.extents):
+        raise context.error(
+            node.span,
+            "SK0322",
+            f"the condition has the shape {shown(typed.extents)}, and the tile "
+            f"{shown(tile.extents)}",
+            "does not broadcast to the tile",
+            labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
+            help="shape index tiles with `[:, None]` and `[None, :]`",
+        )
+    return without_functions(context, typed, node.span)
+
+
+def _promise(context: Context, keywords: dict[str, syntax.Expression], name: str) -> bool:
+    node = keywords.get(name)
+    if node is None:
+        return False
+    value = constant(context, node, f"`{name}`")
+    if not isinstance(value, bool):
+        raise context.error(node.span, "SK0211", f"`{name}` is True or False", f"this is {value}")
+    return value
+
+
+def _needs_cast(
+    context: Context,
+    node: syntax.Load | syntax.Store,
+    source: DType,
+    destination: DType,
+    *,
+    loading: bool,
+) -> InvalidError:
+    return context.error(
+        node.span,
+        "SK0307",
+        f"{source.value} does not convert to {destination.value} without `cast`",
+        f"{source.value} into {destination.value}",
+        notes=("only float to float and widening integer conversions are implicit (R6)",),
+        fixes=cast_fix(context, node, source if loading else destination),
+    )

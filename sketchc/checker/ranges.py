@@ -1,0 +1,65 @@
+"""What preconditions say about the range of single names, as `require: S >= 1` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sketchc import ir
+from sketchc.checker.context import Context
+from sketchc.checker.shapes import Interval, interval
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+
+
+def learn(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
+    """Narrow the known intervals of the names that the conditions bound by numbers, then those of
+    the host values made from them."""
+    _apply(context, conditions)
+    for let in context.lets:
+        if let.dtype.is_integer:
+            known = interval(context, let.value)
+            context.intervals[let.name] = _meet(context.intervals.get(let.name), known)
+    _apply(context, conditions)
+
+
+def _apply(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
+    for condition in conditions:
+        for name, limits in _limits(context, condition):
+            context.intervals[name] = _meet(context.intervals.get(name), limits)
+
+
+def _limits(context: Context, condition: ir.Expr) -> Iterator[tuple[str, Interval]]:
+    match condition:
+        case ir.Binary("and", left, right):
+            yield from _limits(context, left)
+            yield from _limits(context, right)
+        case ir.Binary(operator, ir.Ref(name=name), right) if operator in _TURNED:
+            yield name, _limit(operator, interval(context, right))
+        case ir.Binary(operator, left, ir.Ref(name=name)) if operator in _TURNED:
+            yield name, _limit(_TURNED[operator], interval(context, left))
+        case _:
+            return
+
+
+def _limit(operator: str, other: Interval) -> Interval:
+    """What `name operator other` says about the name."""
+    low, high = other
+    match operator:
+        case "<":
+            return (None, None if high is None else high - 1)
+        case "<=":
+            return (None, high)
+        case ">":
+            return (None if low is None else low + 1, None)
+        case ">=":
+            return (low, None)
+        case _:
+            return other
+
+
+def _meet(left: Interval | None, right: Interval) -> Interval:
+    if left is None:
+        return right
+    lows = [low for low in (left[0], right[0]) if low is not None]
+    highs = [high for high in (left[1], right[1]) if high is not None]
+    return (max(lows, default=None), min(highs, default=None))
