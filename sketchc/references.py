@@ -36,8 +36,16 @@ def to_integral(name: str) -> Reference:
 
 
 def clamp(np: Any, x: Array, low: Any = None, high: Any = None) -> Array:
-    lowest = x if low is None else np.maximum(x, np.asarray(low).astype(x.dtype))
-    return lowest if high is None else np.minimum(lowest, np.asarray(high).astype(x.dtype))
+    """Bounds that the type of `x` cannot hold are no bounds: clamp(u8, low=-1) is u8."""
+    lowest = x if low is None else np.maximum(x, _held(np, low, x.dtype))
+    return lowest if high is None else np.minimum(lowest, _held(np, high, x.dtype))
+
+
+def _held(np: Any, bound: Any, dtype: Any) -> Array:
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        bound = min(max(int(bound), limits.min), limits.max)
+    return np.asarray(bound).astype(dtype)
 
 
 def sigmoid(np: Any, x: Array) -> Array:
@@ -52,3 +60,58 @@ def gelu_with(np: Any, x: Array, approximate: str = "none") -> Array:
     if approximate == "tanh":
         return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
     return gelu(np, x)
+
+
+def scan(function: Callable[..., Array], np: Any, x: Array, axis: int, reverse: bool) -> Array:
+    """`np.cumsum` or `np.cumprod` in the type of `x`: narrow integers wrap, they do not widen."""
+    source = np.flip(x, axis) if reverse else x
+    result = function(source, axis=axis, dtype=x.dtype)
+    return np.flip(result, axis) if reverse else result
+
+
+def sort(
+    np: Any, values: Array, indices: Array, axis: int, descending: bool = False
+) -> tuple[Array, Array]:
+    """Stable in both directions; NumPy puts NaN last, as the largest."""
+    source = np.flip(values, axis) if descending else values
+    order = np.argsort(source, axis=axis, kind="stable")
+    if descending:
+        order = values.shape[axis] - 1 - np.flip(order, axis)
+    return (
+        np.take_along_axis(values, order, axis),
+        np.take_along_axis(np.broadcast_to(indices, values.shape), order, axis),
+    )
+
+
+def topk(
+    np: Any, values: Array, indices: Array, axis: int, largest: bool = True
+) -> tuple[Array, Array]:
+    """All candidates, best first; the caller keeps the K first. Indices are i64.
+
+    Ties go to the smaller index. Read as unsigned, the negative index of a place that nothing has
+    taken yet is larger than all others, so that a real -inf is preferred to it.
+    """
+    ranks = np.ascontiguousarray(indices).view(np.uint64)
+    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
+    if values.dtype.kind == "f":
+        keys = np.where(missing, 0.0, values)
+        keys = -keys if largest else keys
+    else:
+        keys = values.astype(np.int64) if values.dtype.kind == "b" else values
+        keys = ~keys if largest else keys  # reverses the order and cannot overflow
+    order = np.lexsort((ranks, keys, np.logical_xor(missing, largest)), axis=axis)
+    return np.take_along_axis(values, order, axis), np.take_along_axis(indices, order, axis)
+
+
+def softmax(np: Any, x: Array) -> Array:
+    shifted = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return shifted / np.sum(shifted, axis=-1, keepdims=True)
+
+
+def layer_norm(np: Any, x: Array, eps: float = 1e-5) -> Array:
+    centred = x - np.mean(x, axis=-1, keepdims=True)
+    return centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + eps)
+
+
+def rms_norm(np: Any, x: Array, eps: float = 1e-5) -> Array:
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps)

@@ -80,16 +80,8 @@ _NUMPY = {
     DType.BOOL: "bool",
 }
 
-#: The types that checker, interpreter and all targets carry through today.
-LOWERED = (
-    DType.F64,
-    DType.F32,
-    DType.BF16,
-    DType.F16,
-    DType.I64,
-    DType.I32,
-    DType.BOOL,
-)
+#: The types that checker, interpreter and all targets carry through.
+LOWERED = tuple(DType)
 
 
 def promote(left: DType, right: DType) -> DType:

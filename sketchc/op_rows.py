@@ -1,0 +1,76 @@
+"""The vocabulary of the op table: what a row says. `sketchc.ops` exports every name here."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from sketchc import records as attrs
+from sketchc.references import Reference
+
+
+class Shape(Enum):
+    """How the result's shape follows from the operands'."""
+
+    SAME = "as the source"
+    BROADCAST = "broadcast of the operands"
+    DESTINATION = "as the destination"
+    REDUCED = "the source less the reduced axes (or with extent 1 there)"
+    MATRIX_PRODUCT = "[M, K] with [K, N] gives [M, N]"
+    TRANSPOSED = "the source with its last two axes exchanged"
+    TOP_K = "the source with K on the axis"
+    REARRANGED = "rearranged"
+
+
+class Result(Enum):
+    """How the result's dtype follows from the operands'."""
+
+    SAME = "as the source"
+    FLOAT = "float; integers and bool give f32"
+    PROMOTE = "the common type of the operands"
+    BOOL = "bool"
+    INTEGER = "the common integer type"
+    ACCUMULATOR = "f32 for f16, bf16 and f32; f64 for f64; integers keep the destination's type"
+    DESTINATION = "the destination's"
+    I64 = "i64"
+
+
+class Category(Enum):
+    ELEMENTWISE = "element-wise"
+    REDUCTION = "reduction"
+    MATRIX = "matrix product"
+    SCAN = "scan"
+    INDEX = "index of an extremum"
+    SORTING = "sorting"
+    LAYOUT = "layout"
+    COMPOSITE = "composite"
+    RANDOM = "random"
+
+
+@attrs.frozen
+class Attribute:
+    """A keyword (or, for `axis`, also positional) argument with its allowed values or kind."""
+
+    name: str
+    kind: str  # "int", "axes", "bool", "float", "choice"
+    default: object = None
+    choices: tuple[str, ...] = ()
+    positional: bool = False
+
+
+@attrs.frozen
+class Op:
+    """One operation. `outputs` destinations stand last; `lowered` is False for a row that parses
+    and is documented but that this version does not carry through (a coded diagnostic)."""
+
+    name: str
+    category: Category
+    operands: tuple[str, ...]
+    shape: Shape
+    result: Result
+    doc: str
+    reference: Reference | None = None
+    identity: str | None = None  # "zero", "one", "lowest", "highest", "false", "true"
+    attributes: tuple[Attribute, ...] = ()
+    outputs: int = 1
+    accumulates: bool = False  # reads its destination
+    lowered: bool = True
