@@ -144,6 +144,14 @@ class Atoms:
             number = self._new(name, name, None, frozenset(), non_negative)
         return number
 
+    def defined(self, name: str, value: Linear, non_negative: bool) -> Linear:
+        """A base variable that equals `value`: one term for what would be many in products."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._new(name, name, None, self.depends(value), non_negative)
+            self.facts[number] += (Fact(add(value, {number: 1}, -1), equality=True),)
+        return {number: 1}
+
     def opaque(self, key: str, dependencies: frozenset[int]) -> int:
         number = self._numbers.get(("opaque", key))
         if number is None:
@@ -235,6 +243,26 @@ class Atoms:
                 rest[atom] = remainder
         if set(rest) <= {ONE}:
             return whole
+        return add(whole, {self._nested_floor(rest, divisor): 1})
+
+    def _nested_floor(self, rest: Linear, divisor: int) -> int:
+        """The atom of floor(rest / divisor); floor(floor(a / b) / c) is that of a / (b*c)."""
+        inner = self.definitions[next(iter(rest))] if list(rest.values()) == [1] else None
+        if isinstance(inner, Floor):
+            number = self._floor(inner.numerator, inner.divisor * divisor)
+        elif isinstance(inner, Quotient):
+            by = scale(inner.divisor, divisor)
+            known = self.non_negative[next(iter(rest))]
+            form = self.quotient(inner.numerator, by, known)
+            if len(form) != 1 or next(iter(form.values())) != 1:
+                return self._floor(rest, divisor)
+            number = next(iter(form))
+        else:
+            return self._floor(rest, divisor)
+        self._add_facts(number, self._remainder(rest, constant(divisor), number))
+        return number
+
+    def _floor(self, rest: Linear, divisor: int) -> int:
         key = ("//", tuple(sorted(rest.items())), divisor)
         number = self._numbers.get(key)
         if number is None:
@@ -244,7 +272,7 @@ class Atoms:
             below = add(rest, {number: divisor}, -1)
             above = add(scale(below, -1), {ONE: divisor - 1})
             self.facts[number] += (Fact(below), Fact(above))
-        return add(whole, {number: 1})
+        return number
 
     def quotient(self, numerator: Linear, divisor: Linear, non_negative: bool) -> Linear:
         """floor(numerator / divisor), the divisor known to be at least 1. Terms that are products
@@ -252,11 +280,14 @@ class Atoms:
         whole, rest = self.divided(numerator, divisor)
         if not rest:
             return whole
+        outer: tuple[Linear, Linear] | None = None
         if len(rest) == 1:
             ((atom, coefficient),) = rest.items()
             inner = self.definitions[atom]
-            if coefficient == 1 and isinstance(inner, Quotient):
-                rest, divisor = inner.numerator, self.multiply(inner.divisor, divisor)
+            if coefficient == 1 and isinstance(inner, Quotient | Floor):
+                outer = (rest, divisor)
+                by = inner.divisor if isinstance(inner, Quotient) else constant(inner.divisor)
+                rest, divisor = inner.numerator, self.multiply(by, divisor)
         key = ("/", tuple(sorted(rest.items())), tuple(sorted(divisor.items())))
         number = self._numbers.get(key)
         if number is None:
@@ -264,10 +295,23 @@ class Atoms:
             depends = self.depends(rest) | self.depends(divisor)
             definition = Quotient(rest, divisor)
             number = self._new(key, name, definition, depends, non_negative and not whole)
-            below = add(rest, self.multiply(divisor, {number: 1}), -1)
-            above = add(add(divisor, below, -1), constant(-1))
-            self.facts[number] += (Fact(below), Fact(above))
+            self._add_facts(number, self._remainder(rest, divisor, number))
+        if outer is not None:
+            self._add_facts(number, self._remainder(*outer, number))
         return add(whole, {number: 1})
+
+    def _remainder(self, numerator: Linear, divisor: Linear, quotient: int) -> tuple[Fact, Fact]:
+        """0 <= numerator - divisor * quotient < divisor."""
+        rest = add(numerator, self.multiply(divisor, {quotient: 1}), -1)
+        return Fact(rest), Fact(add(add(divisor, rest, -1), constant(-1)))
+
+    def _add_facts(self, number: int, facts: tuple[Fact, ...]) -> None:
+        """Further defining facts of an atom: the digits of a mixed-radix number (LANGUAGE section
+        6) are each in range by the facts of `floor(floor(m / b) / c)` over both of its forms."""
+        new = tuple(fact for fact in facts if fact not in self.facts[number])
+        if new:
+            self.facts[number] += new
+            self.answers.clear()
 
     def divided(self, numerator: Linear, divisor: Linear) -> tuple[Linear, Linear]:
         """(whole, rest) with numerator = whole * divisor + rest, for a divisor of one term."""

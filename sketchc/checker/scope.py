@@ -9,7 +9,7 @@ that two iterations of one loop can stand in one system.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
@@ -30,9 +30,32 @@ from sketchc.types import DType
 
 
 @attrs.frozen
+class Branch:
+    """The inside of an `if`: its condition holds there, or in the `else` part does not."""
+
+    condition: ir.Expr
+    holds: bool
+
+
+#: What leads to a statement, from the host's loops on: each step changes what is known.
+Step: TypeAlias = ir.For | ir.HostFor | ir.Bind | ir.Fetch | Branch
+
+#: The values of an integer type that is not i64 (R6: all index arithmetic is).
+_RANGES = {
+    DType.BOOL: (0, 1),
+    DType.U8: (0, 2**8 - 1),
+    DType.U32: (0, 2**32 - 1),
+    DType.I8: (-(2**7), 2**7 - 1),
+    DType.I16: (-(2**15), 2**15 - 1),
+    DType.I32: (-(2**31), 2**31 - 1),
+}
+
+
+@attrs.frozen
 class Scope:
     """Names and facts in force. `forms` gives each integer name its affine form; names that are
-    not there (floats, index tiles) are opaque. `loops` are the loops around, outermost first."""
+    not there (floats, index tiles) are opaque. `loops` are the loops around, outermost first;
+    `hosts` the loops of the host around the launch."""
 
     atoms: Atoms
     forms: Mapping[str, Linear]
@@ -40,38 +63,75 @@ class Scope:
     loops: tuple[ir.For, ...] = ()
     bindings: Mapping[str, ir.Expr] = attrs.field(factory=dict)
     suffix: str = ""
+    hosts: tuple[ir.HostFor, ...] = ()
 
     # ------------------------------------------------------------ growing
 
+    def after(self, step: Step) -> Scope:
+        """The scope inside a loop or branch, or after a binding."""
+        match step:
+            case ir.For():
+                return self.enter(step)
+            case ir.HostFor():
+                return self.enter_host(step)
+            case ir.Bind(name, value):
+                return self.bind(name, value)
+            case ir.Fetch(name, _, dtype):
+                return self.fetched(name, dtype)
+            case Branch(condition, holds):
+                return self.given(condition, holds)
+            case _:
+                assert_never(step)
+
     def enter(self, loop: ir.For) -> Scope:
         """The scope inside the body of a loop: some iteration runs."""
+        return attrs.evolve(self._entered(loop), loops=(*self.loops, loop))
+
+    def enter_host(self, loop: ir.HostFor) -> Scope:
+        """The scope of launches inside a loop of the host."""
+        return attrs.evolve(self._entered(loop), hosts=(*self.hosts, loop))
+
+    def _entered(self, loop: ir.For | ir.HostFor) -> Scope:
+        """The loop's variable with its range. A loop of literal step other than 1 counts its trips
+        (`i'trip`); one that runs down in steps of unknown length its distance from the start
+        (`i'back`)."""
         start, stop = self.form(loop.start), self.form(loop.stop)
-        step = constant_value(self.form(loop.step))
+        length = self.form(loop.step)
+        step = constant_value(length)
         name = loop.variable + self.suffix
-        non_negative = self.proves(start)
-        if step is None or step < 1:
-            variable: Linear = {self.atoms.variable(name, non_negative): 1}
-            facts = (Fact(add(variable, start, -1)),)
-        elif step == 1:
-            variable = {self.atoms.variable(name, non_negative): 1}
-            facts = (Fact(add(variable, start, -1)),)
-        else:
+        down = step < 0 if step is not None else self.proves(add(scale(length, -1), constant(-1)))
+        if step is not None and step not in (0, 1):
             trip = {self.atoms.variable(f"{name}'trip", True): 1}
             variable = add(start, trip, step)
             facts = (Fact(trip),)
-        last = add(add(stop, variable, -1), constant(-1))
+        elif down:
+            back = {self.atoms.variable(f"{name}'back", True): 1}
+            variable = add(start, back, -1)
+            facts = (Fact(back),)
+        else:
+            variable = {self.atoms.variable(name, self.proves(start)): 1}
+            facts = (Fact(add(variable, start, -1)),)
+        last = add(variable, stop, -1) if down else add(stop, variable, -1)
         return attrs.evolve(
             self,
             forms={**self.forms, loop.variable: variable},
-            facts=(*self.facts, *facts, Fact(last)),
-            loops=(*self.loops, loop),
+            facts=(*self.facts, *facts, Fact(add(last, constant(-1)))),
         )
 
-    def counter(self, loop: ir.For) -> int:
+    def counter(self, loop: ir.For | ir.HostFor) -> int:
         """The atom that counts the iterations of a loop entered here."""
         form = self.forms[loop.variable]
-        names = (loop.variable + self.suffix, f"{loop.variable}{self.suffix}'trip")
+        suffix = self.suffix if isinstance(loop, ir.For) else ""
+        name = loop.variable + suffix
+        names = (name, f"{name}'trip", f"{name}'back")
         return next(atom for atom in form if self.atoms.names[atom] in names)
+
+    def loop_value(self, loop: ir.For | ir.HostFor, count: int, start: int, step: int) -> int:
+        """The loop variable's value where its counter atom is `count`."""
+        name = self.atoms.names[self.counter(loop)]
+        if name.endswith("'trip"):
+            return start + step * count
+        return start - count if name.endswith("'back") else count
 
     def bind(self, name: str, value: ir.Expr) -> Scope:
         """The scope after `name = value`."""
@@ -81,8 +141,30 @@ class Scope:
         forms = {**self.forms, name: self.form(value)}
         return attrs.evolve(self, forms=forms, bindings=bindings)
 
+    def fetched(self, name: str, dtype: DType) -> Scope:
+        """The scope after `name = fetch(...)`: any value of the type."""
+        if dtype.is_float:
+            return self
+        return self.unknown(name, dtype)
+
+    def unknown(self, name: str, dtype: DType) -> Scope:
+        """A name that may have any value of an integer type."""
+        low, high = _RANGES.get(dtype, (None, None))
+        value = {self.atoms.variable(name + self.suffix, low == 0): 1}
+        inner = attrs.evolve(self, forms={**self.forms, name: value})
+        if low is None or high is None:
+            return inner
+        return inner.assume(
+            (Fact(add(value, constant(-low))), Fact(add(constant(high), value, -1)))
+        )
+
+    def given(self, condition: ir.Expr, holds: bool = True) -> Scope:
+        """The scope where a uniform condition holds, or does not."""
+        return self.assume(self.compare(condition, holds))
+
     def assume(self, facts: Iterable[Fact]) -> Scope:
-        return attrs.evolve(self, facts=(*self.facts, *facts))
+        added = [part for fact in facts for part in (fact, *_factors_positive(self.atoms, fact))]
+        return attrs.evolve(self, facts=(*self.facts, *added)) if added else self
 
     # ------------------------------------------------------------ forms
 
@@ -100,7 +182,7 @@ class Scope:
                 return scale(self.form(operand), -1)
             case ir.Binary():
                 return self._binary(expression)
-            case ir.Unary() | ir.Function() | ir.Iota():
+            case ir.Unary() | ir.Function() | ir.Iota() | ir.TileLanes():
                 return self._opaque(expression)
             case _:
                 assert_never(expression)
@@ -156,16 +238,27 @@ class Scope:
         key = f"{expression!r} at {', '.join(parts)}"
         return {self.atoms.opaque(key, depends): 1}
 
-    def compare(self, condition: ir.Expr) -> tuple[Fact, ...]:
-        """The affine facts that follow from a condition; a part that is not affine gives none."""
-        if not isinstance(condition, ir.Binary):
-            return ()
-        if condition.operator == "and":
-            return (*self.compare(condition.left), *self.compare(condition.right))
-        if condition.operator not in _GAPS or is_float(condition):
-            return ()
-        gap = add(self.form(condition.right), self.form(condition.left), -1)
-        match condition.operator:
+    def compare(self, condition: ir.Expr, holds: bool = True) -> tuple[Fact, ...]:
+        """The affine facts that follow where a condition holds (or does not); a part that is not
+        affine, or says "one or the other", gives none."""
+        match condition:
+            case ir.Unary("not", operand):
+                return self.compare(operand, not holds)
+            case ir.Binary("and" | "or" as operator, left, right):
+                if (operator == "and") != holds:
+                    return ()
+                return (*self.compare(left, holds), *self.compare(right, holds))
+            case ir.Binary(operator, left, right) if operator in _OPPOSITE:
+                if is_float(condition):
+                    return ()
+                relation = operator if holds else _OPPOSITE[operator]
+                return self._relation(relation, add(self.form(right), self.form(left), -1))
+            case _:
+                return ()
+
+    def _relation(self, operator: str, gap: Linear) -> tuple[Fact, ...]:
+        """`left operator right` for gap = right - left."""
+        match operator:
             case "==":
                 return (Fact(gap, equality=True),)
             case "<=":
@@ -174,8 +267,13 @@ class Scope:
                 return (Fact(add(gap, constant(-1))),)
             case ">=":
                 return (Fact(scale(gap, -1)),)
-            case _:
+            case ">":
                 return (Fact(add(scale(gap, -1), constant(-1))),)
+        # `!=`: on one side, where the other is excluded
+        for side in (gap, scale(gap, -1)):
+            if self.proves(side):
+                return (Fact(add(side, constant(-1))),)
+        return ()
 
     # ------------------------------------------------------------ questions
 
@@ -209,7 +307,7 @@ class Scope:
         return self.proves(add(self.form(right), self.form(left), -1))
 
 
-_GAPS = frozenset(("==", "<=", "<", ">=", ">"))
+_OPPOSITE = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", "<": ">=", ">=": "<"}
 
 
 def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") -> Scope:
@@ -231,12 +329,71 @@ def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") 
         if param.dtype.is_integer:
             forms[param.name] = {numbering.variable(param.name): 1}
     scope = Scope(numbering, forms, tuple(facts), suffix=suffix)
+    extents = {extent for tensor in sketch.tensors for extent in tensor.extents}
     for let in sketch.lets:
         if let.dtype is DType.I64:
-            scope = attrs.evolve(scope, forms={**scope.forms, let.name: scope.form(let.value)})
+            sized = ir.Ref(let.name, ir.NameKind.LET) in extents
+            form = _let_form(scope, let, sized)
+            scope = attrs.evolve(scope, forms={**scope.forms, let.name: form})
     for require in sketch.requires:
         scope = scope.assume(scope.compare(require.condition))
     return scope.assume(_extent_facts(sketch, scope))
+
+
+def _let_form(scope: Scope, let: ir.Let, sized: bool) -> Linear:
+    """A let by its value; a sum becomes a quantity of its own that equals the value, so that
+    products with it, such as `N*OH*OW`, stay single terms. `sized`: it is an extent, hence >= 0."""
+    form = scope.form(let.value)
+    if len(form) < 2:
+        return form
+    return scope.atoms.defined(let.name, form, sized or scope.proves(form))
+
+
+def host_path(sketch: ir.Sketch, phase: int) -> tuple[Step, ...]:
+    """What the host does around the launch of a phase: its loops, branches and values (R8)."""
+    return tuple(
+        Branch(step.condition, _launches(step.body, phase)) if isinstance(step, ir.HostIf) else step
+        for step in sketch.around(phase)
+    )
+
+
+def phase_scope(sketch: ir.Sketch, root: Scope, phase: int) -> Scope:
+    """The scope at the start of a phase."""
+    scope = root
+    for step in host_path(sketch, phase):
+        scope = scope.after(step)
+    return scope
+
+
+def _launches(steps: tuple[ir.HostStep, ...], phase: int) -> bool:
+    for step in steps:
+        match step:
+            case ir.Launch(index):
+                if index == phase:
+                    return True
+            case ir.HostFor():
+                if _launches(step.body, phase):
+                    return True
+            case ir.HostIf():
+                if _launches((*step.body, *step.orelse), phase):
+                    return True
+            case ir.Fetch() | ir.Bind():
+                pass
+            case _:
+                assert_never(step)
+    return False
+
+
+def _factors_positive(atoms: Atoms, fact: Fact) -> list[Fact]:
+    """From `a*b >= 1` with a, b >= 0 follow a >= 1 and b >= 1."""
+    form = fact.form
+    products = [atom for atom in form if atom != ONE]
+    if fact.equality or len(products) != 1 or form.get(ONE, 0) >= 0 or form[products[0]] <= 0:
+        return []
+    factors = atoms.factors(products[0])
+    if len(factors) == 1 or not all(atoms.non_negative[factor] for factor in factors):
+        return []
+    return [Fact({factor: 1, ONE: -1}) for factor in dict.fromkeys(factors)]
 
 
 def _extent_facts(sketch: ir.Sketch, scope: Scope) -> list[Fact]:
@@ -304,9 +461,10 @@ def free_names(expression: ir.Expr) -> frozenset[str]:
 
 
 def contains_iota(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> bool:
-    """True for an index tile: an expression over `iota`, directly or through a binding."""
+    """True for an index tile: an expression over `iota` or the lanes of tiles, directly or through
+    a binding."""
     match expression:
-        case ir.Iota():
+        case ir.Iota() | ir.TileLanes():
             return True
         case ir.Ref(name):
             return name in bindings and contains_iota(bindings[name], bindings)
@@ -335,7 +493,7 @@ def is_float(expression: ir.Expr) -> bool:
             return operator == "/" or is_float(left) or is_float(right)
         case ir.Function():
             return True
-        case ir.Iota():
+        case ir.Iota() | ir.TileLanes():
             return False
         case _:
             assert_never(expression)

@@ -1,26 +1,29 @@
-"""Every load and store of a sketch with where it stands, and the elements it touches as facts."""
+"""Every access of a sketch with where it stands, and the elements it touches as facts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.affine import Fact, Linear, add, constant
-from sketchc.checker.scope import Scope
+from sketchc.checker.index_ranges import Lanes
+from sketchc.checker.scope import Branch, Scope, Step, host_path
+from sketchc.lanes import element_indices
 from sketchc.source import Span
 
 
 @attrs.frozen
 class Site:
-    """One load or store. `path` lists the loops and bindings around and before it, in order, so
-    that its scope can be made again under renamed loop variables."""
+    """One load, store, atomic or fetch in a phase. `path` lists the steps that lead there (loops,
+    branches, bindings, fetches), those of the host first, so that its scope can be made again under
+    renamed loop variables. A fetch touches one element, as with a tile of rank 0."""
 
-    statement: ir.Load | ir.Store
+    statement: ir.Load | ir.Store | ir.Atomic | ir.Fetch
     tile: ir.Tile
     tensor: ir.Tensor
-    path: tuple[ir.For | ir.Bind, ...]
+    path: tuple[Step, ...]
     scope: Scope
     phase: int
 
@@ -30,7 +33,32 @@ class Site:
 
     @property
     def stores(self) -> bool:
-        return isinstance(self.statement, ir.Store)
+        """Whether memory is written: by a store or an atomic."""
+        return isinstance(self.statement, ir.Store | ir.Atomic)
+
+    @property
+    def atomic(self) -> str | None:
+        """The operation of an atomic; None for other accesses."""
+        return self.statement.operation if isinstance(self.statement, ir.Atomic) else None
+
+    @property
+    def domain(self) -> ir.Domain:
+        """The lanes that are read or written, as far as intervals per axis can tell."""
+        match self.statement:
+            case ir.Load(read=read, domain=domain):
+                found = read or domain
+            case ir.Store(domain=domain) | ir.Atomic(domain=domain):
+                found = domain
+            case ir.Fetch():
+                found = ()
+            case _:
+                assert_never(self.statement)
+        return found or (ir.FULL,) * len(self.tile.extents)
+
+    @property
+    def guards(self) -> tuple[ir.Expr, ...]:
+        """What else must hold for a lane to be read or written."""
+        return () if isinstance(self.statement, ir.Fetch) else self.statement.guards
 
     @property
     def loops(self) -> tuple[ir.For, ...]:
@@ -45,66 +73,91 @@ def collect(sketch: ir.Sketch, root: Scope) -> tuple[Site, ...]:
     """All sites in program order."""
     tiles = {tile.name: tile for tile in sketch.tiles}
 
+    def site(
+        statement: ir.Load | ir.Store | ir.Atomic | ir.Fetch,
+        scope: Scope,
+        path: tuple[Step, ...],
+        phase: int,
+    ) -> Site:
+        tensor = sketch.tensor(statement.access.tensor)
+        if isinstance(statement, ir.Fetch):
+            tile = ir.Tile(statement.name, statement.name, (), statement.dtype)
+        else:
+            tile = tiles[statement.tile]
+        return Site(statement, tile, tensor, path, scope, phase)
+
     def visit(
-        body: tuple[ir.Statement, ...], scope: Scope, path: tuple[ir.For | ir.Bind, ...], phase: int
+        body: tuple[ir.Statement, ...], scope: Scope, path: tuple[Step, ...], phase: int
     ) -> Iterator[Site]:
         for statement in body:
             match statement:
-                case ir.Load() | ir.Store():
-                    tensor = sketch.tensor(statement.access.tensor)
-                    yield Site(statement, tiles[statement.tile], tensor, path, scope, phase)
-                case ir.Bind(name, value):
-                    scope, path = scope.bind(name, value), (*path, statement)
+                case ir.Load() | ir.Store() | ir.Atomic():
+                    yield site(statement, scope, path, phase)
+                case ir.Fetch():
+                    yield site(statement, scope, path, phase)
+                    scope, path = scope.after(statement), (*path, statement)
+                case ir.Bind():
+                    scope, path = scope.after(statement), (*path, statement)
                 case ir.For():
-                    yield from visit(
-                        statement.body, scope.enter(statement), (*path, statement), phase
-                    )
+                    inner = (*path, statement)
+                    yield from visit(statement.body, scope.after(statement), inner, phase)
+                case ir.If(condition, body=then, orelse=orelse):
+                    for holds, part in ((True, then), (False, orelse)):
+                        step = Branch(condition, holds)
+                        yield from visit(part, scope.after(step), (*path, step), phase)
                 case ir.Alloc() | ir.Compute():
                     pass
                 case _:
                     assert_never(statement)
 
-    return tuple(
-        site
-        for phase, nest in enumerate(sketch.phases)
-        for site in visit(nest.body, root, (), phase)
-    )
+    found: list[Site] = []
+    for phase, nest in enumerate(sketch.phases):
+        path = host_path(sketch, phase)
+        found.extend(visit(nest.body, replay(root, path, ""), path, phase))
+    return tuple(found)
 
 
-def replay(root: Scope, path: tuple[ir.For | ir.Bind, ...], suffix: str) -> Scope:
-    """The scope at the end of a path, its loop variables renamed with `suffix`."""
-    scope = attrs.evolve(root, suffix=suffix)
+def loops_of(site: Site) -> tuple[ir.For | ir.HostFor, ...]:
+    """The loops around a site, those of the host first."""
+    return tuple(step for step in site.path if isinstance(step, ir.For | ir.HostFor))
+
+
+def replay(root: Scope, path: Iterable[Step], suffix: str) -> Scope:
+    """The scope at the end of a path, its loop variables renamed with `suffix`. What the host's
+    steps bind keeps its name: it is the same in all iterations of a launch."""
+    scope = root
     for step in path:
-        scope = scope.enter(step) if isinstance(step, ir.For) else scope.bind(step.name, step.value)
-    return scope
+        if isinstance(step, ir.For) and scope.suffix != suffix:
+            scope = attrs.evolve(scope, suffix=suffix)
+        scope = scope.after(step)
+    return attrs.evolve(scope, suffix=suffix)
 
 
 @attrs.frozen
 class Touch:
     """The elements of one access: per tensor axis, the index as a form over loop variables and
-    lanes, and the facts that bound the lanes (valid and in bounds)."""
+    lanes, and the facts that bound the lanes (read or written, and so in bounds). What comes from
+    memory is an unknown: then, and where a guard is not affine, the facts admit more elements than
+    are touched (`exact` is False)."""
 
     indices: tuple[Linear, ...]
     facts: tuple[Fact, ...]
+    lanes: tuple[int, ...] = ()
+    exact: bool = True
 
 
 def touched(site: Site, scope: Scope, suffix: str = "") -> Touch:
     """What `site` touches in one iteration of `scope` (its own, or a renamed copy)."""
-    indices: list[Linear] = []
-    facts: list[Fact] = []
-    domain = iter(zip(site.tile.extents, site.statement.domain, strict=True))
-    for number, subscript in enumerate(site.access.subscripts):
-        match subscript:
-            case ir.ScalarSubscript(index):
-                indices.append(scope.form(index))
-            case ir.SliceSubscript(lower):
-                extent, valid = next(domain)
-                lane = {scope.atoms.variable(f"'lane{number}{suffix}", non_negative=True): 1}
-                indices.append(add(scope.form(lower), lane))
-                facts.extend(lane_facts(scope, lane, extent, valid))
-            case _:
-                assert_never(subscript)
-    return Touch(tuple(indices), tuple(facts))
+    extents = site.tile.extents
+    indices = element_indices(site.access, extents)
+    lanes = Lanes.of(scope, extents, (*indices, *site.guards), suffix)
+    loaded = len(lanes.facts) > 2 * len(extents) or any(
+        isinstance(s, ir.IndexSubscript) and s.loaded for s in site.access.subscripts
+    )
+    lanes = lanes.within(site.domain).given(site.guards)
+    forms = tuple(lanes.form(index) for index in indices)
+    affine = all(scope.compare(lanes.pointwise(guard)) for guard in site.guards)
+    return Touch(forms, lanes.facts, lanes.atoms, not loaded and affine)
 
 
 def lane_facts(scope: Scope, lane: Linear, extent: ir.Expr, valid: ir.AxisDomain) -> Iterator[Fact]:
