@@ -80,7 +80,7 @@ _NUMPY = {
     DType.BOOL: "bool",
 }
 
-#: The types that checker, interpreter and all targets carry through.
+#: The types that checker, interpreter and all targets carry through: every one.
 LOWERED = tuple(DType)
 
 

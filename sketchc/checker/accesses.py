@@ -105,6 +105,17 @@ def tensor(context: Context, node: syntax.Subscript) -> TensorName:
             f"a tensor is expected, and `{node.base.id}` is {describe(entry)}",
             "not a tensor",
         )
+    context.mentioned.add(entry.base)
+    if entry.optional and entry.base not in context.present:
+        name = node.base.id
+        raise context.error(
+            node.span,
+            "SK0216",
+            f"`{name}` is optional: it may be absent here",
+            "not under `if present(...)`",
+            labels=(Label(entry.span, "declared optional"),),
+            help=f"access it in a branch of `if present({name}):`",
+        )
     if len(node.subscripts) != len(entry.extents):
         axes = "1 axis" if len(entry.extents) == 1 else f"{len(entry.extents)} axes"
         raise context.error(

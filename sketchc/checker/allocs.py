@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from sketchc import ir, symbolic, syntax
-from sketchc.checker.context import Context, InvalidError, Value
-from sketchc.checker.declarations import bound_fix, check_dtype
+from sketchc.checker.context import Context, Value
+from sketchc.checker.declarations import bound_fix
 from sketchc.checker.dtypes import literal_fits
 from sketchc.checker.expressions import constant, integer
 from sketchc.checker.hints import tile_hints
 from sketchc.checker.names import TileName, TileState
 from sketchc.checker.quirks import dtype_fix
 from sketchc.checker.shapes import interval
-from sketchc.types import LOWERED, DType
+from sketchc.types import DType
 
 _NARROW = (DType.F16, DType.BF16, DType.I8, DType.I16)
 
@@ -29,10 +29,6 @@ def alloc(context: Context, node: syntax.Alloc) -> ir.Alloc:
         )
     extents = tuple(_extent(context, extent) for extent in node.extents)
     dtype = context.survey.dtypes[id(node)]
-    if node.dtype is not None:
-        check_dtype(context, dtype, node.span)
-    elif dtype not in LOWERED:
-        raise InvalidError(node.name)  # the tensor that it is loaded from was reported
     hints = tile_hints(context, node.hints)
     initial = _initial(context, node, dtype, hints)
     if "accumulator" in hints and dtype in _NARROW:

@@ -7,7 +7,9 @@ that one mistake gives one message and the rest of the sketch is still checked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from sketchc import ir, symbolic, syntax
 from sketchc import records as attrs
@@ -15,6 +17,7 @@ from sketchc.checker.names import (
     Entry,
     Namer,
     PoisonedName,
+    ScalarName,
     Scopes,
     TileState,
     closest,
@@ -85,6 +88,10 @@ class Context:
     loops: list[LoopState] = attrs.field(factory=list)
     loop_count: int = 0
     phase: int = 0
+    present: set[str] = attrs.field(factory=set)  # optional tensors known to be given here
+    mentioned: set[str] = attrs.field(factory=set)  # tensors that branches never taken access
+    asking: bool = False  # in the condition of an `if`, where `present` may stand
+    host_steps: list[ir.HostStep] = attrs.field(factory=list)  # bindings before the next launch
     bound_symbols: set[str] = attrs.field(factory=set)  # warned of once each
 
     # ------------------------------------------------------------ diagnostics
@@ -184,9 +191,52 @@ class Context:
             notes=("a name may be made again only where the first is no longer visible",),
         )
 
+    def check_assignable(self, name: str, span: Span) -> None:
+        """Raises `InvalidError` if a binding or loop in the body cannot make this name."""
+        entry = self.scopes.find(name)
+        if isinstance(entry, ScalarName):
+            what = describe(entry)
+            raise self.error(
+                span,
+                "SK0204",
+                f"`{name}` is {what}: it cannot be assigned",
+                "assigned here",
+                labels=(Label(entry.span, f"{what} of that name"),),
+                help="bind another name",
+            )
+        self.check_new(name, span)
+
     def binding(self, name: str, spelt: str) -> Value | None:
         """The value that the caller binds to a constant or param, by either of its names."""
         return self.given.get(name, self.given.get(spelt))
+
+    @contextmanager
+    def branch(self, present: frozenset[str]) -> Iterator[None]:
+        """A block with names of its own, where these optional tensors are known to be given."""
+        before = set(self.present)
+        self.present |= present
+        self.scopes.open()
+        try:
+            yield
+        finally:
+            self.scopes.close()
+            self.present = before
+
+    def trial(self) -> Context:
+        """A copy to try something on; only `mentioned` is shared."""
+
+        def copied(value: object) -> object:
+            return value.copy() if isinstance(value, list | dict | set) else value
+
+        fields: dict[str, Any] = {name: copied(getattr(self, name)) for name in self.__slots__}
+        scopes = Scopes([dict(block) for block in self.scopes.blocks], dict(self.scopes.ended))
+        fields.update(
+            diagnostics=[],
+            scopes=scopes,
+            namer=Namer(set(self.namer.taken)),
+            mentioned=self.mentioned,
+        )
+        return Context(**fields)
 
     # ------------------------------------------------------------ facts
 
@@ -221,8 +271,17 @@ class Context:
 
 
 def is_host(expression: ir.Expr) -> bool:
-    """Whether an expression uses nothing that exists only inside loops."""
+    """Whether an expression is known at launch: it uses nothing that exists only inside loops, on
+    the device or on the host, or that was fetched."""
     return not tiles_read(expression) and not any(
+        reference.kind in (ir.NameKind.LOOP, ir.NameKind.BINDING, ir.NameKind.HOST)
+        for reference in symbolic.references(expression)
+    )
+
+
+def in_phase(expression: ir.Expr) -> bool:
+    """Whether an expression uses what exists only inside a launch."""
+    return bool(tiles_read(expression)) or any(
         reference.kind in (ir.NameKind.LOOP, ir.NameKind.BINDING)
         for reference in symbolic.references(expression)
     )

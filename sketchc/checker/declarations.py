@@ -28,7 +28,7 @@ from sketchc.checker.survey import Use
 from sketchc.checker.text import expression_text
 from sketchc.diagnostics import Edit, Fix
 from sketchc.source import Span
-from sketchc.types import LOWERED, DType
+from sketchc.types import DType
 
 #: What a tile-shaping constexpr without value is checked at; the plan picks its own (see tuning).
 DEFAULT_TILE = 64
@@ -172,24 +172,11 @@ def _typed_value(
         if isinstance(value, bool):
             return value, DType.BOOL
         return (value, DType.I64) if isinstance(value, int) else (value, DType.F64)
-    check_dtype(context, dtype, span)
     if not literal_fits(value, dtype):
         raise context.error(
             span, "SK0214", f"{what} cannot be {value}: its type is {dtype.value}", "does not fit"
         )
     return (float(value) if dtype.is_float else value), dtype
-
-
-def check_dtype(context: Context, dtype: DType, span: Span) -> None:
-    """Report an element type that this version does not carry through."""
-    if dtype not in LOWERED:
-        raise context.error(
-            span,
-            "SK0914",
-            f"{dtype.value} parses, but is not carried through in this version",
-            "not lowered yet",
-            help=f"use one of {', '.join(known.value for known in LOWERED)}",
-        )
 
 
 def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
@@ -251,7 +238,6 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
 def _constexpr_param(context: Context, node: syntax.ConstexprDeclaration, name: str) -> None:
     """A constexpr without value that only feeds data stays a parameter of the wrapper."""
     dtype = node.dtype or DType.F32
-    check_dtype(context, dtype, node.span)
     context.params.append(ir.Param(name, dtype, from_constexpr=True, span=node.span))
     _scalar(context, node.name, name, ir.NameKind.PARAM, dtype, node.span)
 
@@ -265,7 +251,6 @@ def _param(context: Context, node: syntax.ParamDeclaration) -> None:
     if dtype is None:
         dtype = DType.F32 if isinstance(default, float) else DType.I64
         dtype = DType.BOOL if isinstance(default, bool) else dtype
-    check_dtype(context, dtype, node.span)
     if default is not None:
         default, dtype = _typed_value(context, default, dtype, f"`{node.name}`", node.span)
     context.params.append(ir.Param(name, dtype, default, span=node.span))
@@ -312,22 +297,14 @@ def _workspace(context: Context, node: syntax.TensorDeclaration) -> None:
 
 def _any_tensor(context: Context, node: syntax.TensorDeclaration, parameter: bool) -> None:
     name = context.declare(node.name, node.span)
-    if not node.extents:
+    if node.optional and (not parameter or node.role not in (None, "in")):
         raise context.error(
             node.span,
-            "SK0916",
-            f"`{node.name}` has no axes: such tensors are not carried through in this version",
-            "not lowered yet",
-            help=f"write `{node.name}[1]`",
+            "SK0217",
+            f"`{node.name}` is optional, and {'a workspace' if not parameter else node.role}",
+            "only an input may be absent",
+            help="leave out the `?`",
         )
-    if node.optional:
-        raise context.error(
-            node.span,
-            "SK0913",
-            f"`{node.name}` is optional: this is not carried through in this version",
-            "not lowered yet",
-        )
-    check_dtype(context, node.dtype, node.dtype_span)
     extents = _extents(context, node.extents, parameter)
     initial: Value | None = None
     if node.initial is not None:
@@ -341,13 +318,16 @@ def _any_tensor(context: Context, node: syntax.TensorDeclaration, parameter: boo
         role,
         initial,
         tuple(extent.broadcastable for extent in node.extents),
+        node.optional,
         span=node.span,
     )
     context.tensors.append(tensor)
     if node.role is not None or not parameter:
         context.declared_roles.add(name)
     context.dtype_spans[name] = node.dtype_span
-    context.scopes.add(node.name, TensorName(name, extents, node.dtype, name, node.span))
+    context.scopes.add(
+        node.name, TensorName(name, extents, node.dtype, name, node.span, node.optional)
+    )
 
 
 def _view(context: Context, node: syntax.ViewDeclaration) -> None:
@@ -356,10 +336,6 @@ def _view(context: Context, node: syntax.ViewDeclaration) -> None:
     if not isinstance(base, TensorName):
         raise context.error(
             node.base_span, "SK0206", f"`{node.base}` is not a tensor", "a view needs a tensor"
-        )
-    if not node.extents:
-        raise context.error(
-            node.span, "SK0916", "a view without axes is not carried through in this version"
         )
     extents = _extents(context, node.extents, parameter=True)
     left, right = _count(extents), _count(base.extents)
@@ -375,11 +351,12 @@ def _view(context: Context, node: syntax.ViewDeclaration) -> None:
             )
         context.require(ir.Binary("==", left, right), node.span)
     context.views.append(ir.View(name, extents, base.base, span=node.span))
-    context.scopes.add(node.name, TensorName(name, extents, base.dtype, base.base, node.span))
+    entry = TensorName(name, extents, base.dtype, base.base, node.span, base.optional)
+    context.scopes.add(node.name, entry)
 
 
 def _count(extents: tuple[ir.Expr, ...]) -> ir.Expr:
-    total = extents[0]
+    total: ir.Expr = ir.Literal(1) if not extents else extents[0]
     for extent in extents[1:]:
         total = ir.Binary("*", total, extent)
     return total

@@ -23,17 +23,17 @@ Where the language contract is silent, these rules hold:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from sketchc import ir, syntax
 from sketchc import records as attrs
 from sketchc.checker.context import Context, Value
 from sketchc.checker.declarations import DEFAULT_TILE, declare
 from sketchc.checker.flow import add_carried, check_assignment
+from sketchc.checker.hosts import phases_of
 from sketchc.checker.names import identifier
 from sketchc.checker.roles import check_symbols, settle_roles
-from sketchc.checker.statements import block
-from sketchc.checker.survey import is_parallel, survey
+from sketchc.checker.survey import survey
 from sketchc.diagnostics import Diagnostic, Edit, Fix, has_errors
 from sketchc.source import Span
 
@@ -49,7 +49,7 @@ def elaborate(
 
     `constants` binds constexprs and replaces the defaults of params, by the names of the sketch;
     names that the sketch does not have are ignored (see `bindable`). Gives None for the sketch when
-    there are errors; only reads of unassigned tiles (SK0401-SK0403) leave it usable, so that
+    there are errors; only reads of unassigned tiles (SK0401-SK0404) leave it usable, so that
     `initialisation` can tell at which sizes they happen.
     """
     context = Context(tree, constants, survey(tree))
@@ -57,10 +57,10 @@ def elaborate(
     if tree.misspelt_tiling:
         _warn_misspelt(context, tree.tiling_span)
     _check_tilings(context)
-    phases = _phases(context)
+    phases, schedule = phases_of(context)
     if has_errors(context.diagnostics):
         return None, tuple(context.diagnostics)
-    tensors = settle_roles(context, phases)
+    tensors = settle_roles(context, phases, schedule)
     check_symbols(context, tensors)
     tiles = tuple(
         ir.Tile(
@@ -91,6 +91,7 @@ def elaborate(
         tuple(context.requires),
         tiles,
         tuple(add_carried(phase, by_name) for phase in phases),
+        schedule,
         span=tree.span,
     )
     return sketch, tuple(context.diagnostics)
@@ -136,43 +137,3 @@ def _check_tilings(context: Context) -> None:
                     f"`{name}` is not a constexpr of this sketch",
                     "a tiling point names constants",
                 )
-
-
-# ---------------------------------------------------------------- phases (R8)
-
-
-def _phases(context: Context) -> tuple[ir.Phase, ...]:
-    """One phase for each outermost parallel nest and for each run of statements between them.
-
-    A run that neither loads nor stores (allocs, bindings) launches nothing and is left out.
-    """
-    result: list[ir.Phase] = []
-    for nodes in _groups(context):
-        body = block(context, nodes)
-        context.phase += 1
-        if any(not isinstance(statement, ir.Alloc | ir.Bind) for statement in body):
-            result.append(ir.Phase(body))
-    return tuple(result)
-
-
-def _groups(context: Context) -> Iterator[tuple[syntax.Statement, ...]]:
-    run: list[syntax.Statement] = []
-    for node in context.tree.body:
-        nest = isinstance(node, syntax.For) and is_parallel(node)
-        host = not nest and id(node) in context.survey.parallel
-        if not nest and not host:
-            run.append(node)
-            continue
-        if run:
-            yield tuple(run)
-            run = []
-        if host:
-            context.error(
-                node.span,
-                "SK0909",
-                "host loops parse, but are not carried through in this version",
-                "a sequential loop around a parallel nest",
-            )
-        yield (node,)
-    if run:
-        yield tuple(run)

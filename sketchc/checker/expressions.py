@@ -286,9 +286,7 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
     if name == "iota":
         return _iota(context, node)
     if name == "present":
-        raise context.error(
-            node.span, "SK0913", "optional tensors are not carried through in this version"
-        )
+        return _present(context, node)
     if name not in _PAIRS and name not in _FUNCTIONS:
         meant = closest(name, (*_PAIRS, *_FUNCTIONS, "iota"))
         raise context.error(
@@ -321,6 +319,35 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
         dtype = DType.F64
     value = ir.Function(name, tuple(part.value for part in parts), span=node.span)
     return Typed(value, dtype)
+
+
+def _present(context: Context, node: syntax.Call) -> Typed:
+    """`present(X)`, in the condition of an `if`: whether an optional tensor was given."""
+    match node:
+        case syntax.Call(arguments=(syntax.Name(id=name) as argument,), keywords=()):
+            entry = context.lookup(name, argument.span)
+        case _:
+            raise context.error(node.span, "SK0211", "`present` takes the name of a tensor")
+    if not isinstance(entry, TensorName) or not entry.optional:
+        raise context.error(
+            argument.span,
+            "SK0218",
+            f"`{name}` is {describe(entry)} that is never absent"
+            if isinstance(entry, TensorName)
+            else f"`{name}` is {describe(entry)}, not an optional tensor",
+            "nothing to ask",
+            labels=(Label(entry.span, "declared here"),),
+            help="an input that may be absent is declared with `?`: `MASK[M]: in bool?`",
+        )
+    if not context.asking:
+        raise context.error(
+            node.span,
+            "SK0219",
+            "`present` stands in the condition of an `if`",
+            "not a value",
+            help=f"write `if present({name}):`, and in each branch what is to happen",
+        )
+    return Typed(ir.Ref(entry.base, ir.NameKind.PRESENT, DType.BOOL, span=node.span), DType.BOOL)
 
 
 def _wrong_count(context: Context, node: syntax.Call, expected: int) -> InvalidError:

@@ -1,19 +1,22 @@
-"""Loads and stores: their accesses, masks, padding and promises."""
+"""Loads, stores, atomics and fetches: their accesses, masks, padding and promises."""
 
 from __future__ import annotations
 
 from sketchc import ir, syntax
-from sketchc.checker.accesses import access, readable_tile, writable_tile
+from sketchc.checker.accesses import access, index, readable_tile, tensor, writable_tile
 from sketchc.checker.context import Context, InvalidError, Value
 from sketchc.checker.dtypes import literal_fits, writes_implicitly
 from sketchc.checker.expressions import condition, constant
 from sketchc.checker.lets import without_functions
-from sketchc.checker.names import TileState
+from sketchc.checker.names import ScalarName, TileState
 from sketchc.checker.quirks import cast_fix
 from sketchc.checker.shapes import fits, shown
 from sketchc.checker.text import statement_text
 from sketchc.diagnostics import Label
 from sketchc.types import DType
+
+#: The types that hardware combines in memory (some targets refuse the last three).
+_ATOMIC = (DType.I32, DType.I64, DType.F32, DType.F64, DType.F16, DType.BF16)
 
 
 def load(context: Context, node: syntax.Load) -> ir.Load:
@@ -49,6 +52,58 @@ def store(context: Context, node: syntax.Store) -> ir.Store:
         text=statement_text(node),
         span=node.span,
     )
+
+
+def atomic(context: Context, node: syntax.Atomic) -> ir.Atomic:
+    """Elaborate `atomic_add(tile -> X[...], where=)` and its like."""
+    keywords = _keywords(context, node.keywords, node.operation, ("where",))
+    tile = readable_tile(context, node.tile)
+    target, dtype = access(context, node.access, tile)
+    if dtype not in _ATOMIC:
+        raise context.error(
+            node.span,
+            "SK0330",
+            f"`{node.operation}` does not work on {dtype.value}",
+            "no such operation in memory",
+            help=f"use a tensor of {', '.join(known.value for known in _ATOMIC)}",
+        )
+    if not writes_implicitly(tile.dtype, dtype):
+        raise _needs_cast(context, node, tile.dtype, dtype, loading=False)
+    return ir.Atomic(
+        node.operation.removeprefix("atomic_"),
+        tile.name,
+        target,
+        where=_where(context, keywords.get("where"), tile),
+        text=statement_text(node),
+        span=node.span,
+    )
+
+
+def fetch(context: Context, node: syntax.Fetch, kind: ir.NameKind) -> ir.Fetch:
+    """Elaborate `name = fetch(X[...])`; `kind` says who knows the value: the host, or a phase."""
+    context.check_assignable(node.name, node.span)
+    entry = tensor(context, node.access)
+    subscripts = []
+    for part in node.access.subscripts:
+        typed = None if isinstance(part, syntax.Slice) else index(context, part)
+        if typed is None or typed.extents is not None:
+            raise context.error(
+                part.span,
+                "SK0323",
+                "`fetch` gives one value: its subscripts are scalars",
+                "a slice" if typed is None else "has lanes",
+                help="`load` reads a tile",
+            )
+        subscripts.append(ir.ScalarSubscript(typed.value))
+    dtype = entry.dtype.compute
+    if dtype.is_integer:
+        dtype = DType.I64
+    name = context.namer.fresh(node.name)
+    context.scopes.add(node.name, ScalarName(name, kind, dtype, node.span))
+    if entry.dtype in (DType.U8, DType.U32):
+        context.intervals[name] = (0, (1 << (8 * entry.dtype.bytes)) - 1)
+    source = ir.Access(entry.name, tuple(subscripts), span=node.access.span)
+    return ir.Fetch(name, source, dtype, text=statement_text(node), span=node.span)
 
 
 def _keywords(
@@ -115,7 +170,7 @@ def _promise(context: Context, keywords: dict[str, syntax.Expression], name: str
 
 def _needs_cast(
     context: Context,
-    node: syntax.Load | syntax.Store,
+    node: syntax.Load | syntax.Store | syntax.Atomic,
     source: DType,
     destination: DType,
     *,

@@ -88,6 +88,7 @@ class TensorName:
     dtype: DType
     base: str
     span: Span
+    optional: bool = False
 
 
 @attrs.frozen
@@ -111,6 +112,8 @@ def describe(entry: Entry) -> str:
                 ir.NameKind.LET: "a host value",
                 ir.NameKind.LOOP: "a loop variable",
                 ir.NameKind.BINDING: "an integer binding",
+                ir.NameKind.HOST: "a value of the host",
+                ir.NameKind.PRESENT: "whether a tensor was given",
             }[kind]
         case IndexName():
             return "an index tile"

@@ -46,11 +46,17 @@ def init_fix(node: syntax.Alloc) -> Fix:
 
 
 def cast_fix(
-    context: Context, node: syntax.Load | syntax.Store | syntax.Compute, dtype: DType
+    context: Context,
+    node: syntax.Load | syntax.Store | syntax.Atomic | syntax.Compute,
+    dtype: DType,
 ) -> tuple[Fix, ...]:
     """Put a tile of type `dtype` and a `cast` between a statement and its tile."""
     match node:
-        case syntax.Load(tile=syntax.Name(id=name)) | syntax.Store(tile=syntax.Name(id=name)):
+        case (
+            syntax.Load(tile=syntax.Name(id=name))
+            | syntax.Store(tile=syntax.Name(id=name))
+            | syntax.Atomic(tile=syntax.Name(id=name))
+        ):
             pass
         case syntax.Compute(arguments=(*_, syntax.Name(id=name))):
             if any(keyword.name == "dst" for keyword in node.keywords):
@@ -70,7 +76,7 @@ def cast_fix(
                 statement_text(attrs.evolve(node, tile=tile)),
                 f"cast({between}, {name})",
             ]
-        case syntax.Store():
+        case syntax.Store() | syntax.Atomic():
             tile = syntax.Name(between)
             lines = [
                 made,
@@ -166,6 +172,7 @@ def tile_index_slices(loop: ir.For) -> list[ir.SliceSubscript]:
         for access in _accesses(loop.body)
         for subscript in access.subscripts
         if isinstance(subscript, ir.SliceSubscript)
+        and subscript.step == ir.Literal(1)
         and _counts_tiles(subscript, loop)
         and NOWHERE not in (subscript.lower.span, subscript.upper.span)
     ]
@@ -186,15 +193,19 @@ def _loops(body: Iterable[ir.Statement]) -> Iterator[ir.For]:
         if isinstance(statement, ir.For):
             yield statement
             yield from _loops(statement.body)
+        elif isinstance(statement, ir.If):
+            yield from _loops((*statement.body, *statement.orelse))
 
 
 def _accesses(body: Iterable[ir.Statement]) -> Iterator[ir.Access]:
     for statement in body:
         match statement:
-            case ir.Load(access=access) | ir.Store(access=access):
+            case ir.Load(access=access) | ir.Store(access=access) | ir.Atomic(access=access):
                 yield access
             case ir.For(body=inner):
                 yield from _accesses(inner)
+            case ir.If(body=inner, orelse=orelse):
+                yield from _accesses((*inner, *orelse))
             case _:
                 pass
 

@@ -7,6 +7,8 @@ an earlier phase wrote them, or `= c` did.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.context import Context, at_start
@@ -20,14 +22,18 @@ class _Accesses:
 
     load: tuple[int, Span] | None = None
     store: tuple[int, Span] | None = None
+    atomic: tuple[int, Span] | None = None
 
 
-def settle_roles(context: Context, phases: tuple[ir.Phase, ...]) -> tuple[ir.Tensor, ...]:
+def settle_roles(
+    context: Context, phases: tuple[ir.Phase, ...], schedule: tuple[ir.HostStep, ...]
+) -> tuple[ir.Tensor, ...]:
     """Give every tensor its role, and report accesses that contradict it."""
     bases = {view.name: view.base for view in context.views}
     accesses = {tensor.name: _Accesses() for tensor in context.tensors}
     for index, phase in enumerate(phases):
         _collect(phase.body, index, bases, accesses)
+    _collect_fetches(schedule, 0, bases, accesses)
     return tuple(_settle(context, tensor, accesses[tensor.name]) for tensor in context.tensors)
 
 
@@ -45,7 +51,10 @@ def _collect(
             case ir.Fetch(access=access):
                 seen = accesses[bases.get(access.tensor, access.tensor)]
                 seen.load = seen.load or (phase, access.span)
-            case ir.Store(access=access) | ir.Atomic(access=access):
+            case ir.Atomic(access=access):
+                seen = accesses[bases.get(access.tensor, access.tensor)]
+                seen.atomic = seen.atomic or (phase, access.span)
+            case ir.Store(access=access):
                 seen = accesses[bases.get(access.tensor, access.tensor)]
                 seen.store = seen.store or (phase, access.span)
             case ir.For(body=inner):
@@ -56,24 +65,54 @@ def _collect(
                 pass
 
 
+def _collect_fetches(
+    steps: tuple[ir.HostStep, ...],
+    launched: int,
+    bases: dict[str, str],
+    accesses: dict[str, _Accesses],
+) -> int:
+    """Note what the host reads; returns the number of phases up to the end of these steps."""
+    for step in steps:
+        match step:
+            case ir.Launch(phase):
+                launched = phase + 1
+            case ir.Fetch(access=access):
+                seen = accesses[bases.get(access.tensor, access.tensor)]
+                if seen.load is None or seen.load[0] >= launched:
+                    seen.load = (launched, access.span)
+            case ir.HostFor(body=inner):
+                launched = _collect_fetches(inner, launched, bases, accesses)
+            case ir.HostIf(body=inner, orelse=orelse):
+                launched = _collect_fetches((*inner, *orelse), launched, bases, accesses)
+            case ir.Bind():
+                pass
+            case _:
+                assert_never(step)
+    return launched
+
+
 def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
     declared = tensor.name in context.declared_roles
     role = tensor.role
+    writes = [place for place in (seen.store, seen.atomic) if place is not None]
+    write = min(writes, key=lambda place: place[0], default=None)
     if not declared:
-        role = ir.Role.IN if seen.store is None else ir.Role.OUT
-    if seen.load is None and seen.store is None:
+        role = ir.Role.IN if write is None else ir.Role.OUT
+    if seen.load is None and write is None and tensor.name not in context.mentioned:
         context.warn(
             tensor.span, "SK0611", f"`{tensor.name}` is never loaded or stored", "not used"
         )
     early = (
         seen.load is not None
         and tensor.initial is None
-        and (seen.store is None or seen.store[0] >= seen.load[0])
+        and (write is None or write[0] >= seen.load[0])
     )
     if role is ir.Role.IN and tensor.initial is not None:
         _contradiction(context, tensor, tensor.span, "is an input, and has an initial value", ())
-    if role is ir.Role.IN and seen.store is not None:
-        _contradiction(context, tensor, seen.store[1], "is declared `in`, and stored", ())
+    if tensor.optional and write is not None:
+        _contradiction(context, tensor, write[1], "is optional, hence an input, and stored", ())
+    elif role is ir.Role.IN and write is not None:
+        _contradiction(context, tensor, write[1], "is declared `in`, and stored", ())
     elif role in (ir.Role.OUT, ir.Role.WORKSPACE) and early and seen.load is not None:
         fixes: tuple[Fix, ...] = ()
         if not declared:
@@ -83,10 +122,28 @@ def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
             context, tensor, seen.load[1], "is loaded before any phase has written it", fixes
         )
         role = ir.Role.INOUT if role is ir.Role.OUT else role  # as it would be mended
+    elif role in (ir.Role.OUT, ir.Role.WORKSPACE):
+        _check_atomic(context, tensor, seen)
     broadcast = any(tensor.broadcast)
-    if broadcast and seen.store is not None:
-        _contradiction(context, tensor, seen.store[1], "may have extent 1, so it is load-only", ())
+    if broadcast and write is not None:
+        _contradiction(context, tensor, write[1], "may have extent 1, so it is load-only", ())
     return attrs.evolve(tensor, role=role)
+
+
+def _check_atomic(context: Context, tensor: ir.Tensor, seen: _Accesses) -> None:
+    """An atomic combines with what is there: `= c`, `inout`, or stores of an earlier phase."""
+    if seen.atomic is None or tensor.initial is not None:
+        return
+    if seen.store is not None and seen.store[0] < seen.atomic[0]:
+        return
+    context.error(
+        seen.atomic[1],
+        "SK0220",
+        f"`{tensor.name}` has no value that this could be combined with",
+        "not initialised",
+        labels=(Label(tensor.span, f"`{tensor.name}` is declared here"),),
+        help="give it an initial value, as in `= 0`, or declare it `inout`",
+    )
 
 
 def _contradiction(
@@ -107,7 +164,7 @@ def check_symbols(context: Context, tensors: tuple[ir.Tensor, ...]) -> None:
     bound = {
         extent.name
         for tensor in tensors
-        if tensor.role in (ir.Role.IN, ir.Role.INOUT)
+        if tensor.role in (ir.Role.IN, ir.Role.INOUT) and not tensor.optional
         for extent, flexible in zip(tensor.extents, tensor.broadcast, strict=True)
         if isinstance(extent, ir.Ref) and not flexible
     }

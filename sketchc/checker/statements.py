@@ -10,19 +10,19 @@ from typing import assert_never
 
 from sketchc import ir, symbolic, syntax
 from sketchc.checker.allocs import alloc
-from sketchc.checker.context import Context, InvalidError, LoopState
+from sketchc.checker.branches import decided, given, look_over, uniform
+from sketchc.checker.context import Context, InvalidError, LoopState, in_phase, is_host
 from sketchc.checker.expressions import evaluate_constant, expression, integer
 from sketchc.checker.hints import loop_hints
 from sketchc.checker.layouts import is_loaded
 from sketchc.checker.lets import add_let, depends_on_tunable, without_functions
-from sketchc.checker.memory import load, store
-from sketchc.checker.names import IndexName, PoisonedName, ScalarName, describe
+from sketchc.checker.memory import atomic, fetch, load, store
+from sketchc.checker.names import IndexName, PoisonedName, ScalarName
 from sketchc.checker.operations import compute
 from sketchc.checker.quirks import tile_index_fixes, tile_index_slices
 from sketchc.checker.shapes import interval
-from sketchc.checker.survey import is_parallel
+from sketchc.checker.survey import is_parallel, names
 from sketchc.checker.text import expression_text, statement_text
-from sketchc.checker.unsupported import unsupported
 from sketchc.diagnostics import Edit, Fix, Label
 from sketchc.source import Span
 from sketchc.types import DType
@@ -72,8 +72,12 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
             return (_loop(context, node),)
         case syntax.Pass():
             return ()
-        case syntax.If() | syntax.Atomic() | syntax.Fetch():
-            raise unsupported(context, node)
+        case syntax.If():
+            return _branch(context, node)
+        case syntax.Atomic():
+            return (atomic(context, node),)
+        case syntax.Fetch():
+            return (fetch(context, node, ir.NameKind.BINDING),)
         case _:
             assert_never(node)
 
@@ -137,7 +141,7 @@ def _bind(
 ) -> tuple[list[ir.Statement], bool]:
     """One name; the second part says whether it became a compile-time constant."""
     typed = expression(context, node)
-    _check_assignable(context, name.id, name.span)
+    context.check_assignable(name.id, name.span)
     if typed.dtype.is_float:
         raise context.error(
             node.span,
@@ -146,7 +150,8 @@ def _bind(
             "a float",
             help="use a `let:` or `constexpr:` section for host floats, and tiles for data",
         )
-    host = not context.loops and typed.extents is None  # becomes a `let`, which may call
+    outside = not context.loops and typed.extents is None and not in_phase(typed.value)
+    host = outside and is_host(typed.value)  # becomes a `let`, which may call
     value = typed.value if host else without_functions(context, typed, node.span)
     spelt = context.namer.fresh(name.id)
     text = f"{name.id} = {expression_text(node)}"
@@ -158,22 +163,27 @@ def _bind(
             name.id, IndexName(spelt, typed.dtype, typed.extents, context.phase, name.span)
         )
         return [ir.Bind(spelt, value, text, span=whole.span)], False
-    if not context.loops:
+    if host:
         return [], _host_binding(context, name, spelt, value, typed.dtype)
-    entry = ScalarName(spelt, ir.NameKind.BINDING, typed.dtype, name.span)
-    context.scopes.add(name.id, entry)
+    kind = ir.NameKind.HOST if outside else ir.NameKind.BINDING
+    context.scopes.add(name.id, ScalarName(spelt, kind, typed.dtype, name.span))
     if typed.dtype.is_integer:
         context.define(spelt, value)
         context.intervals[spelt] = interval(context, value)
     if depends_on_tunable(context, value):
         context.tunable.add(spelt)
-    return [ir.Bind(spelt, value, text, span=whole.span)], False
+    bound = ir.Bind(spelt, value, text, span=whole.span)
+    if outside:  # depends on a host loop or on what the host fetched
+        context.host_steps.append(bound)
+        return [], False
+    return [bound], False
 
 
 def _host_binding(
     context: Context, name: syntax.Name, spelt: str, value: ir.Expr, dtype: DType
 ) -> bool:
-    """A scalar bound outside all loops: a constant where it can be, else a host value."""
+    """A scalar of launch values, bound outside all loops: a constant where it can be, else a host
+    value."""
     references = {reference.name for reference in symbolic.references(value)}
     given = context.binding(name.id, spelt)
     fixed = references <= context.values.keys() - context.tunable
@@ -193,19 +203,36 @@ def _host_binding(
     return True
 
 
-def _check_assignable(context: Context, name: str, span: Span) -> None:
-    entry = context.scopes.find(name)
-    if isinstance(entry, ScalarName):
-        what = describe(entry)
-        raise context.error(
-            span,
-            "SK0204",
-            f"`{name}` is {what}: it cannot be assigned",
-            "assigned here",
-            labels=(Label(entry.span, f"{what} of that name"),),
-            help="bind another name",
-        )
-    context.check_new(name, span)
+# ---------------------------------------------------------------- branches
+
+
+def _branch(context: Context, node: syntax.If) -> tuple[ir.Statement, ...]:
+    """An `if`; only the statements of the branch taken where that is known already."""
+    try:
+        condition = uniform(context, node.condition)
+    except InvalidError:  # go on with the branches: their own mistakes are worth reporting
+        context.present.update(names(node.condition))
+        for branch in (node.body, node.orelse):
+            _inner(context, branch, frozenset())
+        raise
+    known = decided(condition)
+    if known is not None:
+        taken, other = (node.body, node.orelse) if known else (node.orelse, node.body)
+        look_over(context, other, block)
+        return _inner(context, taken, frozenset())
+    body = _inner(context, node.body, given(condition, True))
+    orelse = _inner(context, node.orelse, given(condition, False))
+    if not body and not orelse:
+        return ()
+    return (ir.If(condition, body, orelse, text=statement_text(node), span=node.span),)
+
+
+def _inner(
+    context: Context, body: tuple[syntax.Statement, ...], present: frozenset[str]
+) -> tuple[ir.Statement, ...]:
+    """A branch: a block with names of its own, where more optional tensors are present."""
+    with context.branch(present):
+        return block(context, body)
 
 
 # ---------------------------------------------------------------- loops
@@ -214,24 +241,22 @@ def _check_assignable(context: Context, name: str, span: Span) -> None:
 def _loop(context: Context, node: syntax.For) -> ir.For:
     failed = False
     try:
-        start, stop, step = _range(context, node)
+        start, stop, step = loop_range(context, node)
     except InvalidError:  # go on with the body: its own mistakes are worth reporting
         failed = True
         start = stop = step = ir.Literal(1)
     hints, stages = loop_hints(context, node)
     parallel = is_parallel(node)
-    if not failed:
-        _check_rectangular(context, node, start, stop)
     context.scopes.open()
     try:
         try:
-            _check_assignable(context, node.variable.id, node.variable.span)
+            context.check_assignable(node.variable.id, node.variable.span)
         except InvalidError:
             failed = True
         variable = context.namer.fresh(node.variable.id)
         entry = ScalarName(variable, ir.NameKind.LOOP, DType.I64, node.variable.span)
         context.scopes.add(node.variable.id, entry)
-        context.intervals[variable] = _loop_interval(context, start, stop)
+        context.intervals[variable] = loop_interval(context, start, stop, step)
         context.loop_count += 1
         context.loops.append(LoopState(context.loop_count, node, variable, parallel))
         body = block(context, node.body)
@@ -275,7 +300,8 @@ def _warn_tile_index(context: Context, loop: ir.For) -> None:
     )
 
 
-def _range(context: Context, node: syntax.For) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
+def loop_range(context: Context, node: syntax.For) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
+    """(start, stop, step) of a loop; raises `InvalidError` after reporting what is wrong."""
     if not 1 <= len(node.arguments) <= 3:
         raise context.error(
             node.range_span, "SK0315", "`range` takes one to three integers", "as in Python"
@@ -294,13 +320,12 @@ def _range(context: Context, node: syntax.For) -> tuple[ir.Expr, ir.Expr, ir.Exp
 
 
 def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
+    """A step is never 0. One of unknown sign goes upwards, which the host checks at launch."""
     low, high = interval(context, step)
-    if low is not None and low >= 1:
+    if (low is not None and low >= 1) or (high is not None and high <= -1):
         return
     if high is not None and high < 1:
-        raise context.error(
-            span, "SK0315", f"the step is {symbolic.show(step)}", "must be at least 1"
-        )
+        raise context.error(span, "SK0315", f"the step is {symbolic.show(step)}", "must not be 0")
     host = context.host_form(step)
     if host is None:
         raise context.error(
@@ -309,23 +334,15 @@ def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
     context.require(ir.Binary(">=", host, ir.Literal(1)), span)
 
 
-def _check_rectangular(context: Context, node: syntax.For, start: ir.Expr, stop: ir.Expr) -> None:
-    """A trip count that depends on an outer loop variable is not lowered yet."""
-    if context.host_form(ir.Binary("-", stop, start)) is None:
-        context.error(
-            node.range_span,
-            "SK0915",
-            "triangular loops parse, but are not carried through in this version",
-            "the number of iterations depends on an outer loop",
-        )
-
-
-def _loop_interval(
-    context: Context, start: ir.Expr, stop: ir.Expr
+def loop_interval(
+    context: Context, start: ir.Expr, stop: ir.Expr, step: ir.Expr
 ) -> tuple[int | None, int | None]:
-    low, _ = interval(context, start)
-    _, high = interval(context, stop)
-    return low, None if high is None else high - 1
+    """The (lowest, highest) value of a loop variable, where the bounds tell."""
+    first, last = interval(context, start), interval(context, stop)
+    highest = interval(context, step)[1]
+    if highest is not None and highest < 0:
+        return None if last[0] is None else last[0] + 1, first[1]
+    return first[0], None if last[1] is None else last[1] - 1
 
 
-__all__ = ["block", "statement"]
+__all__ = ["block", "loop_interval", "loop_range", "statement"]

@@ -29,11 +29,12 @@ class Use(Enum):
 
 @attrs.frozen
 class Survey:
-    """`uses` by name; `dtypes` by the `id()` of each Alloc node; `parallel` by that of each For."""
+    """`uses` by name; `dtypes` by the `id()` of each Alloc node, `parallel` by that of each For
+    and If."""
 
     uses: dict[str, set[Use]]
     dtypes: dict[int, DType]
-    parallel: frozenset[int]  # id() of every For with a parallel loop in its body
+    parallel: frozenset[int]  # id() of every For and If with a parallel loop in its body
 
 
 @attrs.define(eq=False)
@@ -177,18 +178,25 @@ class _Walker:
                 case syntax.For(arguments=arguments, body=inner):
                     for argument in arguments:
                         self.use(argument, Use.SHAPE)
-                    self.scopes.append({})
-                    if self.block(inner):
+                    if self.inner(inner):
                         self.parallel.add(id(statement))
                         found = True
-                    self.scopes.pop()
                     found = found or is_parallel(statement)
                 case syntax.If(condition=condition, body=inner, orelse=orelse):
                     self.use(condition, Use.SHAPE)
-                    found = self.block(inner) or found
-                    found = self.block(orelse) or found
+                    nests = [self.inner(branch) for branch in (inner, orelse)]
+                    if any(nests):
+                        self.parallel.add(id(statement))
+                        found = True
                 case _:
                     self.simple(statement)
+        return found
+
+    def inner(self, body: tuple[syntax.Statement, ...]) -> bool:
+        """Walk a block with names of its own."""
+        self.scopes.append({})
+        found = self.block(body)
+        self.scopes.pop()
         return found
 
     def simple(self, statement: syntax.Statement) -> None:

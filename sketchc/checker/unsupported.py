@@ -7,23 +7,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from sketchc import syntax
 from sketchc.checker.context import Context, InvalidError
 from sketchc.ops import Category, Op
 from sketchc.source import Span
-
-
-def unsupported(context: Context, node: syntax.If | syntax.Atomic | syntax.Fetch) -> InvalidError:
-    """Report a statement that is not lowered yet."""
-    match node:
-        case syntax.If():
-            return _report(context, "SK0906", "`if` / `else`", node.span)
-        case syntax.Fetch():
-            return _report(context, "SK0907", "`fetch`", node.span)
-        case syntax.Atomic(operation=operation):
-            return _report(context, "SK0908", f"`{operation}`", node.span)
-        case _:
-            assert_never(node)
 
 
 def unsupported_operation(context: Context, row: Op, span: Span) -> InvalidError:
