@@ -7,21 +7,33 @@ that a mistake in the symbolic part cannot become a wrong accusation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker.scope import contains_iota
+from sketchc.checker.scope import Branch, Step, contains_iota, free_names
 from sketchc.checker.sites import Site
+from sketchc.checker.touches import Resolved, resolve
 from sketchc.evaluate import Value, evaluate, sample_let
 
-#: Iterations tried before a re-check is given up.
+#: Iterations, and lanes of one access, tried before a re-check is given up.
 ITERATION_LIMIT = 100_000
+LANE_LIMIT = 100_000
 
 Values = dict[str, Value]
+Element = tuple[int, ...]
 
 
-class TooLong(Exception):
-    """The concrete sizes need more iterations than `ITERATION_LIMIT`."""
+class Untried(Exception):
+    """A claim cannot be tried here."""
+
+
+class TooLong(Untried):
+    """The concrete sizes need more iterations or lanes than the limits."""
+
+
+class NeedsData(Untried):
+    """What is touched depends on elements of a tensor."""
 
 
 def host_values(sketch: ir.Sketch, symbols: Mapping[str, int]) -> Values:
@@ -46,6 +58,9 @@ def host_scalars(sketch: ir.Sketch, symbols: Mapping[str, int]) -> Values:
     values: Values = {constant.name: constant.value for constant in sketch.constants}
     for param in sketch.params:
         values[param.name] = 1 if param.default is None else param.default
+    for tensor in sketch.tensors:
+        if tensor.optional:
+            values[tensor.name] = True
     values.update(symbols)
     return values
 
@@ -63,25 +78,23 @@ def admissible(sketch: ir.Sketch, values: Mapping[str, Value]) -> bool:
 
 
 def runs(site: Site, host: Mapping[str, Value], iteration: Mapping[str, int]) -> Values | None:
-    """All names at `site` in this iteration, or None when the loops do not reach it."""
+    """All names at `site` in this iteration, or None when the loops do not reach it. Raises
+    `NeedsData`."""
     values: Values = dict(host)
     bindings: dict[str, ir.Expr] = {}
     for step in site.path:
-        if isinstance(step, ir.Bind):
-            bindings[step.name] = step.value
-            if not contains_iota(step.value, bindings):
-                values[step.name] = evaluate(step.value, values)
-            continue
-        start, stop, stride = (int(evaluate(e, values)) for e in (step.start, step.stop, step.step))
-        value = iteration[step.variable]
-        if stride < 1 or value not in range(start, stop, stride):
+        if isinstance(step, ir.For | ir.HostFor):
+            value = iteration[step.variable]
+            if value not in _range(step, values):
+                return None
+            values[step.variable] = value
+        elif not _passes(step, values, bindings):
             return None
-        values[step.variable] = value
     return values
 
 
 def iterations(site: Site, host: Mapping[str, Value]) -> Iterator[Values]:
-    """All iterations that reach a site, each with all names. Raises `TooLong`."""
+    """All iterations that reach a site, each with all names. Raises `Untried`."""
     count = 0
 
     def visit(place: int, values: Values, bindings: dict[str, ir.Expr]) -> Iterator[Values]:
@@ -93,44 +106,131 @@ def iterations(site: Site, host: Mapping[str, Value]) -> Iterator[Values]:
             yield values
             return
         step = site.path[place]
-        if isinstance(step, ir.Bind):
-            bindings = {**bindings, step.name: step.value}
-            if not contains_iota(step.value, bindings):
-                values = {**values, step.name: evaluate(step.value, values)}
-            yield from visit(place + 1, values, bindings)
+        if isinstance(step, ir.For | ir.HostFor):
+            for value in _range(step, values):
+                yield from visit(place + 1, {**values, step.variable: value}, bindings)
             return
-        bounds = (int(evaluate(e, values)) for e in (step.start, step.stop, step.step))
-        for value in range(*bounds):
-            yield from visit(place + 1, {**values, step.variable: value}, bindings)
+        values, bindings = dict(values), dict(bindings)
+        if _passes(step, values, bindings):
+            yield from visit(place + 1, values, bindings)
 
     return visit(0, dict(host), {})
 
 
+def _range(loop: ir.For | ir.HostFor, values: Values) -> range:
+    start, stop, step = (known(e, values) for e in (loop.start, loop.stop, loop.step))
+    return range(start, stop, step) if step else range(0)
+
+
+def _passes(step: Step, values: Values, bindings: dict[str, ir.Expr]) -> bool:
+    """Adds what a step binds; False where a branch is not taken."""
+    match step:
+        case ir.Bind(name, value):
+            bindings[name] = value
+            if not contains_iota(value, bindings):
+                try:
+                    values[name] = evaluate(value, values)
+                except KeyError:  # needs a fetched value: missed where it is used
+                    values.pop(name, None)
+        case Branch(condition, holds):
+            try:
+                return bool(evaluate(condition, values)) == holds
+            except KeyError as missing:
+                raise NeedsData from missing
+        case _:
+            pass
+    return True
+
+
+def known(expression: ir.Expr, values: Mapping[str, Value]) -> int:
+    """The value of an integer expression. Raises `NeedsData` for names that only data gives."""
+    try:
+        return int(evaluate(expression, values))
+    except KeyError as missing:
+        raise NeedsData from missing
+
+
+# ---------------------------------------------------------------- elements
+
+
 @attrs.frozen
 class Box:
-    """The elements that one iteration touches: a range per tensor axis."""
+    """The elements that one iteration touches: a range per tensor axis, or a set of them."""
 
     ranges: tuple[range, ...]
+    chosen: frozenset[Element] | None = None
 
-    def __contains__(self, element: tuple[int, ...]) -> bool:
+    def __contains__(self, element: Element) -> bool:
+        if self.chosen is not None:
+            return element in self.chosen
         return all(index in axis for index, axis in zip(element, self.ranges, strict=True))
 
+    def __iter__(self) -> Iterator[Element]:
+        return iter(sorted(self.chosen)) if self.chosen is not None else product(*self.ranges)
 
-def box(site: Site, values: Mapping[str, Value]) -> Box:
-    """What `site` touches with these values: the lanes of its domain within the tile."""
-    ranges = []
-    domain = iter(zip(site.tile.extents, site.statement.domain, strict=True))
+    def common(self, other: Box) -> Element | None:
+        """The first element in both."""
+        if self.chosen is not None:
+            return min((element for element in self.chosen if element in other), default=None)
+        if other.chosen is not None:
+            return other.common(self)
+        element = []
+        for own, theirs in zip(self.ranges, other.ranges, strict=True):
+            found = min((index for index in own if index in theirs), default=None)
+            if found is None:
+                return None
+            element.append(found)
+        return tuple(element)
+
+
+def box(site: Site, values: Mapping[str, Value], resolved: Resolved | None = None) -> Box:
+    """What `site` touches with these values: the lanes of its domain for which its guards hold.
+    Raises `Untried`."""
+    lanes = _lanes(site, values)
+    plain = not any(isinstance(s, ir.IndexSubscript) for s in site.access.subscripts)
+    if plain and not site.guards:
+        return Box(tuple(_ranges(site, values, lanes)))
+    return Box((), frozenset(e for e, _ in touches(site, values, resolved)))
+
+
+def _ranges(site: Site, values: Mapping[str, Value], lanes: list[range]) -> Iterator[range]:
+    axis = iter(lanes)
     for subscript in site.access.subscripts:
-        if isinstance(subscript, ir.ScalarSubscript):
-            index = int(evaluate(subscript.index, values))
-            ranges.append(range(index, index + 1))
-            continue
-        extent, valid = next(domain)
-        lower = max([0, *(int(evaluate(bound, values)) for bound in valid.lower)])
-        upper = min(int(evaluate(bound, values)) for bound in (extent, *valid.upper))
-        start = int(evaluate(subscript.lower, values))
-        ranges.append(range(start + lower, start + max(lower, upper)))
-    return Box(tuple(ranges))
+        if isinstance(subscript, ir.SliceSubscript):
+            own = next(axis)
+            start, step = known(subscript.lower, values), known(subscript.step, values)
+            ends = (start + own.start * step, start + own.stop * step)
+            yield range(*ends, step) if own else range(0)
+        else:
+            assert isinstance(subscript, ir.ScalarSubscript)
+            index = known(subscript.index, values)
+            yield range(index, index + 1)
+
+
+def _lanes(site: Site, values: Mapping[str, Value]) -> list[range]:
+    """The lanes of each axis within the domain."""
+    result = []
+    for extent, valid in zip(site.tile.extents, site.domain, strict=True):
+        lower = max([0, *(known(bound, values) for bound in valid.lower)])
+        upper = min(known(bound, values) for bound in (extent, *valid.upper))
+        result.append(range(lower, max(lower, upper)))
+    return result
+
+
+def touches(
+    site: Site, values: Mapping[str, Value], resolved: Resolved | None = None
+) -> Iterator[tuple[Element, tuple[int, ...]]]:
+    """Each element touched, with the lane that does. Raises `Untried`."""
+    access = resolved or resolve(site)
+    names: Values = dict(values)
+    for number, lane in enumerate(product(*_lanes(site, values))):
+        if number >= LANE_LIMIT:
+            raise TooLong
+        names.update({f"'lane{axis}": index for axis, index in enumerate(lane)})
+        for name, place in access.places:
+            names[name] = known(place, names)
+        if all(known(guard, names) for guard in access.guards):
+            yield tuple(known(index, names) for index in access.indices), lane
 
 
 def base_element(
@@ -147,3 +247,21 @@ def base_element(
         position, index = divmod(position, extent) if extent else (position, 0)
         result.append(index)
     return tuple(reversed(result))
+
+
+def in_base(sketch: ir.Sketch, name: str, touched: Box, values: Mapping[str, Value]) -> Box:
+    """Elements of a view in the tensor's own coordinates."""
+    elements = frozenset(base_element(sketch, name, element, values) for element in touched)
+    return Box((), elements)
+
+
+def names(expression: ir.Expr, site: Site) -> frozenset[str]:
+    """The names that an expression uses at a site, those behind bindings included."""
+    result: set[str] = set()
+    pending = [expression]
+    while pending:
+        for name in free_names(pending.pop()) - result:
+            result.add(name)
+            if name in site.scope.bindings:
+                pending.append(site.scope.bindings[name])
+    return frozenset(result)

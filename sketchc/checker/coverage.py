@@ -1,23 +1,25 @@
 """Coverage: every element that must be written is written, and nothing is read before (R7, R8).
 
-The quick way looks for a *witness*: for element x, the iteration that writes it, by solving each
-store's subscripts for one loop counter per axis (`i = x // T` for `i*T:(i+1)*T`), and proves that
-this iteration exists and that its lane is valid. What has no such witness goes to isl.
+The quick way looks for a *witness* (`witnesses`): for element x, the iteration that writes it. What
+has no such witness goes to isl: the elements, less those that each store writes. A store under a
+condition covers where the condition holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
-from sketchc.checker.affine import ONE, Atoms, Fact, Linear, add, constant, constant_value, scale
-from sketchc.checker.enumeration import unwritten_element
+from sketchc.checker.affine import Fact, Linear, add, constant, constant_value, scale
+from sketchc.checker.conflicts import from_memory
+from sketchc.checker.enumeration import shared_loops, unwritten_element
 from sketchc.checker.prover import PROVED, UNKNOWN, Outcome, Prover, Verdict, counters, iteration
-from sketchc.checker.scope import Scope
-from sketchc.checker.sites import Site, lane_facts, replay, touched
+from sketchc.checker.scope import Scope, phase_scope
+from sketchc.checker.sites import Site
 from sketchc.checker.strides import overlap_fixes
+from sketchc.checker.touches import Touch, touched
 from sketchc.checker.verdicts import (
     UNDECIDED,
     Finding,
@@ -26,7 +28,9 @@ from sketchc.checker.verdicts import (
     for_sizes,
     severity,
 )
+from sketchc.checker.witnesses import has_witness
 from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.evaluate import Value
 
 
 @attrs.frozen
@@ -56,11 +60,12 @@ def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> lis
     """Verdicts on outputs without initial value, and on loads of `out` and workspace tensors."""
     result = []
     for tensor in prover.sketch.tensors:
-        stores = [s for s in sites if s.stores and s.tensor.name == tensor.name]
+        mine = [site for site in sites if site.tensor.name == tensor.name]
+        stores = [site for site in mine if isinstance(site.statement, ir.Store)]
         if tensor.role is ir.Role.OUT and tensor.initial is None:
             result.append(_output(prover, tensor, stores, allow_unproved))
         if tensor.role in (ir.Role.OUT, ir.Role.WORKSPACE) and tensor.initial is None:
-            loads = [s for s in sites if not s.stores and s.tensor.name == tensor.name]
+            loads = [site for site in mine if site.loads]
             result.extend(_load(prover, load, stores, allow_unproved) for load in loads)
     return result
 
@@ -83,10 +88,15 @@ def _output(
                 "covered", tensor.name, ir.Tier.PROVED, "every element is written", span=tensor.span
             )
             return Finding(proof)
+    promise = next((store for store in stores if _covers(store)), None)
+    if promise is not None:
+        return _promised("covered", tensor, promise)
     if len(names) == 1:
         finding = _uncovered(prover, tensor, name, stores, outcome)
         if finding is not None:
             return finding
+    if any(from_memory(store) for store in stores):
+        return _scattered(tensor, stores, allow_unproved)
     return _unproved(
         "covered",
         "SK0511",
@@ -97,25 +107,55 @@ def _output(
     )
 
 
+def _covers(store: Site) -> bool:
+    return isinstance(store.statement, ir.Store) and store.statement.covers
+
+
+def _promised(claim: str, tensor: ir.Tensor, store: Site) -> Finding:
+    """What a store promises and nothing here can judge; the interpreter does, at each run."""
+    detail = "`covers=True` promises that every element is written"
+    span = store.access.span
+    return Finding(ir.Proof(claim, tensor.name, ir.Tier.ASSUMED, detail, span=span))
+
+
+def _scattered(tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool) -> Finding:
+    """An output whose stores go where the data says."""
+    store = next(store for store in stores if from_memory(store))
+    span = store.access.span
+    detail = "which elements it writes depends on data"
+    diagnostic = Diagnostic(
+        "SK0513",
+        severity(allow_unproved),
+        f"a store through loaded indices does not cover `{tensor.name}`",
+        span,
+        detail,
+        (Label(tensor.span, "declared here as an output"),),
+        notes=("its target needs an initial value (`= c`), `inout`, or `covers=True` (R7)",),
+        help=f"declare `{tensor.name}` with `= 0` or as `inout`, or promise `covers=True`",
+    )
+    proof = ir.Proof("covered", tensor.name, ir.Tier.UNPROVED, detail, span=span)
+    return Finding(proof, (diagnostic,))
+
+
 def written_everywhere(prover: Prover, name: str, stores: Sequence[Site]) -> Outcome:
     """Do the stores, all through `name`, together write every element of it?"""
     elements = Elements.of(prover, name)
     scope = prover.root.assume(elements.facts)
-    if any(has_witness(scope, store, elements) for store in stores):
+    if any(has_witness(scope, prover.root, store, elements.indices) for store in stores):
         return PROVED
-    return prover.search(
-        scope.facts, elements.variables, [_writes(store, elements) for store in stores]
-    )
+    written = [
+        system for store in stores for system in _writes(touched(store, prover.root), elements)
+    ]
+    return prover.search(scope.facts, elements.variables, written)
 
 
-def _writes(store: Site, elements: Elements) -> tuple[Fact, ...]:
-    """The store writes the element in some iteration and lane."""
-    touch = touched(store, store.scope)
+def _writes(touch: Touch, elements: Elements) -> list[tuple[Fact, ...]]:
+    """The access touches the element in some iteration and lane, by alternatives."""
     same = [
         Fact(add(index, element, -1), equality=True)
         for index, element in zip(touch.indices, elements.indices, strict=True)
     ]
-    return (*store.scope.facts, *touch.facts, *same, *elements.facts)
+    return [(*system, *same, *elements.facts) for system in touch.systems]
 
 
 def _uncovered(
@@ -159,14 +199,14 @@ def _uncovered(
 
 
 def _is_written(stores: Sequence[Site], host: concrete.Values, element: tuple[int, ...]) -> bool:
-    """Tries all iterations; too many count as "maybe written"."""
+    """Tries all iterations; what cannot be tried counts as "maybe written"."""
     try:
         return any(
             element in concrete.box(store, values)
             for store in stores
             for values in concrete.iterations(store, host)
         )
-    except concrete.TooLong:
+    except (concrete.Untried, ArithmeticError):
         return True
 
 
@@ -174,22 +214,11 @@ def _is_written(stores: Sequence[Site], host: concrete.Values, element: tuple[in
 
 
 def _load(prover: Prover, load: Site, stores: Sequence[Site], allow_unproved: bool) -> Finding:
-    """An earlier phase writes all that is loaded."""
+    """An earlier launch writes all that is loaded."""
     tensor, name = load.tensor, load.access.tensor
-    earlier = [s for s in stores if s.phase < load.phase and s.access.tensor == name]
+    through = [store for store in stores if store.access.tensor == name]
     elements = Elements.of(prover, name)
-    covering = prover.root.assume(elements.facts)
-    outcome = PROVED
-    if not any(has_witness(covering, store, elements) for store in earlier):
-        touch = touched(load, load.scope, "'load")
-        same = [
-            Fact(add(index, element, -1), equality=True)
-            for index, element in zip(touch.indices, elements.indices, strict=True)
-        ]
-        facts = (*load.scope.facts, *touch.facts, *same)
-        renamed = [_writes_renamed(prover, store, elements) for store in earlier]
-        variables = (*counters(load.scope), *elements.variables)
-        outcome = prover.search(facts, variables, renamed)
+    outcome = _written_before(prover, load, through, elements)
     if outcome.verdict is Verdict.PROVED:
         proof = ir.Proof(
             "initialised",
@@ -199,30 +228,89 @@ def _load(prover: Prover, load: Site, stores: Sequence[Site], allow_unproved: bo
             span=load.access.span,
         )
         return Finding(proof)
+    promise = next((s for s in through if _covers(s) and s.phase < load.phase), None)
+    if promise is not None:
+        return _promised("initialised", tensor, promise)
     if outcome.verdict is Verdict.REFUTED:
-        finding = _read_too_early(prover, load, earlier, elements, outcome)
+        finding = _read_too_early(prover, load, through, elements, outcome)
         if finding is not None:
             return finding
     message = f"cannot prove that an earlier phase writes what is loaded from `{tensor.name}`"
     return _unproved("initialised", "SK0531", message, load, tensor, allow_unproved)
 
 
-def _writes_renamed(prover: Prover, store: Site, elements: Elements) -> tuple[Fact, ...]:
-    scope = replay(prover.root, store.path, "'store")
-    return _writes(attrs.evolve(store, scope=scope), elements)
+def _written_before(
+    prover: Prover, load: Site, stores: Sequence[Site], elements: Elements
+) -> Outcome:
+    """Whether each element loaded was written by an earlier launch. Loops of the host around both
+    order launches: an earlier iteration, or an earlier phase of the same one."""
+    host = touched(load, prover.root).scope
+    first = [store for store in stores if store.phase < load.phase]
+    for store in first:
+        shared = frozenset(host.counter(loop) for loop in shared_hosts(store, load))
+        given = phase_scope(prover.sketch, prover.root, load.phase).assume(elements.facts)
+        if has_witness(given, prover.root, store, elements.indices, shared):
+            return PROVED
+    written = [
+        (*system, *order)
+        for store in stores
+        for touch in (touched(store, prover.root, "'store"),)
+        for order in _orders(store, load, touch.scope, host)
+        for system in _writes(touch, elements)
+    ]
+    touch = touched(load, prover.root, tag="'load")
+    variables = (*counters(touch.scope), *elements.variables)
+    worst = PROVED
+    for system in _writes(touch, elements):
+        outcome = prover.search(system, variables, written)
+        if outcome.verdict is Verdict.REFUTED:
+            return outcome
+        if outcome.verdict is Verdict.UNKNOWN:
+            worst = outcome
+    return worst
+
+
+def shared_hosts(one: Site, two: Site) -> tuple[ir.HostFor, ...]:
+    """The loops of the host around both launches."""
+    return tuple(loop for loop in shared_loops(one, two) if isinstance(loop, ir.HostFor))
+
+
+def _orders(store: Site, load: Site, renamed: Scope, host: Scope) -> list[tuple[Fact, ...]]:
+    """The ways in which a launch that stores can come before one that loads."""
+    orders: list[tuple[Fact, ...]] = []
+    same: tuple[Fact, ...] = ()
+    for loop in shared_hosts(store, load):
+        stride = constant_value(host.form(loop.step))
+        gap = add(host.forms[loop.variable], renamed.forms[loop.variable], -1)
+        if stride:
+            later = add(gap if stride > 0 else scale(gap, -1), constant(-1))
+            orders.append((*same, Fact(later)))
+        same = (*same, Fact(gap, equality=True))
+    if store.phase < load.phase:
+        orders.append(same)
+    return orders
 
 
 def _read_too_early(
-    prover: Prover, load: Site, earlier: Sequence[Site], elements: Elements, outcome: Outcome
+    prover: Prover, load: Site, stores: Sequence[Site], elements: Elements, outcome: Outcome
 ) -> Finding | None:
     symbols = prover.sizes(outcome.point)
     host = concrete.host_sample(prover.sketch, symbols)
-    where = iteration(load, load.scope, outcome.point, host)
-    values = concrete.runs(load, host, where)
     element = tuple(outcome.point[atom] for atom in elements.variables)
-    if values is None or not concrete.admissible(prover.sketch, host):
+    try:
+        where = iteration(load, touched(load, prover.root).scope, outcome.point, host)
+        values = concrete.runs(load, host, where)
+        if values is None or element not in concrete.box(load, values):
+            return None
+        before = [_before(store, load, where) for store in stores]
+        written = any(
+            earlier(values) and element in concrete.box(store, values)
+            for store, earlier in zip(stores, before, strict=True)
+            for values in concrete.iterations(store, host)
+        )
+    except (concrete.Untried, ArithmeticError):
         return None
-    if element not in concrete.box(load, values) or _is_written(earlier, host, element):
+    if written or not concrete.admissible(prover.sketch, host):
         return None
     name, tensor = load.access.tensor, load.tensor
     at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
@@ -248,6 +336,22 @@ def _read_too_early(
     return Finding(proof, (diagnostic,))
 
 
+def _before(
+    store: Site, load: Site, where: Mapping[str, int]
+) -> Callable[[Mapping[str, Value]], bool]:
+    """Whether an iteration of `store` belongs to an earlier launch than `load` at `where`."""
+    loops = shared_hosts(store, load)
+
+    def earlier(values: Mapping[str, Value]) -> bool:
+        for loop in loops:
+            gap = where[loop.variable] - int(values[loop.variable])
+            if gap:
+                return gap * concrete.known(loop.step, values) > 0
+        return store.phase < load.phase
+
+    return earlier
+
+
 def _unproved(
     claim: str,
     code: str,
@@ -269,149 +373,3 @@ def _unproved(
         help="use slices like `i*T:(i+1)*T` over `range(ceil(M, T))`, and one view per tensor",
     )
     return Finding(proof, (diagnostic,))
-
-
-# ---------------------------------------------------------------- witnesses
-
-
-def has_witness(scope: Scope, store: Site, elements: Elements) -> bool:
-    """True when, for every element of `scope`, an iteration and a lane of `store` are found that
-    provably write it. `scope` knows 0 <= element < extent and nothing of the loops."""
-    solved = _solve_counters(scope, store, elements)
-    if solved is None:
-        return False
-    inside = attrs.evolve(scope, suffix="")
-    for step in store.path:
-        if isinstance(step, ir.Bind):
-            inside = inside.bind(step.name, step.value)
-            continue
-        start, stop = inside.form(step.start), inside.form(step.stop)
-        stride = constant_value(inside.form(step.step))
-        if stride is None or stride < 1:
-            return False
-        counter = solved.get(store.scope.counter(step))
-        variable = _variable(start, counter, stride)
-        last = add(add(stop, variable, -1), constant(-1))
-        first = variable if stride == 1 else (counter or {})
-        low = add(first, start, -1) if stride == 1 else first
-        if not (inside.proves(low) and inside.proves(last)):
-            return False
-        inside = attrs.evolve(inside, forms={**inside.forms, step.variable: variable})
-    return _lanes_valid(inside, store, elements)
-
-
-def _variable(start: Linear, counter: Linear | None, stride: int) -> Linear:
-    """The loop variable for a counter (the variable itself at stride 1); its start for none."""
-    if counter is None:
-        return start
-    return counter if stride == 1 else add(start, counter, stride)
-
-
-def _solve_counters(scope: Scope, store: Site, elements: Elements) -> dict[int, Linear] | None:
-    """Forms over the element for the loop counters that occur in the subscripts.
-
-    An axis with one unknown is solved for it. Quotients of counters are unknowns too, which solves
-    the digits of a mixed-radix index: from `m // H` and `m % H`, that is `m - H*(m // H)`, follows
-    `m`. Where every axis left has more, the outermost loop is taken to make the longest steps.
-    """
-    solved: dict[int, Linear] = {}
-    pending = list(zip(store.access.subscripts, elements.indices, strict=True))
-    while pending:
-        chosen = None
-        for pair in pending:
-            form, unknown = _unknowns(store, pair[0], solved)
-            if len(unknown) <= 1:
-                chosen = (pair, form, unknown)
-                break
-            if chosen is None and isinstance(pair[0], ir.SliceSubscript):
-                chosen = (pair, form, unknown)
-        if chosen is None:
-            return None
-        pair, form, unknown = chosen
-        if len(unknown) <= 1:
-            pending.remove(pair)
-        if unknown:
-            scalar = isinstance(pair[0], ir.ScalarSubscript)
-            value = _solved(scope, form, unknown, pair[1], scalar)
-            if value is None:
-                return None
-            solved[unknown[0]] = value
-    return solved
-
-
-def _unknowns(
-    store: Site, subscript: ir.ScalarSubscript | ir.SliceSubscript, solved: Mapping[int, Linear]
-) -> tuple[Linear, list[int]]:
-    """The subscript's form with solved atoms replaced, and the unknowns in it, outermost first."""
-    atoms = store.scope.atoms
-    place = subscript.index if isinstance(subscript, ir.ScalarSubscript) else subscript.lower
-    form = _replaced(store.scope.form(place), solved, atoms)
-    order = counters(store.scope)
-    unknown = {
-        factor
-        for atom in form
-        for factor in (atoms.factors(atom) if atom != ONE else ())
-        if atoms.dependencies[factor] & set(order)
-    }
-    place_of = {counter: position for position, counter in enumerate(order)}
-    return form, sorted(unknown, key=lambda atom: place_of.get(atom, len(order)))
-
-
-def _solved(
-    scope: Scope, form: Linear, unknown: Sequence[int], element: Linear, scalar: bool
-) -> Linear | None:
-    """The first unknown for which `form` equals the element (a scalar subscript), or is the largest
-    not above it (a slice); the other unknowns are left out."""
-    atoms = scope.atoms
-    target, *later = unknown
-    factor: Linear = {}
-    rest: Linear = element
-    for atom, coefficient in form.items():
-        others = list(atoms.factors(atom))
-        if target not in others:
-            if set(others) & set(later):
-                continue
-            rest = add(rest, {atom: -coefficient})
-            continue
-        others.remove(target)
-        if target in others:
-            return None
-        term: Linear = {ONE: coefficient}
-        for other in others:
-            term = atoms.multiply(term, {other: 1})
-        factor = add(factor, term)
-    value = constant_value(factor)
-    if value is not None:
-        if scalar and value in (1, -1):
-            return scale(rest, value)
-        return atoms.floor(rest, value) if value > 0 else None
-    if not scope.proves(add(factor, constant(-1))):
-        return None
-    return atoms.quotient(rest, factor, scope.proves(rest))
-
-
-def _replaced(form: Linear, solved: Mapping[int, Linear], atoms: Atoms) -> Linear:
-    """The form with solved atoms replaced, inside products too."""
-    result: Linear = {}
-    for atom, coefficient in form.items():
-        term: Linear = {ONE: coefficient}
-        if atom != ONE:
-            for factor in atoms.factors(atom):
-                term = atoms.multiply(term, solved.get(factor, {factor: 1}))
-        result = add(result, term)
-    return result
-
-
-def _lanes_valid(scope: Scope, store: Site, elements: Elements) -> bool:
-    domain = iter(zip(store.tile.extents, store.statement.domain, strict=True))
-    for subscript, element in zip(store.access.subscripts, elements.indices, strict=True):
-        if isinstance(subscript, ir.ScalarSubscript):
-            gap = add(scope.form(subscript.index), element, -1)
-            if not (scope.proves(gap) and scope.proves(scale(gap, -1))):
-                return False
-            continue
-        extent, valid = next(domain)
-        lane = add(element, scope.form(subscript.lower), -1)
-        if not all(scope.proves(f.form) for f in lane_facts(scope, lane, extent, valid)):
-            return False
-    return True

@@ -12,8 +12,8 @@ from itertools import islice, product
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
-from sketchc.checker.concrete import TooLong, Values
-from sketchc.checker.sites import Site
+from sketchc.checker.concrete import Untried, Values
+from sketchc.checker.sites import Site, loops_of
 from sketchc.evaluate import evaluate
 
 #: Sizes tried, beside those just above the sketch's own constants.
@@ -73,14 +73,31 @@ def failing_iteration(
     sketch: ir.Sketch, site: Site, fails: Callable[[Values], bool]
 ) -> tuple[dict[str, int], dict[str, int]] | None:
     """Sizes and an iteration of `site` at which `fails` holds."""
+    found = _failing(sketch, site, fails)
+    return None if found is None else (found[0], iteration_of(site, found[1]))
+
+
+def repeating_iteration(sketch: ir.Sketch, site: Site) -> tuple[dict[str, int], Values] | None:
+    """Sizes and an iteration in which two lanes of `site` touch one element."""
+
+    def repeats(values: Values) -> bool:
+        elements = [element for element, _ in concrete.touches(site, values)]
+        return len(set(elements)) < len(elements)
+
+    return _failing(sketch, site, repeats)
+
+
+def _failing(
+    sketch: ir.Sketch, site: Site, fails: Callable[[Values], bool]
+) -> tuple[dict[str, int], Values] | None:
     steps = _Steps()
     for symbols, host in admissible_hosts(sketch):
         try:
             for values in concrete.iterations(site, host):
                 steps.take()
                 if fails(values):
-                    return symbols, iteration_of(site, values)
-        except (TooLong, ArithmeticError):
+                    return symbols, values
+        except (Untried, ArithmeticError):
             continue
         except _OutOfSteps:
             break
@@ -104,7 +121,7 @@ def unwritten_element(
             for element in product(*(range(extent) for extent in shape)):
                 if element not in written:
                     return symbols, element
-        except (TooLong, ArithmeticError):
+        except (Untried, ArithmeticError):
             continue
         except _OutOfSteps:
             break
@@ -116,7 +133,7 @@ def conflicting_iterations(
 ) -> tuple[dict[str, int], dict[str, int], dict[str, int]] | None:
     """Sizes and iterations of two accesses that touch one element and first differ in a parallel
     loop around both."""
-    shared = [a for a, b in zip(first.loops, second.loops, strict=False) if a is b]
+    shared = shared_loops(first, second)
     steps = _Steps()
     for symbols, host in admissible_hosts(sketch):
         touched: dict[tuple[int, ...], list[dict[str, int]]] = {}
@@ -128,30 +145,43 @@ def conflicting_iterations(
                 here = iteration_of(second, values)
                 for element in _elements(second, values, steps):
                     for there in touched.get(element, ()):
-                        if _parallel(shared, there, here):
+                        if first_difference(shared, there, here) is not None:
                             return symbols, there, here
-        except (TooLong, ArithmeticError):
+        except (Untried, ArithmeticError):
             continue
         except _OutOfSteps:
             break
     return None
 
 
-def _parallel(shared: Sequence[ir.For], one: Mapping[str, int], two: Mapping[str, int]) -> bool:
+def shared_loops(first: Site, second: Site) -> tuple[ir.For | ir.HostFor, ...]:
+    """The loops around both, outermost first."""
+    result = []
+    for own, other in zip(loops_of(first), loops_of(second), strict=False):
+        if own is not other:
+            break
+        result.append(own)
+    return tuple(result)
+
+
+def first_difference(
+    shared: Sequence[ir.For | ir.HostFor], one: Mapping[str, int], two: Mapping[str, int]
+) -> ir.For | None:
+    """The parallel loop in which two iterations first differ, if they do, and it is parallel."""
     for loop in shared:
         if one[loop.variable] != two[loop.variable]:
-            return loop.parallel
-    return False
+            return loop if isinstance(loop, ir.For) and loop.parallel else None
+    return None
 
 
 def iteration_of(site: Site, values: Values) -> dict[str, int]:
     """The loop variables around a site."""
-    return {loop.variable: int(values[loop.variable]) for loop in site.loops}
+    return {loop.variable: int(values[loop.variable]) for loop in loops_of(site)}
 
 
 def _elements(site: Site, values: Values, steps: _Steps) -> Iterator[tuple[int, ...]]:
     """The elements that an access touches, each a step."""
     steps.take()
-    for element in product(*concrete.box(site, values).ranges):
+    for element in concrete.box(site, values):
         steps.take()
         yield element

@@ -5,12 +5,15 @@ small sizes where products of sizes occur; the answer is concrete numbers for sy
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker.affine import ONE, Atoms, Fact, Product, constant_value
+from sketchc.checker import concrete
+from sketchc.checker.affine import ONE, Atoms, Fact, Product
+from sketchc.checker.conditions import HOST_CONDITION
 from sketchc.checker.enumeration import size_assignments
 from sketchc.checker.feasibility import infeasible
 from sketchc.checker.polyhedra import Answer, GaveUpError, Space
@@ -60,9 +63,10 @@ class Prover:
 
     @property
     def host(self) -> frozenset[int]:
-        """The base variables known at launch."""
+        """The base variables known at launch, conditions that are not affine among them."""
         names = [*self.symbols, *(p.name for p in self.sketch.params if p.dtype.is_integer)]
-        return frozenset(self.atoms.variable(name) for name in names)
+        conditions = (name for name in self.atoms.names if name.startswith(HOST_CONDITION))
+        return frozenset(self.atoms.variable(name) for name in (*names, *conditions))
 
     def refute(
         self, facts: Sequence[Fact], goal: Sequence[Fact], variables: Iterable[int]
@@ -90,9 +94,16 @@ class Prover:
         """The smallest point of the facts that is in none of the `minus` systems (whose further
         variables are quantified), with sizes of at least 1 where possible."""
         try:
-            return self._search(facts, variables, minus)
+            return self._search((*facts, *self._conditions()), variables, minus)
         except GaveUpError:
             return UNKNOWN
+
+    def _conditions(self) -> Iterator[Fact]:
+        """Conditions that are not affine are 0 or 1."""
+        for name in self.atoms.names:
+            if name.startswith(HOST_CONDITION):
+                atom = self.atoms.variable(name)
+                yield from (Fact({atom: 1}), Fact({atom: -1, ONE: 1}))
 
     def _search(
         self,
@@ -169,13 +180,13 @@ class Prover:
 
 def counters(scope: Scope) -> tuple[int, ...]:
     """The counter atoms of the loops around, outermost first."""
-    return tuple(scope.counter(loop) for loop in scope.loops)
+    return tuple(scope.counter(loop) for loop in (*scope.hosts, *scope.loops))
 
 
 def iteration(
     site: Site, scope: Scope, point: Mapping[int, int], host: Mapping[str, Any]
 ) -> dict[str, int]:
-    """The loop variables' values at a point, by name."""
+    """The loop variables' values at a point, by name. Raises `concrete.NeedsData`."""
     values = dict(host)
     result: dict[str, int] = {}
     bindings: dict[str, ir.Expr] = {}
@@ -183,13 +194,11 @@ def iteration(
         if isinstance(step, ir.Bind):
             bindings[step.name] = step.value
             if not contains_iota(step.value, bindings):
-                values[step.name] = evaluate(step.value, values)
-            continue
-        counter = scope.counter(step)
-        value = point.get(counter, 0)
-        stride = constant_value(scope.form(step.step))
-        if stride is not None and stride > 1:
-            value = int(evaluate(step.start, values)) + stride * value
-        values[step.variable] = value
-        result[step.variable] = value
+                with suppress(KeyError):  # needs a fetched value
+                    values[step.name] = evaluate(step.value, values)
+        elif isinstance(step, ir.For | ir.HostFor):
+            count = point.get(scope.counter(step), 0)
+            start, stride = (concrete.known(e, values) for e in (step.start, step.step))
+            value = scope.loop_value(step, count, start, stride)
+            values[step.variable] = result[step.variable] = value
     return result

@@ -2,81 +2,107 @@
 
 Two accesses of one tensor in one phase, at least one a store, are compared in two iterations that
 differ first in a parallel loop around both; the loops outside it agree, all inner ones are free.
-Each such pair of systems must have no common element.
+Each such pair of systems must have no common element. Accesses that are all the same atomic may
+meet anywhere. Nor may two lanes of one store write one element: which of them stays is not said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker import concrete
+from sketchc.checker import concrete, conflicts
 from sketchc.checker.affine import Fact, Linear, add, constant, scale
-from sketchc.checker.enumeration import conflicting_iterations
-from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
-from sketchc.checker.scope import Scope
-from sketchc.checker.sites import Site, replay, touched
-from sketchc.checker.strides import overlap_fixes
-from sketchc.checker.verdicts import (
-    UNDECIDED,
-    Finding,
-    assignments,
-    element_text,
-    for_sizes,
-    severity,
+from sketchc.checker.enumeration import (
+    conflicting_iterations,
+    first_difference,
+    repeating_iteration,
+    shared_loops,
 )
-from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
+from sketchc.checker.sites import Site
+from sketchc.checker.touches import Touch, touched
+from sketchc.checker.verdicts import Finding
 
 
 @attrs.frozen
 class Pair:
-    """Two accesses with their scopes, the second under renamed loop variables."""
+    """Two accesses with what they touch, the second under renamed loop variables."""
 
     first: Site
     second: Site
-    scope: Scope
-    renamed: Scope
+    one: Touch
+    two: Touch
+
+    @staticmethod
+    def of(prover: Prover, first: Site, second: Site) -> Pair:
+        one = touched(first, prover.root)
+        return Pair(first, second, one, touched(second, prover.root, "'", fetched=""))
 
     @property
-    def shared(self) -> tuple[ir.For, ...]:
+    def shared(self) -> tuple[ir.For | ir.HostFor, ...]:
         """The loops around both, outermost first."""
-        result = []
-        for own, other in zip(self.first.loops, self.second.loops, strict=False):
-            if own is not other:
-                break
-            result.append(own)
-        return tuple(result)
+        return shared_loops(self.first, self.second)
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        return (*counters(self.one.scope), *counters(self.two.scope))
 
 
 def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> list[Finding]:
-    """One verdict per tensor that is stored inside a parallel loop, and one per failing pair."""
+    """One verdict per tensor that is stored inside a parallel loop, or through index tiles."""
     result: list[Finding] = []
     groups: dict[tuple[str, int], list[Site]] = {}
     for site in sites:
-        if any(loop.parallel for loop in site.loops):
-            groups.setdefault((site.tensor.name, site.phase), []).append(site)
+        groups.setdefault((site.tensor.name, site.phase), []).append(site)
     for (name, _), group in groups.items():
         stores = [site for site in group if site.stores]
-        if not stores:
+        if not any(_in_parallel(site) or _indexed(site) for site in stores):
             continue
-        failures = [
+        found = [
             finding
             for first, second in _pairs(group)
             for finding in _conflicts(prover, first, second, allow_unproved)
         ]
-        if not failures:
+        found += [
+            finding
+            for site in stores
+            if isinstance(site.statement, ir.Store) and _indexed(site)
+            for finding in _repeats(prover, site, allow_unproved)
+        ]
+        if not found:
             words = "no two parallel iterations touch what one of them writes"
+            if all(isinstance(site.statement, ir.Atomic) for site in group):
+                words = "parallel iterations meet only in one atomic operation"
             proof = ir.Proof("independent", name, ir.Tier.PROVED, words, span=stores[0].access.span)
-            failures = [Finding(proof)]
-        result.extend(failures[:1])
+            found = [Finding(proof)]
+        order = list(ir.Tier)
+        result.append(max(found, key=lambda finding: order.index(finding.proof.tier)))
     return result
 
 
+def _in_parallel(site: Site) -> bool:
+    return any(loop.parallel for loop in site.loops)
+
+
+def _indexed(site: Site) -> bool:
+    return any(isinstance(subscript, ir.IndexSubscript) for subscript in site.access.subscripts)
+
+
+def _promised(site: Site) -> bool:
+    return isinstance(site.statement, ir.Store) and site.statement.unique
+
+
 def _pairs(group: Sequence[Site]) -> Iterator[tuple[Site, Site]]:
-    """Pairs of accesses with at least one store, the store first."""
-    for one, two in combinations_with_replacement(group, 2):
+    """Pairs of accesses with at least one store, the store first; none of two equal atomics."""
+    parallel = [site for site in group if _in_parallel(site)]
+    for one, two in combinations_with_replacement(parallel, 2):
+        left, right = one.statement, two.statement
+        atomic = isinstance(left, ir.Atomic) and isinstance(right, ir.Atomic)
+        if atomic and left.operation == right.operation:
+            continue
         if one.stores:
             yield one, two
         elif two.stores:
@@ -86,42 +112,55 @@ def _pairs(group: Sequence[Site]) -> Iterator[tuple[Site, Site]]:
 def _conflicts(
     prover: Prover, first: Site, second: Site, allow_unproved: bool
 ) -> Iterator[Finding]:
-    renamed = replay(prover.root, second.path, "'")
-    pair = Pair(first, second, first.scope, renamed)
+    """The failure of one pair of accesses, if it has one."""
+    pair = Pair.of(prover, first, second)
     equal = _same_element(prover, pair)
     shared = pair.shared
     for depth, loop in enumerate(shared):
-        if not loop.parallel:
+        if isinstance(loop, ir.HostFor) or not loop.parallel:
             continue
         outer = tuple(_gap(pair, other, equality=True) for other in shared[:depth])
-        facts = (*pair.scope.facts, *_own_facts(pair), *outer)
         directions = (1,) if first is second else (1, -1)
         for direction in directions:
             ahead = Fact(add(scale(_gap(pair, loop).form, direction), constant(-1)))
-            outcome = prover.refute(facts, (*equal, ahead), _variables(pair))
+            outcome = _refute(prover, pair, outer, (*equal, ahead))
             if outcome.verdict is Verdict.PROVED:
                 continue
-            finding = _refuted(prover, pair, outcome)
-            yield finding or _enumerated(prover, pair) or _unproved(pair, allow_unproved)
+            finding = _refuted(prover, pair, outcome) or _enumerated(prover, pair)
+            if finding is None and first is second and _promised(first):
+                finding = conflicts.promised(first)
+            yield finding or conflicts.unproved(first, second, allow_unproved)
             return
+
+
+def _refute(prover: Prover, pair: Pair, outer: tuple[Fact, ...], goal: tuple[Fact, ...]) -> Outcome:
+    """The worst outcome over the alternatives of both accesses."""
+    worst = Outcome(Verdict.PROVED)
+    for one, two in product(pair.one.cases, pair.two.cases):
+        facts = (*pair.one.scope.facts, *_own_facts(pair), *outer, *one, *two)
+        outcome = prover.refute(facts, goal, pair.variables)
+        if outcome.verdict is Verdict.REFUTED:
+            return outcome
+        if outcome.verdict is Verdict.UNKNOWN:
+            worst = outcome
+    return worst
 
 
 def _own_facts(pair: Pair) -> tuple[Fact, ...]:
     """The renamed scope's facts that the first does not have already."""
-    known = {id(fact) for fact in pair.scope.facts}
-    return tuple(fact for fact in pair.renamed.facts if id(fact) not in known)
+    known = {id(fact) for fact in pair.one.scope.facts}
+    return tuple(fact for fact in pair.two.scope.facts if id(fact) not in known)
 
 
-def _gap(pair: Pair, loop: ir.For, equality: bool = False) -> Fact:
+def _gap(pair: Pair, loop: ir.For | ir.HostFor, equality: bool = False) -> Fact:
     """second - first, of one loop variable."""
-    first, second = pair.scope.forms[loop.variable], pair.renamed.forms[loop.variable]
+    first, second = pair.one.scope.forms[loop.variable], pair.two.scope.forms[loop.variable]
     return Fact(add(second, first, -1), equality)
 
 
 def _same_element(prover: Prover, pair: Pair) -> tuple[Fact, ...]:
     """Both accesses touch one element; through different views, one position in memory."""
-    one = touched(pair.first, pair.scope)
-    two = touched(pair.second, pair.renamed, "'")
+    one, two = pair.one, pair.two
     if pair.first.access.tensor == pair.second.access.tensor:
         same = [add(a, b, -1) for a, b in zip(one.indices, two.indices, strict=True)]
     else:
@@ -141,19 +180,18 @@ def _position(prover: Prover, name: str, indices: Sequence[Linear]) -> Linear:
     return position
 
 
-def _variables(pair: Pair) -> tuple[int, ...]:
-    return (*counters(pair.scope), *counters(pair.renamed))
-
-
 def _refuted(prover: Prover, pair: Pair, outcome: Outcome) -> Finding | None:
     """The failure with its counter-example, once the numbers have been tried."""
     if outcome.verdict is not Verdict.REFUTED:
         return None
     symbols = prover.sizes(outcome.point)
     host = concrete.host_sample(prover.sketch, symbols)
-    one = iteration(pair.first, pair.scope, outcome.point, host)
-    two = iteration(pair.second, pair.renamed, outcome.point, host)
-    return _failure(prover, pair, symbols, one, two)
+    try:
+        one = iteration(pair.first, pair.one.scope, outcome.point, host)
+        two = iteration(pair.second, pair.two.scope, outcome.point, host)
+        return _failure(prover, pair, symbols, one, two)
+    except (concrete.Untried, ArithmeticError):
+        return None
 
 
 def _enumerated(prover: Prover, pair: Pair) -> Finding | None:
@@ -168,79 +206,57 @@ def _failure(
     prover: Prover, pair: Pair, symbols: dict[str, int], one: dict[str, int], two: dict[str, int]
 ) -> Finding | None:
     """The failure at these numbers, or None where it does not happen."""
-    host = concrete.host_sample(prover.sketch, symbols)
+    sketch = prover.sketch
+    host = concrete.host_sample(sketch, symbols)
     values = concrete.runs(pair.first, host, one)
     others = concrete.runs(pair.second, host, two)
-    if values is None or others is None or not concrete.admissible(prover.sketch, host):
+    if values is None or others is None or not concrete.admissible(sketch, host):
         return None
+    mine, theirs = concrete.box(pair.first, values), concrete.box(pair.second, others)
     name = pair.first.access.tensor
-    if name != pair.second.access.tensor:
-        return None
-    element = _common(concrete.box(pair.first, values), concrete.box(pair.second, others))
-    differ = [loop for loop in pair.shared if one[loop.variable] != two[loop.variable]]
-    if element is None or not differ or not differ[0].parallel:
-        return None
-    place = concrete.base_element(prover.sketch, name, element, host)
-    touch = element_text(name, element)
-    if pair.second.stores:
-        text = (
-            f"{for_sizes(symbols)}iterations {assignments(one)} and {assignments(two)} "
-            f"both write {touch}"
-        )
-        code, message = "SK0520", f"stores into `{pair.first.tensor.name}` overlap"
+    if name == pair.second.access.tensor:
+        element = mine.common(theirs)
     else:
-        text = (
-            f"{for_sizes(symbols)}iteration {assignments(one)} writes {touch}, "
-            f"which iteration {assignments(two)} reads"
+        name = pair.first.tensor.name
+        mine, theirs = (
+            concrete.in_base(sketch, site.access.tensor, box, host)
+            for site, box in ((pair.first, mine), (pair.second, theirs))
         )
-        code, message = "SK0521", f"`{pair.first.tensor.name}` is read while it is written"
-    example = ir.CounterExample(symbols, (one, two), place, text)
-    labels = [Label(differ[0].span, "these iterations run in parallel")]
-    if pair.second is not pair.first:
-        labels.append(Label(pair.second.access.span, "the other access"))
-    span = pair.first.access.span
-    diagnostic = Diagnostic(
-        code,
-        Severity.ERROR,
-        f"{message} across parallel iterations",
-        span,
-        text,
-        tuple(labels),
-        notes=("parallel iterations may run in any order, or at once (R7)",),
-        help="let every iteration work on elements of its own, or make the loop sequential",
-        fixes=overlap_fixes(pair.first),
-    )
-    subject = pair.first.tensor.name
-    proof = ir.Proof("independent", subject, ir.Tier.REFUTED, text, example, span=span)
-    return Finding(proof, (diagnostic,))
+        element = mine.common(theirs)
+    loop = first_difference(pair.shared, one, two)
+    if element is None or loop is None:
+        return None
+    place = concrete.base_element(sketch, name, element, host)
+    example = ir.CounterExample(symbols, (one, two), place)
+    return conflicts.refuted(pair.first, pair.second, loop, name, element, example)
 
 
-def _common(one: concrete.Box, two: concrete.Box) -> tuple[int, ...] | None:
-    """The first element in both boxes."""
-    element = []
-    for own, other in zip(one.ranges, two.ranges, strict=True):
-        start = max(own.start, other.start)
-        if start >= min(own.stop, other.stop):
-            return None
-        element.append(start)
-    return tuple(element)
+# ---------------------------------------------------------------- lanes of one store
 
 
-def _unproved(pair: Pair, allow_unproved: bool) -> Finding:
-    name = pair.first.tensor.name
-    span = pair.first.access.span
-    detail = "could be neither proved nor refuted"
-    diagnostic = Diagnostic(
-        "SK0522",
-        severity(allow_unproved),
-        f"cannot prove that parallel iterations are independent in `{name}`",
-        span,
-        detail,
-        (Label(pair.second.access.span, "against this access"),)
-        if pair.second is not pair.first
-        else (),
-        notes=(UNDECIDED,),
-        help="access the tensor through one view, with slices like `i*T:(i+1)*T`",
-    )
-    proof = ir.Proof("independent", name, ir.Tier.UNPROVED, detail, span=span)
-    return Finding(proof, (diagnostic,))
+def _repeats(prover: Prover, site: Site, allow_unproved: bool) -> Iterator[Finding]:
+    """The failure of a store two of whose lanes write one element."""
+    one, two = touched(site, prover.root), touched(site, prover.root, tag="'")
+    same = [
+        Fact(add(a, b, -1), equality=True) for a, b in zip(one.indices, two.indices, strict=True)
+    ]
+    variables = (*counters(one.scope), *one.lanes, *two.lanes)
+    for axis, (left, right) in enumerate(zip(one.lanes, two.lanes, strict=True)):
+        ahead = [Fact({right: 1, left: -1, 0: -1})]
+        before = zip(one.lanes[:axis], two.lanes[:axis], strict=True)
+        ahead += [Fact({b: 1, a: -1}, equality=True) for a, b in before]
+        facts = (*one.facts, *two.facts, *same, *ahead)
+        outcomes = [
+            prover.refute((*one.scope.facts, *case, *other), facts, variables)
+            for case, other in product(one.cases, two.cases)
+        ]
+        if all(outcome.verdict is Verdict.PROVED for outcome in outcomes):
+            continue
+        found = repeating_iteration(prover.sketch, site)
+        if found is not None:
+            yield conflicts.repeated(prover.sketch, site, *found)
+        elif _promised(site):
+            yield conflicts.promised(site)
+        else:
+            yield conflicts.unproved(site, site, allow_unproved)
+        return

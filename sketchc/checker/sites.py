@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.affine import Fact, Linear, add, constant
-from sketchc.checker.index_ranges import Lanes
-from sketchc.checker.scope import Branch, Scope, Step, host_path
-from sketchc.lanes import element_indices
+from sketchc.checker.scope import Branch, Scope, Step, host_path, phase_scope
 from sketchc.source import Span
 
 
@@ -26,6 +24,7 @@ class Site:
     path: tuple[Step, ...]
     scope: Scope
     phase: int
+    host_steps: int = 0  # so many steps of the path are the host's
 
     @property
     def access(self) -> ir.Access:
@@ -35,6 +34,11 @@ class Site:
     def stores(self) -> bool:
         """Whether memory is written: by a store or an atomic."""
         return isinstance(self.statement, ir.Store | ir.Atomic)
+
+    @property
+    def loads(self) -> bool:
+        """Whether memory is read: an atomic does both."""
+        return not isinstance(self.statement, ir.Store)
 
     @property
     def atomic(self) -> str | None:
@@ -79,12 +83,13 @@ def collect(sketch: ir.Sketch, root: Scope) -> tuple[Site, ...]:
         path: tuple[Step, ...],
         phase: int,
     ) -> Site:
+        hosts = len(host_path(sketch, phase))
         tensor = sketch.tensor(statement.access.tensor)
         if isinstance(statement, ir.Fetch):
             tile = ir.Tile(statement.name, statement.name, (), statement.dtype)
         else:
             tile = tiles[statement.tile]
-        return Site(statement, tile, tensor, path, scope, phase)
+        return Site(statement, tile, tensor, path, scope, phase, hosts)
 
     def visit(
         body: tuple[ir.Statement, ...], scope: Scope, path: tuple[Step, ...], phase: int
@@ -113,51 +118,13 @@ def collect(sketch: ir.Sketch, root: Scope) -> tuple[Site, ...]:
     found: list[Site] = []
     for phase, nest in enumerate(sketch.phases):
         path = host_path(sketch, phase)
-        found.extend(visit(nest.body, replay(root, path, ""), path, phase))
+        found.extend(visit(nest.body, phase_scope(sketch, root, phase), path, phase))
     return tuple(found)
 
 
 def loops_of(site: Site) -> tuple[ir.For | ir.HostFor, ...]:
     """The loops around a site, those of the host first."""
     return tuple(step for step in site.path if isinstance(step, ir.For | ir.HostFor))
-
-
-def replay(root: Scope, path: Iterable[Step], suffix: str) -> Scope:
-    """The scope at the end of a path, its loop variables renamed with `suffix`. What the host's
-    steps bind keeps its name: it is the same in all iterations of a launch."""
-    scope = root
-    for step in path:
-        if isinstance(step, ir.For) and scope.suffix != suffix:
-            scope = attrs.evolve(scope, suffix=suffix)
-        scope = scope.after(step)
-    return attrs.evolve(scope, suffix=suffix)
-
-
-@attrs.frozen
-class Touch:
-    """The elements of one access: per tensor axis, the index as a form over loop variables and
-    lanes, and the facts that bound the lanes (read or written, and so in bounds). What comes from
-    memory is an unknown: then, and where a guard is not affine, the facts admit more elements than
-    are touched (`exact` is False)."""
-
-    indices: tuple[Linear, ...]
-    facts: tuple[Fact, ...]
-    lanes: tuple[int, ...] = ()
-    exact: bool = True
-
-
-def touched(site: Site, scope: Scope, suffix: str = "") -> Touch:
-    """What `site` touches in one iteration of `scope` (its own, or a renamed copy)."""
-    extents = site.tile.extents
-    indices = element_indices(site.access, extents)
-    lanes = Lanes.of(scope, extents, (*indices, *site.guards), suffix)
-    loaded = len(lanes.facts) > 2 * len(extents) or any(
-        isinstance(s, ir.IndexSubscript) and s.loaded for s in site.access.subscripts
-    )
-    lanes = lanes.within(site.domain).given(site.guards)
-    forms = tuple(lanes.form(index) for index in indices)
-    affine = all(scope.compare(lanes.pointwise(guard)) for guard in site.guards)
-    return Touch(forms, lanes.facts, lanes.atoms, not loaded and affine)
 
 
 def lane_facts(scope: Scope, lane: Linear, extent: ir.Expr, valid: ir.AxisDomain) -> Iterator[Fact]:
