@@ -73,7 +73,17 @@ class Apply:
     attributes: Mapping[str, object] = attrs.field(factory=dict)
 
 
-Value: TypeAlias = Number | Local | Scalar | Element | Convert | Apply
+@attrs.frozen
+class Select:
+    """`value` where the condition holds, else `otherwise`, which alone is evaluated then."""
+
+    condition: ir.Expr
+    value: Value
+    otherwise: Value
+    dtype: DType
+
+
+Value: TypeAlias = Number | Local | Scalar | Element | Convert | Apply | Select
 
 # ---------------------------------------------------------------- statements
 
@@ -122,6 +132,18 @@ class Write:
 
 
 @attrs.frozen
+class AtomicUpdate:
+    """`buffer[index] = buffer[index] (operation) value`, indivisibly: "add", "max" or "min"; the
+    value has the buffer's type."""
+
+    operation: str
+    buffer: str
+    index: ir.Expr
+    value: Value
+    dtype: DType
+
+
+@attrs.frozen
 class Accumulate:
     """`target = target (operation) value` for a reduction row; the target is a local or an
     element, and the enclosing lane loop names a local target in its `reductions`."""
@@ -155,6 +177,30 @@ class MatrixProduct:
     depth: ir.Expr
     dtype: DType
     packs: tuple[str, str]
+
+
+@attrs.frozen
+class TileView:
+    """The valid rectangle of a tile in memory: per axis its first lane, the one after its last, and
+    the elements from one lane to the next."""
+
+    buffer: str
+    dtype: DType
+    lower: tuple[ir.Expr, ...]
+    upper: tuple[ir.Expr, ...]
+    strides: tuple[ir.Expr, ...]
+
+
+@attrs.frozen
+class TileCall:
+    """A function of the target's library on whole tiles; `written` are the numbers of the tiles
+    that it writes, `values` the scalar arguments after them."""
+
+    name: str
+    tiles: tuple[TileView, ...]
+    written: tuple[int, ...]
+    values: tuple[Value, ...] = ()
+    parameters: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -214,13 +260,26 @@ class StreamedLoop:
 
 @attrs.frozen
 class SerialLoop:
-    """A sequential loop of the sketch."""
+    """A sequential loop of the sketch; `direction` is the sign of its step, 0 where that is only
+    known when the kernel runs."""
 
     variable: str
     start: ir.Expr
     stop: ir.Expr
     step: ir.Expr
     body: tuple[Statement, ...]
+    text: str = ""
+    direction: int = 1
+
+
+@attrs.frozen
+class Branch:
+    """`body` where the condition holds, else `orelse`: a branch of the sketch, or a guard of single
+    lanes in a loop over them."""
+
+    condition: ir.Expr
+    body: tuple[Statement, ...]
+    orelse: tuple[Statement, ...] = ()
     text: str = ""
 
 
@@ -237,12 +296,15 @@ Statement: TypeAlias = (
     | Row
     | Assign
     | Write
+    | AtomicUpdate
     | Accumulate
     | MatrixProduct
+    | TileCall
     | Loop
     | LaneLoop
     | StreamedLoop
     | SerialLoop
+    | Branch
     | Barrier
 )
 
@@ -274,6 +336,8 @@ def children(statement: Statement) -> tuple[Statement, ...]:
     match statement:
         case Loop() | LaneLoop() | SerialLoop():
             return statement.body
+        case Branch(body=body, orelse=orelse):
+            return (*body, *orelse)
         case StreamedLoop(loop=loop):
             return (loop,)
         case _:

@@ -40,9 +40,13 @@ def _values(statement: loops.Statement) -> Iterator[loops.Value]:
     match statement:
         case loops.Define(value=value) | loops.Assign(value=value) | loops.Write(value=value):
             yield value
+        case loops.AtomicUpdate(value=value):
+            yield value
         case loops.Accumulate(target=target, value=value):
             yield target
             yield value
+        case loops.TileCall(values=values):
+            yield from values
         case _:
             pass
 
@@ -55,6 +59,9 @@ def _parts(value: loops.Value) -> Iterator[loops.Value]:
         case loops.Apply(arguments=arguments):
             for argument in arguments:
                 yield from _parts(argument)
+        case loops.Select(value=inner, otherwise=otherwise):
+            yield from _parts(inner)
+            yield from _parts(otherwise)
         case _:
             pass
 
@@ -70,6 +77,10 @@ def _reads(statement: loops.Statement) -> set[str]:
     if isinstance(statement, loops.MatrixProduct):
         found |= {statement.left.buffer, statement.right.buffer, statement.destination.buffer}
         found |= set(statement.packs)
+    if isinstance(statement, loops.TileCall):
+        found |= {view.buffer for view in statement.tiles}
+    if isinstance(statement, loops.AtomicUpdate):
+        found.add(statement.buffer)
     return found
 
 
@@ -122,6 +133,8 @@ def _with_body(statement: loops.Statement, change: _Change) -> loops.Statement:
     match statement:
         case loops.Loop() | loops.LaneLoop() | loops.SerialLoop():
             return attrs.evolve(statement, body=change(statement.body))
+        case loops.Branch(body=body, orelse=orelse):
+            return attrs.evolve(statement, body=change(body), orelse=change(orelse))
         case _:
             return statement
 
@@ -160,8 +173,12 @@ def _drop_writes(
 def _indices(statement: loops.Statement) -> tuple[ir.Expr, ...]:
     """The index and bound expressions of a statement, without those inside its values."""
     match statement:
-        case loops.Write(index=index):
+        case loops.Write(index=index) | loops.AtomicUpdate(index=index):
             return (index,)
+        case loops.Branch(condition=condition):
+            return (condition,)
+        case loops.TileCall(tiles=tiles):
+            return tuple(x for view in tiles for x in (*view.lower, *view.upper, *view.strides))
         case loops.Loop(lower=lower, upper=upper) | loops.LaneLoop(lower=lower, upper=upper):
             return (lower, upper)
         case loops.SerialLoop(start=start, stop=stop, step=step):
@@ -189,6 +206,8 @@ def _sweep(body: tuple[loops.Statement, ...]) -> tuple[loops.Statement, ...]:
                     used.add(name)
                 case loops.Scalar(value=index) | loops.Element(index=index):
                     used |= set(_names(index))
+                case loops.Select(condition=condition):
+                    used |= set(_names(condition))
                 case _:
                     pass
         if isinstance(statement, loops.LaneLoop):
@@ -203,7 +222,8 @@ def _swept(body: tuple[loops.Statement, ...], used: set[str]) -> tuple[loops.Sta
             continue
         changed = _with_body(statement, lambda inner: _swept(inner, used))
         empty = not _effects(loops.children(changed))
-        if empty and isinstance(changed, loops.Loop | loops.LaneLoop | loops.SerialLoop):
+        block = loops.Loop | loops.LaneLoop | loops.SerialLoop | loops.Branch
+        if empty and isinstance(changed, block):
             continue
         found.append(changed)
     return tuple(found)

@@ -19,6 +19,10 @@ CPP_TYPES = {
     DType.F16: "sketch::half",
     DType.I64: "int64_t",
     DType.I32: "int32_t",
+    DType.I16: "int16_t",
+    DType.I8: "int8_t",
+    DType.U8: "uint8_t",
+    DType.U32: "uint32_t",
     DType.BOOL: "bool",
 }
 
@@ -64,6 +68,8 @@ def scalar_dtype(expression: ir.Expr) -> DType:
             return DType.F64
         case ir.Iota():
             return DType.I64
+        case ir.TileLanes(dtype=dtype):
+            return DType.BOOL if dtype is DType.BOOL else DType.I64
         case _:
             assert_never(expression)
 
@@ -73,6 +79,8 @@ def scalar(expression: ir.Expr) -> Code:
     match expression:
         case ir.Literal(value):
             return literal(value)
+        case ir.Ref(name, ir.NameKind.PRESENT):
+            return CPP.binary("!=", Code(identifier(name)), Code("nullptr"))
         case ir.Ref(name):
             return Code(identifier(name))
         case ir.Unary("not", operand):
@@ -83,7 +91,7 @@ def scalar(expression: ir.Expr) -> Code:
             return _binary(expression)
         case ir.Function(name, arguments):
             return _function(name, arguments)
-        case ir.Iota():
+        case ir.Iota() | ir.TileLanes():
             msg = "an index tile reached the printer"
             raise AssertionError(msg)
         case _:
@@ -171,9 +179,35 @@ def value(node: loops.Value) -> Code:
         case loops.Convert(inner, dtype, rounding, saturate):
             return _convert(inner, dtype, rounding, saturate)
         case loops.Apply():
-            return _apply(node)
+            code = _apply(node)
+            if node.result in PROMOTED and node.operation not in _KEEPS_TYPE:
+                # Arithmetic on short integers happens on int.
+                return CPP.call(f"static_cast<{CPP_TYPES[node.result]}>", code)
+            return code
+        case loops.Select(condition, then, otherwise, dtype):
+            parts = (value(then), _typed_literal_of(otherwise, dtype))
+            return conditional(scalar(condition), *parts)
         case _:
             assert_never(node)
+
+
+#: Integers that C++ promotes to int before it calculates.
+PROMOTED = frozenset({DType.I16, DType.I8, DType.U8})
+#: Operations whose C++ text has the type of its operands whatever that is.
+_KEEPS_TYPE = frozenset({"where", "clamp", "copy"})
+
+
+def conditional(condition: Code, then: Code, otherwise: Code) -> Code:
+    """`condition ? then : otherwise`."""
+    shown = (
+        f"({code})" if code.level < CPP.postfix_level else str(code)
+        for code in (condition, then, otherwise)
+    )
+    return Code("{} ? {} : {}".format(*shown), 1)
+
+
+def _typed_literal_of(node: loops.Value, dtype: DType) -> Code:
+    return _typed_literal(node.value, dtype) if isinstance(node, loops.Number) else value(node)
 
 
 def printed_dtype(node: loops.Value) -> DType:
@@ -196,6 +230,8 @@ def number_literal(number: int | float | bool, dtype: DType) -> Code:
         return literal(bool(number))
     if dtype is DType.I32 and int(number) == -(2**31):
         return Code("std::numeric_limits<int32_t>::min()")
+    if dtype is DType.U32:
+        return Code(f"{int(number)}U")
     return literal(int(number))
 
 
@@ -243,8 +279,8 @@ def _convert(inner: loops.Value, dtype: DType, rounding: str, saturate: bool) ->
         mode = "nearest" if rounding == "default" else rounding
         helper = "saturated" if saturate else "to_integer"
         return CPP.call(f"sketch::{helper}<{kind}>", CPP.call(f"sketch::round_{mode}", code))
-    if saturate and dtype is DType.I32 and source is DType.I64:
-        return CPP.call("sketch::clamp_to_int32", code)
+    if saturate and source is not DType.BOOL:
+        return CPP.call(f"sketch::clamped<{kind}>", CPP.call("int64_t", code))
     return CPP.call(f"static_cast<{kind}>", code)
 
 
@@ -300,10 +336,7 @@ def _apply(node: loops.Apply) -> Code:
         case "bitwise_not":
             return CPP.unary("!" if node.dtype is DType.BOOL else "~", codes[0])
         case "where":
-            condition, then, otherwise = (
-                f"({code})" if code.level < CPP.postfix_level else str(code) for code in codes
-            )
-            return Code(f"{condition} ? {then} : {otherwise}", 1)
+            return conditional(*codes)
         case "clamp":
             return _clamp(node, codes[0])
         case "gelu" if node.attributes.get("approximate") == "tanh":
@@ -325,7 +358,8 @@ def _argument(argument: loops.Value) -> Code:
 
 def _typed_literal(number: int | float | bool, dtype: DType) -> Code:
     code = number_literal(number, dtype)
-    return Code(f"int64_t{{{code}}}") if dtype is DType.I64 else code
+    exact = dtype is DType.I64 or dtype in PROMOTED
+    return Code(f"{CPP_TYPES[dtype]}{{{code}}}") if exact else code
 
 
 def _clamp(node: loops.Apply, code: Code) -> Code:

@@ -9,14 +9,15 @@ What is fused here decides what needs memory (`storage.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import attrs
 
 from sketchc import ir
 from sketchc.lowering.cpp.nest_maker import NestMaker
-from sketchc.lowering.cpp.nests import Axis, Kind, Nest
+from sketchc.lowering.cpp.nests import Axis, Kind, Nest, Read
 from sketchc.symbolic import equal
+from sketchc.types import DType
 
 
 @attrs.define(eq=False)
@@ -25,7 +26,7 @@ class Leaf:
 
     nest: Nest
     path: tuple[LoopNode, ...] = ()
-    block: tuple[SerialNode, ...] = ()
+    block: tuple[BlockNode, ...] = ()
 
 
 @attrs.define(eq=False)
@@ -52,6 +53,16 @@ class BindNode:
 
 
 @attrs.define(eq=False)
+class FetchNode:
+    """A scalar read from memory, in its place among the nests."""
+
+    name: str
+    read: Read
+    dtype: DType
+    text: str
+
+
+@attrs.define(eq=False)
 class SerialNode:
     """A sequential loop of the sketch."""
 
@@ -59,11 +70,30 @@ class SerialNode:
     children: list[Node] = attrs.field(factory=list)
 
 
-Node: TypeAlias = Leaf | LoopNode | SerialNode | BindNode
+@attrs.define(eq=False)
+class ArmNode:
+    """One side of a branch."""
+
+    children: list[Node] = attrs.field(factory=list)
+
+
+@attrs.define(eq=False)
+class BranchNode:
+    """A branch of the sketch; its condition is the same for all lanes."""
+
+    branch: ir.If
+    body: ArmNode = attrs.field(factory=ArmNode)
+    orelse: ArmNode = attrs.field(factory=ArmNode)
+
+
+#: What holds statements of its own: no nest moves into it or out of it.
+BlockNode: TypeAlias = SerialNode | ArmNode
+
+Node: TypeAlias = Leaf | LoopNode | SerialNode | BranchNode | BindNode | FetchNode
 
 
 def build_tree(
-    body: tuple[ir.Statement, ...], maker: NestMaker, block: tuple[SerialNode, ...] = ()
+    body: tuple[ir.Statement, ...], maker: NestMaker, block: tuple[BlockNode, ...] = ()
 ) -> list[Node]:
     """The fused loop tree of a phase's body."""
     nodes: list[Node] = []
@@ -80,9 +110,22 @@ def build_tree(
                 node = SerialNode(statement)
                 node.children = build_tree(statement.body, maker, (*block, node))
                 nodes.append(node)
+            case ir.If():
+                close()
+                branch = BranchNode(statement)
+                for arm, inner in (
+                    (branch.body, statement.body),
+                    (branch.orelse, statement.orelse),
+                ):
+                    arm.children = build_tree(inner, maker, (*block, arm))
+                nodes.append(branch)
+            case ir.Fetch(name, _, dtype, text):
+                # Stores before it are visible to it.
+                close()
+                nodes.append(FetchNode(name, maker.fetched(statement), dtype, text))
             case ir.Bind(name, value, text):
-                maker.nests(statement)
-                if not has_iota(value, maker.bindings):
+                run.extend(maker.nests(statement))
+                if not has_lanes(value, maker.bindings):
                     nodes.append(BindNode(name, value, text))
             case _:
                 run.extend(maker.nests(statement))
@@ -90,19 +133,19 @@ def build_tree(
     return nodes
 
 
-def has_iota(expression: ir.Expr, bindings: dict[str, ir.Expr]) -> bool:
+def has_lanes(expression: ir.Expr, bindings: dict[str, ir.Expr]) -> bool:
     """True for an index tile: it contains lanes, itself or through a binding."""
     match expression:
-        case ir.Iota():
+        case ir.Iota() | ir.TileLanes():
             return True
         case ir.Ref(name, ir.NameKind.BINDING):
-            return name in bindings and has_iota(bindings[name], bindings)
+            return name in bindings and has_lanes(bindings[name], bindings)
         case ir.Unary(_, operand):
-            return has_iota(operand, bindings)
+            return has_lanes(operand, bindings)
         case ir.Binary(_, left, right):
-            return has_iota(left, bindings) or has_iota(right, bindings)
+            return has_lanes(left, bindings) or has_lanes(right, bindings)
         case ir.Function(_, arguments):
-            return any(has_iota(argument, bindings) for argument in arguments)
+            return any(has_lanes(argument, bindings) for argument in arguments)
         case _:
             return False
 
@@ -115,8 +158,13 @@ def leaves(nodes: list[Node]) -> Iterator[Leaf]:
                 yield node
             case LoopNode() | SerialNode():
                 yield from leaves(node.children)
-            case BindNode():
+            case BranchNode():
+                yield from leaves(node.body.children)
+                yield from leaves(node.orelse.children)
+            case BindNode() | FetchNode():
                 pass
+            case _:
+                assert_never(node)
 
 
 # ---------------------------------------------------------------- grouping
@@ -131,7 +179,7 @@ class _Group:
 
 
 def _fuse(
-    nests: list[Nest], level: int, path: tuple[LoopNode, ...], block: tuple[SerialNode, ...]
+    nests: list[Nest], level: int, path: tuple[LoopNode, ...], block: tuple[BlockNode, ...]
 ) -> list[Node]:
     nodes: list[Node] = []
     for group in _groups(nests, level):
@@ -175,7 +223,7 @@ def _same_axis(left: Axis, right: Axis) -> bool:
 
 def _may_share(first: Nest, second: Nest, level: int) -> bool:
     """True if running both lane by lane of this level is the same as one after the other."""
-    if Kind.PRODUCT in (first.kind, second.kind):
+    if {first.kind, second.kind} & {Kind.PRODUCT, Kind.WHOLE}:
         return False
     return all(mine.aligned(theirs, level) for mine, theirs in first.conflicts(second))
 

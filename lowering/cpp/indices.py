@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from sketchc import ir
 from sketchc.diagnostics import InternalError
+from sketchc.symbolic import constant_value
 
 ZERO = ir.Literal(0)
 ONE = ir.Literal(1)
@@ -75,10 +76,17 @@ def strides(extents: tuple[ir.Expr, ...], tensor: ir.Tensor | None) -> tuple[ir.
 
 
 def resolve_index(
-    expression: ir.Expr, lanes: tuple[ir.Expr, ...], bindings: Mapping[str, ir.Expr]
+    expression: ir.Expr,
+    lanes: tuple[ir.Expr, ...],
+    bindings: Mapping[str, ir.Expr],
+    element: Callable[[ir.TileLanes, tuple[ir.Expr, ...]], ir.Expr],
 ) -> ir.Expr:
     """An index tile's value at one lane. `lanes` gives the lane of each of its axes; operands of
-    lower rank are aligned to the right."""
+    lower rank are aligned to the right. `element` gives a tile's value at its own lanes."""
+
+    def inner(part: ir.Expr) -> ir.Expr:
+        return resolve_index(part, lanes, bindings, element)
+
     match expression:
         case ir.Literal():
             return expression
@@ -89,22 +97,25 @@ def resolve_index(
             rank = index_rank(value, bindings)
             if rank == 0:
                 return expression
-            return resolve_index(value, _own(lanes, layout, rank), bindings)
+            return resolve_index(value, _own(lanes, layout, rank), bindings, element)
         case ir.Unary(operator, operand):
-            return ir.Unary(operator, resolve_index(operand, lanes, bindings))
+            return ir.Unary(operator, inner(operand))
         case ir.Binary(operator, left, right):
-            return ir.Binary(
-                operator,
-                resolve_index(left, lanes, bindings),
-                resolve_index(right, lanes, bindings),
-            )
+            return ir.Binary(operator, inner(left), inner(right))
         case ir.Function(name, arguments):
-            return ir.Function(
-                name, tuple(resolve_index(argument, lanes, bindings) for argument in arguments)
-            )
-        case ir.Iota(_, lower, _, layout):
+            return ir.Function(name, tuple(inner(argument) for argument in arguments))
+        case ir.Iota(extent, lower, _, layout):
             (lane,) = _own(lanes, layout, 1)
-            return _plus(lower, lane)
+            return _plus(lower, ZERO if constant_value(extent) == 1 else lane)
+        case ir.TileLanes(extents=extents, layout=layout):
+            own = _own(lanes, layout, len(extents))
+            return element(
+                expression,
+                tuple(
+                    ZERO if constant_value(extent) == 1 else lane
+                    for extent, lane in zip(extents, own, strict=True)
+                ),
+            )
         case _:
             assert_never(expression)
 
@@ -139,7 +150,7 @@ def index_rank(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> int:
             return max(index_rank(left, bindings), index_rank(right, bindings))
         case ir.Function(_, arguments):
             return max((index_rank(a, bindings) for a in arguments), default=0)
-        case ir.Iota(layout=layout):
+        case ir.Iota(layout=layout) | ir.TileLanes(layout=layout):
             return len(layout)
         case _:
             assert_never(expression)

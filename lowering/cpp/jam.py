@@ -40,6 +40,9 @@ def jam_sums(
             case loops.Loop() | loops.SerialLoop():
                 inner = jam_sums(statement.body, fresh, constants)
                 found.append(attrs.evolve(statement, body=inner))
+            case loops.Branch(body=then, orelse=orelse):
+                arms = [jam_sums(arm, fresh, constants) for arm in (then, orelse)]
+                found.append(attrs.evolve(statement, body=arms[0], orelse=arms[1]))
             case _:
                 found.append(statement)
     return tuple(found)
@@ -144,5 +147,12 @@ def _moved_value(value: loops.Value, names: dict[str, ir.Expr]) -> loops.Value:
         case loops.Apply(arguments=arguments):
             moved = tuple(_moved_value(argument, names) for argument in arguments)
             return attrs.evolve(value, arguments=moved)
+        case loops.Select(condition, inner, otherwise):
+            return attrs.evolve(
+                value,
+                condition=substitute(condition, names),
+                value=_moved_value(inner, names),
+                otherwise=_moved_value(otherwise, names),
+            )
         case _:
             return value

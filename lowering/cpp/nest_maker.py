@@ -13,78 +13,84 @@ import attrs
 
 from sketchc import ir
 from sketchc.diagnostics import InternalError
-from sketchc.lowering.cpp.forwarding import Versions
 from sketchc.lowering.cpp.nests import (
     ONE,
+    Block,
     Kind,
     Lanes,
-    LaneSource,
     Nest,
     Product,
     Read,
     Reference,
     ScalarSource,
     Source,
-    Term,
+    Whole,
     axis_bounds,
 )
+from sketchc.lowering.cpp.tiles import (
+    Loops,
+    Tiles,
+    aligned_loops,
+    map_tiles,
+    tile_reference,
+)
+from sketchc.lowering.cpp.whole import RULES
 from sketchc.ops import OPS, Category
-from sketchc.symbolic import constant_value, show
+from sketchc.symbolic import show
 from sketchc.types import DType
 
 
 @attrs.define
-class NestMaker:
-    """Makes the nests of one phase. `bindings` maps names bound so far to their expressions."""
-
-    sketch: ir.Sketch
-    versions: Versions
-    bindings: dict[str, ir.Expr] = attrs.field(factory=dict)
-    #: accumulators of reductions and temporaries, beside the sketch's own tiles
-    temporaries: dict[str, tuple[tuple[ir.Expr, ...], DType]] = attrs.field(factory=dict)
-
-    # ------------------------------------------------------------ tiles
-
-    def extents(self, tile: str) -> tuple[ir.Expr, ...]:
-        if tile in self.temporaries:
-            return self.temporaries[tile][0]
-        return self.sketch.tile(self.versions.origin(tile)).extents
-
-    def dtype(self, tile: str) -> DType:
-        if tile in self.temporaries:
-            return self.temporaries[tile][1]
-        return self.sketch.tile(self.versions.origin(tile)).dtype
-
-    def _temporary(self, stem: str, extents: tuple[ir.Expr, ...], dtype: DType) -> str:
-        name = self.versions.fresh(stem)
-        self.temporaries[name] = (extents, dtype)
-        return name
+class NestMaker(Tiles):
+    """Makes the nests of one phase."""
 
     # ------------------------------------------------------------ statements
 
     def nests(self, statement: ir.Statement) -> list[Nest]:
-        """The nests of one statement that is not a loop."""
+        """The nests of one statement that is not a loop, branch or fetch."""
         match statement:
             case ir.Alloc(tile):
                 return self._alloc(tile) if self.versions.needed(tile) else []
-            case ir.Load() | ir.Compute() if not self.versions.needed(
-                self.versions.written(statement)
-            ):
-                return []
             case ir.Load():
+                if not self.versions.needed(self.versions.written(statement)):
+                    return []
                 return self._load(statement)
-            case ir.Store():
+            case ir.Store() | ir.Atomic():
                 return self._store(statement)
             case ir.Compute():
+                written = range(len(statement.destinations))
+                if not any(
+                    self.versions.needed(self.versions.written(statement, each)) for each in written
+                ):
+                    return []
                 return self._compute(statement)
-            case ir.Bind(name, value):
-                self.bindings[name] = value
-                return []
-            case ir.For():
-                msg = "a loop is not straight-line code"
+            case ir.Bind():
+                return self._bind(statement)
+            case ir.For() | ir.If() | ir.Fetch():
+                msg = "not straight-line code"
                 raise InternalError(msg)
             case _:
                 assert_never(statement)
+
+    def _bind(self, statement: ir.Bind) -> list[Nest]:
+        """Remember an index tile. What it takes from a tile that changes in place is copied now: a
+        binding is a snapshot."""
+        found: list[Nest] = []
+
+        def snapshot(leaf: ir.TileLanes) -> ir.Expr:
+            tile = self.versions.read_by_lanes(statement, leaf.tile)
+            if leaf.tile not in self.versions.single:
+                return attrs.evolve(leaf, tile=tile)
+            extents, dtype = self.extents(tile), self.dtype(tile)
+            name = self.temporary(f"{tile}_then", extents, dtype)
+            lanes = Lanes.over(extents, leaf.domain)
+            read = self.version_read(tile, lanes.loops, leaf.domain)
+            target = tile_reference(name, lanes.loops)
+            found.append(self.move(lanes, target, name, read, statement.text))
+            return attrs.evolve(leaf, tile=name)
+
+        self.bindings[statement.name] = map_tiles(statement.value, snapshot)
+        return found
 
     def _alloc(self, name: str) -> list[Nest]:
         tile = self.sketch.tile(name)
@@ -93,13 +99,13 @@ class NestMaker:
         lanes = Lanes.over(tile.extents, tile.domain or ())
         shown = ", ".join(show(extent) for extent in tile.extents)
         note = f"{name} = alloc([{shown}], init={tile.initial})"
-        return [self._fill(name, lanes, lanes.loops, tile.initial, tile.dtype, note)]
+        return [self.fill(name, lanes, lanes.loops, tile.initial, tile.dtype, note)]
 
-    def _fill(
+    def fill(
         self,
         tile: str,
         lanes: Lanes,
-        loops: tuple[int | None, ...],
+        loops: Loops,
         value: int | float | bool,
         dtype: DType,
         note: str = "",
@@ -122,78 +128,46 @@ class NestMaker:
             return []
         tile = self.versions.written(statement)
         lanes = Lanes.over(self.extents(tile), statement.domain)
-        read = self._tensor_read(statement, lanes.loops, tile, "")
-        return [self._move(lanes, tile_reference(tile, lanes.loops), tile, read, statement.text)]
+        read = self.tensor_read(statement, lanes.loops, tile, "")
+        target = tile_reference(tile, lanes.loops)
+        return self._apart(self.move(lanes, target, tile, read, statement.text), tile, lanes)
 
-    def _move(self, lanes: Lanes, target: Reference, tile: str, read: Read, note: str) -> Nest:
+    def move(self, lanes: Lanes, target: Reference, tile: str, read: Read, note: str) -> Nest:
+        """A copy of what is read to the lanes of a tile."""
         dtype = self.dtype(tile)
         notes = (note,) if note else ()
         return Nest(
             Kind.ASSIGN, lanes.axes, target, dtype, "copy", (read,), dtype, dtype, notes=notes
         )
 
-    def _store(self, statement: ir.Store) -> list[Nest]:
+    def _store(self, statement: ir.Store | ir.Atomic) -> list[Nest]:
         tile = self.versions.read(statement, 0)
         lanes = Lanes.over(self.extents(tile), statement.domain)
-        source = self._tile_read(statement, 0, lanes.loops, statement.domain)
-        target = self._access(statement.access, lanes.loops)
+        source = self.version_read(tile, lanes.loops, statement.domain)
+        target = self.reference(statement, statement.access, lanes.loops)
         stored = self.sketch.tensor(statement.access.tensor).dtype
-        notes = (statement.text,) if statement.text else ()
+        atomic = isinstance(statement, ir.Atomic)
         return [
             Nest(
-                Kind.ASSIGN,
+                Kind.ATOMIC if atomic else Kind.ASSIGN,
                 lanes.axes,
                 target,
                 stored,
-                "copy",
+                statement.operation if isinstance(statement, ir.Atomic) else "copy",
                 (source,),
                 stored,
                 stored,
-                notes=notes,
+                notes=(statement.text,) if statement.text else (),
+                guards=self.guards(statement, lanes.loops),
             )
         ]
-
-    def _access(self, access: ir.Access, loops: tuple[int | None, ...]) -> Reference:
-        terms: list[Term] = []
-        slices = 0
-        for subscript in access.subscripts:
-            match subscript:
-                case ir.ScalarSubscript(index):
-                    terms.append(Term(None, index))
-                case ir.SliceSubscript(lower, _):
-                    terms.append(Term(loops[slices], lower))
-                    slices += 1
-                case _:
-                    assert_never(subscript)
-        base = self.sketch.tensor(access.tensor).name
-        return Reference(access.tensor, tuple(terms), tensor=True, base=base)
-
-    def _tensor_read(
-        self, load: ir.Load, loops: tuple[int | None, ...], tile: str, note: str
-    ) -> Read:
-        stored = self.sketch.tensor(load.access.tensor).dtype
-        pinned = _pinned(load.domain, loops)
-        return Read(self._access(load.access, loops), stored, self.dtype(tile), tile, note, pinned)
-
-    def _tile_read(
-        self,
-        statement: ir.Statement,
-        position: int,
-        loops: tuple[int | None, ...],
-        domain: ir.Domain,
-    ) -> Read:
-        """What an operand reads, given the loop of each of its axes."""
-        tile = self.versions.read(statement, position)
-        load = self.versions.source(tile)
-        if load is not None:
-            return self._tensor_read(load, loops, tile, load.text)
-        dtype = self.dtype(tile)
-        reference = tile_reference(tile, loops)
-        return Read(reference, dtype, dtype, tile, "", _pinned(domain, loops))
 
     # ------------------------------------------------------------ computations
 
     def _compute(self, statement: ir.Compute) -> list[Nest]:
+        rule = RULES.get(statement.operation)
+        if rule is not None:
+            return rule(self, statement)
         row = OPS[statement.operation]
         match row.category:
             case Category.REDUCTION:
@@ -203,15 +177,15 @@ class NestMaker:
             case _:
                 return self._elementwise(statement)
 
-    def _written(self, statement: ir.Compute) -> ir.Domain:
+    def domain_written(self, statement: ir.Compute) -> ir.Domain:
         return statement.written if statement.masked else statement.domain
 
     def _elementwise(self, statement: ir.Compute) -> list[Nest]:
         tile = self.versions.written(statement)
-        lanes = Lanes.over(self.extents(tile), self._written(statement))
+        lanes = Lanes.over(self.extents(tile), self.domain_written(statement))
         swapped = statement.operation == "transpose"
         sources = tuple(
-            self._source(statement, position, operand, lanes.loops, swapped)
+            self.source(statement, position, operand, lanes.loops, swapped)
             for position, operand in enumerate(statement.operands)
         )
         row = OPS[statement.operation]
@@ -229,24 +203,24 @@ class NestMaker:
             dict(statement.attributes),
             (statement.text,) if statement.text else (),
         )
-        if any(_crosses(read.reference, nest.target) for read in nest.reads):
-            return self._through_temporary(nest, tile, lanes)
-        return [nest]
+        return self._apart(nest, tile, lanes)
 
-    def _through_temporary(self, nest: Nest, tile: str, lanes: Lanes) -> list[Nest]:
-        """For an operation that reads other lanes of its own destination."""
-        name = self._temporary(f"{tile}_new", self.extents(tile), nest.stored)
+    def _apart(self, nest: Nest, tile: str, lanes: Lanes) -> list[Nest]:
+        """The nest, through a temporary where it reads other lanes of its own destination."""
+        if not any(_crosses(read.reference, nest.target) for read in nest.reads):
+            return [nest]
+        name = self.temporary(f"{tile}_new", self.extents(tile), nest.stored)
         reference = tile_reference(name, lanes.loops)
         read = Read(reference, nest.stored, nest.stored, name)
         first = attrs.evolve(nest, target=reference)
-        return [first, self._move(lanes, nest.target, tile, read, "")]
+        return [first, self.move(lanes, nest.target, tile, read, "")]
 
-    def _source(
+    def source(
         self,
         statement: ir.Statement,
         position: int,
         operand: ir.Operand,
-        loops: tuple[int | None, ...],
+        loops: Loops,
         swapped: bool = False,
     ) -> Source:
         match operand:
@@ -255,10 +229,10 @@ class NestMaker:
             case ir.TileOperand(domain=domain):
                 extents = self.extents(self.versions.read(statement, position))
                 order = (*loops[:-2], loops[-1], loops[-2]) if swapped else loops
-                own = _aligned_loops(extents, domain, order)
-                return self._tile_read(statement, position, own, domain)
-            case ir.IndexOperand(value, dtype, extents, domain):
-                return LaneSource(value, dtype, _aligned_loops(extents, domain, loops))
+                own = aligned_loops(extents, order)
+                return self.version_read(self.versions.read(statement, position), own, domain)
+            case ir.IndexOperand(value, dtype, extents):
+                return self.lane_source(statement, value, dtype, aligned_loops(extents, loops))
             case _:
                 assert_never(operand)
 
@@ -268,7 +242,7 @@ class NestMaker:
         axes = _axes(statement)
         operand = statement.operands[0]
         extents, domain = self._shape(statement, operand)
-        kept_domain = _kept_domain(self._written(statement), len(extents), axes)
+        kept_domain = _kept_domain(self.domain_written(statement), len(extents), axes)
         source_domain = tuple(
             own if axis in axes else kept_domain.get(axis, own)
             for axis, own in enumerate(domain or (ir.FULL,) * len(extents))
@@ -288,18 +262,18 @@ class NestMaker:
             body_loops = tuple(every.loops[axis] for axis in kept)
             body_loops = self._kept_loops(tile, kept, body_loops, rank)
         else:
-            total = self._temporary(f"{tile}_total", tuple(extents[a] for a in kept), dtype)
+            total = self.temporary(f"{tile}_total", tuple(extents[a] for a in kept), dtype)
             start_loops = outer.loops
             body_loops = tuple(every.loops[axis] for axis in kept)
         value = _identity_value(identity, dtype)
-        start = self._fill(total, outer, start_loops, value, dtype)
+        start = self.fill(total, outer, start_loops, value, dtype)
         body = Nest(
             Kind.ACCUMULATE,
             every.axes,
             tile_reference(total, body_loops),
             dtype,
             statement.operation,
-            (self._source(statement, 0, operand, every.loops),),
+            (self.source(statement, 0, operand, every.loops),),
             dtype,
             dtype,
             notes=(statement.text,) if statement.text else (),
@@ -308,11 +282,9 @@ class NestMaker:
             return [start, body]
         target = tile_reference(tile, self._kept_loops(tile, kept, outer.loops, rank))
         read = Read(tile_reference(total, outer.loops), dtype, dtype, total)
-        return [start, body, self._move(outer, target, tile, read, "")]
+        return [start, body, self.move(outer, target, tile, read, "")]
 
-    def _kept_loops(
-        self, tile: str, kept: list[int], loops: tuple[int | None, ...], rank: int
-    ) -> tuple[int | None, ...]:
+    def _kept_loops(self, tile: str, kept: list[int], loops: Loops, rank: int) -> Loops:
         """For each axis of a reduction's destination its loop: with or without kept dimensions."""
         if len(self.extents(tile)) != rank:
             return loops if kept else (None,)
@@ -332,6 +304,64 @@ class NestMaker:
             case _:
                 assert_never(operand)
 
+    # ------------------------------------------------------------ calls on whole tiles
+
+    def whole(
+        self, statement: ir.Compute, name: str, parameters: tuple[str, ...] = ()
+    ) -> list[Nest]:
+        """The call of the prelude's `name` on the operands, then the destinations, all in memory;
+        scalar operands follow as arguments."""
+        before: list[Nest] = []
+        blocks: list[Block] = []
+        values: list[ScalarSource] = []
+        for position, operand in enumerate(statement.operands):
+            match operand:
+                case ir.TileOperand(domain=domain):
+                    blocks.append(self._block(self.versions.read(statement, position), domain))
+                case ir.IndexOperand(value, dtype, extents, domain):
+                    tile = self.temporary(f"{statement.operation}_{position}", extents, dtype)
+                    lanes = Lanes.over(extents, domain)
+                    target = tile_reference(tile, lanes.loops)
+                    source = self.lane_source(statement, value, dtype, lanes.loops)
+                    before.append(
+                        Nest(
+                            Kind.ASSIGN, lanes.axes, target, dtype, "copy", (source,), dtype, dtype
+                        )
+                    )
+                    blocks.append(self._block(tile, domain))
+                case ir.ScalarOperand(value, dtype):
+                    values.append(ScalarSource(value, dtype))
+                case _:
+                    assert_never(operand)
+        reads = tuple(Read(b.reference, b.dtype, b.dtype, b.reference.name) for b in blocks)
+        written = [
+            self._block(self.versions.written(statement, each), self.domain_written(statement))
+            for each in range(len(statement.destinations))
+        ]
+        others = tuple(block.reference for block in written[1:])
+        call = Whole(name, (*blocks, *written), others, tuple(values), parameters)
+        first = written[0]
+        nest = Nest(
+            Kind.WHOLE,
+            (),
+            first.reference,
+            first.dtype,
+            statement.operation,
+            reads,
+            statement.dtype,
+            first.dtype,
+            notes=(statement.text,) if statement.text else (),
+            whole=call,
+        )
+        return [*before, nest]
+
+    def _block(self, version: str, domain: ir.Domain) -> Block:
+        extents = self.extents(version)
+        bounds = zip(extents, domain or (ir.FULL,) * len(extents), strict=True)
+        lanes = tuple(axis_bounds(extent, own) for extent, own in bounds)
+        reference = tile_reference(version, (None,) * len(extents))
+        return Block(reference, self.dtype(version), lanes, extents)
+
     # ------------------------------------------------------------ matrix products
 
     def _product(self, statement: ir.Compute) -> list[Nest]:
@@ -340,21 +370,21 @@ class NestMaker:
         dtype = statement.dtype.compute
         stored = self.dtype(tile)
         extents = self.extents(tile)
-        lanes = Lanes.over(extents, self._written(statement))
+        lanes = Lanes.over(extents, self.domain_written(statement))
         direct = stored is dtype and not statement.masked
-        target = tile if direct else self._temporary(f"{tile}_total", extents, dtype)
+        target = tile if direct else self.temporary(f"{tile}_total", extents, dtype)
         result = tile_reference(target, lanes.loops)
         before: list[Nest] = []
         if not accumulates:
-            before = [self._fill(target, lanes, lanes.loops, 0, dtype)]
+            before = [self.fill(target, lanes, lanes.loops, 0, dtype)]
         elif not direct:
             read = Read(tile_reference(tile, lanes.loops), stored, stored, tile)
-            before = [self._move(lanes, result, target, read, "")]
+            before = [self.move(lanes, result, target, read, "")]
         nest = self._product_nest(statement, target, dtype)
         if direct:
             return [*before, nest]
         finished = Read(result, dtype, dtype, target)
-        after = self._move(lanes, tile_reference(tile, lanes.loops), tile, finished, "")
+        after = self.move(lanes, tile_reference(tile, lanes.loops), tile, finished, "")
         return [*before, nest, after]
 
     def _product_nest(self, statement: ir.Compute, target: str, dtype: DType) -> Nest:
@@ -364,7 +394,7 @@ class NestMaker:
             operand.domain if isinstance(operand, ir.TileOperand) and operand.domain else FULL_2
             for operand in statement.operands
         ]
-        written = self._written(statement) or FULL_2
+        written = self.domain_written(statement) or FULL_2
         rows, columns = self.extents(target)
         inner = self.extents(self.versions.read(statement, 0))[0 if trans_a else 1]
         left_depth = domains[0][0 if trans_a else 1]
@@ -382,7 +412,8 @@ class NestMaker:
             trans_b,
         )
         sources = tuple(
-            self._tile_read(statement, position, (None, None), ()) for position in (0, 1)
+            self.version_read(self.versions.read(statement, position), (None, None), ())
+            for position in (0, 1)
         )
         return Nest(
             Kind.PRODUCT,
@@ -399,25 +430,6 @@ class NestMaker:
 
 
 FULL_2: ir.Domain = (ir.FULL, ir.FULL)
-
-
-def tile_reference(tile: str, loops: tuple[int | None, ...]) -> Reference:
-    return Reference(tile, tuple(Term(loop) for loop in loops))
-
-
-def _aligned_loops(
-    extents: tuple[ir.Expr, ...], domain: ir.Domain, loops: tuple[int | None, ...]
-) -> tuple[int | None, ...]:
-    """The loop of each operand axis, aligned to the right; axes of extent 1 are repeated."""
-    own = loops[len(loops) - len(extents) :] if extents else ()
-    return tuple(
-        None if constant_value(extent) == 1 else loop
-        for extent, loop in zip(extents, own, strict=True)
-    )
-
-
-def _pinned(domain: ir.Domain, loops: tuple[int | None, ...]) -> bool:
-    return any(loop is None and not lanes.full for lanes, loop in zip(domain, loops, strict=False))
 
 
 def _crosses(read: Reference, target: Reference) -> bool:
@@ -448,7 +460,10 @@ def _kept_domain(written: ir.Domain, rank: int, axes: tuple[int, ...]) -> dict[i
     return dict(zip(kept, written, strict=False))
 
 
-_INTEGER_LIMITS = {DType.I32: (-(2**31), 2**31 - 1), DType.I64: (-(2**63), 2**63 - 1)}
+def integer_limits(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest value of an integer type."""
+    bits = 8 * dtype.bytes
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.is_signed else (0, 2**bits - 1)
 
 
 def _identity_value(name: str, dtype: DType) -> int | float | bool:
@@ -466,4 +481,4 @@ def _identity_value(name: str, dtype: DType) -> int | float | bool:
         case _ if dtype.is_float:
             return float("-inf") if name == "lowest" else float("inf")
         case _:
-            return _INTEGER_LIMITS[dtype][0 if name == "lowest" else 1]
+            return integer_limits(dtype)[0 if name == "lowest" else 1]

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import attrs
 
 from sketchc import ir
-from sketchc.symbolic import constant_value
+from sketchc.symbolic import constant_value, references
 from sketchc.types import DType
 
 ZERO = ir.Literal(0)
@@ -30,10 +30,24 @@ class Axis:
 
 @attrs.frozen
 class Term:
-    """One index of a reference: `offset + lane of loop axis` (axis None: the offset alone)."""
+    """One index of a reference: `offset + step * lane of loop axis` (axis None: the offset alone),
+    or, with `lanes`, the value of an index tile."""
 
     axis: int | None
     offset: ir.Expr = ZERO
+    step: ir.Expr = ONE
+    lanes: LaneSource | None = None
+
+    @property
+    def plain(self) -> bool:
+        """The lane itself, or lane 0: what the index of a tile usually is."""
+        return self.offset == ZERO and self.step == ONE and self.lanes is None
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """The loops on whose lanes the index depends."""
+        own = frozenset() if self.axis is None else frozenset({self.axis})
+        return own if self.lanes is None else own | self.lanes.axes
 
 
 @attrs.frozen
@@ -46,19 +60,31 @@ class Reference:
     base: str = ""  # the tensor behind a view
 
     def aligned(self, other: Reference, axis: int) -> bool:
-        """True if equal elements imply equal lanes of loop `axis` (LOWERING 9 for tensors)."""
+        """True if equal elements imply equal lanes of loop `axis` (LOWERING 9 for tensors): an
+        index of both is the same function of that lane alone, and maps no two lanes to one."""
         if self.tensor and (self.name != other.name or self.terms != other.terms):
             return False
         return any(
-            mine.axis == axis == theirs.axis
+            mine.axis == axis and mine.lanes is None and mine == theirs
             for mine, theirs in zip(self.terms, other.terms, strict=True)
         )
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """The loops on whose lanes the element depends."""
+        return frozenset().union(*(term.axes for term in self.terms))
+
+    @property
+    def lanes(self) -> tuple[LaneSource, ...]:
+        """The index tiles among the indices."""
+        return tuple(term.lanes for term in self.terms if term.lanes is not None)
 
 
 @attrs.frozen
 class Read:
     """The element at `reference`, of type `stored`, seen as a tile of type `dtype`. `pinned`: it
-    may only be read inside all of its nest's loops (some lane of it may be void)."""
+    may only be read inside all of its nest's loops (some lane of it may be void). Where one of the
+    `guards` is false nothing is read and the value is `pad`."""
 
     reference: Reference
     stored: DType
@@ -66,6 +92,23 @@ class Read:
     tile: str
     note: str = ""
     pinned: bool = False
+    guards: tuple[LaneSource, ...] = ()
+    pad: int | float | bool = 0
+
+    @property
+    def inner(self) -> tuple[Read, ...]:
+        """What is read before, to know the element and the guards; innermost first."""
+        return reads_of((*self.reference.lanes, *self.guards))
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """The loops on whose lanes the value depends."""
+        return self.reference.axes.union(*(guard.axes for guard in self.guards))
+
+    @property
+    def fixed(self) -> bool:
+        """Pinned, itself or what is read before."""
+        return self.pinned or any(read.pinned for read in self.inner)
 
 
 @attrs.frozen
@@ -76,11 +119,56 @@ class ScalarSource:
 
 @attrs.frozen
 class LaneSource:
-    """An index tile: `value` may hold `Iota`; `axes` are the loops of its own axes."""
+    """An index tile or predicate at the lanes of a nest: `value` is a scalar expression over lanes
+    (`lane_variable`) and elements of tiles (`read_variable`, numbered as in `reads`)."""
 
     value: ir.Expr
     dtype: DType
-    axes: tuple[int | None, ...]
+    reads: tuple[Read, ...] = ()
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """The loops on whose lanes the value depends."""
+        names = {reference.name for reference in references(self.value)}
+        own = frozenset(int(name[1:]) for name in names if name.startswith(_LANE))
+        return own.union(*(read.axes for read in self.reads))
+
+
+#: Marks of the stand-ins in lane expressions; no identifier begins with them.
+_LANE, _READ = "#", "$"
+
+
+def lane_variable(axis: int) -> ir.Ref:
+    """Stands for the lane of a loop in a `LaneSource`."""
+    return ir.Ref(f"{_LANE}{axis}", ir.NameKind.LOOP)
+
+
+def lane_axis(lane: ir.Expr) -> int | None:
+    """The loop of a lane variable; None for lane 0."""
+    return int(lane.name[1:]) if isinstance(lane, ir.Ref) else None
+
+
+def read_variable(number: int, dtype: DType) -> ir.Ref:
+    """Stands for an element of a tile in a `LaneSource`."""
+    kind = DType.BOOL if dtype is DType.BOOL else DType.I64
+    return ir.Ref(f"{_READ}{number}", ir.NameKind.BINDING, kind)
+
+
+def reads_of(sources: Iterable[Source]) -> tuple[Read, ...]:
+    """All that `sources` read, what an index needs before the element at that index."""
+    found: dict[Read, None] = {}
+    for source in sources:
+        match source:
+            case Read():
+                found.update(dict.fromkeys(source.inner))
+                found[source] = None
+            case LaneSource(reads=reads):
+                found.update(dict.fromkeys(reads_of(reads)))
+            case ScalarSource():
+                pass
+            case _:
+                assert_never(source)
+    return tuple(found)
 
 
 Source: TypeAlias = Read | ScalarSource | LaneSource
@@ -90,12 +178,16 @@ class Kind(Enum):
     ASSIGN = "assign"
     ACCUMULATE = "accumulate"
     PRODUCT = "product"
+    ATOMIC = "atomic"
+    WHOLE = "whole"
 
 
 @attrs.frozen(eq=False)
 class Nest:
-    """`target = operation(sources)` for all lanes of `axes`. `operation` "copy" moves a value;
-    PRODUCT nests have no axes and are emitted whole."""
+    """`target = operation(sources)` for all lanes of `axes` where all `guards` hold. `operation`
+    "copy" moves a value; ATOMIC nests combine it with an element of a tensor ("add", "max",
+    "min"). PRODUCT and WHOLE nests have no axes and are emitted whole: their tiles are in memory.
+    `others` are the further targets of a WHOLE nest."""
 
     kind: Kind
     axes: tuple[Axis, ...]
@@ -109,18 +201,64 @@ class Nest:
     notes: tuple[str, ...] = ()
     early: bool = False  # may move up: it reads nothing
     product: Product | None = None
+    guards: tuple[LaneSource, ...] = ()
+    whole: Whole | None = None
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        return tuple(source for source in self.sources if isinstance(source, Read))
+        """All reads, those of indices and guards included; what is needed first stands first."""
+        return reads_of((*self.sources, *self.target.lanes, *self.guards))
+
+    @property
+    def targets(self) -> tuple[Reference, ...]:
+        """All that is written."""
+        return (self.target, *(self.whole.others if self.whole is not None else ()))
+
+    @property
+    def scattered(self) -> bool:
+        """Whether lanes are written in an order that matters, or to places only known when the
+        kernel runs: such lanes are no SIMD lanes."""
+        return self.kind is Kind.ATOMIC or any(lanes.reads for lanes in self.target.lanes)
 
     def conflicts(self, other: Nest) -> list[tuple[Reference, Reference]]:
         """Pairs of references to the same memory of which one is a write."""
-        mine = [self.target, *(read.reference for read in self.reads)]
-        theirs = [other.target, *(read.reference for read in other.reads)]
-        found = [(mine[0], ref) for ref in theirs if _same_memory(mine[0], ref)]
-        found += [(ref, theirs[0]) for ref in mine[1:] if _same_memory(ref, theirs[0])]
+        read = [read.reference for read in self.reads]
+        found = [
+            (mine, theirs)
+            for mine in self.targets
+            for theirs in (*other.targets, *(read.reference for read in other.reads))
+            if _same_memory(mine, theirs)
+        ]
+        found += [
+            (mine, theirs)
+            for mine in read
+            for theirs in other.targets
+            if _same_memory(mine, theirs)
+        ]
         return found
+
+
+@attrs.frozen
+class Block:
+    """The valid rectangle of a tile in memory: per axis its lanes and the tile's extent."""
+
+    reference: Reference
+    dtype: DType
+    lanes: tuple[Axis, ...]
+    extents: tuple[ir.Expr, ...]
+
+
+@attrs.frozen
+class Whole:
+    """An operation on tiles in memory, one call of the prelude's function `name`: `blocks` are the
+    operands and destinations in the function's order, `values` the scalar arguments behind them,
+    `parameters` the template arguments."""
+
+    name: str
+    blocks: tuple[Block, ...]
+    others: tuple[Reference, ...] = ()
+    values: tuple[ScalarSource, ...] = ()
+    parameters: tuple[str, ...] = ()
 
 
 @attrs.frozen

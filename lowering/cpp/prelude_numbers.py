@@ -111,8 +111,9 @@ inline double round_zero(double x) { return __builtin_trunc(x); }
 template <class T, class F>
 inline T to_integer(F x)
 {
-    constexpr F limit = -static_cast<F>(std::numeric_limits<T>::min());
-    const bool fits = x >= -limit && x < limit;
+    constexpr F least = static_cast<F>(std::numeric_limits<T>::min());
+    constexpr F limit = static_cast<F>(std::numeric_limits<T>::max() / 2 + 1) * F{2};
+    const bool fits = x >= least && x < limit;
     return static_cast<T>(fits ? x : F{0});
 }
 """,
@@ -120,15 +121,20 @@ inline T to_integer(F x)
 template <class T, class F>
 inline T saturated(F x)
 {
-    constexpr F limit = -static_cast<F>(std::numeric_limits<T>::min());
-    const T low = x < -limit ? std::numeric_limits<T>::min() : to_integer<T>(x);
+    constexpr F least = static_cast<F>(std::numeric_limits<T>::min());
+    constexpr F limit = static_cast<F>(std::numeric_limits<T>::max() / 2 + 1) * F{2};
+    const T low = x < least ? std::numeric_limits<T>::min() : to_integer<T>(x);
     return x >= limit ? std::numeric_limits<T>::max() : low;
 }
 """,
-    "clamp_to_int32": """
-inline int32_t clamp_to_int32(int64_t x)
+    "clamped": """
+// The nearest value of another integer type.
+template <class T>
+inline T clamped(int64_t x)
 {
-    return static_cast<int32_t>(std::clamp<int64_t>(x, INT32_MIN, INT32_MAX));
+    constexpr int64_t least = std::numeric_limits<T>::min();
+    constexpr int64_t greatest = std::numeric_limits<T>::max();
+    return static_cast<T>(x < least ? least : (x > greatest ? greatest : x));
 }
 """,
     "next_to": """

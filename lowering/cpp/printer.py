@@ -9,7 +9,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.lowering import loops
-from sketchc.lowering.cpp.expressions import CPP_TYPES, scalar, value
+from sketchc.lowering.cpp.expressions import CPP_TYPES, PROMOTED, scalar, value
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.precedence import CPP, Code
 
@@ -103,10 +103,17 @@ class Printer:
                 self.line(f"{identifier(name)} = {value(new)};")
             case loops.Write(buffer, index, new):
                 self.line(f"{identifier(buffer)}[{scalar(index)}] = {value(new)};")
+            case loops.AtomicUpdate(operation, buffer, index, new):
+                self.line(
+                    f"sketch::atomic_{operation}(&{identifier(buffer)}[{scalar(index)}],"
+                    f" {value(new)});"
+                )
             case loops.Accumulate():
                 self._accumulate(statement)
             case loops.MatrixProduct():
                 self._product(statement)
+            case loops.TileCall():
+                self._call(statement)
             case loops.Loop(variable, lower, upper, body, step, unrolled):
                 if unrolled:
                     self.lines.append(f"{INDENT * self.depth}#pragma GCC unroll 16")
@@ -117,6 +124,8 @@ class Printer:
                 self._streamed(statement)
             case loops.SerialLoop():
                 self._serial(statement)
+            case loops.Branch():
+                self._branch(statement)
             case loops.Barrier():
                 pass  # the lanes of one program run in one thread
             case _:
@@ -174,16 +183,35 @@ class Printer:
         name = identifier(loop.variable)
         if loop.text:
             self.comment(loop.text)
-        step = f"++{name}" if loop.step == ir.Literal(1) else f"{name} += {scalar(loop.step)}"
         self.open(
-            f"for (int64_t {name} = {scalar(loop.start)}; {name} < {scalar(loop.stop)}; {step})"
+            serial_head(name, scalar(loop.start), loop.stop, loop.step, loop.direction),
         )
         self.statements(loop.body)
+        self.close()
+
+    def _branch(self, branch: loops.Branch) -> None:
+        if branch.text:
+            self.comment(branch.text)
+        body, orelse, condition = branch.body, branch.orelse, branch.condition
+        if not body:
+            body, orelse, condition = orelse, (), ir.Unary("not", condition)
+        self.open(f"if ({scalar(condition)})")
+        self.statements(body)
+        if orelse:
+            self.depth -= 1
+            self.open("} else")
+            self.statements(orelse)
         self.close()
 
     def _accumulate(self, statement: loops.Accumulate) -> None:
         target = value(statement.target)
         new = value(statement.value)
+        operators = {"reduce_sum": "+", "reduce_prod": "*"}
+        if statement.target.dtype in PROMOTED and statement.operation in operators:
+            total = CPP.binary(operators[statement.operation], target, new)
+            kind = CPP_TYPES[statement.target.dtype]
+            self.line(f"{target} = static_cast<{kind}>({total});")
+            return
         match statement.operation:
             case "reduce_sum":
                 self.line(f"{target} += {new};")
@@ -210,6 +238,38 @@ class Printer:
             self.line(f"{text},")
         self.line(f"{arguments[-1]});")
         self.depth -= 1
+
+    def _call(self, call: loops.TileCall) -> None:
+        parameters = f"<{', '.join(call.parameters)}>" if call.parameters else ""
+        arguments = [
+            _tile(view, number not in call.written) for number, view in enumerate(call.tiles)
+        ]
+        arguments += [str(value(each)) for each in call.values]
+        self.line(f"sketch::{call.name}{parameters}(")
+        self.depth += 1
+        for text in arguments[:-1]:
+            self.line(f"{text},")
+        self.line(f"{arguments[-1]});")
+        self.depth -= 1
+
+
+def serial_head(name: str, start: Code, stop: ir.Expr, step: ir.Expr, direction: int) -> str:
+    """The head of a sequential loop whose step has the sign `direction` (0: not known)."""
+    turn = f"++{name}" if step == ir.Literal(1) else f"{name} += {scalar(step)}"
+    upwards, downwards = f"{name} < {scalar(stop)}", f"{name} > {scalar(stop)}"
+    more = {1: upwards, -1: downwards, 0: f"{scalar(step)} > 0 ? {upwards} : {downwards}"}
+    return f"for (int64_t {name} = {start}; {more[direction]}; {turn})"
+
+
+def _tile(view: loops.TileView, constant: bool) -> str:
+    """A tile as `sketch::tile<type, rank>{data, {lower}, {upper}, {strides}}`."""
+    qualifier = "const " if constant else ""
+    shown = (
+        "{" + ", ".join(str(scalar(part)) for part in parts) + "}"
+        for parts in (view.lower, view.upper, view.strides)
+    )
+    kind = f"sketch::tile<{qualifier}{CPP_TYPES[view.dtype]}, {len(view.lower)}>"
+    return f"{kind}{{{identifier(view.buffer)}, {', '.join(shown)}}}"
 
 
 def streams_name(tensor: str) -> str:

@@ -27,6 +27,9 @@ def add_rows(body: tuple[loops.Statement, ...], fresh: _Fresh) -> tuple[loops.St
                 found += _Rows(statement.variable, fresh).run(statement)
             case loops.Loop() | loops.SerialLoop():
                 found.append(attrs.evolve(statement, body=add_rows(statement.body, fresh)))
+            case loops.Branch(body=then, orelse=orelse):
+                arms = (add_rows(then, fresh), add_rows(orelse, fresh))
+                found.append(attrs.evolve(statement, body=arms[0], orelse=arms[1]))
             case _:
                 found.append(statement)
     return tuple(found)
@@ -38,8 +41,14 @@ class _Rows:
     fresh: _Fresh
     rows: dict[tuple[str, ir.Expr], loops.Row] = attrs.field(factory=dict)
     written: set[str] = attrs.field(factory=set)
+    changing: frozenset[str] = frozenset()  # names that mean something else in another lane
 
     def run(self, loop: loops.LaneLoop) -> list[loops.Statement]:
+        inside = loops.walk(loop.body)
+        named = {s.name for s in inside if isinstance(s, loops.Define | loops.Assign)}
+        targets = [s.target for s in inside if isinstance(s, loops.Accumulate)]
+        named |= {target.name for target in targets if isinstance(target, loops.Local)}
+        self.changing = frozenset(named)
         body = tuple(self._statement(statement) for statement in loop.body)
         rows = [attrs.evolve(row, writable=row.name in self.written) for row in self.rows.values()]
         return [*rows, attrs.evolve(loop, body=body)]
@@ -58,8 +67,11 @@ class _Rows:
                 self.written.add(buffer)
                 moved = attrs.evolve(target, buffer=buffer, index=index)
                 return attrs.evolve(statement, target=moved, value=self._value(statement.value))
-            case loops.Accumulate():
+            case loops.Accumulate() | loops.AtomicUpdate():
                 return attrs.evolve(statement, value=self._value(statement.value))
+            case loops.Branch(body=then, orelse=orelse):
+                arms = [tuple(map(self._statement, arm)) for arm in (then, orelse)]
+                return attrs.evolve(statement, body=arms[0], orelse=arms[1])
             case _:
                 return statement
 
@@ -72,12 +84,17 @@ class _Rows:
                 return attrs.evolve(value, value=self._value(inner))
             case loops.Apply(arguments=arguments):
                 return attrs.evolve(value, arguments=tuple(map(self._value, arguments)))
+            case loops.Select(value=inner, otherwise=otherwise):
+                inner, otherwise = self._value(inner), self._value(otherwise)
+                return attrs.evolve(value, value=inner, otherwise=otherwise)
             case _:
                 return value
 
     def _place(self, buffer: str, index: ir.Expr, dtype: DType) -> tuple[str, ir.Expr]:
         base = _base(index, self.variable)
         if base is None or isinstance(base, ir.Literal):
+            return buffer, index
+        if any(reference.name in self.changing for reference in references(base)):
             return buffer, index
         key = (buffer, base)
         if key not in self.rows:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.cpp.fusion import Leaf, LoopNode, Node, SerialNode, leaves
+from sketchc.lowering.cpp.fusion import BlockNode, Leaf, LoopNode, Node, leaves
 from sketchc.lowering.cpp.nest_maker import NestMaker
 from sketchc.lowering.cpp.nests import Kind, Reference
 from sketchc.lowering.loops import Storage
@@ -55,10 +55,11 @@ def place(
         for read in nest.reads:
             if not read.reference.tensor:
                 uses.setdefault(read.reference.name, []).append(_Use(read.reference, leaf, False))
-        if not nest.target.tensor:
-            uses.setdefault(nest.target.name, []).append(_Use(nest.target, leaf, True))
-        if nest.kind is Kind.PRODUCT:
-            addressed.add(nest.target.name)
+        for target in nest.targets:
+            if not target.tensor:
+                uses.setdefault(target.name, []).append(_Use(target, leaf, True))
+        if nest.kind in (Kind.PRODUCT, Kind.WHOLE):
+            addressed.update(target.name for target in nest.targets)
             addressed.update(r.reference.name for r in nest.reads if not r.reference.tensor)
     homes = {name: _home(name, found, maker, name in addressed) for name, found in uses.items()}
     storages = tuple(_storage(home, constants) for home in homes.values() if not home.local)
@@ -89,7 +90,7 @@ def _contracted(axis: int, uses: list[_Use]) -> bool:
     loops: set[int] = set()
     for use in uses:
         term = use.reference.terms[axis]
-        if term.axis is None:
+        if term.axis is None or not term.plain:
             return False
         loops.add(id(use.leaf.path[term.axis]))
     return len(loops) == 1
@@ -108,8 +109,8 @@ def _encloses(first: Leaf, uses: Iterable[_Use]) -> bool:
 
 
 def _is_prefix(
-    outer: tuple[LoopNode, ...] | tuple[SerialNode, ...],
-    inner: tuple[LoopNode, ...] | tuple[SerialNode, ...],
+    outer: tuple[LoopNode, ...] | tuple[BlockNode, ...],
+    inner: tuple[LoopNode, ...] | tuple[BlockNode, ...],
 ) -> bool:
     return len(outer) <= len(inner) and all(
         mine is theirs for mine, theirs in zip(outer, inner, strict=False)

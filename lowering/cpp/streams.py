@@ -50,6 +50,9 @@ def add_streams(
             case loops.Loop() | loops.SerialLoop():
                 inner = add_streams(statement.body, outputs, fresh)
                 found.append(attrs.evolve(statement, body=inner))
+            case loops.Branch(body=then, orelse=orelse):
+                arms = [add_streams(arm, outputs, fresh) for arm in (then, orelse)]
+                found.append(attrs.evolve(statement, body=arms[0], orelse=arms[1]))
             case _:
                 found.append(statement)
     return tuple(found)
@@ -89,6 +92,7 @@ def _streamed(
     if loop.reductions or _short(loop.upper):
         return []
     written = {s.buffer for s in loop.body if isinstance(s, loops.Write)}
+    touched = {s.buffer for s in loops.walk(loop.body) if isinstance(s, loops.Write)}
     lane = ir.Ref(loop.variable, ir.NameKind.LOOP)
     rows = []
     for statement in reversed(before):
@@ -97,7 +101,7 @@ def _streamed(
         writes = [s for s in loop.body if isinstance(s, loops.Write) and s.buffer == statement.name]
         if statement.buffer in outputs and statement.name in written:
             # A second row of the tensor might hold the same elements.
-            others = [s for s in before if isinstance(s, loops.Row) and s.name in written]
+            others = [s for s in before if isinstance(s, loops.Row) and s.name in touched]
             alone = sum(s.buffer == statement.buffer for s in others) == 1
             if alone and len(writes) == 1 and writes[0].index == lane:
                 rows.append(statement)

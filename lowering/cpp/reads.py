@@ -1,0 +1,253 @@
+"""Values at the lanes of a loop: what has been read into locals, and what must be read.
+
+A local holds each element that a loop's body reads, once; later readers take the local.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering import loops
+from sketchc.lowering.cpp.expressions import scalar_dtype
+from sketchc.lowering.cpp.indices import row_major
+from sketchc.lowering.cpp.nest_maker import NestMaker
+from sketchc.lowering.cpp.nests import (
+    ONE,
+    ZERO,
+    LaneSource,
+    Read,
+    Reference,
+    ScalarSource,
+    Source,
+    Term,
+    lane_variable,
+    read_variable,
+)
+from sketchc.lowering.cpp.storage import Home
+from sketchc.symbolic import references, substitute
+from sketchc.types import DType
+
+
+@attrs.frozen
+class Key:
+    """What makes two reads one: the element, the condition, and what stands there if it fails.
+    `as_index`: the value as an i64."""
+
+    name: str
+    tensor: bool
+    indices: tuple[ir.Expr, ...]
+    condition: ir.Expr | None = None
+    pad: object = 0
+    as_index: bool = False
+
+
+@attrs.define
+class Scope:
+    """What is known at one place: variables of the loops around it, values already read."""
+
+    variables: tuple[ir.Ref, ...] = ()
+    values: dict[Key, loops.Local] = attrs.field(factory=dict)
+    names: set[str] = attrs.field(factory=set)
+
+    def inner(self, variable: ir.Ref | None) -> Scope:
+        variables = self.variables if variable is None else (*self.variables, variable)
+        return Scope(variables, dict(self.values), set(self.names))
+
+
+@attrs.define
+class Reads:
+    """Reads of one phase; `homes` says where each tile's version lives."""
+
+    maker: NestMaker
+    homes: Mapping[str, Home]
+
+    def forget(self, written: Reference, scope: Scope) -> None:
+        """Forget what was read from memory that changes, and what was found by its value."""
+        base = written.base if written.tensor else written.name
+        home = None if written.tensor else self.homes[written.name].name
+        for key in list(scope.values):
+            if key.tensor == written.tensor:
+                name = self._base(key.name) if key.tensor else key.name
+                if name == base:
+                    del scope.values[key]
+                    continue
+            places = key.indices if key.condition is None else (*key.indices, key.condition)
+            if any(reference.name == home for place in places for reference in references(place)):
+                del scope.values[key]
+
+    def _base(self, tensor: str) -> str:
+        return self.maker.sketch.tensor(tensor).name
+
+    def local_name(self, stem: str, scope: Scope) -> str:
+        """A local's name: free here and in the loops around."""
+        name = f"{stem}_value" if stem in self.homes else stem
+        count = 2
+        candidate = name
+        while candidate in scope.names or (
+            candidate != stem and candidate in self.maker.versions.taken
+        ):
+            candidate = f"{name}_{count}"
+            count += 1
+        scope.names.add(candidate)
+        return candidate
+
+    def prepared(self, source: Source, scope: Scope) -> list[loops.Statement]:
+        """Locals for what a source reads from memory."""
+        match source:
+            case Read():
+                return self.read(source, scope)
+            case LaneSource(reads=reads):
+                return [s for read in reads for s in self.read_index(read, scope)]
+            case ScalarSource():
+                return []
+            case _:
+                assert_never(source)
+
+    def read(self, read: Read, scope: Scope) -> list[loops.Statement]:
+        """Read memory into a local, unless it is one or has been read."""
+        found: list[loops.Statement] = []
+        for lanes in (*read.reference.lanes, *read.guards):
+            found += self.prepared(lanes, scope)
+        place = self.place(read.reference, read.stored, scope)
+        if isinstance(place, loops.Local):
+            return found
+        key = self.read_key(read, scope)
+        if key in scope.values:
+            return found
+        name = self.local_name(read.tile, scope)
+        value = self.element(read, scope)
+        scope.values[key] = loops.Local(name, read.stored)
+        return [*found, loops.Define(name, read.stored, value)]
+
+    def element(self, read: Read, scope: Scope) -> loops.Value:
+        """The element, read only where the guards hold."""
+        place = self.place(read.reference, read.stored, scope)
+        condition = self.conjunction(read.guards, scope)
+        if condition is None:
+            return place
+        return loops.Select(condition, place, typed_number(read.pad, read.stored), read.stored)
+
+    def local(self, read: Read, scope: Scope) -> loops.Local:
+        """The local that holds what was read."""
+        place = self.place(read.reference, read.stored, scope)
+        if isinstance(place, loops.Local):
+            return place
+        return scope.values[self.read_key(read, scope)]
+
+    def read_index(self, read: Read, scope: Scope) -> list[loops.Statement]:
+        """Read memory into a local of the type in which indices are calculated."""
+        found = self.read(read, scope)
+        local = self.local(read, scope)
+        key = attrs.evolve(self.read_key(read, scope), as_index=True)
+        if local.dtype in (DType.I64, DType.BOOL) or key in scope.values:
+            return found
+        index = loops.Local(self.local_name(f"{read.tile}index", scope), DType.I64)
+        scope.values[key] = index
+        return [*found, loops.Define(index.name, DType.I64, loops.Convert(local, DType.I64))]
+
+    def lane_value(self, source: LaneSource, scope: Scope) -> ir.Expr:
+        """An index tile's value, over lane variables and locals."""
+        names: dict[str, ir.Expr] = {
+            lane_variable(axis).name: scope.variables[axis] for axis in source.axes
+        }
+        for number, read in enumerate(source.reads):
+            key = attrs.evolve(self.read_key(read, scope), as_index=True)
+            local = scope.values.get(key) or self.local(read, scope)
+            kind = DType.BOOL if local.dtype is DType.BOOL else DType.I64
+            variable = read_variable(number, local.dtype)
+            names[variable.name] = ir.Ref(local.name, ir.NameKind.BINDING, kind)
+        return substitute(source.value, names)
+
+    def conjunction(self, guards: tuple[LaneSource, ...], scope: Scope) -> ir.Expr | None:
+        """The conjunction of guards, None for no condition."""
+        found: ir.Expr | None = None
+        for guard in guards:
+            condition = self.lane_value(guard, scope)
+            found = condition if found is None else ir.Binary("and", found, condition)
+        return found
+
+    def key(self, reference: Reference, scope: Scope) -> Key:
+        indices = tuple(self.index(term, scope) for term in reference.terms)
+        return Key(reference.name, reference.tensor, indices)
+
+    def read_key(self, read: Read, scope: Scope) -> Key:
+        key = self.key(read.reference, scope)
+        if not read.guards:
+            return key
+        return attrs.evolve(key, condition=self.conjunction(read.guards, scope), pad=read.pad)
+
+    def index(self, term: Term, scope: Scope) -> ir.Expr:
+        if term.lanes is not None:
+            return self.lane_value(term.lanes, scope)
+        if term.axis is None:
+            return term.offset
+        lane: ir.Expr = scope.variables[term.axis]
+        if term.step != ONE:
+            lane = ir.Binary("*", lane, term.step)
+        return lane if term.offset == ZERO else ir.Binary("+", term.offset, lane)
+
+    def place(
+        self, reference: Reference, stored: DType, scope: Scope
+    ) -> loops.Local | loops.Element:
+        indices = tuple(self.index(term, scope) for term in reference.terms)
+        if reference.tensor:
+            extents = self.maker.sketch.extents(reference.name)
+            base = self.maker.sketch.tensor(reference.name)
+            index = row_major(indices, extents, base)
+            return loops.Element(base.name, index, stored)
+        home = self.homes[reference.name]
+        if home.local:
+            return loops.Local(home.name, home.dtype)
+        kept = tuple(indices[axis] for axis in home.kept)
+        extents = tuple(home.extents[axis] for axis in home.kept)
+        return loops.Element(home.name, row_major(kept, extents, None), stored)
+
+    def source(self, source: Source, scope: Scope) -> loops.Value:
+        match source:
+            case Read(dtype=dtype):
+                return converted(self.local(source, scope), dtype)
+            case ScalarSource(value, dtype):
+                return scalar_value(value, dtype)
+            case LaneSource(dtype=dtype):
+                resolved = self.lane_value(source, scope)
+                return converted(loops.Scalar(resolved, scalar_dtype(resolved)), dtype)
+            case _:
+                assert_never(source)
+
+
+def converted(value: loops.Value, dtype: DType) -> loops.Value:
+    if value.dtype is dtype and not isinstance(value, loops.Apply):
+        return value
+    if isinstance(value, loops.Apply):
+        return value if value.result is dtype else loops.Convert(value, dtype)
+    if isinstance(value, loops.Number):
+        return typed_number(value.value, dtype)
+    return loops.Convert(value, dtype)
+
+
+def typed_number(value: int | float | bool, dtype: DType) -> loops.Number:
+    if dtype is DType.BOOL:
+        return loops.Number(bool(value), dtype)
+    if dtype.is_float:
+        return loops.Number(float(value), dtype)
+    return loops.Number(int(value), dtype)
+
+
+def scalar_value(value: ir.Expr, dtype: DType) -> loops.Value:
+    match value:
+        case ir.Literal(number):
+            return typed_number(number, dtype)
+        case ir.Unary("-", ir.Literal(number)):
+            return typed_number(-number, dtype)
+        case _:
+            return converted(loops.Scalar(value, scalar_dtype(value)), dtype)
+
+
+def fetch(name: str, dtype: DType, element: loops.Value) -> loops.Define:
+    """A fetched scalar: i64, bool, or, for any float, double, which holds it exactly."""
+    kind = DType.F64 if dtype.is_float else (DType.BOOL if dtype is DType.BOOL else DType.I64)
+    return loops.Define(name, kind, converted(element, kind))
