@@ -1,0 +1,26 @@
+"""Every third element of each row."""
+
+import torch
+from torch import nn
+
+rows = 2000
+columns = 3000
+
+
+class Model(nn.Module):
+    """x[:, ::factor]."""
+
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :: self.factor].clone()
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(rows, columns)]
+
+
+def get_init_inputs() -> list[int]:
+    return [3]
