@@ -126,5 +126,6 @@ def unknown(scope: Scope, expression: ir.Expr, suffix: str | None = None) -> Lin
     ]
     tag = scope.suffix if suffix is None else suffix
     key = f"{expression!r}{tag} at {', '.join(places)}"
-    counters = frozenset(scope.counter(loop) for loop in (*scope.hosts, *scope.loops))
+    loops: tuple[ir.For | ir.HostFor, ...] = (*scope.hosts, *scope.loops)
+    counters = frozenset(scope.counter(loop) for loop in loops)
     return {scope.atoms.opaque(key, counters): 1}

@@ -122,7 +122,7 @@ def unproved(first: Site, second: Site, allow_unproved: bool) -> Finding:
     """A pair that could be neither proved nor refuted."""
     name = first.tensor.name
     detail = "could be neither proved nor refuted"
-    labels = ()
+    labels: tuple[Label, ...] = ()
     if second is not first:
         labels = (Label(second.access.span, "against this access"),)
     if first is second and from_memory(first):

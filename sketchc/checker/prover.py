@@ -180,7 +180,8 @@ class Prover:
 
 def counters(scope: Scope) -> tuple[int, ...]:
     """The counter atoms of the loops around, outermost first."""
-    return tuple(scope.counter(loop) for loop in (*scope.hosts, *scope.loops))
+    loops: tuple[ir.For | ir.HostFor, ...] = (*scope.hosts, *scope.loops)
+    return tuple(scope.counter(loop) for loop in loops)
 
 
 def iteration(

@@ -99,9 +99,7 @@ def _pairs(group: Sequence[Site]) -> Iterator[tuple[Site, Site]]:
     """Pairs of accesses with at least one store, the store first; none of two equal atomics."""
     parallel = [site for site in group if _in_parallel(site)]
     for one, two in combinations_with_replacement(parallel, 2):
-        left, right = one.statement, two.statement
-        atomic = isinstance(left, ir.Atomic) and isinstance(right, ir.Atomic)
-        if atomic and left.operation == right.operation:
+        if one.atomic is not None and one.atomic == two.atomic:
             continue
         if one.stores:
             yield one, two
