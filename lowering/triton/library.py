@@ -7,18 +7,22 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+#: The files with device functions; each calls functions of its own and of those before it.
+FILES = ("functions.py", "device_ordering.py", "device_random.py")
+
 
 @cache
 def _sources() -> dict[str, tuple[str, frozenset[str]]]:
-    """Function name -> (text with decorator, names it reads), in the order of the file."""
-    text = Path(__file__).with_name("functions.py").read_text("utf-8")
-    lines = text.splitlines()
+    """Function name -> (text with decorator, names it reads), in the order of the files."""
     found = {}
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef):
-            first = node.decorator_list[0].lineno - 1
-            used = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-            found[node.name] = ("\n".join(lines[first : node.end_lineno]), frozenset(used))
+    for name in FILES:
+        text = Path(__file__).with_name(name).read_text("utf-8")
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef):
+                first = node.decorator_list[0].lineno - 1
+                used = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+                found[node.name] = ("\n".join(lines[first : node.end_lineno]), frozenset(used))
     return found
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from sketchc.lowering.passes.choose_fills import identity_value
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.scope import Scope
@@ -93,7 +94,11 @@ def _bound(request: Request, name: str) -> Code | None:
     if value is None:
         return None
     number = _number(value)
-    return literal(float(number) if request.dtype.is_float else number)
+    if request.dtype.is_float:
+        return literal(float(number))
+    # A bound that the type cannot hold is no bound.
+    low, high = (int(identity_value(name, request.dtype)) for name in ("lowest", "highest"))
+    return literal(min(max(int(number), low), high))
 
 
 def _clamp(request: Request) -> Code:

@@ -1,0 +1,142 @@
+"""Reductions and matrix products of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sketchc import ir
+from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.triton.dialect import TL
+from sketchc.lowering.triton.expressions import literal
+from sketchc.lowering.triton.memory import convert
+from sketchc.lowering.triton.scope import Scope
+from sketchc.lowering.triton.values import Shape, Value, selected, tile_name
+from sketchc.ops import OPS
+from sketchc.types import DType, promote
+
+
+def accumulator_dtype(statement: ir.Compute, source: DType, destination: DType) -> DType:
+    """The type in which lanes are combined; f16 and bf16 in f32 (LOWERING 16)."""
+    match statement.operation:
+        case "reduce_any" | "reduce_all":
+            return DType.I32
+        case "reduce_max" | "reduce_min":
+            return DType.I32 if source is DType.BOOL else source.compute
+        case _ if source.is_float:
+            wide = DType.F64 in (source, destination)
+            return DType.F64 if wide else DType.F32
+        case _:
+            return destination.compute
+
+
+def _reduce_call(operation: str, floats: bool, scope: Scope) -> Callable[[Code, int], Code]:
+    """How one axis is reduced. A `tl.max` drops NaN, hence the combine functions."""
+    if operation == "reduce_sum":
+        return lambda code, axis: PYTHON.call("tl.sum", code, f"axis={axis}")
+    if operation == "reduce_prod":
+        if not floats and not scope.dialect.integer_products:
+            return lambda code, axis: scope.call("integer_product", code, literal(axis))
+        combine = "product"
+    elif floats:
+        combine = "nan_maximum" if operation == "reduce_max" else "nan_minimum"
+    else:
+        function = "tl.max" if operation in ("reduce_max", "reduce_any") else "tl.min"
+        return lambda code, axis: PYTHON.call(function, code, f"axis={axis}")
+    scope.functions[combine] = None
+    return lambda code, axis: PYTHON.call("tl.reduce", code, str(axis), combine)
+
+
+def reduction(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
+    operand = statement.operands[0]
+    source = scope.plan.sketch.tile(tile_name(operand))
+    destination = scope.plan.sketch.tile(statement.destination)
+    dtype = accumulator_dtype(statement, source.dtype, destination.dtype)
+    given = statement.attributes["axis"]
+    assert isinstance(given, tuple)
+    axes: tuple[int, ...] = given
+    identity = OPS[statement.operation].identity or "zero"
+    truth = statement.operation in ("reduce_any", "reduce_all")
+    code = selected(operand, () if neutral else axes, dtype, identity, scope)
+    shape = scope.shape(source.name)
+    target = scope.shape(destination.name)
+    reduce = _reduce_call(statement.operation, dtype.is_float, scope)
+    if shape:
+        # A destination of one element is a Triton scalar: axes of extent 1 go too.
+        gone = axes if target else tuple(range(len(shape)))
+        for axis in sorted(gone, reverse=True):
+            code = reduce(code, axis)
+        if target and len(target) == len(shape):
+            marks = ", ".join("None" if axis in axes else ":" for axis in range(len(shape)))
+            code = PYTHON.postfix(code, f"[{marks}]")
+    result = DType.I32 if truth else dtype
+    return Value(code, result, target)
+
+
+def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Value:
+    """gemm, matmul and dot: `tl.dot`, or a broadcast product and a sum where it cannot."""
+    sketch = scope.plan.sketch
+    names = [tile_name(operand) for operand in statement.operands]
+    destination = sketch.tile(statement.destination)
+    flags = [bool(statement.attributes.get(name)) for name in ("trans_a", "trans_b")]
+    dtype = promote(*(sketch.tile(name).dtype for name in names))
+    accumulator = destination.dtype.compute if dtype is not DType.F64 else dtype
+    shape = scope.shape(destination.name)
+    blocks = [bool(scope.shape(name)) for name in names]
+    smallest = scope.plan.capabilities.matrix_minimum.get(dtype.value, 1)
+    # A bucket is a run-time choice: the wrapper makes it at least the smallest depth.
+    depth_extent = scope.plan.tiles[names[0]].extents[1 ^ flags[0]].value or smallest
+    by_dot = (
+        all(blocks)
+        and bool(shape)
+        and depth_extent >= smallest
+        and dtype in scope.dialect.dot_dtypes
+        and accumulator is not DType.F64
+    )
+    if not by_dot:
+        dtype = accumulator
+    codes = []
+    for index, operand in enumerate(statement.operands):
+        depth = (1, 0)[index] ^ flags[index]
+        axes = () if index in neutral else (depth,)
+        code = selected(operand, axes, dtype, "zero", scope)
+        transposed = flags[index] and scope.shape(names[index])
+        codes.append(PYTHON.call("tl.trans", code) if transposed else code)
+    old = None
+    if OPS[statement.operation].accumulates:
+        old = convert(Code(scope.names[destination.name]), destination.dtype, accumulator)
+    if by_dot:
+        precision = scope.dialect.precision(str(statement.attributes.get("precision", "ieee")))
+        return Value(_dot(codes, old, precision, accumulator), accumulator, shape)
+    code = _broadcast_product(codes, blocks, shape, accumulator.is_float, scope)
+    return Value(code if old is None else PYTHON.binary("+", old, code), accumulator, shape)
+
+
+def _dot(codes: list[Code], old: Code | None, precision: str, accumulator: DType) -> Code:
+    arguments: list[Code | str] = [*codes]
+    if old is not None:
+        arguments.append(old)
+    arguments.append(f'input_precision="{precision}"')
+    if accumulator is not DType.F32:
+        arguments.append(f"out_dtype={TL[accumulator]}")
+    return PYTHON.call("tl.dot", *arguments)
+
+
+def _broadcast_product(
+    codes: list[Code], blocks: list[bool], shape: Shape, floating: bool, scope: Scope
+) -> Code:
+    """sum over k of a[m, k] * b[k, n], for types and depths that `tl.dot` refuses."""
+    parts = [
+        PYTHON.postfix(code, mark) if block else code
+        for code, block, mark in zip(codes, blocks, ("[:, :, None]", "[None, :, :]"), strict=True)
+    ]
+    product = PYTHON.binary("*", *parts)
+    if not any(blocks):
+        return product
+    if floating and all(blocks):
+        scope.functions["product_sum"] = None
+        total = PYTHON.call("product_sum", *parts)
+    else:
+        total = PYTHON.call("tl.sum", product, "axis=1")
+    if shape:
+        return total
+    return PYTHON.call("tl.sum", PYTHON.call("tl.sum", total, "axis=1"), "axis=0")

@@ -1,0 +1,293 @@
+"""Operations that run along an axis in order: scans, argmax, argmin, sort and topk."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering.passes.choose_fills import identity_value
+from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.triton.dialect import TL
+from sketchc.lowering.triton.expressions import kernel_expression, literal
+from sketchc.lowering.triton.memory import conditions, conjunction
+from sketchc.lowering.triton.scope import Scope, spread
+from sketchc.lowering.triton.shuffles import axis_of
+from sketchc.lowering.triton.values import (
+    Shape,
+    Value,
+    carrier,
+    lane_numbers,
+    lifted,
+    operand_value,
+    own_dtype,
+    selected,
+    shape_code,
+    tile_name,
+)
+from sketchc.types import DType, promote
+
+Assignments = list[tuple[str, Code]]
+
+#: A topk with at most this many results takes them one by one; a larger one sorts.
+MOST_SELECTED = 16
+#: Triton's largest tensor, in elements.
+MOST_ELEMENTS = 2**20
+
+
+# ---------------------------------------------------------------- scans
+
+
+def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
+    """cumsum and cumprod: void lanes are the identity."""
+    operand, axis = statement.operands[0], axis_of(statement)
+    source = scope.plan.sketch.tile(tile_name(operand))
+    destination = scope.plan.sketch.tile(statement.destination)
+    dtype = _scan_dtype(source.dtype, destination.dtype)
+    identity = "zero" if statement.operation == "cumsum" else "one"
+    code = selected(operand, () if neutral else (axis,), dtype, identity, scope)
+    shape = scope.shape(source.name)
+    if shape and shape[axis].text != "1":
+        arguments: list[Code | str] = [code, str(axis)]
+        if statement.attributes.get("reverse", False):
+            arguments.append("reverse=True")
+        code = PYTHON.call(f"tl.{statement.operation}", *arguments)
+    return Value(code, dtype, shape)
+
+
+def _scan_dtype(source: DType, destination: DType) -> DType:
+    """f16 and bf16 add up in f32, integers in the destination's width, at least 32 bits."""
+    if source.is_float:
+        return DType.F64 if DType.F64 in (source, destination) else DType.F32
+    return carrier(destination)
+
+
+# ---------------------------------------------------------------- argmax and argmin
+
+
+def extremum_index(statement: ir.Compute, scope: Scope) -> Value:
+    """The lane of the first extremum; NaN wins, void lanes never do, -1 where all are void."""
+    operand, axis = statement.operands[0], axis_of(statement)
+    source = scope.plan.sketch.tile(tile_name(operand))
+    assert isinstance(operand, ir.TileOperand)
+    shape, target = scope.shape(source.name), scope.shape(statement.destination)
+    mask = conjunction(conditions(operand.domain, source.name, scope, (axis,)))
+    if not shape:
+        if mask is None:
+            return Value(Code("0"), None)
+        return Value(PYTHON.call("tl.where", mask, "0", "-1"), DType.I32)
+    largest = statement.operation == "argmax"
+    dtype = carrier(source.dtype)
+    code = selected(operand, (axis,), dtype, "lowest" if largest else "highest", scope)
+    lanes = spread(lane_numbers(shape[axis], scope), axis, len(shape))
+    if mask is not None:
+        lanes = PYTHON.call("tl.where", mask, lanes, shape[axis])
+    kind = "float" if dtype.is_float else "integer"
+    code = scope.call(f"{kind}_extremum_lane", code, lanes, str(axis), repr(largest))
+    if not target:  # a Triton scalar: the other axes, of extent 1, go too
+        for _ in range(len(shape) - 1):
+            code = PYTHON.call("tl.max", code, "axis=0")
+    elif len(target) == len(shape):
+        marks = ", ".join("None" if a == axis else ":" for a in range(len(shape)))
+        code = PYTHON.postfix(code, f"[{marks}]")
+    return Value(code, DType.I32, target)
+
+
+# ---------------------------------------------------------------- sort and topk
+
+
+def sorting(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]:
+    """Assignments to fresh names, then the values of the two destinations."""
+    if statement.operation == "sort":
+        return _sort(statement, scope)
+    return _top(statement, scope)
+
+
+@attrs.frozen
+class _Entries:
+    """Values with their keys and ties: what is ordered along an axis."""
+
+    value: Value  # in its carrier type
+    tie: Value
+    key: Code
+    lanes: Code  # laid out along the axis
+    key_dtype: DType
+    mask: Code | None  # where entries are valid
+
+    @property
+    def last_key(self) -> Code:
+        return literal(int(identity_value("highest", self.key_dtype)))
+
+    @property
+    def last_tie(self) -> Code:
+        assert self.tie.dtype is not None
+        return literal(int(identity_value("highest", self.tie.dtype)))
+
+    @property
+    def alive(self) -> Code:
+        """1 for every valid entry, in the shape of the values."""
+        ones = PYTHON.call("tl.full", shape_code(self.value.shape), "1", TL[DType.I32])
+        return ones if self.mask is None else PYTHON.call("tl.where", self.mask, ones, "0")
+
+    @property
+    def word(self) -> Code:
+        """The value's bits as an integer."""
+        assert self.value.dtype is not None
+        if not self.value.dtype.is_float:
+            return self.value.code
+        return PYTHON.postfix(self.value.code, f".to({TL[self.key_dtype]}, bitcast=True)")
+
+
+def _entries(
+    value: Value, tie: Value, mask: Code | None, axis: int, smallest: bool, scope: Scope
+) -> _Entries:
+    """Entries in ascending (`smallest`) or descending order; void ones, where `mask` does not
+    hold, are last."""
+    dtype = value.dtype
+    assert dtype is not None
+    key_dtype = {DType.F32: DType.I32, DType.F64: DType.I64}.get(dtype, dtype)
+    key = value.code
+    if dtype.is_float:
+        key = scope.call("double_key" if dtype is DType.F64 else "float_key", key)
+    if not smallest:
+        key = PYTHON.unary("~", key)
+    lanes = spread(lane_numbers(value.shape[axis], scope), axis, len(value.shape))
+    entries = _Entries(value, tie, key, lanes, key_dtype, mask)
+    if mask is None:
+        return entries
+    ties = PYTHON.call("tl.where", mask, tie.code, entries.last_tie)
+    return attrs.evolve(
+        entries,
+        key=PYTHON.call("tl.where", mask, key, entries.last_key),
+        tie=attrs.evolve(tie, code=ties),
+    )
+
+
+def _number_tile(operand: ir.Operand, dtype: DType, shape: Shape, scope: Scope) -> Value:
+    """The index operand of sort and topk, broadcast to the shape of the values."""
+    own = own_dtype(operand, scope)
+    if isinstance(operand, ir.TileOperand):
+        value = operand_value(operand, dtype, len(shape), scope)
+    else:
+        # An index expression is as wide as the kernel's indices.
+        value = operand_value(operand, own, len(shape), scope)
+        value = Value(PYTHON.call("tl.cast", value.code, TL[dtype]), dtype, value.shape)
+    value = lifted(value, len(shape))
+    if value.shape == shape:
+        return value
+    code = PYTHON.call("tl.broadcast_to", value.code, shape_code(shape))
+    return Value(code, dtype, shape)
+
+
+def _mask(operand: ir.Operand, axis: int, scope: Scope) -> Code | None:
+    assert isinstance(operand, ir.TileOperand)
+    return conjunction(conditions(operand.domain, operand.tile, scope, (axis,)))
+
+
+def _sort(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]:
+    operand, indices = statement.operands
+    axis = axis_of(statement)
+    source = scope.plan.sketch.tile(tile_name(operand))
+    rank = len(scope.plan.tiles[source.name].extents)
+    value = operand_value(operand, carrier(source.dtype), rank, scope)
+    dtype = carrier(scope.plan.sketch.tile(statement.others[0]).dtype)
+    if not value.shape:
+        return [], [value, _scalar_index(indices, dtype, scope)]
+    numbers = _number_tile(indices, dtype, value.shape, scope)
+    smallest = not statement.attributes.get("descending", False)
+    entries = _entries(value, numbers, _mask(operand, axis, scope), axis, smallest, scope)
+    lanes = PYTHON.call("tl.broadcast_to", entries.lanes, shape_code(value.shape))
+    words = repr(scope.dialect.gathers_words)
+    key = scope.names.fresh("key")
+    order = scope.names.fresh("order")
+    call = scope.call("sorted_lanes", Code(key), Code(key), lanes, str(axis), "False", words)
+    results = [
+        attrs.evolve(part, code=scope.call("take", part.code, Code(order), str(axis), words))
+        for part in (value, numbers)
+    ]
+    return [(key, entries.key), (order, call)], results
+
+
+def _scalar_index(operand: ir.Operand, dtype: DType, scope: Scope) -> Value:
+    """The index of the one element of a tile."""
+    value = operand_value(operand, own_dtype(operand, scope), 0, scope)
+    code = value.code
+    for _ in value.shape:
+        code = PYTHON.call("tl.max", code, "axis=0")
+    return Value(PYTHON.call("tl.cast", code, TL[dtype]), dtype)
+
+
+def _top(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]:
+    sketch = scope.plan.sketch
+    operand, indices = statement.operands
+    axis, smallest = axis_of(statement), not statement.attributes.get("largest", True)
+    source = sketch.tile(tile_name(operand))
+    best, places = (sketch.tile(name) for name in statement.destinations)
+    rank = len(scope.plan.tiles[best.name].extents)
+    dtype = carrier(promote(source.dtype, best.dtype))
+    tie_dtype = carrier(places.dtype)
+    old = (ir.TileOperand(best.name, statement.domain), ir.TileOperand(places.name))
+    sides = []
+    for values, numbers in ((operand, indices), old):
+        value = lifted(operand_value(values, dtype, rank, scope), rank)
+        tie = _unsigned(_number_tile(numbers, tie_dtype, value.shape, scope), scope)
+        sides.append(_entries(value, tie, _mask(values, axis, scope), axis, smallest, scope))
+    fresh, kept = sides
+    words, ties = scope.names.fresh("top_words"), scope.names.fresh("top_ties")
+    last: list[Code | str] = [fresh.last_key, fresh.last_tie, str(axis)]
+    wide = _sorted_extent(source.name, best.name, axis, scope)
+    if wide is None:
+        arguments = [
+            part
+            for side in sides
+            for part in (side.key, side.tie.code, side.word, side.alive, side.lanes)
+        ]
+        count = kernel_expression(best.extents[axis], scope)
+        call = scope.call("select_top", *arguments, count, *last)
+    else:
+        arguments = [part for side in sides for part in (side.key, side.tie.code, side.word)]
+        for extent in (wide, kept.value.shape[axis]):
+            arguments.append(_block_lanes(kept.value.shape, axis, extent, scope))
+        last.append(repr(scope.dialect.gathers_words))
+        call = scope.call("merge_top", *arguments, *last)
+    target = scope.shape(best.name)
+    results = []
+    for name, whole in ((words, fresh.key_dtype), (ties, tie_dtype)):
+        code = Code(name)
+        if not target:  # a Triton scalar
+            for _ in range(rank):
+                code = PYTHON.call("tl.max", code, "axis=0")
+        results.append(Value(code, whole, target))
+    results[1] = _unsigned(results[1], scope)
+    if dtype.is_float:
+        bits = PYTHON.postfix(results[0].code, f".to({TL[dtype]}, bitcast=True)")
+        results[0] = Value(bits, dtype, target)
+    return [(f"{words}, {ties}", call)], results
+
+
+def _unsigned(index: Value, scope: Scope) -> Value:
+    """Indices in the order that breaks ties: the negative index of a place that nothing has taken
+    yet comes after all others. Its own inverse."""
+    assert index.dtype is not None
+    last = literal(int(identity_value("highest", index.dtype)))
+    return attrs.evolve(index, code=scope.call("unsigned_order", index.code, last))
+
+
+def _sorted_extent(source: str, best: str, axis: int, scope: Scope) -> Code | None:
+    """The extent with room for both sides of a topk by one sort; None where the results are few,
+    or an extent is known at launch only."""
+    planned = [scope.plan.tiles[name].extents[axis].value for name in (source, best)]
+    rows = [e.value for a, e in enumerate(scope.plan.tiles[best].extents) if a != axis]
+    given, wanted = planned
+    if given is None or wanted is None or None in rows or wanted <= MOST_SELECTED:
+        return None
+    wide = 2 * max(given, wanted)
+    return Code(str(wide)) if math.prod((wide, *(r or 1 for r in rows))) <= MOST_ELEMENTS else None
+
+
+def _block_lanes(shape: Shape, axis: int, extent: Code, scope: Scope) -> Code:
+    """Lane numbers along `axis`, broadcast to `shape` with `extent` there."""
+    lanes = spread(lane_numbers(extent, scope), axis, len(shape))
+    whole = (*shape[:axis], extent, *shape[axis + 1 :])
+    return PYTHON.call("tl.broadcast_to", lanes, shape_code(whole))

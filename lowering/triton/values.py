@@ -1,0 +1,204 @@
+"""Operands and results of compute statements: code with its type and physical shape."""
+
+from __future__ import annotations
+
+import attrs
+
+from sketchc import ir
+from sketchc.diagnostics import InternalError
+from sketchc.lowering.passes.choose_fills import identity_value
+from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.triton.dialect import TL
+from sketchc.lowering.triton.expressions import kernel_expression, on_host
+from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
+from sketchc.lowering.triton.scope import Scope
+from sketchc.types import DType
+
+Shape = tuple[Code, ...]
+
+
+@attrs.frozen
+class Value:
+    """A result: its code, its type (None: a Python number that takes any), its physical shape."""
+
+    code: Code
+    dtype: DType | None
+    shape: Shape = ()
+
+
+def fit(value: Value, dtype: DType, shape: Shape) -> Code:
+    """`value` cast and broadcast to a tile: every write has the tile's exact type."""
+    if value.dtype is None or (value.shape == () and shape != ()):
+        return full(shape, value.code, dtype)
+    code = convert(value.code, value.dtype, dtype)
+    if value.shape == shape:
+        return code
+    return PYTHON.call("tl.broadcast_to", code, shape_code(shape))
+
+
+def shape_code(shape: Shape) -> str:
+    """A shape as a tuple."""
+    inner = ", ".join(extent.text for extent in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+# ---------------------------------------------------------------- operands
+
+
+def operand_value(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) -> Value:
+    """An operand in the evaluation type, with axes in front up to `rank`."""
+    match operand:
+        case ir.TileOperand(name):
+            tile = scope.plan.sketch.tile(name)
+            shape = scope.shape(name)
+            code = Code(scope.names[name])
+            missing = rank - len(shape)
+            if shape and missing > 0:
+                marks = ", ".join(["None"] * missing + [":"] * len(shape))
+                code = PYTHON.postfix(code, f"[{marks}]")
+                shape = (*(Code("1") for _ in range(missing)), *shape)
+            return Value(convert(code, tile.dtype, dtype), dtype, shape)
+        case ir.ScalarOperand(value):
+            return scalar_value(value, operand.dtype, dtype, scope)
+        case ir.IndexOperand(value, own, extents):
+            code = kernel_expression(value, scope)
+            codes = tuple(scope.extent_code(scope.physical(e), e) for e in extents)
+            if dtype is not own:
+                code = (
+                    PYTHON.binary("!=", code, Code("0"))
+                    if dtype is DType.BOOL
+                    else PYTHON.call("tl.cast", code, TL[dtype])
+                )
+            front = tuple(Code("1") for _ in range(rank - len(codes)))
+            return Value(code, dtype, (*front, *codes))
+
+
+def scalar_value(value: ir.Expr, own: DType, dtype: DType, scope: Scope) -> Value:
+    """A scalar operand in the evaluation type; a literal stays a Python number."""
+    match value:
+        case ir.Literal(number):
+            return _number(number, dtype)
+        case ir.Unary("-", ir.Literal(number)):
+            return _number(-number, dtype)
+        case _:
+            pass
+    if own.is_float and on_host(value):
+        return _host_float(value, dtype, scope)
+    code = kernel_expression(value, scope)
+    if own is DType.BOOL and dtype is DType.BOOL:
+        return Value(code, None)
+    if dtype is DType.BOOL:
+        return Value(PYTHON.binary("!=", code, Code("0")), None)
+    return Value(PYTHON.call("tl.cast", code, TL[dtype]), dtype)
+
+
+def _number(number: int | float | bool, dtype: DType) -> Value:
+    code = fill_code(number, dtype)
+    if dtype is DType.F64:
+        # Triton takes a bare float for an f32.
+        return Value(full((), code, dtype), dtype)
+    return Value(code, None)
+
+
+def _host_float(value: ir.Expr, dtype: DType, scope: Scope) -> Value:
+    """A float known on the host: a parameter, or an expression computed there in f64."""
+    if isinstance(value, ir.Ref) and value.kind is ir.NameKind.CONSTANT:
+        number = scope.constant(value)
+        if dtype is DType.F64 and number is not None:
+            return _number(number, dtype)
+        return Value(kernel_expression(value, scope), None)
+    if isinstance(value, ir.Ref):
+        code = kernel_expression(value, scope)
+    else:
+        if value not in scope.hoisted:
+            scope.hoisted[value] = scope.names.fresh(f"scalar_{len(scope.hoisted) + 1}")
+        code = Code(scope.hoisted[value])
+    if dtype is not (DType.F64 if scope.memory_scalars else DType.F32):
+        code = PYTHON.call("tl.cast", code, TL[dtype])
+    return Value(code, dtype)
+
+
+def as_tensor(value: Value, dtype: DType, shape: Shape = ()) -> Value:
+    """A Python number, or a scalar beside a tile, as a tensor of this shape."""
+    if value.dtype is not None and (value.shape or not shape):
+        return value
+    return Value(full(shape, value.code, dtype), dtype, shape)
+
+
+def full(shape: Shape, value: Code, dtype: DType) -> Code:
+    """A tensor of one value. The interpreter cannot make bf16 constants, hence by way of f32."""
+    if dtype is DType.BF16:
+        return convert(full(shape, value, DType.F32), DType.F32, dtype)
+    return PYTHON.call("tl.full", shape_code(shape), value, TL[dtype])
+
+
+def broadcast_shape(values: list[Value]) -> Shape:
+    """The shape of an element-wise result."""
+    result: Shape = ()
+    for value in values:
+        if not result:
+            result = value.shape
+        elif value.shape:
+            pairs = zip(result, value.shape, strict=True)
+            result = tuple(b if a.text == "1" else a for a, b in pairs)
+    return result
+
+
+def tile_name(operand: ir.Operand) -> str:
+    if not isinstance(operand, ir.TileOperand):
+        msg = "a cross-lane operation takes tiles"
+        raise InternalError(msg)
+    return operand.tile
+
+
+def own_dtype(operand: ir.Operand, scope: Scope) -> DType:
+    match operand:
+        case ir.TileOperand(name):
+            return scope.plan.sketch.tile(name).dtype
+        case ir.ScalarOperand(_, dtype) | ir.IndexOperand(_, dtype):
+            return dtype
+
+
+def selected(
+    operand: ir.Operand, axes: tuple[int, ...], dtype: DType, identity: str, scope: Scope
+) -> Code:
+    """A tile with the identity at the void lanes of `axes`."""
+    assert isinstance(operand, ir.TileOperand)
+    tile = scope.plan.sketch.tile(operand.tile)
+    code = Code(scope.names[operand.tile])
+    if identity in ("true", "false"):
+        code = convert(convert(code, tile.dtype, DType.BOOL), DType.BOOL, dtype)
+    else:
+        code = convert(code, tile.dtype, dtype)
+    mask = conjunction(conditions(operand.domain, operand.tile, scope, axes))
+    if mask is None:
+        return code
+    return PYTHON.call("tl.where", mask, code, fill_code(identity_value(identity, dtype), dtype))
+
+
+def carried(code: Code, dtype: DType) -> tuple[Code, DType]:
+    """A tile in the type in which its lanes are ordered and moved: f32, f64, i32 or i64 hold every
+    value of the narrower types, and all targets move them."""
+    wide = carrier(dtype)
+    return convert(code, dtype, wide), wide
+
+
+def carrier(dtype: DType) -> DType:
+    """The type in which lanes of `dtype` are ordered and moved."""
+    if dtype.is_float:
+        return dtype.compute
+    return DType.I64 if dtype in (DType.I64, DType.U32) else DType.I32
+
+
+def lane_numbers(extent: Code, scope: Scope) -> Code:
+    """The vector `0 .. extent-1` in i32."""
+    code = Code(scope.lane(extent))
+    return PYTHON.postfix(code, f".to({TL[DType.I32]})") if scope.guarded else code
+
+
+def lifted(value: Value, rank: int) -> Value:
+    """A tile of one element, a Triton scalar, as a block of extents 1; others as they are."""
+    if value.shape or value.dtype is None:
+        return value
+    shape = tuple(Code("1") for _ in range(rank))
+    return Value(full(shape, value.code, value.dtype), value.dtype, shape)
