@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from sketchc.lowering.cpp.prelude_atomics import ATOMICS
 from sketchc.lowering.cpp.prelude_matrix import MATRIX
 from sketchc.lowering.cpp.prelude_numbers import NUMBERS
 
@@ -403,6 +404,7 @@ def _table() -> dict[str, str]:
             table["narrow_bfloat16"] = f"\n{_NARROW['bfloat16']}\n"
         table[name] = text
     table.update(MATRIX)
+    table.update(ATOMICS)
     return table
 
 
@@ -421,6 +423,8 @@ def used_helpers(body: str) -> list[str]:
         pending += [kind, *_IMPLIED[kind]]
         if "directed" in wanted:
             pending.append(f"narrow_{kind}")
+        if any(name.startswith("atomic_") for name in wanted):
+            pending.append(f"atomic_{kind}")
     needed: set[str] = set()
     while pending:
         name = pending.pop()

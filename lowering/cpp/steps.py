@@ -1,0 +1,199 @@
+"""The C++ text around loop programs: what the host does in order, and the launch of each phase."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering import loops
+from sketchc.lowering.cpp.expressions import CPP_TYPES, scalar, scalar_dtype, value
+from sketchc.lowering.cpp.indices import row_major
+from sketchc.lowering.cpp.lower import step_sign
+from sketchc.lowering.cpp.names import identifier
+from sketchc.lowering.cpp.printer import Printer, serial_head
+from sketchc.lowering.cpp.reads import fetch, typed_number
+from sketchc.lowering.cpp.streams import streamed_tensors
+from sketchc.lowering.cpp.tiles import loaded_scalars, range_conditions
+from sketchc.lowering.plan import GridAxis, PhasePlan
+
+
+@attrs.define
+class Steps:
+    """Prints the host's steps; `launches` maps the phases that are launched to their programs."""
+
+    sketch: ir.Sketch
+    launches: Mapping[int, tuple[PhasePlan, loops.Program]]
+    out: Printer
+
+    def steps(self, steps: tuple[ir.HostStep, ...]) -> None:
+        for step in steps:
+            match step:
+                case ir.Launch(index):
+                    if index in self.launches:
+                        self._phase(*self.launches[index])
+                case ir.HostFor():
+                    self._loop(step)
+                case ir.HostIf():
+                    self._branch(step)
+                case ir.Fetch():
+                    self._comment(step.text)
+                    element = host_element(self.sketch, step.access)
+                    self._define(fetch(step.name, step.dtype, element))
+                case ir.Bind(name, bound):
+                    self._comment(step.text)
+                    dtype = scalar_dtype(bound)
+                    self._define(loops.Define(name, dtype, loops.Scalar(bound, dtype)))
+                case _:
+                    assert_never(step)
+
+    def _define(self, scalar: loops.Define) -> None:
+        kind, name = CPP_TYPES[scalar.dtype], identifier(scalar.name)
+        self.out.line(f"[[maybe_unused]] const {kind} {name} = {value(scalar.value)};")
+
+    def _comment(self, text: str) -> None:
+        if text:
+            self.out.comment(text)
+
+    def _loop(self, step: ir.HostFor) -> None:
+        self._comment(step.text)
+        direction = step_sign(step.step, self.sketch)
+        name = identifier(step.variable)
+        self.out.open(serial_head(name, scalar(step.start), step.stop, step.step, direction))
+        self.steps(step.body)
+        self.out.close()
+
+    def _branch(self, step: ir.HostIf) -> None:
+        self._comment(step.text)
+        self.out.open(f"if ({scalar(step.condition)})")
+        self.steps(step.body)
+        if step.orelse:
+            self.out.depth -= 1
+            self.out.open("} else")
+            self.steps(step.orelse)
+        self.out.close()
+
+    # ------------------------------------------------------------ launches
+
+    def _phase(self, phase: PhasePlan, program: loops.Program) -> None:
+        out = self.out
+        several = len(self.launches) > 1
+        if several:
+            out.comment(f"Phase {phase.index + 1} of {len(self.launches)}.")
+        arenas = [s for s in program.storages if s.memory == "arena"]
+        scoped = several or bool(arenas) or not phase.grid
+        if scoped:
+            out.open("")
+        if arenas:
+            out.comment("Scratch memory of each thread.")
+            out.line("sketch::arena arena;")
+            for storage in arenas:
+                name = identifier(storage.name)
+                out.line(f"const int64_t {name}_place = {reserved('arena', storage)};")
+            out.open(f"if (!arena.allocate({'omp_get_max_threads()' if phase.grid else '1'}))")
+            out.line("return -1;")
+            out.close()
+        if phase.grid:
+            self._parallel(phase, program, arenas)
+        else:
+            self._thread_storage(arenas, "0")
+            self._stack(program)
+            out.statements(program.body)
+            if streamed_tensors(program.body):
+                out.line("sketch::end_streams();")
+        if scoped:
+            out.close()
+
+    def _parallel(
+        self, phase: PhasePlan, program: loops.Program, arenas: list[loops.Storage]
+    ) -> None:
+        out = self.out
+        collapse = f" collapse({len(phase.grid)})" if len(phase.grid) > 1 else ""
+        streams = bool(streamed_tensors(program.body))
+        region = bool(arenas) or streams
+        if region:
+            out.pragma("parallel")
+            out.open("")
+            self._thread_storage(arenas, "omp_get_thread_num()")
+        out.pragma(f"{'' if region else 'parallel '}for{collapse} schedule(static)")
+        derived = [self._grid_loop(axis) for axis in phase.grid]
+        for text in derived:
+            if text:
+                out.line(text)
+        self._stack(program)
+        out.statements(program.body)
+        for _ in phase.grid:
+            out.close()
+        if streams:
+            out.line("sketch::end_streams();")
+        if region:
+            out.close()
+
+    def _thread_storage(self, arenas: list[loops.Storage], thread: str) -> None:
+        for storage in arenas:
+            kind, name = CPP_TYPES[storage.dtype], identifier(storage.name)
+            self.out.line(
+                f"{kind} *const __restrict {name} = arena.at<{kind}>({name}_place, {thread});"
+            )
+
+    def _stack(self, program: loops.Program) -> None:
+        for storage in program.storages:
+            if storage.memory == "stack":
+                kind, name = CPP_TYPES[storage.dtype], identifier(storage.name)
+                count: ir.Expr = storage.extents[0]
+                for extent in storage.extents[1:]:
+                    count = ir.Binary("*", count, extent)
+                self.out.line(f"alignas(64) {kind} {name}[{scalar(count)}];")
+
+    def _grid_loop(self, axis: GridAxis) -> str:
+        """Opens the loop of one grid axis; returns what derives the variable inside, if anything.
+
+        The loop runs over the variable itself where the bounds of the sketch's loop are known.
+        """
+        name = identifier(axis.variable)
+        zero, one = ir.Literal(0), ir.Literal(1)
+        if axis.start == zero and axis.step == one:
+            self.out.open(f"for (int64_t {name} = 0; {name} < {scalar(axis.count)}; ++{name})")
+            return ""
+        if (
+            axis.start == zero
+            and step_sign(axis.step, self.sketch) == 1
+            and isinstance(axis.count, ir.Binary)
+            and axis.count.operator == "cdiv"
+            and axis.count.right == axis.step
+        ):
+            self.out.open(
+                f"for (int64_t {name} = 0; {name} < {scalar(axis.count.left)};"
+                f" {name} += {scalar(axis.step)})"
+            )
+            return ""
+        index = f"{name}_index"
+        self.out.open(f"for (int64_t {index} = 0; {index} < {scalar(axis.count)}; ++{index})")
+        step = ir.Binary("*", axis.step, ir.Ref(index, ir.NameKind.LOOP))
+        start = ir.Binary("+", axis.start, step)
+        return f"const int64_t {name} = {scalar(start)};"
+
+
+def reserved(arena: str, item: ir.Tensor | loops.Storage) -> str:
+    """The call that reserves memory for a tensor or a storage."""
+    kind = CPP_TYPES[item.dtype]
+    extents = ", ".join(str(scalar(extent)) for extent in item.extents)
+    return f"{arena}.add(sizeof({kind}), {{{extents}}})"
+
+
+def host_element(sketch: ir.Sketch, access: ir.Access) -> loops.Value:
+    """An element of a tensor at scalar subscripts; 0 where one that was fetched is out of range."""
+    indices = tuple(s.index for s in access.subscripts if isinstance(s, ir.ScalarSubscript))
+    extents = sketch.extents(access.tensor)
+    base = sketch.tensor(access.tensor)
+    element = loops.Element(base.name, row_major(indices, extents, base), base.dtype)
+    loaded = loaded_scalars(sketch)
+    condition: ir.Expr | None = None
+    for index, extent in zip(indices, extents, strict=True):
+        for test in range_conditions(index, extent, loaded):
+            condition = test if condition is None else ir.Binary("and", condition, test)
+    if condition is None:
+        return element
+    return loops.Select(condition, element, typed_number(0, base.dtype), base.dtype)
