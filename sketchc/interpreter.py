@@ -38,12 +38,13 @@ class Result:
 
 def interpret(
     sketch: ir.Sketch,
-    tensors: Mapping[str, Array],
+    tensors: Mapping[str, Array | None],
     symbols: Mapping[str, int] | None = None,
     params: Mapping[str, int | float | bool] | None = None,
     options: Options = DEFAULT_OPTIONS,
 ) -> Result:
-    """Execute `sketch` on `tensors` (its in and inout parameters, unchanged by the call).
+    """Execute `sketch` on `tensors` (its in and inout parameters, unchanged by the call; None or
+    missing for an optional one that is absent).
 
     Symbols are bound from the arrays' shapes and from `symbols`; `params` overrides defaults.
     bfloat16 arrays are those of ml_dtypes (or raw 2-byte ones, as NumPy files hold them).
@@ -59,7 +60,7 @@ def interpret(
     )
     with np.errstate(all="ignore"):
         machine.run()
-    _check_coverage(launch, violations)
+    _check_coverage(launch, _promised(sketch), violations)
     outputs = {
         name: memory.data
         for name, memory in launch.memories.items()
@@ -68,17 +69,38 @@ def interpret(
     return Result(outputs, launch.symbols, tuple(violations.found.values()))
 
 
-def _check_coverage(launch: Launch, violations: Violations) -> None:
-    """Every element of every output must have been written."""
+def _promised(sketch: ir.Sketch) -> set[str]:
+    """The tensors of which a store promises, by `covers=True`, that every element is written."""
+    found: set[str] = set()
+    pending = [statement for phase in sketch.phases for statement in phase.body]
+    while pending:
+        statement = pending.pop()
+        match statement:
+            case ir.Store(covers=True, access=access):
+                found.add(sketch.tensor(access.tensor).name)
+            case ir.For():
+                pending += statement.body
+            case ir.If():
+                pending += (*statement.body, *statement.orelse)
+            case _:
+                pass
+    return found
+
+
+def _check_coverage(launch: Launch, promised: set[str], violations: Violations) -> None:
+    """Every element of every output, and of what `covers=True` speaks of, must be written."""
     for name, memory in launch.memories.items():
+        if memory.tensor.role is not ir.Role.OUT and name not in promised:
+            continue
         element = _unwritten(memory)
         if element is not None:
-            text = f"{show_element(name, element)} is never written"
+            promise = ", against the promise covers=True" if name in promised else ""
+            text = f"{show_element(name, element)} is never written{promise}"
             span = memory.tensor.span
             violations.add(Violation("covered", name, element, (), text, span))
 
 
 def _unwritten(memory: Memory) -> tuple[int, ...] | None:
-    if memory.tensor.role is not ir.Role.OUT or memory.written is None or memory.written.all():
+    if memory.written is None or memory.written.all():
         return None
     return tuple(int(index) for index in np.argwhere(~memory.written)[0])

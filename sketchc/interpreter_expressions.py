@@ -7,7 +7,7 @@ lanes are valid. Void lanes never trap (LOWERING 5).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TypeAlias, assert_never
 
 import attrs
@@ -24,6 +24,7 @@ from sketchc.interpreter_tiles import (
     broadcast_extents,
     full_box,
     intersect,
+    numpy_dtype,
     operand_box,
     physical_shape,
     select,
@@ -75,7 +76,7 @@ def compile_scalar(expression: ir.Expr) -> ScalarFunction:
             function = evaluate.FUNCTION[name]
             parts = tuple(compile_scalar(argument) for argument in arguments)
             return lambda values: function(*(part(values) for part in parts))
-        case ir.Iota():
+        case ir.Iota() | ir.TileLanes():
             msg = "an index tile has no scalar value"
             raise InternalError(msg)
         case _:
@@ -115,7 +116,7 @@ def wrapped(value: Scalar) -> Scalar:
     return value
 
 
-def is_index(expression: ir.Expr, bindings: frozenset[str] | set[str]) -> bool:
+def is_index(expression: ir.Expr, bindings: Container[str]) -> bool:
     """Whether the expression has lanes; `bindings` names the bindings that do."""
     match expression:
         case ir.Literal() | ir.Function():
@@ -126,18 +127,26 @@ def is_index(expression: ir.Expr, bindings: frozenset[str] | set[str]) -> bool:
             return is_index(operand, bindings)
         case ir.Binary(_, left, right):
             return is_index(left, bindings) or is_index(right, bindings)
-        case ir.Iota():
+        case ir.Iota() | ir.TileLanes():
             return True
         case _:
             assert_never(expression)
 
 
+#: The axes on which an index tile varies, counted from its last one, which is -1.
+Axes: TypeAlias = frozenset[int]
+
+
 @attrs.frozen
 class IndexCompiler:
-    """Compiles index tiles; `padding` more void lanes stand on every axis (physical extents)."""
+    """Compiles index tiles; `padding` more void lanes stand on every axis (physical extents).
 
-    bindings: set[str]
+    `read` gives a closure that reads an integer or bool tile; `bindings` holds the axes of every
+    name bound to an index tile so far."""
+
+    read: Callable[[ir.TileLanes], Callable[[], TileValue]]
     padding: int = 0
+    bindings: dict[str, Axes] = attrs.field(factory=dict)
 
     def compile(self, expression: ir.Expr) -> IndexFunction:
         """A closure for an expression with lanes; scalars become rank-0 tiles."""
@@ -146,6 +155,8 @@ class IndexCompiler:
         match expression:
             case ir.Iota():
                 return self._iota(expression)
+            case ir.TileLanes():
+                return self._lanes(expression)
             case ir.Ref(name, _, _, layout):
                 return _reference(name, layout)
             case ir.Unary(operator, operand):
@@ -157,6 +168,37 @@ class IndexCompiler:
                 raise InternalError(msg)
             case _:
                 assert_never(expression)
+
+    def axes(self, expression: ir.Expr) -> Axes:
+        """The axes on which an expression varies: those of its parts."""
+        match expression:
+            case ir.Literal() | ir.Function():
+                return frozenset()
+            case ir.Ref(name, _, _, layout):
+                own = self.bindings.get(name, frozenset())
+                return own if layout is None else _placed(own, layout)
+            case ir.Iota(layout=layout):
+                return _placed(frozenset({-1}), layout)
+            case ir.TileLanes(extents=extents, layout=layout):
+                wide = (n for n, extent in enumerate(extents) if extent != ir.Literal(1))
+                return _placed(frozenset(n - len(extents) for n in wide), layout)
+            case ir.Unary(_, operand):
+                return self.axes(operand)
+            case ir.Binary(_, left, right):
+                return self.axes(left) | self.axes(right)
+            case _:
+                assert_never(expression)
+
+    def _lanes(self, expression: ir.TileLanes) -> IndexFunction:
+        read, layout = self.read(expression), expression.layout
+        kind = DType.BOOL if expression.dtype is DType.BOOL else DType.I64
+
+        def tile_lanes(values: Values) -> TileValue:
+            tile = read()
+            array = tile.array.astype(numpy_dtype(kind), copy=False)
+            return _lay_out(TileValue("", kind, tile.extents, array, tile.box), layout)
+
+        return tile_lanes
 
     def _iota(self, expression: ir.Iota) -> IndexFunction:
         extent_of = compile_scalar(expression.extent)
@@ -175,6 +217,12 @@ class IndexCompiler:
             return _lay_out(tile, layout)
 
         return iota
+
+
+def _placed(axes: Axes, layout: tuple[bool, ...]) -> Axes:
+    """A tile's own axes where its layout puts them."""
+    places = [place - len(layout) for place, own in enumerate(layout) if own]
+    return frozenset(places[axis] for axis in axes)
 
 
 def _lift(scalar: ScalarFunction) -> IndexFunction:

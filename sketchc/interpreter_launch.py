@@ -34,19 +34,20 @@ class Launch:
 
 def prepare(
     sketch: ir.Sketch,
-    tensors: Mapping[str, Array],
+    tensors: Mapping[str, Array | None],
     symbols: Mapping[str, int],
     params: Mapping[str, Scalar],
     options: Options,
 ) -> Launch:
-    """Bind and check everything the host knows.
+    """Bind and check everything the host knows; an optional tensor may be None or missing.
 
     Raises `UsageError` for arguments that do not fit the sketch, `DiagnosticError` (SK0801) for a
     condition of the sketch that does not hold.
     """
-    given = _inputs(sketch, tensors)
+    given = _inputs(sketch, {n: array for n, array in tensors.items() if array is not None})
     bound = bind_symbols(sketch, {name: array.shape for name, array in given.items()}, symbols)
     values = bind_values(sketch, bound, params)
+    values |= {tensor.name: tensor.name in given for tensor in sketch.tensors if tensor.optional}
     shapes = tensor_shapes(sketch, values, options.memory_limit)
     memories = {
         tensor.name: _memory(tensor, shapes[tensor.name], given.get(tensor.name), options)
@@ -77,11 +78,15 @@ def _inputs(sketch: ir.Sketch, tensors: Mapping[str, Array]) -> dict[str, Array]
             known = ", ".join(wanted) or "none"
             msg = f"{name} is not an input of {sketch.name}; its inputs are: {known}"
             raise UsageError(msg)
-    missing = [name for name in wanted if name not in tensors]
+    missing = [n for n, tensor in wanted.items() if n not in tensors and not tensor.optional]
     if missing:
         msg = f"no array was given for the input{'s' * (len(missing) > 1)} {', '.join(missing)}"
         raise UsageError(msg)
-    return {name: checked_array(tensor, tensors[name]) for name, tensor in wanted.items()}
+    return {
+        name: checked_array(tensor, tensors[name])
+        for name, tensor in wanted.items()
+        if name in tensors
+    }
 
 
 def checked_array(tensor: ir.Tensor, value: Array) -> Array:
@@ -131,6 +136,8 @@ def show_expression(expression: ir.Expr) -> str:
             return f"{name}({', '.join(map(show_expression, arguments))})"
         case ir.Iota(extent):
             return f"iota({show_expression(extent)})"
+        case ir.TileLanes(tile):
+            return tile
         case _:
             assert_never(expression)
 
@@ -153,6 +160,8 @@ def names_in(expression: ir.Expr) -> Iterator[str]:
         case ir.Iota(extent, lower, upper):
             for part in (extent, lower, *(() if upper is None else (upper,))):
                 yield from names_in(part)
+        case ir.TileLanes(tile):
+            yield tile
         case _:
             assert_never(expression)
 
@@ -336,6 +345,9 @@ def _memory(
             data.flags.writeable = False
             return Memory(tensor, data)
         return Memory(tensor, given.astype(kind, order="C", copy=True))
+    if tensor.optional:
+        absent = np.broadcast_to(poison(tensor.dtype, options.poison), shape)
+        return Memory(tensor, absent, present=False)
     initial = poison(tensor.dtype, options.poison) if tensor.initial is None else tensor.initial
     value = to_tile(
         np.asarray(initial), DType.F64 if wide and tensor.dtype.is_float else tensor.dtype

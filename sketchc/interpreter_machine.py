@@ -1,19 +1,21 @@
-"""The interpreter's machine: statements compiled to closures over tiles, tensors and scalars.
+"""The interpreter's machine: host steps, statements and operations compiled to closures.
 
-`Machine.run` executes every phase. Static domains are not used to decide which lanes are valid
-(but for `init=` tiles, R4); with `check_domains` each of them is compared with the lanes that the
-actual slices and tensor bounds give, which checks the checker.
+Static domains are not used to decide which lanes are valid (but for `init=` tiles, R4); with
+`check_domains` each of them is compared with the lanes that the actual slices and tensor bounds
+give, which checks the checker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, assert_never
+from typing import Any, assert_never
 
+import attrs
 import numpy as np
 
 from sketchc import ir
 from sketchc.diagnostics import InternalError, UsageError
+from sketchc.interpreter_accesses import Accesses
 from sketchc.interpreter_expressions import (
     Values,
     compile_domain,
@@ -21,55 +23,113 @@ from sketchc.interpreter_expressions import (
     is_index,
     wrapped,
 )
-from sketchc.interpreter_memory import (
-    Index,
-    Site,
-    Window,
-)
-from sketchc.interpreter_operations import Operation, OperationError, Outcome, convert
-from sketchc.interpreter_state import State, relative
+from sketchc.interpreter_lanes import Outcome
+from sketchc.interpreter_memory import Site
+from sketchc.interpreter_operations import Operation, OperationError
+from sketchc.interpreter_state import Action
 from sketchc.interpreter_tiles import (
     Box,
     Extents,
     TileValue,
-    box_shape,
     full_box,
     intersect,
-    is_empty,
     lanes,
     physical_shape,
     poison,
     same_lanes,
     tile_dtype,
-    to_tensor,
 )
-from sketchc.interpreter_violations import (
-    Violation,
-    launch_error,
-    show_element,
-)
-from sketchc.ops import OPS, Result
+from sketchc.interpreter_violations import Violation, launch_error
+from sketchc.ops import OPS, Category, Result
 from sketchc.types import DType, promote
 
-Action: TypeAlias = Callable[[], None]
-#: Where an access goes for a tile of given extents: the tensor's index and the tile's lanes, or
-#: None when a scalar subscript is out of range.
-Locate: TypeAlias = Callable[[Extents], tuple[Index, Box] | None]
 
-
-class Machine(State):
+class Machine(Accesses):
     """Compiles statements to closures over the state, and runs them."""
 
     def run(self) -> None:
-        """Execute all phases in order."""
-        for phase in self.sketch.phases:
-            loaded, stored = _accessed(phase.body)
-            for memory in self.memories.values():
-                used = {window.name for window in self.windows.values() if window.memory is memory}
-                memory.begin_phase(bool(loaded & used), bool(stored & used))
-            action = self._block(phase.body)
-            self.shadow.enter(())
+        """Do what the host does, in order."""
+        self._steps(self.sketch.steps)()
+
+    # ------------------------------------------------------------ host steps
+
+    def _steps(self, steps: tuple[ir.HostStep, ...]) -> Action:
+        actions = tuple(self._step(step) for step in steps)
+
+        def run() -> None:
+            for action in actions:
+                action()
+
+        return run
+
+    def _step(self, step: ir.HostStep) -> Action:
+        match step:
+            case ir.Launch(index):
+                return self._launch(self.sketch.phases[index])
+            case ir.HostFor():
+                return self._host_for(step)
+            case ir.HostIf():
+                condition = compile_scalar(step.condition)
+                body, orelse = self._steps(step.body), self._steps(step.orelse)
+                return lambda: body() if condition(self.values) else orelse()
+            case ir.Fetch():
+                return self._fetch(step, Site(step.span, self.loops))
+            case ir.Bind():
+                return self._bind(step)
+            case _:
+                assert_never(step)
+
+    def _launch(self, phase: ir.Phase) -> Action:
+        """One launch: shadow memory starts afresh, for launches come one after another."""
+        use = Use.of(phase.body)
+        action = self._block(phase.body)
+        windows = self.windows.values()
+        named = [
+            (memory, {window.name for window in windows if window.memory is memory})
+            for memory in self.memories.values()
+        ]
+
+        def launch() -> None:
+            for memory, names in named:
+                updates = {name for tensor, name in use.updated if tensor in names}
+                memory.begin_phase(
+                    bool(use.loaded & names), bool(use.stored & names), sorted(updates)
+                )
+            self.shadow.restart()
             action()
+            for memory, _ in named:
+                memory.begin_phase(loaded=False, stored=False)
+
+        return launch
+
+    def _host_for(self, loop: ir.HostFor) -> Action:
+        range_of = self._range(loop)
+        outer = self.loops
+        self.loops = (*outer, loop.variable)
+        body = self._steps(loop.body)
+        self.loops = outer
+
+        def run() -> None:
+            for iteration in range_of():
+                self.values[loop.variable] = iteration
+                body()
+
+        return run
+
+    def _range(self, loop: ir.For | ir.HostFor) -> Callable[[], range]:
+        """The iterations of a loop; its step may be negative but not 0."""
+        start_of, stop_of = compile_scalar(loop.start), compile_scalar(loop.stop)
+        step_of = compile_scalar(loop.step)
+        values = self.values
+
+        def range_of() -> range:
+            step = int(step_of(values))
+            if step == 0:
+                msg = f"the step of the loop over {loop.variable} is 0"
+                raise launch_error(msg, loop.span)
+            return range(int(start_of(values)), int(stop_of(values)), step)
+
+        return range_of
 
     # ------------------------------------------------------------ statements
 
@@ -90,21 +150,28 @@ class Machine(State):
                 return self._load(statement)
             case ir.Store():
                 return self._store(statement)
+            case ir.Atomic():
+                return self._atomic(statement)
+            case ir.Fetch():
+                return self._fetch(statement, self._site(statement))
             case ir.Compute():
                 return self._compute(statement)
             case ir.Bind():
                 return self._bind(statement)
             case ir.For():
                 return self._for(statement)
+            case ir.If():
+                return self._if(statement)
             case _:
                 assert_never(statement)
 
-    def _site(self, statement: ir.Statement) -> Site:
-        return Site(statement.span, self.loops)
+    def _if(self, statement: ir.If) -> Action:
+        condition = compile_scalar(statement.condition)
+        body, orelse = self._block(statement.body), self._block(statement.orelse)
+        return lambda: body() if condition(self.values) else orelse()
 
     def _for(self, loop: ir.For) -> Action:
-        start_of, stop_of = compile_scalar(loop.start), compile_scalar(loop.stop)
-        step_of = compile_scalar(loop.step)
+        range_of = self._range(loop)
         variable = loop.variable
         number = self.loop_count = self.loop_count + 1
         outer = self.loops
@@ -118,11 +185,7 @@ class Machine(State):
         values, shadow = self.values, self.shadow
 
         def run() -> None:
-            step = int(step_of(values))
-            if step == 0:
-                msg = f"the step of the loop over {variable} is 0"
-                raise launch_error(msg, loop.span)
-            iterations: Any = range(int(start_of(values)), int(stop_of(values)), step)
+            iterations: Any = range_of()
             if shuffled:
                 iterations = self.order.permutation(np.array(iterations, np.int64)).tolist()
             path = shadow.paths[shadow.current]
@@ -143,7 +206,7 @@ class Machine(State):
         function: Callable[[Values], Any]
         if is_index(statement.value, self.indices.bindings):
             function = self.indices.compile(statement.value)
-            self.indices.bindings.add(name)
+            self.indices.bindings[name] = self.indices.axes(statement.value)
         else:
             function = compile_scalar(statement.value)
 
@@ -194,121 +257,6 @@ class Machine(State):
             )
             raise UsageError(msg)
 
-    # ------------------------------------------------------------ memory
-
-    def _locate(self, access: ir.Access, site: Site) -> Locate:
-        window = self.windows[access.tensor]
-        parts: list[tuple[Any, Any]] = []
-        for subscript in access.subscripts:
-            match subscript:
-                case ir.ScalarSubscript(index):
-                    parts.append((compile_scalar(index), None))
-                case ir.SliceSubscript(lower, upper):
-                    parts.append((compile_scalar(lower), compile_scalar(upper)))
-                case _:
-                    assert_never(subscript)
-
-        def locate(extents: Extents) -> tuple[Index, Box] | None:
-            index: list[int | slice] = []
-            box: list[tuple[int, int]] = []
-            bad = None
-            for axis, (first_of, last_of) in enumerate(parts):
-                first = int(first_of(self.values))
-                size = window.shape[axis]
-                if last_of is None:
-                    index.append(first)
-                    bad = axis if not 0 <= first < size else bad
-                    continue
-                length = int(last_of(self.values)) - first
-                if length > extents[len(box)]:
-                    self._slice_too_long(window, site, axis, length, extents[len(box)])
-                start = max(0, -first)
-                stop = max(start, min(length, size - first, extents[len(box)]))
-                index.append(slice(first + start, first + stop))
-                box.append((start, stop))
-            if bad is not None:
-                self._out_of_range(window, site, index, bad)
-                return None
-            return tuple(index), tuple(box) if box else full_box((1,) * len(extents))
-
-        return locate
-
-    def _slice_too_long(
-        self, window: Window, site: Site, axis: int, length: int, extent: int
-    ) -> None:
-        text = f"the slice of axis {axis} of {window.name} has {length} lanes, the tile {extent}"
-        where = (site.iteration(self.values),)
-        self.violations.add(Violation("slice-fits", window.name, (), where, text, site.span))
-
-    def _out_of_range(
-        self, window: Window, site: Site, index: list[int | slice], axis: int
-    ) -> None:
-        element = tuple(part.start if isinstance(part, slice) else part for part in index)
-        text = (
-            f"{show_element(window.name, element)} is out of range: axis {axis} has "
-            f"{window.shape[axis]} elements"
-        )
-        where = (site.iteration(self.values),)
-        self.violations.add(Violation("in-bounds", window.name, element, where, text, site.span))
-
-    def _load(self, statement: ir.Load) -> Action:
-        site = self._site(statement)
-        locate = self._locate(statement.access, site)
-        window = self.windows[statement.access.tensor]
-        source = window.memory.tensor.dtype
-        data = window.of(window.memory.data)
-        expect = self.expected(statement.domain, site, f"load of {statement.tile}")
-        note = self.noted_write(statement.tile, site)
-
-        def load() -> None:
-            tile = self.tiles[statement.tile]
-            note()
-            found = locate(tile.extents)
-            if found is None:
-                self.poisoned(tile)
-                return
-            index, box = found
-            if is_empty(box):
-                values = np.zeros(box_shape(box), tile_dtype(source))
-            else:
-                self.shadow.read(window, index, site)
-                values = np.asarray(data[index]).reshape(box_shape(box))
-                values = values.astype(tile_dtype(source))
-            if tile.dtype is not source:
-                values = self.rounded(convert(values, source, tile.dtype), tile.dtype)
-            self.assign(tile, Outcome(values, box))
-            expect(tile.box, tile.extents)
-
-        return load
-
-    def _store(self, statement: ir.Store) -> Action:
-        site = self._site(statement)
-        locate = self._locate(statement.access, site)
-        window = self.windows[statement.access.tensor]
-        target = window.memory.tensor.dtype
-        data = window.of(window.memory.data)
-        expect = self.expected(statement.domain, site, f"store of {statement.tile}")
-
-        def store() -> None:
-            tile = self.tiles[statement.tile]
-            valid = self.read(tile, site)
-            found = locate(tile.extents)
-            if found is None:
-                return
-            index, reach = found
-            box = intersect(valid, reach)
-            expect(box, tile.extents)
-            if is_empty(box):
-                return
-            index = _narrow(index, reach, box)
-            self.shadow.write(window, index, site)
-            values = convert(tile.array[lanes(box)], tile.dtype, target)
-            if data.dtype != np.float64:
-                values = to_tensor(values, target)
-            data[index] = values.reshape(data[index].shape)
-
-        return store
-
     # ------------------------------------------------------------ computation
 
     def _operand(self, operand: ir.Operand, dtype: DType, site: Site) -> Callable[[], TileValue]:
@@ -354,33 +302,49 @@ class Machine(State):
         operation = Operation(
             row, dtype, destination.dtype, dict(statement.attributes), self.options.padding > 0
         )
-        operands = tuple(self._operand(operand, dtype, site) for operand in statement.operands)
-        expect = self.expected(statement.domain, site, f"result in {destination.name}")
-        written = statement.written if statement.masked else ()
-        expect_written = self.expected(written, site, f"update of {destination.name}")
-        note = self.noted_write(destination.name, site)
+        kind = DType.I64 if row.category is Category.RANDOM else dtype  # seeds stay integers
+        operands = tuple(self._operand(operand, kind, site) for operand in statement.operands)
+        writes = tuple(self._written(statement, name, site) for name in statement.destinations)
 
         def compute() -> None:
-            tile = self.tiles[destination.name]
-            note()
+            tiles = [self.tiles[name] for name in statement.destinations]
+            arguments = [operand() for operand in operands]
+            if row.accumulates:
+                for tile in tiles:
+                    self.read(tile, site)
             try:
-                outcome = operation.apply([operand() for operand in operands], tile.extents)
+                outcomes = operation.apply(arguments, tiles)
             except OperationError as error:
                 where = (site.iteration(self.values),)
                 text = f"{error.text} in lane {list(error.lane)} of {destination.source_name}"
                 name = destination.source_name
                 self.violations.add(Violation(error.kind, name, error.lane, where, text, site.span))
-                self.poisoned(tile)
+                for tile in tiles:
+                    self.poisoned(tile)
                 return
-            if row.accumulates:
-                outcome = _accumulated(outcome, tile, self.read(tile, site))
+            for write, tile, outcome in zip(writes, tiles, outcomes, strict=True):
+                write(tile, outcome)
+
+        return compute
+
+    def _written(
+        self, statement: ir.Compute, name: str, site: Site
+    ) -> Callable[[TileValue, Outcome], None]:
+        """The write of one result, with its checks."""
+        expect = self.expected(statement.domain, site, f"result in {name}")
+        written = statement.written if statement.masked else ()
+        expect_written = self.expected(written, site, f"update of {name}")
+        note = self.noted_write(name, site)
+
+        def write(tile: TileValue, outcome: Outcome) -> None:
+            note()
             outcome = Outcome(self.rounded(outcome.values, tile.dtype), outcome.box)
             if tile.fixed is not None:
                 self._check_update(statement, tile, outcome, expect_written)
             self.assign(tile, outcome)
             expect(tile.box, tile.extents)
 
-        return compute
+        return write
 
     def _evaluation_type(self, statement: ir.Compute) -> DType:
         """The statement's type; for comparisons of other things, that of their operands."""
@@ -418,49 +382,45 @@ class Machine(State):
             raise InternalError(msg)
 
 
-def _accumulated(outcome: Outcome, tile: TileValue, valid: Box) -> Outcome:
-    """The product added to what the destination holds."""
-    box = intersect(outcome.box, valid)
-    new = outcome.values[lanes(relative(box, outcome.box))]
-    return Outcome(tile.array[lanes(box)] + new, box)
-
-
-def _narrow(index: Index, reach: Box, box: Box) -> Index:
-    """The tensor index of the lanes `box`, given that `index` is that of the lanes `reach`."""
-    axes = iter(zip(reach, box, strict=True))
-    result: list[int | slice] = []
-    for part in index:
-        if isinstance(part, slice):
-            (origin, _), (start, stop) = next(axes)
-            result.append(slice(part.start + start - origin, part.start + stop - origin))
-        else:
-            result.append(part)
-    return tuple(result)
-
-
 def _has_parallel(body: tuple[ir.Statement, ...]) -> bool:
-    return any(
-        isinstance(statement, ir.For) and (statement.parallel or _has_parallel(statement.body))
-        for statement in body
-    )
-
-
-def _accessed(body: tuple[ir.Statement, ...]) -> tuple[set[str], set[str]]:
-    """The names (tensors and views) that a body loads and stores."""
-    loaded: set[str] = set()
-    stored: set[str] = set()
     for statement in body:
         match statement:
-            case ir.Load(access):
-                loaded.add(access.tensor)
-            case ir.Store(_, access):
-                stored.add(access.tensor)
-            case ir.For():
-                inner_loaded, inner_stored = _accessed(statement.body)
-                loaded |= inner_loaded
-                stored |= inner_stored
-            case ir.Alloc() | ir.Compute() | ir.Bind():
-                pass
+            case ir.For() if statement.parallel or _has_parallel(statement.body):
+                return True
+            case ir.If() if _has_parallel((*statement.body, *statement.orelse)):
+                return True
             case _:
-                assert_never(statement)
-    return loaded, stored
+                pass
+    return False
+
+
+@attrs.frozen
+class Use:
+    """The names (tensors and views) that a phase loads, stores, and updates by which atomics."""
+
+    loaded: set[str]
+    stored: set[str]
+    updated: set[tuple[str, str]]
+
+    @classmethod
+    def of(cls, body: tuple[ir.Statement, ...]) -> Use:
+        use = cls(set(), set(), set())
+        pending = list(body)
+        while pending:
+            statement = pending.pop()
+            match statement:
+                case ir.Load(access) | ir.Fetch(_, access):
+                    use.loaded.add(access.tensor)
+                case ir.Store(_, access):
+                    use.stored.add(access.tensor)
+                case ir.Atomic(operation, _, access):
+                    use.updated.add((access.tensor, operation))
+                case ir.For():
+                    pending += statement.body
+                case ir.If():
+                    pending += (*statement.body, *statement.orelse)
+                case ir.Alloc() | ir.Compute() | ir.Bind():
+                    pass
+                case _:
+                    assert_never(statement)
+        return use

@@ -8,6 +8,7 @@ detection of determinacy races in Cilk programs", 1997).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import attrs
@@ -23,7 +24,8 @@ from sketchc.source import Span
 #: iterations may run in parallel.
 Level: TypeAlias = tuple[int, str, int, bool]
 Path: TypeAlias = tuple[Level, ...]
-Index: TypeAlias = tuple[int | slice, ...]
+#: Elements of a tensor: a basic index of its window, or positions in its storage.
+Index: TypeAlias = tuple[int | slice, ...] | Array
 
 
 def runs_in_parallel(left: Path, right: Path) -> bool:
@@ -49,20 +51,29 @@ def parallel_values(path: Path) -> dict[str, int]:
 @attrs.define
 class Memory:
     """One tensor. `data` and the maps have the actual shape; `written` is None where every element
-    has a value from the start. `writer` and `reader` number the iterations of this phase (0: none)
-    and are None where this phase cannot conflict."""
+    has a value from the start. `writer`, `reader` and, for each atomic operation, `updaters`
+    number the iterations of this phase (0: none); they are absent where this phase cannot conflict.
+    `wide` holds what atomic additions of this phase give before rounding, so that their order does
+    not show. `present` is False for an optional tensor that was not given."""
 
     tensor: ir.Tensor
     data: Array
     written: Array | None = None
     writer: Array | None = None
     reader: Array | None = None
+    updaters: dict[str, Array] = attrs.field(factory=dict)
+    wide: Array | None = None
+    present: bool = True
 
-    def begin_phase(self, loaded: bool, stored: bool) -> None:
+    def begin_phase(self, loaded: bool, stored: bool, atomics: Iterable[str] = ()) -> None:
         """Forget the accesses of the phase before."""
         shape = self.data.shape
+        self.updaters = {name: np.zeros(shape, np.int32) for name in atomics}
+        changed = stored or bool(self.updaters)
         self.writer = np.zeros(shape, np.int32) if stored else None
-        self.reader = np.zeros(shape, np.int32) if stored and loaded else None
+        self.reader = np.zeros(shape, np.int32) if changed and loaded else None
+        sums = "add" in self.updaters and self.tensor.dtype.is_float
+        self.wide = self.data.astype(np.float64) if sums else None
 
 
 @attrs.frozen
@@ -79,6 +90,34 @@ class Window:
         if self.broadcast:
             return np.broadcast_to(array, self.shape)
         return array.reshape(self.shape)
+
+    def part(self, array: Array, index: Index) -> Array:
+        """The elements at `index` of an array of the base tensor."""
+        if isinstance(index, tuple):
+            return np.asarray(self.of(array)[index])
+        return np.asarray(array.reshape(-1)[index])
+
+    def put(self, array: Array, index: Index, values: Array | int | bool) -> None:
+        """Write the elements at `index` of an array of the base tensor."""
+        if isinstance(index, tuple):
+            self.of(array)[index] = values
+        else:
+            array.reshape(-1)[index] = values
+
+    def steps(self) -> tuple[int, ...]:
+        """How far apart in storage the elements of each axis are; 0 where one is repeated."""
+        actual = self.memory.data.shape if self.broadcast else self.shape
+        result = []
+        step = 1
+        for size in reversed(actual):
+            result.append(step if size != 1 else 0)
+            step *= size
+        return tuple(reversed(result))
+
+    def element(self, position: int) -> tuple[int, ...]:
+        """The subscripts of a position in storage."""
+        shape = self.memory.data.shape if self.broadcast else self.shape
+        return tuple(int(part) for part in np.unravel_index(position, shape)) if shape else ()
 
 
 @attrs.frozen
@@ -102,6 +141,11 @@ class Shadow:
     paths: list[Path] = attrs.field(factory=lambda: [()])
     current: int = 0
 
+    def restart(self) -> None:
+        """A new launch: nothing that ran before is in parallel with it."""
+        self.paths[:] = [(), ()]
+        self.current = 1
+
     def enter(self, path: Path) -> int:
         """Start an iteration; returns the one that was running."""
         before = self.current
@@ -112,32 +156,69 @@ class Shadow:
     def read(self, window: Window, index: Index, site: Site) -> None:
         """Check and note a read of `window[index]`."""
         memory = window.memory
-        if memory.written is not None:
-            part = window.of(memory.written)[index]
-            if not part.all():
-                element = first_element(~part, index)
-                text = f"{show_element(window.name, element)} is read before anything wrote it"
-                where = (site.iteration(self.values),)
-                self._add("initialised", window.name, element, where, text, site)
+        self._defined(window, index, site)
         if memory.writer is not None:
-            self._check(window, memory.writer, index, site, "writes", "reads")
+            self._check(window, memory.writer, index, site, ("writes", "reads"))
+        for updaters in memory.updaters.values():
+            self._check(window, updaters, index, site, ("updates", "reads"))
         if memory.reader is not None:
-            readers = window.of(memory.reader)
-            there = readers[index]
-            # A reader that is ordered before this one is replaced, a parallel one is kept.
-            readers[index] = np.where(self._parallel(there), there, self.current)
+            self._note(window, memory.reader, index)
 
-    def write(self, window: Window, index: Index, site: Site) -> None:
-        """Check and note a write of `window[index]`."""
+    def write(self, window: Window, index: Index, site: Site, unique: bool = False) -> None:
+        """Check and note a write of `window[index]`; `unique` is the promise that holds or not."""
         memory = window.memory
         if memory.written is not None:
-            window.of(memory.written)[index] = True
+            window.put(memory.written, index, True)
         if memory.writer is None:
             return
-        self._check(window, memory.writer, index, site, "writes", "writes")
+        promise = ", against the promise unique=True" if unique else ""
+        self._check(window, memory.writer, index, site, ("writes", "writes"), promise)
         if memory.reader is not None:
-            self._check(window, memory.reader, index, site, "reads", "writes")
-        window.of(memory.writer)[index] = self.current
+            self._check(window, memory.reader, index, site, ("reads", "writes"))
+        for updaters in memory.updaters.values():
+            self._check(window, updaters, index, site, ("updates", "writes"))
+        window.put(memory.writer, index, self.current)
+
+    def update(self, window: Window, index: Index, site: Site, operation: str) -> None:
+        """Check and note an atomic update: updates by the same operation do not conflict."""
+        memory = window.memory
+        self._defined(window, index, site)
+        if memory.writer is not None:
+            self._check(window, memory.writer, index, site, ("writes", "updates"))
+        if memory.reader is not None:
+            self._check(window, memory.reader, index, site, ("reads", "updates"))
+        for other, updaters in memory.updaters.items():
+            if other != operation:
+                self._check(window, updaters, index, site, (f"{other}s to", f"{operation}s to"))
+        self._note(window, memory.updaters[operation], index)
+
+    def write_lanes(self, window: Window, positions: Array, site: Site, unique: bool) -> None:
+        """Check that no two lanes of one store hit one element."""
+        found, counts = np.unique(positions, return_counts=True)
+        if found.size == positions.size:
+            return
+        position = int(found[np.argmax(counts > 1)])
+        element = window.element(position)
+        promise = ", against the promise unique=True" if unique else ""
+        text = f"two lanes of one store write {show_element(window.name, element)}{promise}"
+        here = site.iteration(self.values)
+        self._add("independent", window.name, element, (here, here), text, site)
+
+    def _defined(self, window: Window, index: Index, site: Site) -> None:
+        written = window.memory.written
+        if written is None:
+            return
+        part = window.part(written, index)
+        if not part.all():
+            element = first_element(~part, index, window)
+            text = f"{show_element(window.name, element)} is read before anything wrote it"
+            where = (site.iteration(self.values),)
+            self._add("initialised", window.name, element, where, text, site)
+
+    def _note(self, window: Window, shadow: Array, index: Index) -> None:
+        """One that is ordered before this iteration is replaced, a parallel one is kept."""
+        there = window.part(shadow, index)
+        window.put(shadow, index, np.where(self._parallel(there), there, self.current))
 
     def _parallel(self, others: Array) -> Array:
         """Which of the iterations `others` run in parallel with the current one."""
@@ -151,20 +232,28 @@ class Shadow:
         return result
 
     def _check(
-        self, window: Window, shadow: Array, index: Index, site: Site, there: str, here: str
+        self,
+        window: Window,
+        shadow: Array,
+        index: Index,
+        site: Site,
+        verbs: tuple[str, str],
+        promise: str = "",
     ) -> None:
-        others = np.asarray(window.of(shadow)[index])
+        """Report an element that a parallel iteration accessed; `verbs` say how, there and here."""
+        others = window.part(shadow, index)
         conflict = self._parallel(others)
         if not conflict.any():
             return
-        element = first_element(conflict, index)
+        element = first_element(conflict, index, window)
         other = self.paths[int(others[conflict].flat[0])]
         mine = self.paths[self.current]
         left, right = parallel_values(other), parallel_values(mine)
+        there, here = verbs
         if there == here:
             text = (
                 f"parallel iterations ({show_values(left)}) and ({show_values(right)}) "
-                f"both write {show_element(window.name, element)}"
+                f"both write {show_element(window.name, element)}{promise}"
             )
         else:
             text = (
@@ -186,8 +275,10 @@ class Shadow:
         self.violations.add(Violation(kind, tensor, element, iterations, text, site.span))
 
 
-def first_element(mask: Array, index: Index) -> tuple[int, ...]:
-    """The tensor element at the first True of `mask`, which lies over `tensor[index]`."""
+def first_element(mask: Array, index: Index, window: Window) -> tuple[int, ...]:
+    """The tensor element at the first True of `mask`, which lies over `window[index]`."""
+    if not isinstance(index, tuple):
+        return window.element(int(index[int(np.argmax(mask))]))
     position = iter(np.argwhere(np.asarray(mask))[0].tolist()) if np.ndim(mask) else iter(())
     return tuple(
         (part.start or 0) + next(position) if isinstance(part, slice) else part for part in index

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import attrs
 import numpy as np
 
+from sketchc import interpreter_lanes as ordering
 from sketchc.diagnostics import InternalError
+from sketchc.interpreter_lanes import Outcome, axis_of, box_of
 from sketchc.interpreter_tiles import (
     Array,
     Box,
@@ -34,6 +36,7 @@ from sketchc.interpreter_tiles import (
     operand_box,
     select,
     to_tensor,
+    to_tile,
 )
 from sketchc.ops import Category, Op
 from sketchc.references import Reference
@@ -51,14 +54,6 @@ class OperationError(Exception):
 
 
 @attrs.frozen
-class Outcome:
-    """Values over `box` of the destination's extents."""
-
-    values: Array
-    box: Box
-
-
-@attrs.frozen
 class Operation:
     """One Compute statement's operation with all that is static about it.
 
@@ -71,20 +66,75 @@ class Operation:
     attributes: Mapping[str, Any]
     whole: bool = False
 
-    def apply(self, operands: Sequence[TileValue], target: Extents) -> Outcome:
-        """The result for a destination of logical extents `target`.
+    def apply(
+        self, operands: Sequence[TileValue], destinations: Sequence[TileValue]
+    ) -> tuple[Outcome, ...]:
+        """The results for the destinations; the values of those are used by operations that
+        accumulate, of the others only the extents.
 
         Raises `OperationError` for integer operations and conversions without meaning.
         """
+        target = destinations[0].extents
         match self.row.category:
             case Category.REDUCTION:
-                return self._reduce(operands[0], len(target))
+                return (self._reduce(operands[0], len(target)),)
             case Category.MATRIX:
-                return self._product(operands[0], operands[1])
-            case _ if self.row.name == "transpose":
-                return self._transpose(operands[0])
+                product = self._product(operands[0], operands[1])
+                return (_added(product, destinations[0]) if self.row.accumulates else product,)
+            case Category.SORTING:
+                return self._order(operands, destinations)
+            case Category.ELEMENTWISE:
+                return (self._elementwise(operands, target),)
+            case Category.SCAN | Category.INDEX | Category.LAYOUT | Category.RANDOM:
+                return (self._across(operands, target),)
+            case Category.COMPOSITE:
+                msg = f"{self.row.name} is expanded before it is executed"
+                raise InternalError(msg)
+            case _:
+                assert_never(self.row.category)
+
+    # ------------------------------------------------------------ lanes that move
+
+    def _across(self, operands: Sequence[TileValue], target: Extents) -> Outcome:
+        reference, source = self._reference(), operands[0]
+        match self.row.name:
+            case "cumsum" | "cumprod":
+                array = convert(source.array, source.dtype, self._reduction_dtype(source.dtype))
+                axis = axis_of(self.attributes, array.ndim)
+                reverse = bool(self.attributes.get("reverse", False))
+                return ordering.scan(reference, source, array, axis, reverse)
+            case "argmax" | "argmin":
+                axis = axis_of(self.attributes, len(source.extents))
+                return ordering.extremum(reference, source, axis, len(target))
+            case "permute":
+                return ordering.permute(reference, source, tuple(self.attributes["axes"]))
+            case "reshape":
+                return ordering.reshape(reference, source, target)
+            case "concat":
+                arrays = [convert(tile.array, tile.dtype, self.dtype) for tile in operands]
+                axis = axis_of(self.attributes, len(target))
+                return ordering.concat(reference, source, operands[1], arrays, axis)
+            case "rand" | "randn":
+                return ordering.random(reference, source, operands[1], target)
+            case "transpose":
+                return self._transpose(source)
             case _:
                 return self._elementwise(operands, target)
+
+    def _order(
+        self, operands: Sequence[TileValue], destinations: Sequence[TileValue]
+    ) -> tuple[Outcome, Outcome]:
+        source, indices = operands
+        axis = axis_of(self.attributes, len(source.extents))
+        reference = self._reference()
+        if self.row.name == "sort":
+            return ordering.sort(reference, source, indices, axis, self.attributes)
+        candidates = convert(source.array, source.dtype, self.destination)
+        if self.destination.is_float:
+            candidates = to_tile(candidates, self.destination)
+        return ordering.topk(
+            reference, source, indices, destinations, axis, self.attributes, candidates
+        )
 
     # ------------------------------------------------------------ element-wise
 
@@ -232,6 +282,16 @@ class Operation:
     def _transpose(self, source: TileValue) -> Outcome:
         array, box = _oriented(source, True)
         return Outcome(array[lanes(box)], box)
+
+
+def _added(product: Outcome, tile: TileValue) -> Outcome:
+    """The product added to what the destination holds."""
+    box = intersect(product.box, box_of(tile))
+    part = tuple(
+        slice(start - base, max(start, stop) - base)
+        for (start, stop), (base, _) in zip(box, product.box, strict=True)
+    )
+    return Outcome(tile.array[lanes(box)] + product.values[part], box)
 
 
 def _oriented(tile: TileValue, transposed: bool) -> tuple[Array, Box]:

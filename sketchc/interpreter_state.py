@@ -15,8 +15,8 @@ from sketchc.interpreter_expressions import (
     Values,
     compile_domain,
 )
+from sketchc.interpreter_lanes import Outcome
 from sketchc.interpreter_memory import (
-    Index,
     Memory,
     Path,
     Shadow,
@@ -25,7 +25,6 @@ from sketchc.interpreter_memory import (
     parallel_values,
     runs_in_parallel,
 )
-from sketchc.interpreter_operations import Outcome
 from sketchc.interpreter_options import Options
 from sketchc.interpreter_tiles import (
     Array,
@@ -49,9 +48,6 @@ from sketchc.interpreter_violations import (
 from sketchc.types import DType
 
 Action: TypeAlias = Callable[[], None]
-#: Where an access goes for a tile of given extents: the tensor's index and the tile's lanes, or
-#: None when a scalar subscript is out of range.
-Locate: TypeAlias = Callable[[Extents], tuple[Index, Box] | None]
 
 
 @attrs.define
@@ -78,7 +74,7 @@ class State:
     def __attrs_post_init__(self) -> None:
         self.declared = {tile.name: tile for tile in self.sketch.tiles}
         self.shadow = Shadow(self.violations, self.values)
-        self.indices = IndexCompiler(set(), self.options.padding)
+        self.indices = IndexCompiler(self._read_lanes, self.options.padding)
         self.order = np.random.default_rng(self.options.shuffle)
 
     def read(self, tile: TileValue, site: Site) -> Box:
@@ -91,6 +87,18 @@ class State:
             self.violations.add(Violation("initialised", name, element, where, text, site.span))
             tile.box = full_box(tile.extents)
         return tile.box
+
+    def _read_lanes(self, lanes_of: ir.TileLanes) -> Callable[[], TileValue]:
+        """A closure that reads a tile whose lanes are indices or a predicate."""
+        site = Site(lanes_of.span, self.loops)
+        expect = self.expected(lanes_of.domain, site, f"read of {lanes_of.tile}")
+
+        def read() -> TileValue:
+            tile = self.tiles[lanes_of.tile]
+            expect(self.read(tile, site), tile.extents)
+            return tile
+
+        return read
 
     def assign(self, tile: TileValue, outcome: Outcome) -> None:
         """Write a result: replaces a plain tile, updates the valid lanes of an `init=` one (R2).
