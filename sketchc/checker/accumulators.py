@@ -102,6 +102,9 @@ def widest(domain: ir.AxisDomain, scope: Scope, born: Scope) -> ir.AxisDomain:
         value = {loop.variable: ends.pop()}
         lower = tuple(simplify(substitute(bound, value)) for bound in lower)
         upper = tuple(simplify(substitute(bound, value)) for bound in upper)
+    for bound in (*lower, *upper):
+        for name in sorted(free_names(bound) - born.forms.keys()):  # a value fetched in between
+            raise _Unquantifiable(bound, name)
     return ir.AxisDomain(lower, upper)
 
 
@@ -112,9 +115,10 @@ def _end(bound: ir.Expr, loop: ir.For, scope: Scope, is_upper: bool) -> ir.Expr:
         raise _Unquantifiable(bound, loop.variable)
     if (sign < 0) == is_upper:
         return loop.start
-    if constant_value(scope.form(loop.step)) != 1:
+    step = constant_value(scope.form(loop.step))
+    if step not in (1, -1):
         raise _Unquantifiable(bound, loop.variable)
-    return simplify(ir.Binary("-", loop.stop, ir.Literal(1)))
+    return simplify(ir.Binary("-", loop.stop, ir.Literal(step)))
 
 
 def _unquantifiable(tile: ir.Tile, write: Write, problem: _Unquantifiable) -> Diagnostic:

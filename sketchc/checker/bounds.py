@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sketchc import ir
-from sketchc.checker.affine import Fact, Linear, add, constant
+from sketchc.checker.affine import Fact, Linear, add, constant, scale
 from sketchc.checker.scope import Scope
 from sketchc.symbolic import simplify
 
@@ -80,38 +80,51 @@ def covers(scope: Scope, outer: ir.AxisDomain, inner: ir.AxisDomain, extent: ir.
     ) and all(_lower_implied(scope, bound, inner.lower) for bound in outer.lower)
 
 
-def slice_domain(
-    scope: Scope, subscript: ir.SliceSubscript, tensor_extent: ir.Expr, tile_extent: ir.Expr
-) -> ir.AxisDomain:
-    """The lanes j of `lower:upper` that lie inside the slice and inside the tensor (R1): j < upper
-    - lower and 0 <= lower + j < tensor_extent. An axis `M|1` is judged by M: where its extent is 1
-    every lane reads element 0, so the same lanes are wanted."""
-    start = simplify(subscript.lower)
-    upper = [] if subscript.exact else _minima(subscript.upper)
-    bounds = [simplify(ir.Binary("-", bound, start)) for bound in (*upper, tensor_extent)]
-    lower = () if scope.proves(scope.form(start)) else (simplify(ir.Unary("-", start)),)
-    candidates = [ir.AxisDomain(lower)]
-    candidates += [ir.AxisDomain((), (bound,)) for bound in bounds]
-    return minimal(scope, candidates, tile_extent)
+def slice_bounds(
+    scope: Scope, subscript: ir.SliceSubscript, extent: ir.Expr
+) -> tuple[ir.AxisDomain, ...] | None:
+    """The lanes j of `lower:upper:step` (R1), whose element is `lower + j*step`: those inside the
+    slice, then those inside a tensor with this extent (lower bounds, then upper). An axis `M|1` is
+    judged by M: where its extent is 1 every lane reads element 0, so the same lanes are wanted.
+
+    None where the sign of `step` is not known.
+    """
+    start, step = simplify(subscript.lower), simplify(subscript.step)
+    form = scope.form(step)
+    if not scope.proves(add(form, constant(-1))):
+        if not scope.proves(add(scale(form, -1), constant(-1))):
+            return None
+        return _downward(scope, subscript, start, simplify(ir.Unary("-", step)), extent)
+    upper = [] if subscript.exact else _extrema(subscript.upper, "min")
+    within = [_count(ir.Binary("-", bound, start), step) for bound in upper]
+    last = _count(ir.Binary("-", extent, start), step)
+    first = () if scope.proves(scope.form(start)) else (_count(ir.Unary("-", start), step),)
+    return ir.AxisDomain((), tuple(within)), ir.AxisDomain(first), ir.AxisDomain((), (last,))
 
 
-def _minima(bound: ir.Expr) -> list[ir.Expr]:
+def _downward(
+    scope: Scope, subscript: ir.SliceSubscript, start: ir.Expr, length: ir.Expr, extent: ir.Expr
+) -> tuple[ir.AxisDomain, ...]:
+    """`slice_bounds` for a step of `-length`."""
+    stops = [] if subscript.exact else _extrema(subscript.upper, "max")
+    within = [_count(ir.Binary("-", start, stop), length) for stop in stops]
+    last = _count(ir.Binary("+", start, ir.Literal(1)), length)
+    over = simplify(ir.Binary("-", ir.Binary("+", start, ir.Literal(1)), extent))
+    below = scope.proves(scale(scope.form(over), -1))
+    first = () if below else (_count(over, length),)
+    return ir.AxisDomain((), tuple(within)), ir.AxisDomain(first), ir.AxisDomain((), (last,))
+
+
+def _count(distance: ir.Expr, step: ir.Expr) -> ir.Expr:
+    """How many steps reach at least `distance`: cdiv, written with a floor quotient."""
+    if step == ir.Literal(1):
+        return simplify(distance)
+    short = ir.Binary("-", distance, ir.Literal(1))
+    return simplify(ir.Binary("+", ir.Binary("//", simplify(short), step), ir.Literal(1)))
+
+
+def _extrema(bound: ir.Expr, operator: str) -> list[ir.Expr]:
     """`min(a, b)` as an upper bound is both bounds."""
-    if isinstance(bound, ir.Binary) and bound.operator == "min":
-        return [*_minima(bound.left), *_minima(bound.right)]
+    if isinstance(bound, ir.Binary) and bound.operator == operator:
+        return [*_extrema(bound.left, operator), *_extrema(bound.right, operator)]
     return [bound]
-
-
-def access_domain(scope: Scope, access: ir.Access, sketch: ir.Sketch, tile: ir.Tile) -> ir.Domain:
-    """The lanes of `tile` that an access may touch, one `AxisDomain` per tile axis."""
-    slices = [
-        (subscript, extent)
-        for subscript, extent in zip(access.subscripts, sketch.extents(access.tensor), strict=True)
-        if isinstance(subscript, ir.SliceSubscript)
-    ]
-    if not slices:
-        return tuple(ir.FULL for _ in tile.extents)
-    return tuple(
-        slice_domain(scope, subscript, extent, tile_extent)
-        for (subscript, extent), tile_extent in zip(slices, tile.extents, strict=True)
-    )

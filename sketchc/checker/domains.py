@@ -1,35 +1,50 @@
-"""Domain inference: which lanes of every tile version are valid (LANGUAGE R1-R4).
+"""Domain inference: which lanes of every tile version are valid (LANGUAGE R1-R5).
 
-`infer_domains` takes an elaborated sketch and returns it with every `domain` filled in, bounds
-implied by the tile's extent left out. Domains of `init=` tiles are one per tile (R4): a fixpoint
-from "all lanes" over the operands written into the tile. Other tiles take the domain of each write.
+`infer_domains` takes an elaborated sketch and returns it with every `domain`, `read` and `guards`
+filled in, bounds implied by the tile's extent left out. Domains of `init=` tiles are one per tile
+(R4): a fixpoint from "all lanes" over the operands written into the tile. Other tiles take the
+domain of each write.
+
+Where the language contract is silent, these rules hold:
+
+* Where the branches of an `if` leave a tile with different valid lanes, it may not be read
+  afterwards; different bounds that say the same under the branch's condition do not differ.
+* What element-wise operations make of padded lanes counts as padded (R5), and so does an `init=`
+  tile that such lanes were written into, until it is made again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import accumulators, bounds
+from sketchc.checker import domain_reports as reports
 from sketchc.checker.accumulators import Axes, Write
-from sketchc.checker.scope import Scope, root_scope
-from sketchc.diagnostics import Diagnostic, InternalError, Severity
+from sketchc.checker.domain_reports import describe
+from sketchc.checker.index_ranges import validity
+from sketchc.checker.operation_axes import attribute_axes, axis_map, cross_lane
+from sketchc.checker.reach import Reach, reach
+from sketchc.checker.scope import Branch, Scope, Step, phase_scope, root_scope
+from sketchc.checker.versions import Version, joined, plain, renewed
+from sketchc.diagnostics import Diagnostic, InternalError
 from sketchc.ops import OPS, Category, Shape
-from sketchc.symbolic import show, simplify
+from sketchc.source import Span
+from sketchc.symbolic import simplify
 
-_Item = TypeVar("_Item")
+__all__ = ["describe", "infer_domains"]
 
 
 def infer_domains(sketch: ir.Sketch) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]:
-    """The sketch with all domains filled in, and SK042x errors where rule R4 has no solution."""
+    """The sketch with all domains filled in, and SK042x errors where the rules have no solution."""
     initial = {tile.name: _full(tile) for tile in sketch.tiles if tile.initial is not None}
     scope = root_scope(sketch)
-    inner: dict[tuple[int, int], Scope] = {}
+    inner: dict[object, Scope] = {}
     for _ in range(2 * len(initial) + 4):
         walk = _Walk(sketch, initial, scope, inner)
-        phases = tuple(walk.phase(phase) for phase in sketch.phases)
+        phases = tuple(walk.phase(index) for index in range(len(sketch.phases)))
         solved, found = accumulators.solve(sketch, initial, walk.writes)
         if solved == initial:
             break
@@ -51,175 +66,278 @@ def _full(tile: ir.Tile) -> ir.Domain:
 
 class _Walk:
     """One pass over the statements with given domains for the `init=` tiles. `inner` keeps the
-    scopes of loops and bindings from pass to pass, and with them what was proved there."""
+    scopes of loops, branches and bindings from pass to pass, and with them what was proved."""
 
     def __init__(
         self,
         sketch: ir.Sketch,
         initial: Mapping[str, ir.Domain],
         scope: Scope,
-        inner: dict[tuple[int, int], Scope],
+        inner: dict[object, Scope],
     ) -> None:
         self.sketch = sketch
         self.initial = initial
         self.root = scope
         self.inner = inner
         self.tiles = {tile.name: tile for tile in sketch.tiles}
-        self.versions: dict[str, ir.Domain] = {}
+        self.versions: dict[str, Version] = {}
         self.born: dict[str, Scope] = {}
         self.writes: dict[str, list[Write]] = {name: [] for name in initial}
         self.diagnostics: list[Diagnostic] = []
 
-    def phase(self, phase: ir.Phase) -> ir.Phase:
-        return ir.Phase(self._body(phase.body, self.root))
+    def phase(self, index: int) -> ir.Phase:
+        phase = self.sketch.phases[index]
+        if ("phase", index) not in self.inner:
+            self.inner["phase", index] = phase_scope(self.sketch, self.root, index)
+        body, _ = self._body(phase.body, self.inner["phase", index])
+        return attrs.evolve(phase, body=body)
 
-    def _body(self, body: Iterable[ir.Statement], scope: Scope) -> tuple[ir.Statement, ...]:
+    def _body(
+        self, body: Iterable[ir.Statement], scope: Scope
+    ) -> tuple[tuple[ir.Statement, ...], Scope]:
+        """The statements with their domains, and the scope at the end."""
         result: list[ir.Statement] = []
         for statement in body:
+            done: ir.Statement = statement
             match statement:
                 case ir.Alloc(tile):
                     self.born[tile] = scope
-                    self.versions[tile] = self.initial.get(tile, _full(self.tiles[tile]))
-                    result.append(statement)
+                    self.versions[tile] = plain(self.initial.get(tile, _full(self.tiles[tile])))
                 case ir.Bind():
-                    scope = self._inside(scope, statement)
-                    result.append(statement)
+                    done = attrs.evolve(statement, value=self._read(statement.value, statement))
+                    scope = self._inside(scope, done, statement)
+                case ir.Fetch():
+                    scope = self._inside(scope, statement, statement)
                 case ir.Load():
-                    result.append(self._load(statement, scope))
-                case ir.Store():
-                    result.append(self._store(statement, scope))
+                    done = self._load(statement, scope)
+                case ir.Store() | ir.Atomic():
+                    done = self._store(statement, scope)
                 case ir.Compute():
-                    result.append(self._compute(statement, scope))
+                    done = self._compute(statement, scope)
                 case ir.For():
-                    result.append(self._loop(statement, scope))
+                    done = self._loop(statement, scope)
+                case ir.If():
+                    done = self._branches(statement, scope)
                 case _:
                     assert_never(statement)
-        return tuple(result)
+            result.append(done)
+        return tuple(result), scope
 
-    def _inside(self, scope: Scope, step: ir.For | ir.Bind) -> Scope:
-        """The scope in a loop's body or after a binding."""
-        key = (id(scope), id(step))
+    def _inside(self, scope: Scope, step: Step, statement: ir.Statement) -> Scope:
+        """The scope in a loop's body or a branch, or after a binding."""
+        told = step.value if isinstance(step, ir.Bind) else isinstance(step, Branch) and step.holds
+        key = (id(scope), id(statement), told)
         if key not in self.inner:
-            self.inner[key] = (
-                scope.enter(step) if isinstance(step, ir.For) else scope.bind(step.name, step.value)
-            )
+            self.inner[key] = scope.after(step)
         return self.inner[key]
 
-    # ------------------------------------------------------------ statements
+    # ------------------------------------------------------------ control flow
 
     def _loop(self, loop: ir.For, scope: Scope) -> ir.For:
-        head = {name: self.versions.get(name) for name in loop.carried}
-        body = self._body(loop.body, self._inside(scope, loop))
-        for name in loop.carried:
-            before, after = head[name], self.versions.get(name)
-            if before is not None and after is not None and before != after:
-                self._report_drift(name, before, after)
+        inside = self._inside(scope, loop, loop)
+        for _ in range(len(loop.carried) + 1):
+            head = {name: self.versions.get(name) for name in loop.carried}
+            body, _ = self._body(loop.body, inside)
+            grown = False
+            for name, before in head.items():
+                after = self.versions.get(name)
+                if before is None or after is None:
+                    continue
+                if before.domain != after.domain:
+                    self._drift(name, before.domain, after.domain)
+                padded = tuple(a or b for a, b in zip(before.padded, after.padded, strict=True))
+                grown = grown or padded != before.padded
+                self.versions[name] = attrs.evolve(after, padded=padded)
+            if not grown:
+                break
         return attrs.evolve(loop, body=body)
+
+    def _drift(self, name: str, before: ir.Domain, after: ir.Domain) -> None:
+        self.diagnostics.append(reports.drift(self.tiles[name], before, after))
+
+    def _branches(self, branch: ir.If, scope: Scope) -> ir.If:
+        before = dict(self.versions)
+        then = self._inside(scope, Branch(branch.condition, True), branch)
+        body, then = self._body(branch.body, then)
+        one, self.versions = self.versions, dict(before)
+        otherwise = self._inside(scope, Branch(branch.condition, False), branch)
+        orelse, otherwise = self._body(branch.orelse, otherwise)
+        for name, first in one.items():
+            second = self.versions.get(name)
+            if second is None or first == second:
+                self.versions[name] = first
+                continue
+            self.versions[name] = joined(
+                branch, self.tiles[name], (first, then), (second, otherwise), scope
+            )
+        return attrs.evolve(branch, body=body, orelse=orelse)
+
+    # ------------------------------------------------------------ memory
 
     def _load(self, load: ir.Load, scope: Scope) -> ir.Load:
         tile = self.tiles[load.tile]
-        domain = bounds.access_domain(scope, load.access, self.sketch, tile)
+        load = attrs.evolve(
+            load,
+            access=self._access(load.access, load),
+            where=None if load.where is None else self._read(load.where, load),
+        )
+        found = reach(scope, self.sketch, load, tile)
+        self._troubles(load, found)
+        padding = load.pad is not None
+        domain = found.valid if padding else found.touched
         if tile.name in self.initial:
             counting = tuple((axis,) for axis in domain)
-            self.writes[tile.name].append(Write(counting, scope, self.born[tile.name], load.span))
-        self.versions[tile.name] = domain
-        return attrs.evolve(load, domain=domain)
+            self._write(tile, counting, scope, load.span)
+        self.versions[tile.name] = Version(domain, found.padded)
+        return attrs.evolve(load, domain=domain, read=found.touched, guards=found.guards)
 
-    def _store(self, store: ir.Store, scope: Scope) -> ir.Store:
+    def _store(self, store: ir.Store | ir.Atomic, scope: Scope) -> ir.Store | ir.Atomic:
         tile = self.tiles[store.tile]
-        inside = bounds.access_domain(scope, store.access, self.sketch, tile)
-        domain = tuple(
-            bounds.minimal(scope, pair, extent)
-            for *pair, extent in zip(self._version(store.tile), inside, tile.extents, strict=True)
+        store = attrs.evolve(
+            store,
+            access=self._access(store.access, store),
+            where=None if store.where is None else self._read(store.where, store),
         )
-        return attrs.evolve(store, domain=domain)
+        found = reach(scope, self.sketch, store, tile, self._version(store.tile, store).domain)
+        self._troubles(store, found)
+        return attrs.evolve(store, domain=found.touched, guards=found.guards)
+
+    def _access(self, access: ir.Access, statement: ir.Load | ir.Store | ir.Atomic) -> ir.Access:
+        """The access with the domains of the tiles that it takes indices from."""
+        subscripts = tuple(
+            attrs.evolve(subscript, value=self._read(subscript.value, statement))
+            if isinstance(subscript, ir.IndexSubscript)
+            else subscript
+            for subscript in access.subscripts
+        )
+        return (
+            access
+            if subscripts == access.subscripts
+            else attrs.evolve(access, subscripts=subscripts)
+        )
+
+    def _read(self, value: ir.Expr, statement: ir.Statement) -> ir.Expr:
+        return renewed(value, lambda tile: self._version(tile, statement).domain)
+
+    def _troubles(self, statement: ir.Load | ir.Store | ir.Atomic, found: Reach) -> None:
+        for trouble in found.troubles:
+            self.diagnostics.append(reports.trouble(statement, trouble, self.sketch))
+
+    # ------------------------------------------------------------ operations
 
     def _compute(self, compute: ir.Compute, scope: Scope) -> ir.Compute:
-        operands = tuple(self._operand(operand, scope) for operand in compute.operands)
+        operands = tuple(self._operand(operand, compute, scope) for operand in compute.operands)
+        compute = attrs.evolve(compute, operands=operands)
         tile = self.tiles[compute.destination]
-        axes = self._result_axes(compute, operands, tile, scope)
+        padded = self._padded(compute, tile, scope)
+        axes = self._result_axes(compute, tile, scope, report=True)
         written = tuple(
             bounds.minimal(scope, domains or (), extent)
             for domains, extent in zip(axes, tile.extents, strict=True)
         )
+        counting = self._result_axes(compute, tile, scope, apart=compute.destinations)
+        for name in compute.destinations:
+            if name in self.initial:
+                self._write(self.tiles[name], counting, scope, compute.span)
+                before = self._version(name, compute)
+                either = tuple(a or b for a, b in zip(padded, before.padded, strict=True))
+                self.versions[name] = Version(self.initial[name], either)
+            else:
+                self.versions[name] = Version(written, padded)
         if tile.name not in self.initial:
-            self.versions[tile.name] = written
-            return attrs.evolve(compute, operands=operands, domain=written)
-        others = tuple(o for o in operands if not _reads(o, tile.name))
-        counting = self._result_axes(compute, others, tile, scope)
-        self.writes[tile.name].append(Write(counting, scope, self.born[tile.name], compute.span))
+            return attrs.evolve(compute, domain=written)
         domain = self.initial[tile.name]
-        plain = all(
+        whole = all(
             bounds.covers(scope, outer, inner, extent)
             for outer, inner, extent in zip(written, domain, tile.extents, strict=True)
         )
         return attrs.evolve(
-            compute,
-            operands=operands,
-            domain=domain,
-            masked=not plain,
-            written=() if plain else written,
+            compute, domain=domain, masked=not whole, written=() if whole else written
         )
 
-    # ------------------------------------------------------------ operands
+    def _write(self, tile: ir.Tile, axes: Axes, scope: Scope, span: Span) -> None:
+        self.writes[tile.name].append(Write(axes, scope, self.born[tile.name], span))
 
-    def _version(self, tile: str) -> ir.Domain:
+    def _version(self, tile: str, statement: ir.Statement) -> Version:
+        """The version of a tile that a statement reads."""
         known = self.versions.get(tile)
-        return _full(self.tiles[tile]) if known is None else known
+        if known is None:
+            return plain(_full(self.tiles[tile]))
+        if known.torn is not None:
+            branch, other = known.torn
+            found = reports.torn(self.tiles[tile], branch, (known.domain, other), statement.span)
+            self.diagnostics.append(found)
+        return known
 
-    def _operand(self, operand: ir.Operand, scope: Scope) -> ir.Operand:
+    def _operand(self, operand: ir.Operand, compute: ir.Compute, scope: Scope) -> ir.Operand:
         match operand:
             case ir.TileOperand(tile):
-                return attrs.evolve(operand, domain=self._version(tile))
+                return attrs.evolve(operand, domain=self._version(tile, compute).domain)
             case ir.IndexOperand(value, _, extents):
-                axes = _index_axes(value, scope.bindings, len(extents))
+                value = self._read(value, compute)
+                found = validity(value, extents, scope.bindings)
+                for valid in found.stretched:
+                    self._stretch(operand, valid, scope)
                 domain = tuple(
                     bounds.minimal(scope, axis, extent)
-                    for axis, extent in zip(axes, extents, strict=True)
+                    for axis, extent in zip(found.axes, extents, strict=True)
                 )
-                return attrs.evolve(operand, domain=domain)
+                return attrs.evolve(operand, value=value, domain=domain)
             case ir.ScalarOperand():
                 return operand
             case _:
                 assert_never(operand)
 
-    def _extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
-        match operand:
-            case ir.TileOperand(tile):
-                return self.tiles[tile].extents
-            case ir.IndexOperand(_, _, extents):
-                return extents
-            case ir.ScalarOperand():
-                return ()
-            case _:
-                assert_never(operand)
+    def _stretch(
+        self, operand: ir.TileOperand | ir.IndexOperand, valid: ir.AxisDomain, scope: Scope
+    ) -> None:
+        """Reports a single lane that is broadcast and may be void."""
+        if not bounds.minimal(scope, [valid], ir.Literal(1)).full:
+            tile = self.tiles[operand.tile] if isinstance(operand, ir.TileOperand) else None
+            self.diagnostics.append(reports.stretch(operand.span, tile, valid))
+
+    def _extents(self, operand: ir.TileOperand | ir.IndexOperand) -> tuple[ir.Expr, ...]:
+        if isinstance(operand, ir.IndexOperand):
+            return operand.extents
+        return self.tiles[operand.tile].extents
 
     def _result_axes(
         self,
         compute: ir.Compute,
-        operands: tuple[ir.Operand, ...],
         tile: ir.Tile,
         scope: Scope,
+        report: bool = False,
+        apart: tuple[str, ...] = (),
     ) -> Axes:
-        """For each axis of the destination, the axis domains of the operands that count there."""
-        op = OPS[compute.operation]
-        if op.category is Category.MATRIX:
-            return self._matrix_axes(compute, tile)
+        """For each axis of the destination, the axis domains of the operands that count there.
+        Tiles in `apart` do not."""
         columns: list[list[ir.AxisDomain] | None] = [None] * len(tile.extents)
-        for operand in operands:
-            if isinstance(operand, ir.ScalarOperand):
+
+        def count(axis: int, domain: ir.AxisDomain) -> None:
+            columns[axis] = [*(columns[axis] or []), domain]
+
+        for position, operand in enumerate(compute.operands):
+            if isinstance(operand, ir.ScalarOperand) or _reads(operand, apart):
                 continue
-            domain, extents = operand.domain, self._extents(operand)
-            if op.shape is Shape.TRANSPOSED:
-                domain, extents = _swap(domain), _swap(extents)
-            if op.shape is Shape.REDUCED:
-                domain, extents = _reduced(compute, domain, extents, len(tile.extents))
-            offset = len(tile.extents) - len(extents)
-            for axis, (valid, extent) in enumerate(zip(domain, extents, strict=True), offset):
-                if not self._stretched(extent, tile.extents[axis], scope):
-                    columns[axis] = [*(columns[axis] or []), valid]
-                elif not valid.full:
-                    self._report_stretch(operand, valid)
+            extents = self._extents(operand)
+            places = axis_map(compute, position, extents, tile.extents, scope)
+            if report:
+                self._check_whole(compute, position, operand, places)
+            for place, valid, extent in zip(places, operand.domain, extents, strict=True):
+                if place is None:
+                    continue
+                if not self._stretched(extent, tile.extents[place], scope):
+                    count(place, self._shifted(compute, position, place, valid))
+                elif report and not valid.full:
+                    self._stretch(operand, valid, scope)
+        op = OPS[compute.operation]
+        if op.category is Category.MATRIX and op.accumulates and tile.name not in self.initial:
+            before = self._version(tile.name, compute).domain
+            for axis in (len(before) - 2, len(before) - 1):
+                count(axis, before[axis])
+        if op.shape is Shape.TOP_K:
+            for axis in attribute_axes(compute):
+                count(axis, ir.FULL)
         return tuple(None if column is None else tuple(column) for column in columns)
 
     def _stretched(self, extent: ir.Expr, wanted: ir.Expr, scope: Scope) -> bool:
@@ -228,132 +346,60 @@ class _Walk:
             return False
         return scope.form(extent) == {0: 1} and scope.form(wanted) != {0: 1}
 
-    def _matrix_axes(self, compute: ir.Compute, tile: ir.Tile) -> Axes:
-        """gemm and matmul: rows from a, columns from b; an accumulated destination without `init=`
-        counts too."""
-        rows: list[ir.AxisDomain] = []
-        columns: list[ir.AxisDomain] = []
-        for operand, flag, index, side in zip(
-            compute.operands, ("trans_a", "trans_b"), (-2, -1), (rows, columns), strict=True
-        ):
-            if isinstance(operand, ir.TileOperand) and operand.tile != tile.name:
-                domain = self._version(operand.tile)
-                axis = (-3 - index) if compute.attributes.get(flag) else index
-                side.append(domain[axis])
-        if OPS[compute.operation].accumulates and tile.name not in self.initial:
-            before = self._version(tile.name)
-            rows.append(before[-2])
-            columns.append(before[-1])
-        return (*(None for _ in tile.extents[:-2]), tuple(rows), tuple(columns))
+    def _shifted(
+        self, compute: ir.Compute, position: int, place: int, valid: ir.AxisDomain
+    ) -> ir.AxisDomain:
+        """The lanes of an operand's axis in the destination: the right part of `concat` stands
+        after the left one, which is fully valid."""
+        if compute.operation != "concat" or place not in attribute_axes(compute):
+            return valid
+        left = compute.operands[0]
+        if position == 0 or not isinstance(left, ir.TileOperand):
+            return ir.FULL
+        extent = self.tiles[left.tile].extents[place]
+        return ir.AxisDomain(
+            (), tuple(simplify(ir.Binary("+", extent, bound)) for bound in valid.upper)
+        )
 
-    # ------------------------------------------------------------ reports
-
-    def _report_stretch(
-        self, operand: ir.TileOperand | ir.IndexOperand, valid: ir.AxisDomain
+    def _check_whole(
+        self,
+        compute: ir.Compute,
+        position: int,
+        operand: ir.TileOperand | ir.IndexOperand,
+        places: tuple[int | None, ...],
     ) -> None:
-        name = self.tiles[operand.tile].source_name if isinstance(operand, ir.TileOperand) else ""
-        limit = show(simplify((*valid.upper, *valid.lower)[0]))
-        self.diagnostics.append(
-            Diagnostic(
-                "SK0424",
-                Severity.ERROR,
-                f"the only lane of `{name}` may be void where it is broadcast",
-                operand.span,
-                "broadcast here",
-                notes=(
-                    f"the lane is valid only while `{limit}` is positive; "
-                    "a void lane has no value to repeat",
-                ),
-                help="bound the loop, or the slice, so that the element is always inside",
+        """Axes that must be valid as a whole, or from lane 0 on."""
+        for axis, valid in enumerate(operand.domain):
+            along = axis in attribute_axes(compute)
+            prefix = along and (
+                compute.operation == "sort" or (compute.operation == "concat" and position == 1)
             )
-        )
-
-    def _report_drift(self, name: str, before: ir.Domain, after: ir.Domain) -> None:
-        tile = self.tiles[name]
-        self.diagnostics.append(
-            Diagnostic(
-                "SK0421",
-                Severity.ERROR,
-                f"the valid lanes of `{tile.source_name}` change from one iteration to the next",
-                tile.span,
-                "carried around the loop",
-                notes=(
-                    f"valid before the loop: {describe(before)}; after its body: {describe(after)}",
-                    "at the head of a loop the domain of a tile must not change (R12)",
-                ),
-                help="initialise the tile with `init=`, which gives it one domain for life",
+            whole = (compute.operation == "reshape" and places[axis] is None) or (
+                compute.operation == "concat" and along and position == 0
             )
-        )
+            if (whole and not valid.full) or (prefix and valid.lower):
+                tile = self.tiles[operand.tile] if isinstance(operand, ir.TileOperand) else None
+                self.diagnostics.append(reports.partial(compute, operand, tile, axis, valid))
+
+    def _padded(self, compute: ir.Compute, tile: ir.Tile, scope: Scope) -> tuple[bool, ...]:
+        """The destination's axes valid only by padding; reports cross-lane operations over such."""
+        result = [False for _ in tile.extents]
+        for position, operand in enumerate(compute.operands):
+            if not isinstance(operand, ir.TileOperand):
+                continue
+            version = self.versions.get(operand.tile)
+            if version is None or not any(version.padded):
+                continue
+            source = self.tiles[operand.tile]
+            for axis in cross_lane(compute, position, len(source.extents)):
+                if version.padded[axis]:
+                    self.diagnostics.append(reports.padded(compute, operand, source, axis))
+            places = axis_map(compute, position, source.extents, tile.extents, scope)
+            for place, padded in zip(places, version.padded, strict=True):
+                if padded and place is not None:
+                    result[place] = True
+        return tuple(result)
 
 
-def describe(domain: ir.Domain) -> str:
-    """A domain in words: `all lanes`, or `[lane < M - i*T, all]`."""
-    if all(axis.full for axis in domain):
-        return "all lanes"
-    parts = []
-    for axis in domain:
-        terms = [f"{show(bound)} <= lane" for bound in axis.lower]
-        terms += [f"lane < {show(bound)}" for bound in axis.upper]
-        parts.append(" and ".join(terms) or "all")
-    return f"[{', '.join(parts)}]"
-
-
-def _reads(operand: ir.Operand, tile: str) -> bool:
-    return isinstance(operand, ir.TileOperand) and operand.tile == tile
-
-
-def _swap(items: tuple[_Item, ...]) -> tuple[_Item, ...]:
-    return (*items[:-2], items[-1], items[-2])
-
-
-def _reduced(
-    compute: ir.Compute, domain: ir.Domain, extents: tuple[ir.Expr, ...], rank: int
-) -> tuple[ir.Domain, tuple[ir.Expr, ...]]:
-    """The axes that survive a reduction; with keepdim a reduced axis has extent 1, always valid."""
-    axes = compute.attributes["axis"]
-    if not isinstance(axes, tuple):
-        axes = (axes,)
-    if rank == len(extents):
-        return (
-            tuple(ir.FULL if a in axes else valid for a, valid in enumerate(domain)),
-            tuple(ir.Literal(1) if a in axes else e for a, e in enumerate(extents)),
-        )
-    kept = [a for a in range(len(extents)) if a not in axes]
-    return tuple(domain[a] for a in kept), tuple(extents[a] for a in kept)
-
-
-def _index_axes(
-    value: ir.Expr, bindings: Mapping[str, ir.Expr], rank: int
-) -> list[list[ir.AxisDomain]]:
-    """For each axis of an index tile, the bounds that its `iota`s carry (R1)."""
-    axes: list[list[ir.AxisDomain]] = [[] for _ in range(rank)]
-
-    def place(domains: list[ir.AxisDomain], layout: tuple[bool, ...]) -> None:
-        own = iter(domains)
-        for axis, present in enumerate(layout, rank - len(layout)):
-            if present:
-                axes[axis].append(next(own))
-
-    def visit(expression: ir.Expr, layout: tuple[bool, ...] | None) -> None:
-        match expression:
-            case ir.Iota(_, lower, upper, own):
-                limit = () if upper is None else (simplify(ir.Binary("-", upper, lower)),)
-                place([ir.AxisDomain((), limit)], layout or own)
-            case ir.Ref(name, _, _, shape):
-                if name in bindings:
-                    visit(bindings[name], shape or layout)
-            case ir.Unary(_, operand):
-                visit(operand, layout)
-            case ir.Binary(_, left, right):
-                visit(left, layout)
-                visit(right, layout)
-            case ir.Function(_, arguments):
-                for argument in arguments:
-                    visit(argument, layout)
-            case ir.Literal():
-                pass
-            case _:
-                assert_never(expression)
-
-    visit(value, None)
-    return axes
+def _reads(operand: ir.Operand, tiles: tuple[str, ...]) -> bool:
+    return isinstance(operand, ir.TileOperand) and operand.tile in tiles

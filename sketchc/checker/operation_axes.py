@@ -1,0 +1,105 @@
+"""Where the axes of an operation's operands end up, and over which ones lanes meet (R2, R3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from sketchc import ir
+from sketchc.checker.scope import Scope
+from sketchc.ops import OPS, Category, Shape
+
+#: For each axis of an operand, the destination's axis that it becomes; None for one that is
+#: consumed.
+AxisMap = tuple[int | None, ...]
+
+_T = TypeVar("_T")
+
+
+def attribute_axes(compute: ir.Compute, name: str = "axis") -> tuple[int, ...]:
+    """The value of an attribute that names one axis or several."""
+    value = compute.attributes.get(name)
+    if isinstance(value, int):
+        return (value,)
+    return tuple(value) if isinstance(value, tuple | list) else ()
+
+
+def axis_map(
+    compute: ir.Compute,
+    position: int,
+    extents: Sequence[ir.Expr],
+    result: Sequence[ir.Expr],
+    scope: Scope,
+) -> AxisMap:
+    """Where each axis of the operand at `position` ends up in a destination of shape `result`."""
+    op = OPS[compute.operation]
+    rank, offset = len(extents), len(result) - len(extents)
+    aligned: AxisMap = tuple(axis + offset for axis in range(rank))
+    match op.shape:
+        case Shape.TRANSPOSED:
+            return _swap(aligned)
+        case Shape.REDUCED:
+            return _reduced(attribute_axes(compute), rank, len(result))
+        case Shape.MATRIX_PRODUCT:
+            flag = compute.attributes.get(("trans_a", "trans_b")[position])
+            last: AxisMap = ((len(result) - 2, None), (None, len(result) - 1))[position]
+            return (*aligned[:-2], *(_swap(last) if flag else last))
+        case Shape.TOP_K:
+            axes = attribute_axes(compute)
+            return tuple(None if axis in axes else place for axis, place in enumerate(aligned))
+        case Shape.REARRANGED if op.name == "permute":
+            order = attribute_axes(compute, "axes")
+            return tuple(order.index(axis) for axis in range(rank))
+        case Shape.REARRANGED if op.name == "reshape":
+            return _reshaped(extents, result, scope)
+        case _:
+            return aligned
+
+
+def _swap(items: tuple[_T, ...]) -> tuple[_T, ...]:
+    return (*items[:-2], items[-1], items[-2])
+
+
+def _reduced(axes: tuple[int, ...], rank: int, result: int) -> AxisMap:
+    """The axes that survive a reduction; with keepdim the reduced ones have extent 1."""
+    if rank == result:
+        return tuple(None if axis in axes else axis for axis in range(rank))
+    kept = [axis for axis in range(rank) if axis not in axes]
+    return tuple(kept.index(axis) if axis in kept else None for axis in range(rank))
+
+
+def _reshaped(extents: Sequence[ir.Expr], result: Sequence[ir.Expr], scope: Scope) -> AxisMap:
+    """Leading and trailing axes that both shapes share map one to one; the others are split or
+    merged."""
+    before = [scope.form(extent) for extent in extents]
+    after = [scope.form(extent) for extent in result]
+    shorter = min(len(before), len(after))
+    leading = 0
+    while leading < shorter and before[leading] == after[leading]:
+        leading += 1
+    trailing = 0
+    while trailing < shorter - leading and before[-1 - trailing] == after[-1 - trailing]:
+        trailing += 1
+    shift = len(after) - len(before)
+    return tuple(
+        axis if axis < leading else (axis + shift if axis >= len(before) - trailing else None)
+        for axis in range(len(before))
+    )
+
+
+def cross_lane(compute: ir.Compute, position: int, rank: int) -> tuple[int, ...]:
+    """The axes of an operand over which lanes meet."""
+    op = OPS[compute.operation]
+    match op.category:
+        case Category.REDUCTION | Category.INDEX | Category.SCAN | Category.SORTING:
+            return attribute_axes(compute)
+        case Category.MATRIX:
+            flag = bool(compute.attributes.get(("trans_a", "trans_b")[position]))
+            return (rank - 1 if (position == 0) != flag else rank - 2,)
+        case _:
+            return ()
+
+
+def merged_axes(mapping: AxisMap, rank: int) -> tuple[int, ...]:
+    """The destination's axes that no axis maps to."""
+    return tuple(axis for axis in range(rank) if axis not in mapping)
