@@ -3,6 +3,10 @@
 The index width is guarded on the host (R10): every integer subexpression of a kernel, overshoot
 lanes included, is bounded here in magnitude by one polynomial with non-negative coefficients over
 symbols, lets and params. Where the bound stays below 2^31 the kernel computes in 32 bits.
+
+What memory holds has no bound: index tiles and scalars that were loaded are *wide*. A kernel holds
+them in 64 bits, and whatever is computed from them is promoted, so they count for nothing here;
+their parts that are not wide do.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.lowering.plan import PhasePlan, Plan
+from sketchc.symbolic import children
 from sketchc.types import DType
 
 #: Monomial (sorted atom names) -> non-negative coefficient.
@@ -85,12 +90,14 @@ def _renamed(atom: str, rename: Callable[[str], str]) -> str:
 class Magnitudes:
     """Collects the largest magnitude over all expressions it is shown.
 
-    `values` are the compile-time constants; `variables` the bounds of loop variables and bindings.
+    `values` are the compile-time constants; `variables` the bounds of loop variables and bindings;
+    `wide` names those that hold what was loaded.
     """
 
     values: Mapping[str, int | float | bool]
     variables: dict[str, Polynomial] = attrs.field(factory=dict)
     largest: list[Polynomial] = attrs.field(factory=list)  # none dominates another
+    wide: set[str] = attrs.field(factory=set)
     unbounded: bool = False
 
     def note(self, polynomial: Polynomial) -> Polynomial:
@@ -101,11 +108,33 @@ class Magnitudes:
 
     def see(self, expression: ir.Expr) -> Polynomial:
         """The bound of an expression; it and its parts join `largest`."""
+        if self.is_wide(expression):
+            for part in children(expression):
+                self.see(part)
+            return {}
         try:
             return self.note(self._bound(expression))
         except UnboundedError:
             self.unbounded = True
             return {}
+
+    def is_wide(self, expression: ir.Expr) -> bool:
+        """True where a value that was loaded has a part in the expression's."""
+        match expression:
+            case ir.TileLanes(dtype=dtype):
+                return dtype is not DType.BOOL
+            case ir.Ref(name=name, kind=kind):
+                return kind in (ir.NameKind.BINDING, ir.NameKind.LOOP) and name in self.wide
+            case ir.Binary(operator="and" | "or" | "<" | "<=" | ">" | ">=" | "==" | "!="):
+                return False
+            case _:
+                return any(self.is_wide(part) for part in children(expression))
+
+    def assign(self, name: str, expressions: tuple[ir.Expr, ...], bound: Polynomial) -> None:
+        """Record a name whose value comes of these expressions and stays within `bound`."""
+        if any(self.is_wide(expression) for expression in expressions):
+            self.wide.add(name)
+        self.variables[name] = self.note(bound)
 
     def _bound(self, expression: ir.Expr) -> Polynomial:
         match expression:
@@ -121,6 +150,8 @@ class Magnitudes:
                 raise UnboundedError
             case ir.Iota(extent, lower, _):
                 return add(self.see(lower), multiply(constant(2), self.see(extent)))
+            case ir.TileLanes():
+                return constant(1)  # of bools; see `see`
             case _:
                 assert_never(expression)
 
@@ -193,20 +224,33 @@ def _see_body(sketch: ir.Sketch, body: tuple[ir.Statement, ...], seen: Magnitude
         match statement:
             case ir.Alloc():
                 pass
-            case ir.Load(access, tile, domain) | ir.Store(tile, access, domain):
-                _see_domain(domain, seen)
-                _see_access(sketch, access, tile, seen)
+            case ir.Load() | ir.Store() | ir.Atomic():
+                _see_domain(statement.domain, seen)
+                if isinstance(statement, ir.Load):
+                    _see_domain(statement.read, seen)
+                for guard in statement.guards:
+                    seen.see(guard)
+                _see_access(sketch, statement.access, sketch.tile(statement.tile).extents, seen)
+            case ir.Fetch(name, access):
+                _see_access(sketch, access, (), seen)
+                seen.wide.add(name)
+                seen.variables[name] = {}
             case ir.Compute(operands=operands, domain=domain, written=written):
                 _see_domain((*domain, *written), seen)
                 for operand in operands:
                     if not isinstance(operand, ir.ScalarOperand) or operand.dtype.is_integer:
                         _see_operand(operand, seen)
             case ir.Bind(name, value):
-                seen.variables[name] = seen.see(value)
+                seen.assign(name, (value,), seen.see(value))
             case ir.For(variable, start, stop, step, inner):
                 low, high, stride = seen.see(start), seen.see(stop), seen.see(step)
-                seen.variables[variable] = seen.note(add(upper(low, high), stride))
+                # The variable is wide with its bounds, for then it counts in 64 bits.
+                seen.assign(variable, (start, stop, step), add(upper(low, high), stride))
                 _see_body(sketch, inner, seen)
+            case ir.If(condition, then, orelse):
+                seen.see(condition)
+                _see_body(sketch, then, seen)
+                _see_body(sketch, orelse, seen)
             case _:
                 assert_never(statement)
 
@@ -230,21 +274,34 @@ def _see_domain(domain: ir.Domain, seen: Magnitudes) -> None:
             seen.see(bound)
 
 
-def _see_access(sketch: ir.Sketch, access: ir.Access, tile: str, seen: Magnitudes) -> None:
-    lanes = iter(sketch.tile(tile).extents)
+def _see_access(
+    sketch: ir.Sketch, access: ir.Access, lanes: tuple[ir.Expr, ...], seen: Magnitudes
+) -> None:
     extents = sketch.extents(access.tensor)
     total: Polynomial = {}
-    for axis, subscript in enumerate(access.subscripts):
+    axis = 0
+    for dimension, subscript in enumerate(access.subscripts):
         match subscript:
             case ir.ScalarSubscript(index):
                 reach = seen.see(index)
-            case ir.SliceSubscript(lower, _):
-                reach = add(seen.see(lower), physical_bound(next(lanes), seen))
+            case ir.SliceSubscript(lower, _, _, step):
+                steps = multiply(physical_bound(lanes[axis], seen), seen.see(step))
+                reach = add(seen.see(lower), seen.note(steps))
+                axis += 1
+            case ir.IndexSubscript(value, shape, _, place):
+                for extent in shape:
+                    physical_bound(extent, seen)
+                reach = seen.see(value)
+                axis += place is not None
             case _:
                 assert_never(subscript)
-        for extent in extents[axis + 1 :]:
+        for extent in extents[dimension + 1 :]:
             reach = multiply(reach, seen.see(extent))
         total = add(total, reach)
+    elements = constant(1)
+    for extent in extents:
+        elements = multiply(elements, seen.see(extent))
+    seen.note(elements)  # offsets may be brought into the tensor's range
     seen.note(total)
 
 
@@ -257,6 +314,8 @@ def never_negative(expression: ir.Expr, known: Mapping[str, bool]) -> bool:
             return kind is ir.NameKind.SYMBOL or known.get(name, False)
         case ir.Iota(_, lower, _):
             return never_negative(lower, known)
+        case ir.TileLanes(dtype=dtype):
+            return not dtype.is_signed
         case ir.Binary("+" | "*" | "//" | "cdiv" | "min", left, right):
             return never_negative(left, known) and never_negative(right, known)
         case ir.Binary("%", _, right):

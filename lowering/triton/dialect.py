@@ -51,6 +51,11 @@ class Dialect:
     `scalar_div_rn`: `tl.div_rn` takes scalars, not tiles only.
     `dot_dtypes`: operand types of `tl.dot`; others take a broadcast product and a sum.
     `integer_products`: `tl.reduce` multiplies integers.
+    `gathers_words`: `tl.gather` moves floats of up to 32 bits only.
+    `interval_masks`: loads and stores are honest about masks that are intervals along the axes of a
+    block only, and about no mask of a scalar load; other accesses take addresses that are inside
+    the tensor on every lane. `float_extrema`: `tl.atomic_max` and `tl.atomic_min` of floats compare
+    their bits, as Triton's own do.
     """
 
     capabilities: Capabilities
@@ -60,6 +65,9 @@ class Dialect:
     scalar_div_rn: bool
     dot_dtypes: frozenset[DType]
     integer_products: bool = True
+    interval_masks: bool = False
+    float_extrema: bool = True
+    gathers_words: bool = False
 
     def precision(self, floor: str) -> str:
         """The cheapest available precision that is at least `floor`."""

@@ -11,6 +11,7 @@ from sketchc.lowering.triton.kernel import emit_phase
 from sketchc.lowering.triton.library import function_names, function_sources
 from sketchc.lowering.triton.scope import Names
 from sketchc.lowering.triton.wrapper import (
+    ELEMENT_HELPER,
     HOST_HELPERS,
     OVERLAP_HELPER,
     ROW_MAJOR_HELPER,
@@ -38,7 +39,11 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
         HOST_HELPERS.rstrip(),
         *(
             helper.rstrip()
-            for name, helper in (("row_major", ROW_MAJOR_HELPER), ("check_overlap", OVERLAP_HELPER))
+            for name, helper in (
+                ("row_major", ROW_MAJOR_HELPER),
+                ("with_an_element", ELEMENT_HELPER),
+                ("check_overlap", OVERLAP_HELPER),
+            )
             if any(f"{name}(" in line for line in wrapper)
         ),
         "\n".join(wrapper),

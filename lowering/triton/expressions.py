@@ -9,6 +9,7 @@ from typing import assert_never
 from sketchc import ir
 from sketchc.diagnostics import InternalError
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.triton.bounds import never_negative
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import Names, Scope
 from sketchc.types import DType
@@ -49,11 +50,19 @@ def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
         case ir.Binary():
             return _binary(expression, scope)
         case ir.Iota(extent, lower, _, layout):
-            code = Code(scope.lane(scope.extent_code(scope.physical(extent), extent)))
-            code = _laid_out(code, layout)
+            physical = scope.physical(extent)
+            if physical.value == 1:  # one lane: a scalar
+                return kernel_expression(lower, scope)
+            code = laid_out(Code(scope.lane(scope.extent_code(physical, extent))), layout)
             if is_literal(lower, 0):
                 return code
             return PYTHON.binary("+", kernel_expression(lower, scope), code)
+        case ir.TileLanes(tile, dtype, _, layout):
+            code = Code(scope.names[tile])
+            if dtype is not DType.BOOL:
+                # What memory holds may be anything: 64 bits keep every value of it apart.
+                code = PYTHON.call("tl.cast", code, TL[DType.I64])
+            return laid_out(code, layout) if scope.shape(tile) else code
         case ir.Function(name, arguments):
             return _function(name, [kernel_expression(a, scope) for a in arguments])
         case _:
@@ -66,14 +75,20 @@ def _reference(expression: ir.Ref, scope: Scope) -> Code:
             return Code(scope.names[expression.name])
         case ir.NameKind.BINDING:
             code = Code(scope.names[expression.name])
-            return code if expression.layout is None else _laid_out(code, expression.layout)
+            if expression.layout is None or not scope.lanes_of.get(expression.name):
+                return code
+            return laid_out(code, expression.layout)
+        case ir.NameKind.PRESENT:
+            scope.given[expression.name] = None
+            return Code(scope.names.given(expression.name))
         case _:
             scope.scalars[expression.name] = expression.kind
             scope.dtypes[expression.name] = expression.dtype
             return Code(scope.names[expression.name])
 
 
-def _laid_out(code: Code, layout: tuple[bool, ...]) -> Code:
+def laid_out(code: Code, layout: tuple[bool, ...]) -> Code:
+    """A vector or tile with the axes of extent 1 that `layout` marks."""
     if all(layout):
         return code
     marks = ", ".join(":" if own else "None" for own in layout)
@@ -99,6 +114,9 @@ def _binary(expression: ir.Binary, scope: Scope) -> Code:
     operator = expression.operator
     left = kernel_expression(expression.left, scope)
     right = kernel_expression(expression.right, scope)
+    if operator in ("//", "%", "cdiv") and index_shape(expression.right, scope):
+        # A void lane's divisor may be anything, and must not trap (LOWERING 5).
+        right = PYTHON.call("tl.where", PYTHON.binary("==", right, Code("0")), Code("1"), right)
     safe = scope.non_negative(expression.left) and scope.non_negative(expression.right)
     match operator:
         case "+" if is_literal(expression.left, 0):
@@ -121,6 +139,44 @@ def _binary(expression: ir.Binary, scope: Scope) -> Code:
             return scope.call("floor_remainder", left, right)
         case _:
             return PYTHON.binary(operator, left, right)
+
+
+def index_shape(expression: ir.Expr, scope: Scope) -> tuple[Code, ...]:
+    """The physical shape of an expression's code; () for a scalar."""
+    match expression:
+        case ir.Literal() | ir.Function():
+            return ()
+        case ir.Ref(name=name, kind=ir.NameKind.BINDING, layout=layout):
+            return _spread_shape(scope.lanes_of.get(name, ()), layout)
+        case ir.Ref():
+            return ()
+        case ir.Iota(extent=extent, layout=layout):
+            physical = scope.physical(extent)
+            own = () if physical.value == 1 else (scope.extent_code(physical, extent),)
+            return _spread_shape(own, layout)
+        case ir.TileLanes(tile=tile, layout=layout):
+            return _spread_shape(scope.shape(tile), layout)
+        case ir.Unary(operand=operand):
+            return index_shape(operand, scope)
+        case ir.Binary(left=left, right=right):
+            return broadcast(index_shape(left, scope), index_shape(right, scope))
+        case _:
+            assert_never(expression)
+
+
+def _spread_shape(own: tuple[Code, ...], layout: tuple[bool, ...] | None) -> tuple[Code, ...]:
+    if layout is None or not own:
+        return own
+    axes = iter(own)
+    return tuple(next(axes) if mine else Code("1") for mine in layout)
+
+
+def broadcast(left: tuple[Code, ...], right: tuple[Code, ...]) -> tuple[Code, ...]:
+    """The shape of two broadcast against each other, right-aligned."""
+    rank = max(len(left), len(right))
+    one = Code("1")
+    wide = [(one,) * (rank - len(side)) + side for side in (left, right)]
+    return tuple(b if a.text == "1" else a for a, b in zip(*wide, strict=True))
 
 
 _KERNEL_FUNCTIONS = {"sqrt": "tl.sqrt", "exp": "tl.exp", "log": "tl.log", "log2": "tl.log2"}
@@ -164,6 +220,8 @@ def host_expression(expression: ir.Expr, names: Names) -> Code:
     match expression:
         case ir.Literal(value):
             return literal(value)
+        case ir.Ref(name, ir.NameKind.PRESENT):
+            return Code(names.given(name))
         case ir.Ref(name):
             return Code(names[name])
         case ir.Unary(operator, operand):
@@ -171,8 +229,10 @@ def host_expression(expression: ir.Expr, names: Names) -> Code:
         case ir.Binary(operator, left, right):
             a, b = host_expression(left, names), host_expression(right, names)
             match operator:
-                case "cdiv":
+                case "cdiv" if never_negative(right, {}):
                     return PYTHON.call("triton.cdiv", a, b)
+                case "cdiv":  # whatever the divisor's sign
+                    return PYTHON.unary("-", PYTHON.binary("//", PYTHON.unary("-", a), b))
                 case "min" | "max":
                     return PYTHON.call(operator, a, b)
                 case "+" if is_literal(left, 0):
@@ -181,7 +241,7 @@ def host_expression(expression: ir.Expr, names: Names) -> Code:
                     return PYTHON.binary(operator, a, b)
         case ir.Function(name, arguments):
             return Code(_HOST_FUNCTIONS[name](*(host_expression(a, names) for a in arguments)))
-        case ir.Iota():
+        case ir.Iota() | ir.TileLanes():
             msg = "an index tile has no value on the host"
             raise InternalError(msg)
         case _:
@@ -204,6 +264,8 @@ def names_in(expression: ir.Expr) -> set[str]:
         case ir.Iota(extent, lower, bound):
             found = names_in(extent) | names_in(lower)
             return found if bound is None else found | names_in(bound)
+        case ir.TileLanes(tile):
+            return {tile}
         case _:
             assert_never(expression)
 
@@ -221,7 +283,7 @@ def on_host(expression: ir.Expr) -> bool:
             return on_host(left) and on_host(right)
         case ir.Function(_, arguments):
             return all(on_host(argument) for argument in arguments)
-        case ir.Iota():
+        case ir.Iota() | ir.TileLanes():
             return False
         case _:
             assert_never(expression)

@@ -2,14 +2,15 @@
 
 A barrier stands before a load of a tensor that the same program stored since the last barrier, and
 before a store over something loaded or stored since then (the threads that hold an element may
-differ from access to access). Iterations of a sequential loop count as consecutive, except where
-all its accesses to the tensor are the same and move on by at least their own size.
+differ from access to access); an atomic update counts as a store. Iterations of a sequential loop
+count as consecutive, except where all its accesses to the tensor are the same and move on by at
+least their own size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 import attrs
 
@@ -18,6 +19,7 @@ from sketchc.evaluate import constants_of, evaluate
 from sketchc.lowering.plan import walk
 from sketchc.lowering.triton.expressions import names_in
 
+Access: TypeAlias = ir.Load | ir.Store | ir.Atomic | ir.Fetch
 Pending = dict[str, frozenset[bool]]  # base tensor -> kinds of access since a barrier (True: store)
 
 
@@ -39,11 +41,19 @@ class Hazards:
             match statement:
                 case ir.Load(access):
                     pending = self._access(access, False, pending, position)
-                case ir.Store(_, access):
+                case ir.Fetch(_, access):
+                    pending = self._access(access, False, pending, position)
+                case ir.Store(_, access) | ir.Atomic(_, _, access):
                     pending = self._access(access, True, pending, position)
                 case ir.For():
                     pending = self._loop(statement, pending, position)
                     position += len(walk(statement.body))
+                case ir.If(_, then, orelse):
+                    inside = len(walk(then))
+                    one = self._visit(then, pending, position + 1)
+                    other = self._visit(orelse, pending, position + 1 + inside)
+                    pending = _either(one, other)
+                    position += inside + len(walk(orelse))
                 case ir.Alloc() | ir.Compute() | ir.Bind():
                     pass
                 case _:
@@ -60,25 +70,21 @@ class Hazards:
         return {**pending, tensor: earlier | {store}}
 
     def _loop(self, loop: ir.For, pending: Pending, at: int) -> Pending:
-        inside = [s for s in walk(loop.body) if isinstance(s, ir.Load | ir.Store)]
+        inside = [s for s in walk(loop.body) if isinstance(s, Access)]
         bases = {id(s): self.sketch.tensor(s.access.tensor).name for s in inside}
-        loaded = {bases[id(s)] for s in inside if isinstance(s, ir.Load)}
-        stored = {bases[id(s)] for s in inside if isinstance(s, ir.Store)}
+        loaded = {bases[id(s)] for s in inside if isinstance(s, ir.Load | ir.Fetch)}
+        stored = {bases[id(s)] for s in inside if isinstance(s, ir.Store | ir.Atomic)}
         if loaded & stored:
             self.loops.add(at)
         around: Pending = dict(pending)
         for tensor in stored:
             accesses = [s for s in inside if bases[id(s)] == tensor]
             if not self._moves_on(loop, accesses):
-                kinds = frozenset(isinstance(s, ir.Store) for s in accesses)
+                kinds = frozenset(isinstance(s, ir.Store | ir.Atomic) for s in accesses)
                 around[tensor] = around.get(tensor, frozenset()) | kinds
-        after = self._visit(loop.body, around, at + 1)
-        return {
-            tensor: pending.get(tensor, frozenset()) | after.get(tensor, frozenset())
-            for tensor in (*pending, *after)
-        }
+        return _either(pending, self._visit(loop.body, around, at + 1))
 
-    def _moves_on(self, loop: ir.For, accesses: list[ir.Load | ir.Store]) -> bool:
+    def _moves_on(self, loop: ir.For, accesses: list[Access]) -> bool:
         """True where every iteration touches elements that no other iteration touches."""
         first = accesses[0]
         if any(s.access.subscripts != first.access.subscripts for s in accesses):
@@ -86,19 +92,25 @@ class Hazards:
         if any(s.access.tensor != first.access.tensor for s in accesses):
             return False
         inner = {s.variable for s in walk(loop.body) if isinstance(s, ir.For)}
-        inner |= {s.name for s in walk(loop.body) if isinstance(s, ir.Bind)}
+        inner |= {s.name for s in walk(loop.body) if isinstance(s, ir.Bind | ir.Fetch)}
         constants = constants_of(self.sketch)
-        extents = iter(self.sketch.tile(first.tile).extents)
+        tile = () if isinstance(first, ir.Fetch) else self.sketch.tile(first.tile).extents
+        extents = iter(tile)
         step = _constant(loop.step, constants)
         for subscript in first.access.subscripts:
             match subscript:
                 case ir.ScalarSubscript(index):
                     start, size = index, 1
-                case ir.SliceSubscript(lower, _):
+                case ir.SliceSubscript(lower, _, _, stride):
                     known = _constant(next(extents), constants)
-                    if known is None:
+                    pace = _constant(stride, constants)
+                    if known is None or pace is None:
                         continue
-                    start, size = lower, known
+                    start, size = lower, abs(pace) * (known - 1) + 1
+                case ir.IndexSubscript(axis=axis):
+                    if axis is not None:
+                        next(extents)
+                    continue
                 case _:
                     assert_never(subscript)
             slope = _slope(start, loop.variable, constants)
@@ -107,6 +119,14 @@ class Hazards:
             if abs(slope * step) >= size and slope != 0:
                 return True
         return False
+
+
+def _either(one: Pending, other: Pending) -> Pending:
+    """What may be pending after either of two ways."""
+    return {
+        tensor: one.get(tensor, frozenset()) | other.get(tensor, frozenset())
+        for tensor in (*one, *other)
+    }
 
 
 def _constant(expression: ir.Expr, constants: Mapping[str, int | float | bool]) -> int | None:

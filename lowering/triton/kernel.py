@@ -19,7 +19,7 @@ from sketchc.lowering.triton.bounds import (
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.scope import Names, Scope
+from sketchc.lowering.triton.scope import Names, Scope, host_names
 from sketchc.lowering.triton.statements import BodyEmitter
 from sketchc.ops import OPS, Category
 from sketchc.types import DType
@@ -42,6 +42,9 @@ class KernelText:
     hoisted: tuple[tuple[str, ir.Expr], ...]  # (argument, host expression)
     constants: tuple[str, ...]  # compile-time constants, sketch names
     buckets: tuple[tuple[str, ir.Expr], ...]  # (compile-time parameter, bucket of)
+    given: tuple[str, ...]  # optional tensors whose presence is asked for
+    bit_pointers: tuple[tuple[str, str], ...]  # (float tensor, integer type of its bits)
+    read_anyway: tuple[str, ...]  # tensors that void lanes read too: never without elements
     index_bound: str | None  # host expression; None: 32 bits always do
     functions: tuple[str, ...]
     names: Names
@@ -50,11 +53,13 @@ class KernelText:
     def parameters(self) -> tuple[str, ...]:
         return (
             *(self.names[f"{name}_ptr"] for name in self.tensors),
+            *(self.names.derived(name, f"{kind}_ptr") for name, kind in self.bit_pointers),
             *(self.names[f"{name}_stride_{axis}"] for name, axis in self.strides),
             *(self.pointer_or_name(name) for name in self.scalars),
             *(self.pointer_or_name(name) for name, _ in self.hoisted),
             *(f"{self.names[name]}: tl.constexpr" for name in self.constants),
             *(f"{self.names[name]}: tl.constexpr" for name, _ in self.buckets),
+            *(f"{self.names.given(name)}: tl.constexpr" for name in self.given),
             *(["INDEX: tl.constexpr"] if self.index_bound is not None else []),
         )
 
@@ -115,6 +120,14 @@ def _learn(plan: Plan, scope: Scope) -> None:
         scope.known[constant.name] = constant.value >= 0
     for let in plan.sketch.lets:
         scope.known[let.name] = never_negative(let.value, scope.known)
+    for step in plan.sketch.around(scope.phase.index):
+        match step:
+            case ir.HostFor(variable, start, _, stride):
+                scope.known[variable] = scope.non_negative(start) and scope.non_negative(stride)
+            case ir.Bind(name, value):
+                scope.known[name] = scope.non_negative(value)
+            case _:
+                pass
     for axis in scope.phase.grid:
         scope.known[axis.variable] = scope.non_negative(axis.start) and scope.non_negative(
             axis.step
@@ -233,10 +246,10 @@ def phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:
     used: dict[str, None] = {}
     for statement in walk(phase.body):
         match statement:
-            case ir.Load(tile=tile) | ir.Store(tile=tile):
+            case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
                 used[tile] = None
-            case ir.Compute(operands=operands, destination=destination):
-                used[destination] = None
+            case ir.Compute(operands=operands):
+                used.update(dict.fromkeys(statement.destinations))
                 used.update({o.tile: None for o in operands if isinstance(o, ir.TileOperand)})
             case _:
                 pass
@@ -254,6 +267,7 @@ def _assemble(
         *(d.name for d in sketch.symbols),
         *(d.name for d in sketch.lets),
         *(d.name for d in sketch.params),
+        *host_names(sketch.schedule),
     ]
     scalars = tuple(name for name in order if name in scope.scalars)
     floats = {name for name in scalars if scope.dtypes[name].is_float}
@@ -269,6 +283,9 @@ def _assemble(
         tuple((name, value) for value, name in scope.hoisted.items()),
         tuple(c.name for c in sketch.constants if c.name in scope.scalars),
         tuple(scope.buckets.items()),
+        tuple(t.name for t in sketch.tensors if t.name in scope.given),
+        tuple(scope.bit_pointers),
+        tuple(scope.read_anyway),
         _index_bound(magnitudes, names) if guarded else None,
         tuple(scope.functions),
         names,

@@ -1,15 +1,22 @@
-"""Masks, offsets, loads and stores of one kernel."""
+"""Masks, loads and stores of one kernel."""
 
 from __future__ import annotations
 
 import math
-from typing import assert_never
+
+import attrs
 
 from sketchc import ir
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.triton.accesses import is_plain, place
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.expressions import is_literal, kernel_expression, literal
-from sketchc.lowering.triton.scope import Scope, spread
+from sketchc.lowering.triton.expressions import (
+    index_shape,
+    kernel_expression,
+    laid_out,
+    literal,
+)
+from sketchc.lowering.triton.scope import Scope, shape_code, spread
 from sketchc.types import DType
 
 
@@ -49,96 +56,79 @@ def conjunction(found: list[Code]) -> Code | None:
     return PYTHON.fold("&", found) if found else None
 
 
-def address(access: ir.Access, tile: str, scope: Scope) -> Code:
-    """The pointers of a tile's lanes: base, offset of lane 0, then one vector per axis."""
-    tensor = scope.plan.sketch.tensor(access.tensor)
-    scope.tensors[tensor.name] = None
-    pointer = Code(scope.names[f"{tensor.name}_ptr"])
+def guard_conditions(guards: tuple[ir.Expr, ...], rank: int, scope: Scope) -> list[Code]:
+    """The conditions that do not separate by axis, each of the tile's rank or a scalar."""
+    found = []
+    for guard in guards:
+        code, lanes = kernel_expression(guard, scope), index_shape(guard, scope)
+        if lanes and len(lanes) < rank:
+            code = laid_out(code, (False,) * (rank - len(lanes)) + (True,) * len(lanes))
+        found.append(code)
+    return found
+
+
+def is_block(
+    access: ir.Access, tile: str, guards: tuple[ir.Expr, ...], mask: Code | None, scope: Scope
+) -> bool:
+    """True where a masked access is right as it stands. The Ascend front end reads and writes
+    blocks: elsewhere it needs addresses that are inside the tensor on every lane, and not plain."""
+    if not scope.dialect.interval_masks:
+        return True
+    scalar = not scope.shape(tile)
+    return is_plain(access) and not guards and not (scalar and mask is not None)
+
+
+def _whole(address: Code, reached: tuple[Code, ...], tile: str, scope: Scope) -> Code:
+    """An address for every lane, also along axes where all lanes have the same."""
     shape = scope.shape(tile)
-    planned = scope.plan.tiles[tile]
-    origin: list[ir.Expr] = []
-    vectors: list[tuple[int, Code]] = []
-    axis = 0
-    for dimension, subscript in enumerate(access.subscripts):
-        match subscript:
-            case ir.ScalarSubscript(index):
-                origin.append(index)
-            case ir.SliceSubscript(lower, _):
-                origin.append(lower)
-                if shape and planned.extents[axis].value != 1:
-                    lane = spread(Code(scope.lane(shape[axis])), axis, len(shape))
-                    vectors.append((dimension, lane))
-                axis += 1
-            case _:
-                assert_never(subscript)
-    if any(tensor.broadcast) and access.tensor == tensor.name:
-        parts = _strided_origin(tensor, origin, scope)
-        parts += [_times(lane, _stride_name(tensor, d, scope)) for d, lane in vectors]
-    else:
-        extents = scope.plan.sketch.extents(access.tensor)
-        parts = _dense_origin(origin, extents, scope)
-        parts += [_times(lane, _dense_stride(extents[d + 1 :], scope)) for d, lane in vectors]
-    return PYTHON.fold("+", [pointer, *parts])
-
-
-def _times(lane: Code, stride: Code | None) -> Code:
-    return lane if stride is None else PYTHON.binary("*", lane, stride)
-
-
-def _dense_stride(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
-    codes = [kernel_expression(e, scope) for e in extents if not is_literal(e, 1)]
-    if not codes:
-        return None
-    product = PYTHON.fold("*", codes)
-    return Code(f"({product.text})") if len(codes) > 1 else product
-
-
-def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Scope) -> list[Code]:
-    """Offset of lane 0 by Horner's rule: `((b * F + f) * D1 + d) * D2`."""
-    total: Code | None = None
-    for index, extent in zip(origin, extents, strict=True):
-        if total is not None and not is_literal(extent, 1):
-            total = PYTHON.binary("*", total, kernel_expression(extent, scope))
-        if not is_literal(index, 0):
-            code = kernel_expression(index, scope)
-            total = code if total is None else PYTHON.binary("+", total, code)
-    if total is None:
-        return []
-    # Kept apart from the vectors: one scalar addition instead of one per lane.
-    return [Code(f"({total.text})") if total.level == PYTHON.binary_levels["+"] else total]
-
-
-def _stride_name(tensor: ir.Tensor, axis: int, scope: Scope) -> Code:
-    key = (tensor.name, axis)
-    if key not in scope.strides:
-        scope.strides[key] = scope.names[f"{tensor.name}_stride_{axis}"]
-    return Code(scope.strides[key])
-
-
-def _strided_origin(tensor: ir.Tensor, origin: list[ir.Expr], scope: Scope) -> list[Code]:
-    """Offsets by run-time strides: an axis of extent 1 that is broadcast has stride 0."""
-    parts = []
-    for axis, index in enumerate(origin):
-        if not is_literal(index, 0):
-            stride = _stride_name(tensor, axis, scope)
-            parts.append(PYTHON.binary("*", kernel_expression(index, scope), stride))
-    return parts
+    if reached == shape:
+        return address
+    return PYTHON.call("tl.broadcast_to", address, shape_code(shape))
 
 
 def load(statement: ir.Load, fill: int | float | bool | None, scope: Scope) -> Code:
     """The value of a load, in the tile's type."""
+    tile = scope.plan.sketch.tile(statement.tile)
+    padded = statement.pad is not None
+    found = conditions(statement.read if padded else statement.domain, tile.name, scope)
+    found += guard_conditions(statement.guards, len(scope.shape(tile.name)), scope)
+    old = Code(scope.names[tile.name]) if tile.initial is not None else None
+    if not padded:
+        return _read(statement, conjunction(found), old, fill, scope)
+    value = _read(statement, conjunction(found), None, statement.pad, scope)
+    outer = conjunction(conditions(statement.domain, tile.name, scope))
+    if old is None or outer is None:
+        return value
+    return PYTHON.call("tl.where", outer, value, old)
+
+
+def _read(
+    statement: ir.Load,
+    mask: Code | None,
+    old: Code | None,
+    fill: int | float | bool | None,
+    scope: Scope,
+) -> Code:
+    """The elements where `mask` holds; `old` or the fill on other lanes, where one is given."""
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
     tile = scope.plan.sketch.tile(statement.tile)
-    mask = conjunction(conditions(statement.domain, statement.tile, scope))
-    arguments: list[Code | str] = [address(statement.access, statement.tile, scope)]
-    old = Code(scope.names[tile.name]) if tile.initial is not None else None
+    where = place(statement.access, tile.name, scope)
+    block = is_block(statement.access, tile.name, statement.guards, mask, scope)
+    # A plain access with `pad=` may begin before the tensor, where the front end wants no block.
+    block = block and not (scope.dialect.interval_masks and statement.pad is not None)
+    address = where.address if block else where.inside(scope)
+    arguments: list[Code | str] = [
+        address if is_plain(statement.access) else _whole(address, where.shape, tile.name, scope)
+    ]
     same = tile.dtype is tensor.dtype
     late_fill = mask is not None and (
-        (old is not None and not same) or (old is None and not same and not _simple(fill))
+        not block
+        or (old is not None and (not same or scope.dialect.interval_masks))
+        or (old is None and not same and not _simple(fill))
     )
-    if mask is not None:
+    if mask is not None and block:
         arguments.append(f"mask={mask}")
-        if old is not None and same:
+        if old is not None and not late_fill:
             arguments.append(f"other={old}")
         elif old is None and fill is not None and not late_fill:
             arguments.append(f"other={fill_code(fill, tensor.dtype)}")
@@ -163,14 +153,34 @@ def fill_code(value: int | float | bool, dtype: DType) -> Code:
 
 def store(statement: ir.Store, scope: Scope) -> Code:
     """The call that writes a tile."""
+    address, mask = target_lanes(statement, scope)
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
     tile = scope.plan.sketch.tile(statement.tile)
-    mask = conjunction(conditions(statement.domain, statement.tile, scope))
     value = convert(Code(scope.names[tile.name]), tile.dtype, tensor.dtype)
-    arguments: list[Code | str] = [address(statement.access, statement.tile, scope), value]
+    arguments: list[Code | str] = [address, value]
     if mask is not None:
         arguments.append(f"mask={mask}")
     return PYTHON.call("tl.store", *arguments)
+
+
+def target_lanes(
+    statement: ir.Store | ir.Atomic, scope: Scope, pointer: Code | None = None
+) -> tuple[Code, Code | None]:
+    """The addresses that a tile's lanes go to, and which do. `pointer` stands for the tensor's."""
+    tile = statement.tile
+    rank = len(scope.shape(tile))
+    found = conditions(statement.domain, tile, scope)
+    found += guard_conditions(statement.guards, rank, scope)
+    mask = conjunction(found)
+    where = place(statement.access, tile, scope)
+    if pointer is not None:
+        where = attrs.evolve(where, pointer=pointer)
+    # A scalar's mask is honoured when it is written.
+    block = is_block(statement.access, tile, statement.guards, mask, scope) or not rank
+    address = where.address if block else where.inside(scope)
+    if not is_plain(statement.access):
+        address = _whole(address, where.shape, tile, scope)
+    return address, mask
 
 
 def convert(code: Code, source: DType, target: DType) -> Code:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+from typing import assert_never
 
 import attrs
 
@@ -17,7 +18,7 @@ from sketchc.types import DType
 #: Names that generated code uses itself, and those that linters object to as ambiguous.
 _USED = """tl torch triton math range min max abs float int bool tuple dict sum zip len out device
 program programs index index_bound INDEX annotations LaunchError ValueError require check_tensor
-check_overlap row_major l O I"""
+check_overlap row_major with_an_element l O I"""
 RESERVED = frozenset((*keyword.kwlist, *_USED.split()))
 
 
@@ -40,8 +41,9 @@ class Names:
             for statement in walk(phase.body):
                 if isinstance(statement, ir.For):
                     declared.append(statement.variable)
-                elif isinstance(statement, ir.Bind):
+                elif isinstance(statement, ir.Bind | ir.Fetch):
                     declared.append(statement.name)
+        declared += host_names(sketch.schedule)
         # Names that stand as they are go first, so that a renamed one cannot take their place.
         for name in sorted(declared, key=lambda name: name in RESERVED):
             if name not in self.mapping:
@@ -58,9 +60,38 @@ class Names:
     def __getitem__(self, name: str) -> str:
         return self.mapping[name] if name in self.mapping else self._late(name)
 
+    def given(self, tensor: str) -> str:
+        """The name of the truth value that says whether an optional tensor is there."""
+        return self.derived(tensor, "given")
+
+    def derived(self, name: str, suffix: str) -> str:
+        """The one name made of a sketch name and a suffix, `X_given`."""
+        key = f"{name} {suffix}"
+        if key not in self.mapping:
+            self.mapping[key] = self.fresh(f"{self[name]}_{suffix}")
+        return self.mapping[key]
+
     def _late(self, name: str) -> str:
         self.mapping[name] = self.fresh(name)
         return self.mapping[name]
+
+
+def host_names(steps: tuple[ir.HostStep, ...]) -> list[str]:
+    """What the host steps bind: loop variables, bindings and fetched scalars."""
+    found: list[str] = []
+    for step in steps:
+        match step:
+            case ir.Launch():
+                pass
+            case ir.Fetch(name=name) | ir.Bind(name=name):
+                found.append(name)
+            case ir.HostFor(variable=variable, body=body):
+                found += [variable, *host_names(body)]
+            case ir.HostIf(body=body, orelse=orelse):
+                found += [*host_names(body), *host_names(orelse)]
+            case _:
+                assert_never(step)
+    return found
 
 
 @attrs.define
@@ -87,7 +118,11 @@ class Scope:
     functions: dict[str, None] = attrs.field(factory=dict)  # device functions called
     dtypes: dict[str, DType] = attrs.field(factory=dict)  # host scalar dtypes
     known: dict[str, bool] = attrs.field(factory=dict)  # name -> never negative
-    layouts: dict[str, int] = attrs.field(factory=dict)  # index tile binding -> rank
+    lanes_of: dict[str, tuple[Code, ...]] = attrs.field(factory=dict)  # binding -> shape
+    given: dict[str, None] = attrs.field(factory=dict)  # optional tensors asked for
+    read_anyway: dict[str, None] = attrs.field(factory=dict)  # tensors read on void lanes too
+    #: (float tensor, integer type) -> the argument that points to its bits
+    bit_pointers: dict[tuple[str, str], str] = attrs.field(factory=dict)
 
     # ------------------------------------------------------------ extents
 
@@ -150,10 +185,23 @@ class Scope:
     def non_negative(self, expression: ir.Expr) -> bool:
         return never_negative(expression, self.known)
 
+    def bit_pointer(self, tensor: str, integer: str) -> Code:
+        """The argument that points to a float tensor's bits as integers of a type: "int32"."""
+        key = (tensor, integer)
+        if key not in self.bit_pointers:
+            self.bit_pointers[key] = self.names.derived(tensor, f"{integer}_ptr")
+        return Code(self.bit_pointers[key])
+
     def call(self, function: str, *arguments: Code | str) -> Code:
         """A call of a device function of this package; its source joins the file."""
         self.functions[function] = None
         return PYTHON.call(function, *arguments)
+
+
+def shape_code(shape: tuple[Code, ...]) -> str:
+    """A shape as a tuple."""
+    inner = ", ".join(extent.text for extent in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
 def spread(code: Code, axis: int, rank: int) -> Code:

@@ -8,13 +8,14 @@ import attrs
 
 from sketchc import ir
 from sketchc.lowering.plan import walk
-from sketchc.lowering.precedence import PYTHON
+from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton import layout
+from sketchc.lowering.triton.atomics import atomic, fetch
 from sketchc.lowering.triton.compute import compute, full
-from sketchc.lowering.triton.expressions import is_literal, kernel_expression
+from sketchc.lowering.triton.expressions import index_shape, is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.memory import fill_code, load, store
-from sketchc.lowering.triton.pipelining import loop_stages
+from sketchc.lowering.triton.pipelining import stages_of
 from sketchc.lowering.triton.scope import Scope
 from sketchc.symbolic import show
 
@@ -32,9 +33,7 @@ class BodyEmitter:
         """Append the lines of `body`, whose first statement has this pre-order position."""
         for statement in body:
             self._statement(statement, position)
-            position += 1
-            if isinstance(statement, ir.For):
-                position += len(walk(statement.body))
+            position += len(walk((statement,)))
 
     def comment(self, text: str) -> None:
         if text:
@@ -59,17 +58,31 @@ class BodyEmitter:
             case ir.Store(text=text):
                 self.comment(text)
                 self.line(str(store(statement, scope)))
-            case ir.Compute(destination=destination, text=text):
+            case ir.Atomic(text=text):
+                self.comment(text)
+                for condition, update in atomic(statement, scope):
+                    if condition is None:
+                        self.line(update)
+                        continue
+                    self.line(f"if {condition}:")
+                    self.lines += layout.statement(update, self.indent + "    ")
+            case ir.Fetch(name, text=text):
+                self.comment(text)
+                self.line(f"{scope.names[name]} = {fetch(statement, scope)}")
+            case ir.Compute(text=text):
                 self.comment(text)
                 neutral = scope.plan.neutral.get(key, frozenset())
-                value = compute(statement, neutral, scope)
-                self.line(f"{scope.names[destination]} = {value}")
+                for name, code in compute(statement, neutral, scope):
+                    self.line(f"{name} = {code}")
             case ir.Bind(name, value=bound, text=text):
                 self.comment(text)
                 scope.known[name] = scope.non_negative(bound)
+                scope.lanes_of[name] = index_shape(bound, scope)
                 self.line(f"{scope.names[name]} = {kernel_expression(bound, scope)}")
             case ir.For():
                 self._loop(statement, position)
+            case ir.If():
+                self._branch(statement, position)
             case _:
                 assert_never(statement)
 
@@ -83,13 +96,32 @@ class BodyEmitter:
         initial = full(self.scope.shape(tile.name), value, tile.dtype)
         self.line(f"{self.scope.names[tile.name]} = {initial}")
 
+    def _branch(self, branch: ir.If, position: int) -> None:
+        """Every tile that a branch leaves changed has one type throughout, as Triton asks for."""
+        self.comment(branch.text)
+        self.line(f"if {kernel_expression(branch.condition, self.scope)}:")
+        self._block(branch.body, position + 1)
+        if branch.orelse:
+            self.line("else:")
+            self._block(branch.orelse, position + 1 + len(walk(branch.body)))
+
+    def _block(self, body: tuple[ir.Statement, ...], position: int) -> None:
+        outer, self.indent = self.indent, self.indent + "    "
+        length = len(self.lines)
+        self.emit(body, position)
+        if all(line.lstrip().startswith("#") for line in self.lines[length:]):
+            self.line("pass")
+        self.indent = outer
+
     def _loop(self, loop: ir.For, position: int) -> None:
         scope = self.scope
+        downward = loop_step(loop, scope)
+        scope.known[loop.variable] = _never_negative(loop, downward, scope)
+        if downward is None:
+            self._counted(loop, position)
+            return
         start, stop, step = (
             kernel_expression(e, scope) for e in (loop.start, loop.stop, loop.step)
-        )
-        scope.known[loop.variable] = scope.non_negative(loop.start) and scope.non_negative(
-            loop.step
         )
         # A loop over constants would count in 32 bits.
         widen = scope.wide_literals and scope.constant(loop.stop) is not None
@@ -100,9 +132,7 @@ class BodyEmitter:
             arguments.insert(0, str(start))
         if not is_literal(loop.step, 1):
             arguments.append(str(step))
-        stages = loop.stages if loop.stages is not None else loop_stages(scope.plan, loop)
-        if position in self.hazards.loops:
-            stages = 1
+        stages = stages_of(scope.plan, loop, position in self.hazards.loops)
         function = "range"
         if stages is not None and scope.dialect.launch_options:
             function = "tl.range"
@@ -112,11 +142,37 @@ class BodyEmitter:
         if loop.text != header:
             self.comment(loop.text)
         self.line(header)
-        outer, self.indent = self.indent, self.indent + "    "
-        length = len(self.lines)
-        self.emit(loop.body, position + 1)
-        if len(self.lines) == length or all(
-            line.lstrip().startswith("#") for line in self.lines[length:]
-        ):
-            self.line("pass")
-        self.indent = outer
+        self._block(loop.body, position + 1)
+
+    def _counted(self, loop: ir.For, position: int) -> None:
+        """A loop whose step's sign the kernel's compiler does not see: Triton takes a run-time step
+        for positive."""
+        scope = self.scope
+        variable = scope.names[loop.variable]
+        count, turn = scope.names.fresh(f"{variable}_count"), scope.names.fresh(f"{variable}_turn")
+        self.comment(loop.text)
+        trips = ir.Binary("cdiv", ir.Binary("-", loop.stop, loop.start), loop.step)
+        self.line(f"{count} = {kernel_expression(trips, scope)}")
+        self.line(f"for {turn} in range({count}):")
+        value = PYTHON.binary("*", Code(turn), kernel_expression(loop.step, scope))
+        if not is_literal(loop.start, 0):
+            value = PYTHON.binary("+", kernel_expression(loop.start, scope), value)
+        self.lines += layout.statement(f"{variable} = {value}", self.indent + "    ")
+        self._block(loop.body, position + 1)
+
+
+def loop_step(loop: ir.For, scope: Scope) -> bool | None:
+    """True for a loop that goes down, False for one that goes up, None if only a run tells."""
+    value = scope.constant(loop.step)
+    if value is not None:
+        return value < 0
+    return False if scope.non_negative(loop.step) else None
+
+
+def _never_negative(loop: ir.For, downward: bool | None, scope: Scope) -> bool:
+    """Whether the loop's variable is provably >= 0: it stays between start and stop."""
+    if downward is False:
+        return scope.non_negative(loop.start)
+    below = scope.constant(loop.stop)
+    ends = scope.non_negative(loop.stop) or (below is not None and below >= -1)
+    return ends and (downward is True or scope.non_negative(loop.start))

@@ -8,14 +8,14 @@ import attrs
 
 from sketchc import ir
 from sketchc.lowering.plan import Plan
-from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.precedence import Code
 from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.bounds import never_negative
 from sketchc.lowering.triton.dialect import TORCH, Dialect
 from sketchc.lowering.triton.expressions import host_expression, literal, names_in
-from sketchc.lowering.triton.kernel import KernelText, has_product
+from sketchc.lowering.triton.kernel import KernelText
+from sketchc.lowering.triton.launches import HostEmitter, dense_name, product
 from sketchc.lowering.triton.scope import Names
-from sketchc.lowering.triton.tuning import launch_options
 from sketchc.symbolic import equal, show
 from sketchc.types import DType
 
@@ -67,6 +67,13 @@ def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tens
             if (other in outputs or name in outputs) and start < high and low < stop:
                 require(False, f"{name} overlaps {other} in memory")
         spans[name] = (start, stop)
+'''
+
+
+ELEMENT_HELPER = '''\
+def with_an_element(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a substitute for one without elements: void lanes read at its start."""
+    return tensor if tensor.numel() else tensor.new_zeros(1)
 '''
 
 
@@ -141,8 +148,7 @@ class WrapperEmitter:
         self._lets_and_requires()
         self._arguments()
         self._dense()
-        for kernel in self.kernels:
-            self._launch(kernel)
+        self.lines += HostEmitter(self.plan, self.dialect, self.names, self.kernels).emit()
         for tensor in self.results:
             name, dense = self.names[tensor.name], self._dense_name(tensor)
             self.line(f"if {dense} is not {name}:")
@@ -154,7 +160,12 @@ class WrapperEmitter:
     def _signature(self) -> None:
         sketch = self.plan.sketch
         tensor_type = "torch.Tensor"
-        parameters = [f"{self.names[tensor.name]}: {tensor_type}" for tensor in self.inputs]
+        parameters = []
+        last = max((i for i, t in enumerate(self.inputs) if not t.optional), default=-1)
+        for index, tensor in enumerate(self.inputs):
+            kind = f"{tensor_type} | None" if tensor.optional else tensor_type
+            kind += " = None" if index > last else ""
+            parameters.append(f"{self.names[tensor.name]}: {kind}")
         keywords = []
         for param in sketch.params:
             kind = "float" if param.dtype.is_float else "int"
@@ -182,6 +193,7 @@ class WrapperEmitter:
         for tensor in (*self.inputs, *self.outputs):
             extents = ", ".join(show(extent) for extent in tensor.extents)
             text = f"{self.names[tensor.name]}: [{extents}] {tensor.dtype.value}"
+            text += " or None" if tensor.optional else ""
             text += {ir.Role.INOUT: ", updated in place", ir.Role.OUT: ", returned"}.get(
                 tensor.role, ""
             )
@@ -202,9 +214,15 @@ class WrapperEmitter:
             extents = ", ".join(show(extent) for extent in tensor.extents)
             axes = "1 axis" if rank == 1 else f"{rank} axes"
             message = f'"{tensor.name} has {axes}: [{extents}]"'
-            self.line(f"require({name}.dim() == {rank}, {message})")
+            holds = f"{name}.dim() == {rank}"
+            if tensor.optional:
+                self.line(f"{self.names.given(tensor.name)} = {name} is not None")
+                holds = f"{name} is None or {holds}"
+            self.line(f"require({holds}, {message})")
         bound: set[str] = set()
         for tensor in given:
+            if tensor.optional or not tensor.extents:
+                continue
             names = [self._free_symbol(tensor, axis, bound) for axis in range(len(tensor.extents))]
             if all(names) and len(set(names)) == len(names):
                 targets = ", ".join(self.names[n] for n in names if n)
@@ -260,7 +278,7 @@ class WrapperEmitter:
 
     def _arguments(self) -> None:
         """Types and shapes of what is given, outputs allocated, overlaps refused."""
-        source = (self.inputs or self.outputs)[0]
+        source = next(t for t in (*self.inputs, *self.outputs) if not t.optional)
         self.line(f"device = {self.names[source.name]}.device")
         for tensor in self.inputs:
             self._check(tensor)
@@ -285,7 +303,7 @@ class WrapperEmitter:
         if len(self.results) and len(self.inputs) + len(self.outputs) > 1:
             outputs = ", ".join(f'"{t.name}": {self.names[t.name]}' for t in self.results)
             inputs = [t for t in self.inputs if t.role is ir.Role.IN]
-            others = ", ".join(f'"{t.name}": {self.names[t.name]}' for t in inputs)
+            others = ", ".join(self._entry(t) for t in inputs)
             call = f"check_overlap({{{outputs}}}, {{{others}}})"
             if self.needs_out or any(t.role is ir.Role.INOUT for t in self.results):
                 self.line(call)
@@ -295,7 +313,17 @@ class WrapperEmitter:
     def _check(self, tensor: ir.Tensor, indent: str = "    ") -> None:
         name, dtype = self.names[tensor.name], TORCH[tensor.dtype]
         shape = self.shape(tensor)
+        if tensor.optional:
+            self.line(f"if {self.names.given(tensor.name)}:", indent)
+            indent += "    "
         self.line(f'check_tensor("{tensor.name}", {name}, {dtype}, {shape}, device)', indent)
+
+    def _entry(self, tensor: ir.Tensor) -> str:
+        """One item of a dictionary of tensors by name."""
+        item = f'"{tensor.name}": {self.names[tensor.name]}'
+        if not tensor.optional:
+            return item
+        return f"**({{{item}}} if {self.names.given(tensor.name)} else {{}})"
 
     def _allocate(self, tensor: ir.Tensor, function: str, indent: str = "    ") -> None:
         shape = self.shape(tensor)
@@ -303,12 +331,17 @@ class WrapperEmitter:
         self.line(f"{self.names[tensor.name]} = {call}", indent)
 
     def _dense_name(self, tensor: ir.Tensor) -> str:
-        return self.names[f"{tensor.name}_dense"]
+        return dense_name(tensor, self.names)
 
     def _dense(self) -> None:
         """Row-major copies where an argument is not; workspace; initial values."""
         for tensor in self.inputs:
-            self.line(f"{self._dense_name(tensor)} = {self.names[tensor.name]}.contiguous()")
+            dense = f"{self.names[tensor.name]}.contiguous()"
+            if tensor.optional:
+                # Never read, but a kernel takes memory.
+                empty = f"torch.empty(1, dtype={TORCH[tensor.dtype]}, device=device)"
+                dense = f"{dense} if {self.names.given(tensor.name)} else {empty}"
+            self.line(f"{self._dense_name(tensor)} = {dense}")
         for tensor in self.outputs:
             name, dense = self.names[tensor.name], self._dense_name(tensor)
             self.line(f"{dense} = row_major({name})")
@@ -318,99 +351,17 @@ class WrapperEmitter:
         for tensor in self.plan.sketch.tensors:
             if tensor.initial is not None:
                 self.line(f"{self._dense_name(tensor)}.fill_({literal(tensor.initial)})")
+        anyway = {name for kernel in self.kernels for name in kernel.read_anyway}
+        for tensor in self.plan.sketch.tensors:
+            if tensor.name in anyway:
+                dense = self._dense_name(tensor)
+                self.line(f"{dense} = with_an_element({dense})")
         for view in self.plan.sketch.views:
             base = self.plan.sketch.tensor(view.base)
-            if not equal(_product(view.extents), _product(base.extents)):
-                size = self.host(_product(view.extents))
+            if not equal(product(view.extents), product(base.extents)):
+                size = self.host(product(view.extents))
                 text = f'"the view {view.name} has another number of elements than {base.name}"'
                 self.line(f"require({size} == {self._dense_name(base)}.numel(), {text})")
-
-    # ------------------------------------------------------------ launches
-
-    def _launch(self, kernel: KernelText) -> None:
-        known: dict[str, bool] = {c.name: c.value >= 0 for c in self.plan.sketch.constants}
-        counts = []
-        for axis in kernel.phase.grid:
-            code = self.host(axis.count)
-            if not never_negative(axis.count, known):
-                code = PYTHON.call("max", code, "0")
-            counts.append(code)
-        programs = PYTHON.fold("*", counts) if counts else Code("1")
-        self.lines.append("")
-        for name, value in kernel.buckets:
-            power = PYTHON.call("triton.next_power_of_2", self.host(value))
-            least = 1
-            if has_product(kernel.phase):
-                # High enough for the depth of every matrix product.
-                least = max(self.plan.capabilities.matrix_minimum.values(), default=1)
-            self.line(f"{self.names[name]} = max({power}, {least})")
-            limit = self.plan.capabilities.maximum_elements
-            if not self._bounded(value, limit):
-                text = f'"{show(value)} is too large for a tile"'
-                self.line(f"require({self.names[name]} <= {limit}, {text})")
-        self._host_scalars(kernel)
-        if kernel.index_bound is not None:
-            # Every index of the kernel, lanes that overshoot included, stays below this.
-            self.lines.append(
-                "    # No index of the kernel exceeds this, overshooting lanes included."
-            )
-            self.line(f"index_bound = {kernel.index_bound}")
-        self.line(f"programs = {programs}")
-        self.line('require(programs < 2**31, "too many programs for one launch")')
-        self.line("if programs > 0:")
-        indent = "        "
-        if self.dialect.device_guard:
-            first = self._dense_name(self.plan.sketch.tensor(kernel.tensors[0]))
-            self.line(f"with {self.dialect.device_guard}({first}):", indent)
-            indent += "    "
-        grid = "(programs,)"
-        if self.plan.capabilities.persistent_grid:
-            grid = f"(min(programs, {_cores(self.plan, kernel)}),)"
-        self.line(f"{kernel.name}[{grid}]({', '.join(self._call(kernel))})", indent)
-
-    def _bounded(self, expression: ir.Expr, limit: int) -> bool:
-        bounds = {s.name: s.upper_bound for s in self.plan.sketch.symbols}
-        match expression:
-            case ir.Ref(name):
-                bound = bounds.get(name)
-                return bound is not None and bound <= limit
-            case _:
-                return False
-
-    def _host_scalars(self, kernel: KernelText) -> None:
-        for name, value in kernel.hoisted:
-            self.line(f"{self.names[name]} = {self.host(value)}")
-        for name in sorted(kernel.in_memory):
-            pointer, scalar = self.names[f"{name}_ptr"], self.names[name]
-            call = f"torch.tensor([{scalar}], dtype=torch.float64, device=device)"
-            self.line(f"{pointer} = {call}")
-
-    def _call(self, kernel: KernelText) -> list[str]:
-        sketch = self.plan.sketch
-        arguments = [self._dense_name(sketch.tensor(name)) for name in kernel.tensors]
-        for name, axis in kernel.strides:
-            dense = self._dense_name(sketch.tensor(name))
-            arguments.append(f"0 if {dense}.shape[{axis}] == 1 else {dense}.stride({axis})")
-        for name in (*kernel.scalars, *(name for name, _ in kernel.hoisted)):
-            arguments.append(kernel.pointer_or_name(name))
-        for name in (*kernel.constants, *(name for name, _ in kernel.buckets)):
-            arguments.append(f"{self.names[name]}={self.names[name]}")
-        if kernel.index_bound is not None:
-            arguments.append("INDEX=tl.int64 if index_bound >= 2**31 else tl.int32")
-        if self.dialect.launch_options:
-            arguments += launch_options(self.plan, kernel, self.names)
-        return arguments
-
-
-def _cores(plan: Plan, kernel: KernelText) -> int:
-    return plan.hardware.matrix_cores if has_product(kernel.phase) else plan.hardware.cores
-
-
-def _product(extents: tuple[ir.Expr, ...]) -> ir.Expr:
-    total: ir.Expr = ir.Literal(1)
-    for extent in extents:
-        total = ir.Binary("*", total, extent)
-    return total
 
 
 _INTEGER = ("//", "%", "cdiv")

@@ -1,0 +1,242 @@
+"""What the host does once its arguments are ready: loops, branches, scalar reads, launches."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import attrs
+
+from sketchc import ir
+from sketchc.lowering.plan import Plan, walk
+from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.triton import layout
+from sketchc.lowering.triton.atomics import needs_canonical_nan
+from sketchc.lowering.triton.bounds import never_negative
+from sketchc.lowering.triton.dialect import Dialect
+from sketchc.lowering.triton.expressions import host_expression, is_literal, names_in
+from sketchc.lowering.triton.kernel import KernelText, has_product
+from sketchc.lowering.triton.scope import Names, host_names
+from sketchc.lowering.triton.tuning import launch_options
+from sketchc.symbolic import show
+
+
+def dense_name(tensor: ir.Tensor, names: Names) -> str:
+    """The wrapper's name for a tensor's row-major memory."""
+    return names[f"{tensor.name}_dense"]
+
+
+def product(extents: tuple[ir.Expr, ...]) -> ir.Expr:
+    """The number of elements."""
+    total: ir.Expr = ir.Literal(1)
+    for extent in extents:
+        total = ir.Binary("*", total, extent)
+    return total
+
+
+@attrs.define
+class HostEmitter:
+    """Writes the host's steps; `lines` grows, `indent` is the current one."""
+
+    plan: Plan
+    dialect: Dialect
+    names: Names
+    kernels: tuple[KernelText, ...]
+    lines: list[str] = attrs.field(factory=list)
+    indent: str = "    "
+
+    def line(self, text: str, deeper: str = "") -> None:
+        self.lines += layout.statement(text, self.indent + deeper)
+
+    def host(self, expression: ir.Expr) -> Code:
+        return host_expression(expression, self.names)
+
+    def dense(self, name: str) -> str:
+        return dense_name(self.plan.sketch.tensor(name), self.names)
+
+    def emit(self) -> list[str]:
+        """All lines."""
+        self._steps(self.plan.sketch.steps)
+        return self.lines
+
+    # ------------------------------------------------------------ steps
+
+    def _steps(self, steps: tuple[ir.HostStep, ...]) -> None:
+        for step in steps:
+            match step:
+                case ir.Launch(phase):
+                    for kernel in self.kernels:
+                        if kernel.phase.index == phase:
+                            self._launch(kernel)
+                case ir.HostFor():
+                    self._loop(step)
+                case ir.HostIf(condition, body, orelse, text):
+                    self._comment(text)
+                    self.line(f"if {self.host(condition)}:")
+                    self._block(body)
+                    if orelse:
+                        self.line("else:")
+                        self._block(orelse)
+                case ir.Fetch():
+                    self._fetch(step)
+                case ir.Bind(name, value, text):
+                    self._comment(text)
+                    self.line(f"{self.names[name]} = {self.host(value)}")
+                case _:
+                    assert_never(step)
+
+    def _comment(self, text: str) -> None:
+        self.lines.append("")
+        if text:
+            self.lines += layout.comment(text, self.indent)
+
+    def _block(self, body: tuple[ir.HostStep, ...]) -> None:
+        outer, self.indent = self.indent, self.indent + "    "
+        length = len(self.lines)
+        self._steps(body)
+        while length < len(self.lines) and not self.lines[length]:
+            del self.lines[length]  # no blank line right behind the header
+        if len(self.lines) == length:
+            self.line("pass")
+        self.indent = outer
+
+    def _loop(self, loop: ir.HostFor) -> None:
+        arguments = [str(self.host(loop.stop))]
+        if not is_literal(loop.start, 0) or not is_literal(loop.step, 1):
+            arguments.insert(0, str(self.host(loop.start)))
+        if not is_literal(loop.step, 1):
+            arguments.append(str(self.host(loop.step)))
+        header = f"for {self.names[loop.variable]} in range({', '.join(arguments)}):"
+        self._comment("" if loop.text == header else loop.text)
+        self.line(header)
+        self._block(loop.body)
+
+    def _fetch(self, fetch: ir.Fetch) -> None:
+        """A scalar read; what was fetched before may point anywhere (R13)."""
+        self._comment(fetch.text)
+        loaded = set(host_names(self.plan.sketch.schedule))
+        offset: ir.Expr = ir.Literal(0)
+        extents = self.plan.sketch.extents(fetch.access.tensor)
+        for extent, subscript in zip(extents, fetch.access.subscripts, strict=True):
+            assert isinstance(subscript, ir.ScalarSubscript)
+            index = subscript.index
+            if names_in(index) & loaded:
+                inside = ir.Binary(
+                    "and",
+                    ir.Binary("<=", ir.Literal(0), index),
+                    ir.Binary("<", index, extent),
+                )
+                text = f'"the index {show(index)} of {fetch.access.tensor} is out of range"'
+                self.line(f"require({self.host(inside)}, {text})")
+            if not is_literal(offset, 0):
+                offset = ir.Binary("*", offset, extent)
+            offset = index if is_literal(offset, 0) else ir.Binary("+", offset, index)
+        elements = f"{self.dense(fetch.access.tensor)}.view(-1)[{self.host(offset)}]"
+        self.line(f"{self.names[fetch.name]} = {elements}.item()")
+
+    # ------------------------------------------------------------ launches
+
+    def _launch(self, kernel: KernelText) -> None:
+        known: dict[str, bool] = {c.name: c.value >= 0 for c in self.plan.sketch.constants}
+        counts = []
+        for axis in kernel.phase.grid:
+            code = self.host(axis.count)
+            if not never_negative(axis.count, known):
+                code = PYTHON.call("max", code, "0")
+            counts.append(code)
+        programs = PYTHON.fold("*", counts) if counts else Code("1")
+        self.lines.append("")
+        for name, value in kernel.buckets:
+            power = PYTHON.call("triton.next_power_of_2", self.host(value))
+            least = 1
+            if has_product(kernel.phase):
+                # High enough for the depth of every matrix product.
+                least = max(self.plan.capabilities.matrix_minimum.values(), default=1)
+            self.line(f"{self.names[name]} = max({power}, {least})")
+            limit = self.plan.capabilities.maximum_elements
+            if not self._bounded(value, limit):
+                text = f'"{show(value)} is too large for a tile"'
+                self.line(f"require({self.names[name]} <= {limit}, {text})")
+        self._host_scalars(kernel)
+        self._canonical(kernel)
+        if kernel.index_bound is not None:
+            # Every index of the kernel, lanes that overshoot included, stays below this.
+            self.lines += layout.comment(
+                "No index of the kernel exceeds this, overshooting lanes included.", self.indent
+            )
+            self.line(f"index_bound = {kernel.index_bound}")
+        self.line(f"programs = {programs}")
+        self.line('require(programs < 2**31, "too many programs for one launch")')
+        self.line("if programs > 0:")
+        deeper = "    "
+        if self.dialect.device_guard:
+            self.line(f"with {self.dialect.device_guard}({self.dense(kernel.tensors[0])}):", deeper)
+            deeper += "    "
+        grid = "(programs,)"
+        if self.plan.capabilities.persistent_grid:
+            grid = f"(min(programs, {_cores(self.plan, kernel)}),)"
+        self.line(f"{kernel.name}[{grid}]({', '.join(self._call(kernel))})", deeper)
+
+    def _bounded(self, expression: ir.Expr, limit: int) -> bool:
+        bounds = {s.name: s.upper_bound for s in self.plan.sketch.symbols}
+        match expression:
+            case ir.Ref(name):
+                bound = bounds.get(name)
+                return bound is not None and bound <= limit
+            case _:
+                return False
+
+    def _host_scalars(self, kernel: KernelText) -> None:
+        for name, value in kernel.hoisted:
+            self.line(f"{self.names[name]} = {self.host(value)}")
+        for name in sorted(kernel.in_memory):
+            pointer, scalar = self.names[f"{name}_ptr"], self.names[name]
+            call = f"torch.tensor([{scalar}], dtype=torch.float64, device=device)"
+            self.line(f"{pointer} = {call}")
+
+    def _canonical(self, kernel: KernelText) -> None:
+        """NaN in the form that wins an atomic maximum or minimum, where some may be there."""
+        sketch = self.plan.sketch
+        stored = {
+            sketch.tensor(s.access.tensor).name
+            for phase in sketch.phases
+            for s in walk(phase.body)
+            if isinstance(s, ir.Store)
+        }
+        forms: dict[str, str] = {}
+        for statement in walk(kernel.phase.body):
+            if isinstance(statement, ir.Atomic) and needs_canonical_nan(statement, sketch):
+                tensor = sketch.tensor(statement.access.tensor)
+                if (
+                    tensor.initial is None
+                    or tensor.name in stored
+                    or tensor.initial != tensor.initial
+                ):
+                    sign = "-" if statement.operation == "min" else ""
+                    forms[tensor.name] = f'{sign}float("nan")'
+        for name, nan in forms.items():
+            dense = self.dense(name)
+            self.line(f"{dense}.masked_fill_({dense}.isnan(), {nan})")
+
+    def _call(self, kernel: KernelText) -> list[str]:
+        arguments = [self.dense(name) for name in kernel.tensors]
+        arguments += [
+            f"{self.dense(name)}.view(torch.{kind})" for name, kind in kernel.bit_pointers
+        ]
+        for name, axis in kernel.strides:
+            dense = self.dense(name)
+            arguments.append(f"0 if {dense}.shape[{axis}] == 1 else {dense}.stride({axis})")
+        for name in (*kernel.scalars, *(name for name, _ in kernel.hoisted)):
+            arguments.append(kernel.pointer_or_name(name))
+        for name in (*kernel.constants, *(name for name, _ in kernel.buckets)):
+            arguments.append(f"{self.names[name]}={self.names[name]}")
+        for name in kernel.given:
+            arguments.append(f"{self.names.given(name)}={self.names.given(name)}")
+        if kernel.index_bound is not None:
+            arguments.append("INDEX=tl.int64 if index_bound >= 2**31 else tl.int32")
+        if self.dialect.launch_options:
+            arguments += launch_options(self.plan, kernel, self.names)
+        return arguments
+
+
+def _cores(plan: Plan, kernel: KernelText) -> int:
+    return plan.hardware.matrix_cores if has_product(kernel.phase) else plan.hardware.cores
