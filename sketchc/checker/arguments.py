@@ -1,7 +1,7 @@
-"""Sorting a call's arguments into operands, attributes and the destination.
+"""Sorting a call's arguments into operands, attributes and destinations.
 
-The destination stands last, or is given as `dst=`. Attributes are keywords; `axis` may also stand
-between the operands and the destination.
+The destinations stand last, or are given as `dst=`: one, or a list of them. Attributes are
+keywords; `axis` may also stand between the operands and the destinations.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sketchc.checker.names import closest
 from sketchc.checker.quirks import late_positional_fix
 from sketchc.diagnostics import Edit, Fix
 from sketchc.ops import Attribute, Op
+from sketchc.source import Span
 
 
 @attrs.frozen
@@ -23,7 +24,7 @@ class Arguments:
     """`axes` as written (not normalised); `attributes` with defaults filled in."""
 
     operands: tuple[syntax.Expression, ...]
-    destination: syntax.Expression
+    destinations: tuple[syntax.Expression, ...]
     attributes: Mapping[str, object]
     axes: tuple[int, ...] = ()
 
@@ -40,14 +41,21 @@ def gather(context: Context, node: syntax.Compute, row: Op) -> Arguments:
         )
     known = {attribute.name: attribute for attribute in row.attributes}
     keywords = _keywords(context, node, row, known)
-    destination = keywords.pop("dst", None)
+    dst = keywords.pop("dst", None)
     positional = list(node.arguments)
     named = [a for a in row.attributes if a.positional and a.name not in keywords]
-    expected = len(row.operands) + len(named) + (destination is None)
+    expected = len(row.operands) + len(named) + (row.outputs if dst is None else 0)
+    if dst is not None:
+        destinations = dst.items if isinstance(dst, syntax.List) else (dst,)
+        if len(destinations) != row.outputs:
+            raise _wrong_destinations(context, row, dst.span, len(destinations))
     if len(positional) != expected:
+        if dst is None and row.outputs > 1 and len(positional) == expected - 1:
+            raise _wrong_destinations(context, row, node.span, row.outputs - 1)
         raise _wrong_count(context, node, row, expected)
-    if destination is None:
-        destination = positional.pop()
+    if dst is None:
+        destinations = tuple(positional[-row.outputs :])
+        del positional[-row.outputs :]
     operands = tuple(positional[: len(row.operands)])
     for attribute, value in zip(named, positional[len(row.operands) :], strict=True):
         keywords[attribute.name] = value
@@ -59,7 +67,7 @@ def gather(context: Context, node: syntax.Compute, row: Op) -> Arguments:
             axes = _axes(context, value)
         else:
             attributes[name] = _value(context, attribute, value)
-    return Arguments(operands, destination, attributes, axes)
+    return Arguments(operands, destinations, attributes, axes)
 
 
 def _keywords(
@@ -86,12 +94,25 @@ def _keywords(
 
 def _wrong_count(context: Context, node: syntax.Compute, row: Op, expected: int) -> InvalidError:
     count = len(node.arguments)
-    parts = [*row.operands, *(a.name for a in row.attributes if a.positional), "destination"]
+    named = [attribute.name for attribute in row.attributes if attribute.positional]
+    last = "destination" if row.outputs == 1 else f"{row.outputs} destinations"
+    parts = [*row.operands, *named, last]
     return context.error(
         node.span,
         "SK0211",
         f"`{row.name}` takes {', '.join(parts)}",
         f"{count} positional argument{'' if count == 1 else 's'} instead of {expected}",
+    )
+
+
+def _wrong_destinations(context: Context, row: Op, span: Span, given: int) -> InvalidError:
+    wanted = "1 destination" if row.outputs == 1 else f"{row.outputs} destinations"
+    return context.error(
+        span,
+        "SK0325",
+        f"`{row.name}` has {wanted}",
+        f"{given} given",
+        help="they stand last, or in a list: `dst=[values, indices]`" if row.outputs > 1 else "",
     )
 
 
@@ -135,7 +156,7 @@ def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> o
 def _axes(context: Context, node: syntax.Expression) -> tuple[int, ...]:
     items = node.items if isinstance(node, syntax.List) else (node,)
     if not items:
-        raise context.error(node.span, "SK0310", "at least one axis is reduced", "no axis")
+        raise context.error(node.span, "SK0310", "at least one axis is needed", "no axis")
     result = []
     for item in items:
         if isinstance(item, syntax.String | syntax.List):

@@ -228,15 +228,16 @@ class Context:
         def copied(value: object) -> object:
             return value.copy() if isinstance(value, list | dict | set) else value
 
-        fields: dict[str, Any] = {name: copied(getattr(self, name)) for name in self.__slots__}
-        scopes = Scopes([dict(block) for block in self.scopes.blocks], dict(self.scopes.ended))
-        fields.update(
-            diagnostics=[],
-            scopes=scopes,
-            namer=Namer(set(self.namer.taken)),
-            mentioned=self.mentioned,
+        changes: dict[str, Any] = {
+            field.name: copied(getattr(self, field.name)) for field in attrs.fields(Context)
+        }
+        changes["diagnostics"] = []
+        changes["scopes"] = Scopes(
+            [dict(block) for block in self.scopes.blocks], dict(self.scopes.ended)
         )
-        return Context(**fields)
+        changes["namer"] = Namer(set(self.namer.taken))
+        changes["mentioned"] = self.mentioned
+        return attrs.evolve(self, **changes)
 
     # ------------------------------------------------------------ facts
 

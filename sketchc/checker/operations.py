@@ -1,4 +1,4 @@
-"""Compute calls: arguments, attributes, shapes and element types, all read from the op table."""
+"""Compute calls: arguments and operands, read by the op table."""
 
 from __future__ import annotations
 
@@ -6,49 +6,21 @@ from typing import assert_never
 
 from sketchc import ir, symbolic, syntax
 from sketchc import records as attrs
+from sketchc.checker import cross_lanes
 from sketchc.checker.accesses import readable_tile, writable_tile
 from sketchc.checker.arguments import Arguments, gather
+from sketchc.checker.calls import Call
+from sketchc.checker.composites import expand
 from sketchc.checker.context import Context, InvalidError, Typed, is_host
-from sketchc.checker.dtypes import common, literal_fits, result_of, writes_implicitly
 from sketchc.checker.expressions import evaluate_constant, expression
 from sketchc.checker.lets import check_not_tunable, hoist, without_functions
 from sketchc.checker.names import TileName, TileState, closest
-from sketchc.checker.quirks import accumulate_fix, cast_fix
-from sketchc.checker.shapes import broadcast, fits, same, shown
+from sketchc.checker.shapes import same, shown
 from sketchc.checker.text import statement_text
-from sketchc.checker.unsupported import unsupported_operation
-from sketchc.diagnostics import Edit, Fix, Label
-from sketchc.ops import OPS, Category, Op, Result, Shape
+from sketchc.diagnostics import Edit, Fix, InternalError
+from sketchc.lanes import tiles_read
+from sketchc.ops import OPS, Category, Op, Shape
 from sketchc.types import DType
-
-#: Element-wise operations that have no meaning on conditions.
-_NOT_ON_BOOL = frozenset(
-    [
-        "neg",
-        "abs",
-        "relu",
-        "clamp",
-        "floor",
-        "ceil",
-        "round",
-        "trunc",
-        "sign",
-        "add",
-        "sub",
-        "mul",
-        "max",
-        "min",
-        "pow",
-        "floordiv",
-        "mod",
-        "fma",
-        "shl",
-        "shr",
-        "reduce_max",
-        "reduce_min",
-        "reduce_prod",
-    ]
-)
 
 
 def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
@@ -56,35 +28,76 @@ def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
     row = OPS.get(node.operation)
     if row is None:
         raise _unknown(context, node)
-    if not row.lowered:
-        raise unsupported_operation(context, row, node.span)
     arguments = gather(context, node, row)
     operands = tuple(_operand(context, operand) for operand in arguments.operands)
-    destination = _destination(context, arguments.destination)
-    _check_in_place(context, node, row, operands, destination)
-    call = _Call(context, node, row, operands, destination)
+    destinations = tuple(_destination(context, item) for item in arguments.destinations)
+    _check_in_place(context, node, row, operands, destinations)
+    call = Call(context, node, row, operands, destinations[0], destinations[1:])
     attributes = dict(arguments.attributes)
-    match row.category:
-        case Category.REDUCTION:
-            attributes["axis"] = call.reduce(arguments)
-        case Category.MATRIX:
-            call.multiply(attributes)
-        case Category.LAYOUT | Category.ELEMENTWISE:
-            call.rearrange() if row.shape is Shape.TRANSPOSED else call.broadcast()
-        case _:
-            raise unsupported_operation(context, row, node.span)
-    dtype = call.evaluation_dtype()
+    if row.category is Category.COMPOSITE:
+        return expand(call, attributes)
+    dtype = _check(call, arguments, attributes)
     return (
         ir.Compute(
             row.name,
             operands,
-            destination.name,
+            destinations[0].name,
             dtype,
             attributes,
+            others=tuple(tile.name for tile in destinations[1:]),
             text=statement_text(node),
             span=node.span,
         ),
     )
+
+
+def _check(call: Call, arguments: Arguments, attributes: dict[str, object]) -> DType:
+    """Check shapes and types, and settle the axes; gives the type of the evaluation."""
+    match call.row.category:
+        case Category.REDUCTION:
+            attributes["axis"] = call.reduce(arguments)
+        case Category.INDEX:
+            one = attrs.evolve(arguments, axes=(_axis(call, attributes),))
+            attributes["axis"] = call.reduce(one)
+        case Category.SCAN:
+            attributes["axis"] = cross_lanes.scan(call, _axis(call, attributes))
+        case Category.SORTING:
+            attributes["axis"] = cross_lanes.order(call, _axis(call, attributes))
+            return cross_lanes.order_dtype(call)
+        case Category.MATRIX:
+            call.multiply(attributes)
+        case Category.RANDOM:
+            return cross_lanes.random(call)
+        case Category.LAYOUT:
+            _arrange(call, arguments, attributes)
+        case Category.ELEMENTWISE:
+            call.broadcast()
+        case Category.COMPOSITE:
+            msg = "composites are expanded"
+            raise InternalError(msg)
+        case _:
+            assert_never(call.row.category)
+    return call.evaluation_dtype()
+
+
+def _axis(call: Call, attributes: dict[str, object]) -> int:
+    axis = attributes["axis"]
+    assert isinstance(axis, int)  # arguments.gather has seen to it
+    return axis
+
+
+def _arrange(call: Call, arguments: Arguments, attributes: dict[str, object]) -> None:
+    match call.row.name:
+        case "transpose":
+            call.transpose()
+        case "permute":
+            attributes["axes"] = cross_lanes.permute(call, arguments.axes)
+        case "reshape":
+            cross_lanes.reshape(call)
+        case "concat":
+            attributes["axis"] = cross_lanes.concat(call, _axis(call, attributes))
+        case _:
+            call.broadcast()
 
 
 def _unknown(context: Context, node: syntax.Compute) -> InvalidError:
@@ -196,311 +209,29 @@ def _check_in_place(
     node: syntax.Compute,
     row: Op,
     operands: tuple[ir.Operand, ...],
-    destination: TileState,
+    destinations: tuple[TileState, ...],
 ) -> None:
-    if row.category not in (Category.REDUCTION, Category.MATRIX) and (
-        row.shape is not Shape.TRANSPOSED
-    ):
+    """An operation across lanes reads no tile that it writes (R3), and writes none twice."""
+    if len(destinations) > 1 and destinations[0] is destinations[1]:
+        raise context.error(
+            node.span,
+            "SK0313",
+            f"`{row.name}` writes `{destinations[0].source_name}` twice",
+            "each result needs a tile of its own",
+        )
+    lane_by_lane = (Category.ELEMENTWISE, Category.RANDOM, Category.COMPOSITE)
+    if row.category in lane_by_lane or row.shape is Shape.DESTINATION:
         return
+    written = {tile.name: tile for tile in destinations}
     for operand in operands:
-        if isinstance(operand, ir.TileOperand) and operand.tile == destination.name:
-            raise context.error(
-                operand.span,
-                "SK0313",
-                f"`{row.name}` reads `{destination.source_name}` and writes it",
-                "also the destination",
-                notes=("an operation across lanes needs a destination of its own (R3)",),
-                help="allocate another tile for the result",
-            )
-
-
-# ---------------------------------------------------------------- one call
-
-
-@attrs.frozen
-class _Call:
-    context: Context
-    node: syntax.Compute
-    row: Op
-    operands: tuple[ir.Operand, ...]
-    destination: TileState
-
-    def tile(self, name: str) -> TileState:
-        return next(tile for tile in reversed(self.context.tiles) if tile.name == name)
-
-    def extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
-        match operand:
-            case ir.TileOperand(tile=name):
-                return self.tile(name).extents
-            case ir.IndexOperand(extents=extents):
-                return extents
-            case ir.ScalarOperand():
-                return ()
-            case _:
-                assert_never(operand)
-
-    def dtype(self, operand: ir.Operand) -> DType:
-        return (
-            self.tile(operand.tile).dtype if isinstance(operand, ir.TileOperand) else operand.dtype
-        )
-
-    def tile_label(self) -> tuple[Label, ...]:
-        extents = shown(self.destination.extents)
-        return (Label(self.destination.span, f"its shape is {extents}"),)
-
-    # ------------------------------------------------------------ shapes
-
-    def broadcast(self) -> None:
-        """Operands broadcast to each other, and the result to the destination (R2)."""
-        if self.row.name == "fill" and not isinstance(self.operands[0], ir.ScalarOperand):
-            raise self.context.error(
-                self.operands[0].span,
-                "SK0206",
-                "`fill` takes one scalar",
-                "a tile",
-                help="`copy` and `broadcast` take tiles",
-            )
-        shapes = [self.extents(operand) for operand in self.operands]
-        joined = broadcast(self.context, shapes)
-        if joined is None:
-            listed = " and ".join(shown(shape) for shape in shapes if shape)
-            raise self.context.error(
-                self.node.span,
-                "SK0305",
-                f"shapes {listed} do not broadcast",
-                "extents differ",
-                notes=("right-aligned extents must be equal, or literally 1",),
-            )
-        if not fits(self.context, joined, self.destination.extents):
-            raise self.context.error(
-                self.node.span,
-                "SK0305",
-                f"a result of shape {shown(joined)} does not fit the destination",
-                f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
-                labels=self.tile_label(),
-            )
-
-    def source(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
-        """The shape of an operand that must have lanes."""
-        shape = self.extents(operand)
-        if not shape:
-            raise self.context.error(
-                operand.span,
-                "SK0206",
-                f"`{self.row.name}` needs a tile here",
-                "a scalar",
-            )
-        return shape
-
-    def rearrange(self) -> None:
-        """transpose: the last two axes exchanged."""
-        shape = self.source(self.operands[0])
-        if len(shape) < 2:
-            raise self.context.error(
-                self.node.span, "SK0305", "`transpose` needs at least two axes", shown(shape)
-            )
-        result = (*shape[:-2], shape[-1], shape[-2])
-        if not same(self.context, result, self.destination.extents):
-            raise self.context.error(
-                self.node.span,
-                "SK0305",
-                f"a result of shape {shown(result)} does not fit the destination",
-                f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
-                labels=self.tile_label(),
-            )
-
-    def reduce(self, arguments: Arguments) -> tuple[int, ...]:
-        """Check the axes and the destination of a reduction; gives the axes, sorted."""
-        shape = self.source(self.operands[0])
-        axes: set[int] = set()
-        rank = "1 axis" if len(shape) == 1 else f"{len(shape)} axes"
-        for axis in arguments.axes:
-            if not -len(shape) <= axis < len(shape):
-                raise self.context.error(
-                    self.node.span,
-                    "SK0310",
-                    f"axis {axis} does not exist",
-                    f"the source has {rank}: {shown(shape)}",
+        read = (operand.tile,) if isinstance(operand, ir.TileOperand) else tiles_read(operand.value)
+        for name in read:
+            if name in written:
+                raise context.error(
+                    operand.span,
+                    "SK0313",
+                    f"`{row.name}` reads `{written[name].source_name}` and writes it",
+                    "also the destination",
+                    notes=("an operation across lanes needs a destination of its own (R3)",),
+                    help="allocate another tile for the result",
                 )
-            if axis % len(shape) in axes:
-                raise self.context.error(
-                    self.node.span, "SK0310", f"axis {axis} is named twice", "name it once"
-                )
-            axes.add(axis % len(shape))
-        kept = tuple(ir.Literal(1) if axis in axes else extent for axis, extent in enumerate(shape))
-        dropped = tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
-        target = self.destination.extents
-        wanted = kept if len(target) == len(shape) else dropped
-        if not wanted or not same(self.context, wanted, target):
-            choices = shown(kept) + (f" or {shown(dropped)}" if dropped else "")
-            raise self.context.error(
-                self.node.span,
-                "SK0311",
-                f"the destination of this reduction needs the shape {choices}",
-                f"`{self.destination.source_name}` is {shown(target)}",
-                labels=self.tile_label(),
-            )
-        self.warn_overwrite()
-        return tuple(sorted(axes))
-
-    def warn_overwrite(self) -> None:
-        """A reduction into an accumulator inside a loop overwrites it each time."""
-        tile, loops = self.destination, self.context.loops
-        looks = tile.initial is not None or "accumulator" in tile.hints
-        if not looks or not loops or loops[-1].identity in tile.loops or loops[-1].parallel:
-            return
-        self.context.warn(
-            self.node.span,
-            "SK0607",
-            f"`{self.row.name}` overwrites `{tile.source_name}` in every iteration",
-            "this does not accumulate",
-            labels=(Label(tile.span, "looks like an accumulator"),),
-            fixes=accumulate_fix(self.context, self.node, tile),
-        )
-
-    def multiply(self, attributes: dict[str, object]) -> None:
-        """[M, K] with [K, N], each possibly transposed, into [M, N]."""
-        left, right = (self.source(operand) for operand in self.operands)
-        if len(left) != 2 or len(right) != 2:
-            raise self.context.error(
-                self.node.span,
-                "SK0309",
-                f"`{self.row.name}` multiplies tiles of two axes",
-                f"these are {shown(left)} and {shown(right)}",
-            )
-        left = _turned(left, attributes["trans_a"])
-        right = _turned(right, attributes["trans_b"])
-        if not self.context.equal(left[1], right[0]):
-            raise self.context.error(
-                self.node.span,
-                "SK0309",
-                f"the inner extents differ: {symbolic.show(left[1])} and {symbolic.show(right[0])}",
-                f"{shown(left)} times {shown(right)}",
-                help="`trans_a=True` or `trans_b=True` read an operand transposed",
-                fixes=self.transpose_fixes(left, right),
-            )
-        if not same(self.context, (left[0], right[1]), self.destination.extents):
-            raise self.context.error(
-                self.node.span,
-                "SK0309",
-                f"the product has the shape {shown((left[0], right[1]))}",
-                f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
-                labels=self.tile_label(),
-            )
-
-    def transpose_fixes(
-        self, left: tuple[ir.Expr, ...], right: tuple[ir.Expr, ...]
-    ) -> tuple[Fix, ...]:
-        """Read one operand transposed, where that makes the product fit."""
-        fixes = []
-        for name, a, b in (
-            ("trans_b", left, _turned(right, True)),
-            ("trans_a", _turned(left, True), right),
-        ):
-            fitting = self.context.equal(a[1], b[0]) and same(
-                self.context, (a[0], b[1]), self.destination.extents
-            )
-            if fitting and not any(keyword.name == name for keyword in self.node.keywords):
-                keyword = syntax.Keyword(name, syntax.Boolean(True))
-                call = attrs.evolve(self.node, keywords=(*self.node.keywords, keyword))
-                edit = Edit(self.node.span, statement_text(call))
-                fixes.append(Fix(f"multiply with `{name}=True`", (edit,)))
-        return tuple(fixes)
-
-    # ------------------------------------------------------------ types
-
-    def evaluation_dtype(self) -> DType:
-        """Check the operands' types and the write (R6); gives the type of the evaluation."""
-        operands = list(self.operands)
-        if self.row.name == "where":
-            self.check_condition(operands.pop(0))
-        lanes = [self.dtype(o) for o in operands if not isinstance(o, ir.ScalarOperand)]
-        scalars = [o for o in operands if isinstance(o, ir.ScalarOperand)]
-        weak = [None if _is_integer_literal(o.value) else o.dtype for o in scalars]
-        operand = common(lanes, weak)
-        if not lanes and self.row.result in (Result.SAME, Result.PROMOTE, Result.DESTINATION):
-            evaluated = self.from_scalars(scalars)
-            self.check_operand(evaluated)
-            return evaluated
-        if operand is None:
-            return self.destination.dtype
-        self.check_operand(operand)
-        target = self.destination.dtype
-        if self.row.result is Result.DESTINATION:
-            return target
-        result = result_of(self.row, operand) or target
-        if self.row.result is Result.ACCUMULATOR and result.is_integer and target.is_integer:
-            result = target  # integer reductions take the destination's type
-        if not writes_implicitly(result, target):
-            raise self.needs_cast(result)
-        if self.row.result is not Result.BOOL:
-            return result
-        return DType.BOOL if self.row.category is Category.REDUCTION else operand
-
-    def check_condition(self, operand: ir.Operand) -> None:
-        dtype = self.dtype(operand)
-        if dtype is not DType.BOOL:
-            raise self.context.error(
-                operand.span,
-                "SK0308",
-                f"the condition of `where` is {dtype.value}, not bool",
-                "not a condition",
-                help="compare it: `gt(x, 0, mask)`, with `mask` a bool tile",
-            )
-
-    def check_operand(self, operand: DType) -> None:
-        name = self.row.name
-        wrong = (
-            (self.row.result is Result.INTEGER and operand.is_float)
-            or (name in ("shl", "shr") and not operand.is_integer)
-            or (operand is DType.BOOL and name in _NOT_ON_BOOL)
-            or (operand is DType.BOOL and self.row.category is Category.MATRIX)
-        )
-        if wrong:
-            raise self.context.error(
-                self.node.span,
-                "SK0312",
-                f"`{name}` does not take {operand.value}",
-                "`cast` the operands first",
-            )
-
-    def from_scalars(self, scalars: list[ir.ScalarOperand]) -> DType:
-        """All operands are scalars: they take the destination's type, as far as they fit."""
-        target = self.destination.dtype
-        for scalar in scalars:
-            match scalar.value:
-                case ir.Literal(value):
-                    fine = literal_fits(value, target)
-                case _ if scalar.dtype.is_float or scalar.dtype is DType.BOOL:
-                    fine = writes_implicitly(scalar.dtype, target)
-                case _:
-                    fine = target.is_float or writes_implicitly(scalar.dtype, target)
-            if not fine and self.row.name != "cast":
-                raise self.context.error(
-                    scalar.span,
-                    "SK0307",
-                    f"this scalar does not convert to {target.value} without `cast`",
-                    f"{scalar.dtype.value} into {target.value}",
-                    labels=(Label(self.destination.span, f"{target.value} tile"),),
-                )
-        return target if self.row.result is Result.DESTINATION else target.compute
-
-    def needs_cast(self, result: DType) -> InvalidError:
-        target = self.destination.dtype
-        return self.context.error(
-            self.node.span,
-            "SK0307",
-            f"{result.value} does not convert to {target.value} without `cast`",
-            f"the result is {result.value}, the tile {target.value}",
-            labels=(Label(self.destination.span, f"{target.value} tile"),),
-            notes=("only float to float and widening integer conversions are implicit (R6)",),
-            fixes=cast_fix(self.context, self.node, result),
-        )
-
-
-def _turned(shape: tuple[ir.Expr, ...], turn: object) -> tuple[ir.Expr, ...]:
-    return (shape[1], shape[0]) if turn else shape
-
-
-def _is_integer_literal(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Literal) and type(value.value) is int

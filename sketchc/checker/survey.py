@@ -247,17 +247,26 @@ class _Walker:
             shapes = self.is_index(argument) or isinstance(argument, syntax.Subscript)
             self.use(argument, Use.SHAPE if shapes else Use.DATA)
         row = OPS.get(statement.operation)
-        if row is None or row.outputs != 1:
+        if row is None:
             return
-        if destination is None and len(arguments) > len(row.operands):
-            destination = arguments[-1]
-        tile = self.find(destination.id) if isinstance(destination, syntax.Name) else None
+        if isinstance(destination, syntax.List):
+            targets = [self.target(item) for item in destination.items]
+        elif destination is not None:
+            targets = [self.target(destination)]
+        else:
+            last = arguments[len(row.operands) :][-row.outputs :]
+            targets = [self.target(argument) for argument in last]
+        for tile in targets[1:]:  # the indices of topk and sort
+            if tile is not None and tile.dtype is None:
+                self.writes.append(_Write(tile, "copy", (_Tile(DType.I64, index=True),), ()))
+        tile = targets[0] if targets else None
         if tile is None or tile.dtype is not None:
             return
         tiles: list[_Tile] = []
         scalars: list[DType | None] = []
         skipped = 1 if row.name == "where" else 0  # the condition has no say in the type
-        for argument in arguments[skipped : len(row.operands)]:
+        operands = 1 if row.outputs > 1 else len(row.operands)  # values, without their indices
+        for argument in arguments[skipped:operands]:
             found = self.find(argument.id) if isinstance(argument, syntax.Name) else None
             if found is not None:
                 tiles.append(found)
@@ -268,6 +277,9 @@ class _Walker:
             else:
                 scalars.append(None if isinstance(argument, syntax.Number) else DType.I64)
         self.writes.append(_Write(tile, row.name, tuple(tiles), tuple(scalars)))
+
+    def target(self, node: syntax.Expression) -> _Tile | None:
+        return self.find(node.id) if isinstance(node, syntax.Name) else None
 
     def find(self, name: str) -> _Tile | None:
         for scope in reversed(self.scopes):

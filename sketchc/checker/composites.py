@@ -1,0 +1,153 @@
+"""softmax, layer_norm and rms_norm, written out as primitives over the last axis.
+
+Every later stage sees the primitives alone. Means are over the *valid* lanes, so their number is
+counted lane by lane; a NaN is not counted, which changes nothing, because it makes the whole row
+NaN. The statistics are kept in the type of the evaluation: f32 for f16, bf16 and integers.
+"""
+
+from __future__ import annotations
+
+from sketchc import ir
+from sketchc import records as attrs
+from sketchc.checker.calls import Call
+from sketchc.checker.names import TileState
+from sketchc.ops import OPS
+from sketchc.symbolic import show
+from sketchc.types import DType
+
+
+def expand(call: Call, attributes: dict[str, object]) -> tuple[ir.Statement, ...]:
+    """The primitives of one call; raises `InvalidError` after reporting what is wrong."""
+    shape = call.source(call.operands[0])
+    call.broadcast()
+    dtype = call.evaluation_dtype()
+    writer = _Writer(call, shape, dtype)
+    source = writer.source()
+    match call.row.name:
+        case "softmax":
+            writer.softmax(source)
+        case "layer_norm":
+            writer.layer_norm(source, attributes["eps"])
+        case _:
+            writer.rms_norm(source, attributes["eps"])
+    return tuple(writer.statements)
+
+
+@attrs.define(eq=False)
+class _Writer:
+    call: Call
+    shape: tuple[ir.Expr, ...]
+    dtype: DType
+    statements: list[ir.Statement] = attrs.field(factory=list)
+
+    def source(self) -> ir.Operand:
+        """The operand, converted first if it holds integers."""
+        operand = self.call.operands[0]
+        if self.call.dtype(operand).is_float:
+            return operand
+        return self.compute("cast", (operand,), self.tile("values"))
+
+    def softmax(self, source: ir.Operand) -> None:
+        largest = self.reduce("reduce_max", source, "largest")
+        shifted = self.compute("sub", (source, largest), self.tile("powers"))
+        powers = self.compute("exp", (shifted,), shifted)
+        total = self.reduce("reduce_sum", powers, "total")
+        self.finish("div", powers, total)
+
+    def layer_norm(self, source: ir.Operand, eps: object) -> None:
+        count = self.count(source)
+        mean = self.reduce("reduce_sum", source, "mean")
+        self.compute("div", (mean, count), mean)
+        centred = self.compute("sub", (source, mean), self.tile("centred"))
+        squares = self.compute("mul", (centred, centred), self.tile("squares"))
+        scale = self.reduce("reduce_sum", squares, "scale")
+        self.normalise(centred, scale, count, eps)
+
+    def rms_norm(self, source: ir.Operand, eps: object) -> None:
+        count = self.count(source)
+        squares = self.compute("mul", (source, source), self.tile("squares"))
+        scale = self.reduce("reduce_sum", squares, "scale")
+        self.normalise(source, scale, count, eps)
+
+    def normalise(
+        self, values: ir.Operand, scale: ir.TileOperand, count: ir.TileOperand, eps: object
+    ) -> None:
+        """values / sqrt(scale / count + eps), `scale` being a sum of squares."""
+        assert isinstance(eps, float)
+        self.compute("div", (scale, count), scale)
+        small = ir.ScalarOperand(ir.Literal(eps), DType.F64, span=self.call.node.span)
+        self.compute("add", (scale, small), scale)
+        self.compute("rsqrt", (scale,), scale)
+        self.finish("mul", values, scale)
+
+    def count(self, source: ir.Operand) -> ir.TileOperand:
+        """The number of valid lanes of each row."""
+        valid = self.compute("eq", (source, source), self.tile("valid", DType.BOOL))
+        one, zero = (
+            ir.ScalarOperand(ir.Literal(value), DType.F64, span=self.call.node.span)
+            for value in (1.0, 0.0)
+        )
+        ones = self.compute("where", (valid, one, zero), self.tile("ones"))
+        return self.reduce("reduce_sum", ones, "count")
+
+    def reduce(self, operation: str, source: ir.Operand, name: str) -> ir.TileOperand:
+        row = self.tile(name, extents=(*self.shape[:-1], ir.Literal(1)))
+        return self.compute(operation, (source,), row, axis=(len(self.shape) - 1,))
+
+    def finish(self, operation: str, left: ir.Operand, right: ir.Operand) -> None:
+        """The last step, into the destination of the call."""
+        name = self.call.destination.name
+        self.compute(operation, (left, right), ir.TileOperand(name, span=self.call.node.span))
+
+    # ------------------------------------------------------------ statements
+
+    def tile(
+        self, name: str, dtype: DType | None = None, extents: tuple[ir.Expr, ...] | None = None
+    ) -> ir.TileOperand:
+        """A tile of its own, as wide as the source unless `extents` says otherwise."""
+        context, node = self.call.context, self.call.node
+        spelt = context.namer.fresh(f"{self.call.destination.source_name}_{name}")
+        tile = TileState(
+            name=spelt,
+            source_name=spelt,
+            extents=extents or self.shape,
+            dtype=dtype or self.dtype,
+            initial=None,
+            hints=(),
+            loops=tuple(loop.identity for loop in context.loops),
+            phase=context.phase,
+            span=node.span,
+        )
+        context.tiles.append(tile)
+        self.statements.append(ir.Alloc(spelt, span=node.span))
+        return ir.TileOperand(spelt, span=node.span)
+
+    def compute(
+        self,
+        operation: str,
+        operands: tuple[ir.Operand, ...],
+        destination: ir.TileOperand,
+        axis: tuple[int, ...] = (),
+    ) -> ir.TileOperand:
+        """One primitive; gives its destination."""
+        attributes = {one.name: one.default for one in OPS[operation].attributes}
+        if axis:
+            attributes["axis"] = axis
+        words = [_shown(operand) for operand in operands]
+        words += [*map(str, axis), destination.tile]
+        self.statements.append(
+            ir.Compute(
+                operation,
+                operands,
+                destination.tile,
+                self.dtype,
+                attributes,
+                text=f"{operation}({', '.join(words)})",
+                span=self.call.node.span,
+            )
+        )
+        return destination
+
+
+def _shown(operand: ir.Operand) -> str:
+    return operand.tile if isinstance(operand, ir.TileOperand) else show(operand.value)
