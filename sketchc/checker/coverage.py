@@ -134,7 +134,7 @@ def _scattered(tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool) 
         help=f"declare `{tensor.name}` with `= 0` or as `inout`, or promise `covers=True`",
     )
     proof = ir.Proof("covered", tensor.name, ir.Tier.UNPROVED, detail, span=span)
-    return Finding(proof, (diagnostic,))
+    return Finding(proof, (diagnostic,), testable=False)
 
 
 def written_everywhere(prover: Prover, name: str, stores: Sequence[Site]) -> Outcome:

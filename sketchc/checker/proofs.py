@@ -13,14 +13,16 @@ from sketchc import records as attrs
 from sketchc.checker import coverage, extents, initialisation, races, subscripts
 from sketchc.checker.prover import Prover
 from sketchc.checker.sites import collect
+from sketchc.checker.testing import tested
 from sketchc.diagnostics import Diagnostic
 
 
 def prove(
-    sketch: ir.Sketch, allow_unproved: bool = False
+    sketch: ir.Sketch, allow_unproved: bool = False, test: bool = False
 ) -> tuple[ir.Sketch, tuple[ir.Proof, ...], tuple[Diagnostic, ...]]:
     """The sketch with generated launch checks added, all verdicts, and an error for every refuted
-    or unproved one (a warning for the latter where `allow_unproved` is set)."""
+    or unproved one (a warning for the latter where `allow_unproved` is set). `test`: what is
+    neither proved nor refuted is tried in the interpreter."""
     prover = Prover.of(sketch)
     sites = collect(sketch, prover.root)
     found = [
@@ -36,7 +38,9 @@ def prove(
         if require.condition not in known:
             known.add(require.condition)
             generated.append(require)
+    result = attrs.evolve(sketch, requires=(*sketch.requires, *generated))
+    if test:
+        found = tested(result, found)
     proofs = tuple(finding.proof for finding in found)
     diagnostics = tuple(dict.fromkeys(d for finding in found for d in finding.diagnostics))
-    result = attrs.evolve(sketch, requires=(*sketch.requires, *generated))
     return result, proofs, diagnostics

@@ -19,11 +19,15 @@ UNDECIDED = (
 
 @attrs.frozen
 class Finding:
-    """One verdict with what follows from it: diagnostics, and launch checks to generate."""
+    """One verdict with what follows from it: diagnostics, and launch checks to generate.
+
+    `testable`: running the sketch at small sizes says something about the claim where it is not
+    proved; for one about arbitrary data it does not."""
 
     proof: ir.Proof
     diagnostics: tuple[Diagnostic, ...] = ()
     requires: tuple[ir.Require, ...] = ()
+    testable: bool = True
 
 
 def assignments(values: Mapping[str, object]) -> str:

@@ -1,0 +1,219 @@
+"""What the proofs leave open is tried: shadow-memory interpretation at small sizes (section 6).
+
+A sketch runs in the interpreter at sizes around its constants (0, 1, T-1, T, T+1, a prime), within
+its conditions and symbol bounds, on random inputs. A rule that breaks refutes the claim, with what
+broke as the counter-example; a claim that holds at all of them is *tested*. The time is bounded:
+sizes whose runs would take long are left out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import product
+from typing import TYPE_CHECKING
+
+from sketchc import ir
+from sketchc import records as attrs
+from sketchc.checker import concrete
+from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes
+from sketchc.checker.workload import workload
+from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError
+
+if TYPE_CHECKING:
+    from sketchc.interpreter import Violation
+
+#: Work of one run and of all runs for one sketch, in lanes (some 20 ns each).
+RUN_LIMIT = 8_000_000
+TOTAL_LIMIT = 60_000_000
+
+#: Runs at most, and at least for a claim to count as tested.
+MOST_RUNS = 24
+FEWEST_RUNS = 3
+
+#: Sizes beside those around the constants; 7 is prime.
+SIZES = (0, 1, 2, 3, 7)
+LARGEST_CONSTANT = 300
+ATTEMPTS = 300
+
+_CODES = {
+    "in-bounds": "SK0501",
+    "slice-fits": "SK0503",
+    "covered": "SK0510",
+    "initialised": "SK0530",
+}
+_WORDS = {
+    "in-bounds": "a subscript of `{}` leaves the tensor",
+    "slice-fits": "a slice does not fit the tile `{}`",
+    "covered": "the output `{}` is not written everywhere",
+    "initialised": "`{}` is loaded before it is written",
+    "independent": "parallel iterations are not independent in `{}`",
+}
+
+
+def tested(sketch: ir.Sketch, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings with every unproved one tried: refuted, tested, or left as it is where too few
+    sizes could be run."""
+    if not any(_open(finding) for finding in findings):
+        return list(findings)
+    runs = _Runs(sketch)
+    runs.execute()
+    return [runs.judged(finding) if _open(finding) else finding for finding in findings]
+
+
+def _open(finding: Finding) -> bool:
+    return finding.proof.tier is ir.Tier.UNPROVED and finding.testable
+
+
+class _Runs:
+    """What the interpreter found: violations by claim and tensor, and how many runs there were."""
+
+    def __init__(self, sketch: ir.Sketch) -> None:
+        self.sketch = sketch
+        self.count = 0
+        self.broken: dict[tuple[str, str], tuple[dict[str, int], Violation]] = {}
+        self.bases = {view.name: view.base for view in sketch.views}
+
+    def execute(self) -> None:
+        """Run at one setting after the other, small ones first."""
+        import numpy as np
+
+        from sketchc.interpreter import Options, interpret
+        from sketchc.interpreter_inputs import random_inputs
+        from sketchc.interpreter_launch import bind_values, tensor_shapes
+
+        options = Options(collect=True, shuffle=1, memory_limit=64 * 2**20)
+        generator = np.random.default_rng(0)
+        left = TOTAL_LIMIT
+        params = sample_params(self.sketch)
+        for symbols in settings(self.sketch):
+            try:
+                values = bind_values(self.sketch, symbols, params)
+                shapes = tensor_shapes(self.sketch, values, options.memory_limit)
+                cost = workload(self.sketch, values, min(left, RUN_LIMIT))
+                if cost is None:
+                    continue
+                left -= cost
+                inputs = random_inputs(self.sketch, shapes, generator)
+                result = interpret(self.sketch, inputs, symbols, params, options)
+            except (DiagnosticError, UsageError):
+                continue  # a launch would refuse these sizes
+            self.count += 1
+            for violation in result.violations:
+                subject = self.bases.get(violation.tensor, violation.tensor)
+                self.broken.setdefault((violation.kind, subject), (symbols, violation))
+            if self.count >= MOST_RUNS or left < TOTAL_LIMIT // 20:
+                return
+
+    def judged(self, finding: Finding) -> Finding:
+        proof = finding.proof
+        subject = self.bases.get(proof.subject, proof.subject)
+        broken = self.broken.get((proof.claim, subject))
+        if broken is not None:
+            return self._refuted(finding, *broken)
+        if self.count < FEWEST_RUNS and self.sketch.symbols:
+            return finding
+        if self.count == 0:
+            return finding
+        times = "once" if self.count == 1 else f"at {self.count} sizes"
+        detail = f"{proof.detail}; interpreted {times} without a violation"
+        return Finding(attrs.evolve(proof, tier=ir.Tier.TESTED, detail=detail), (), ())
+
+    def _refuted(self, finding: Finding, symbols: dict[str, int], violation: Violation) -> Finding:
+        proof = finding.proof
+        host = concrete.host_sample(self.sketch, symbols)
+        element = violation.element
+        if violation.tensor in self.bases:
+            with suppress(ArithmeticError):
+                element = concrete.base_element(self.sketch, violation.tensor, element, host)
+        text = for_sizes(symbols) + _told(violation)
+        example = ir.CounterExample(symbols, violation.iterations, element, text)
+        code = _CODES.get(proof.claim, "SK0521" if " reads " in violation.text else "SK0520")
+        diagnostic = Diagnostic(
+            code,
+            Severity.ERROR,
+            _WORDS[proof.claim].format(proof.subject),
+            proof.span,
+            text,
+            notes=("found by interpreting the sketch at small sizes with shadow memory",),
+        )
+        evolved = attrs.evolve(proof, tier=ir.Tier.REFUTED, detail=text, counter_example=example)
+        return Finding(evolved, (diagnostic,))
+
+
+def _told(violation: Violation) -> str:
+    """The violation in the words of the other counter-examples."""
+    if violation.kind == "independent" and "both write" in violation.text:
+        told = [assignments(iteration) for iteration in violation.iterations]
+        place = element_text(violation.tensor, violation.element)
+        return f"iterations {' and '.join(told)} both write {place}"
+    return violation.text
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def sample_params(sketch: ir.Sketch) -> dict[str, int | float | bool]:
+    """A value for each param that has no default."""
+    return {
+        param.name: 0.5 if param.dtype.is_float else 2 if param.dtype.is_integer else True
+        for param in sketch.params
+        if param.default is None
+    }
+
+
+def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
+    """Sizes that a launch may accept, small products first: all equal, one unlike the others, and
+    mixed ones."""
+    names = [symbol.name for symbol in sketch.symbols]
+    limits = [symbol.upper_bound for symbol in sketch.symbols]
+    if not names:
+        yield {}
+        return
+    sizes = _sizes(sketch)
+    chosen: dict[tuple[int, ...], None] = {}
+    for size in sizes:
+        chosen[(size,) * len(names)] = None
+    for place, size, rest in product(range(len(names)), sizes, (1, 3, 7)):
+        chosen[tuple(size if p == place else rest for p in range(len(names)))] = None
+    generator = random.Random(0)
+    for _ in range(ATTEMPTS):
+        chosen[tuple(generator.choice(sizes) for _ in names)] = None
+    host = [
+        key
+        for key in chosen
+        if all(limit is None or size <= limit for size, limit in zip(key, limits, strict=True))
+    ]
+    accepted = [key for key in host if _admissible(sketch, dict(zip(names, key, strict=True)))]
+    weight = {key: _weight(key) for key in accepted}
+    small = sorted(accepted, key=lambda key: weight[key])[: 4 * MOST_RUNS]
+    stride = max(1, len(small) // MOST_RUNS)
+    for start in range(stride):
+        for key in small[start::stride]:
+            yield dict(zip(names, key, strict=True))
+
+
+def _weight(key: tuple[int, ...]) -> int:
+    total = 1
+    for size in key:
+        total *= max(1, size)
+    return total
+
+
+def _sizes(sketch: ir.Sketch) -> tuple[int, ...]:
+    """The sizes at which tile loops change: around each constant."""
+    around = {
+        int(constant.value) + offset
+        for constant in sketch.constants
+        if constant.dtype.is_integer and 1 < constant.value <= LARGEST_CONSTANT
+        for offset in (-1, 0, 1)
+    }
+    return tuple(sorted({*SIZES, *around}))
+
+
+def _admissible(sketch: ir.Sketch, symbols: Mapping[str, int]) -> bool:
+    try:
+        return concrete.admissible(sketch, concrete.host_values(sketch, symbols))
+    except (ArithmeticError, ValueError):
+        return False
