@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from sketchc import ir
+from sketchc.evaluate import Value
+from sketchc.index_ranges import index_ranges
 from sketchc.interpreter_tiles import Array, numpy_dtype, to_tensor
 from sketchc.types import DType
 
@@ -26,11 +28,42 @@ def random_array(generator: np.random.Generator, shape: tuple[int, ...], dtype: 
 
 
 def random_inputs(
-    sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]], generator: np.random.Generator
+    sketch: ir.Sketch,
+    shapes: Mapping[str, tuple[int, ...]],
+    generator: np.random.Generator,
+    params: Mapping[str, Value] | None = None,
 ) -> dict[str, Array]:
-    """A random array for every in and inout tensor of `sketch`, by name."""
-    return {
+    """A random array for every in and inout tensor of `sketch`, by name. Those whose elements serve
+    as indices hold valid ones; `params` (else defaults) matter for the ranges of these alone."""
+    arrays = {
         tensor.name: random_array(generator, shapes[tensor.name], tensor.dtype)
         for tensor in sketch.tensors
         if tensor.role in (ir.Role.IN, ir.Role.INOUT)
+    }
+    given = {p.name: p.default if p.default is not None else 1 for p in sketch.params}
+    for name, (lower, upper) in index_ranges(
+        sketch, _symbols(sketch, shapes), {**given, **(params or {})}
+    ).items():
+        arrays[name] = into_range(arrays[name], lower, upper)
+    return arrays
+
+
+def into_range(array: Array, lower: int, upper: int) -> Array:
+    """Integers moved into [lower, upper) where they lie outside; as they are where it is empty."""
+    if upper <= lower:
+        return array
+    outside = (array < lower) | (array >= upper)
+    if not outside.any():
+        return array
+    moved = lower + (array.astype(np.int64) - lower) % (upper - lower)
+    return np.where(outside, moved, array).astype(array.dtype)
+
+
+def _symbols(sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """The symbols, from the shapes in which they stand bare."""
+    return {
+        extent.name: size
+        for tensor in sketch.tensors
+        for extent, size in zip(tensor.extents, shapes.get(tensor.name, ()), strict=False)
+        if isinstance(extent, ir.Ref) and extent.kind is ir.NameKind.SYMBOL
     }
