@@ -121,9 +121,8 @@ class Scope:
     def counter(self, loop: ir.For | ir.HostFor) -> int:
         """The atom that counts the iterations of a loop entered here."""
         form = self.forms[loop.variable]
-        suffix = self.suffix if isinstance(loop, ir.For) else ""
-        name = loop.variable + suffix
-        names = (name, f"{name}'trip", f"{name}'back")
+        spelt = (loop.variable + self.suffix, loop.variable)
+        names = {name + kind for name in spelt for kind in ("", "'trip", "'back")}
         return next(atom for atom in form if self.atoms.names[atom] in names)
 
     def loop_value(self, loop: ir.For | ir.HostFor, count: int, start: int, step: int) -> int:
@@ -329,6 +328,10 @@ def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") 
         if param.dtype.is_integer:
             forms[param.name] = {numbering.variable(param.name): 1}
     scope = Scope(numbering, forms, tuple(facts), suffix=suffix)
+    lets = {let.name for let in sketch.lets}
+    for require in sketch.requires:  # lets may divide by what these say is positive
+        if not free_names(require.condition) & lets:
+            scope = scope.given(require.condition)
     extents = {extent for tensor in sketch.tensors for extent in tensor.extents}
     for let in sketch.lets:
         if let.dtype is DType.I64:
@@ -336,7 +339,8 @@ def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") 
             form = _let_form(scope, let, sized)
             scope = attrs.evolve(scope, forms={**scope.forms, let.name: form})
     for require in sketch.requires:
-        scope = scope.assume(scope.compare(require.condition))
+        if free_names(require.condition) & lets:
+            scope = scope.given(require.condition)
     return scope.assume(_extent_facts(sketch, scope))
 
 
