@@ -28,6 +28,7 @@ def print_plan(plan: Plan) -> str:
         f"# plan for {plan.target} on {plan.hardware.name}: {plan.hardware.facts['description']}",
         *(f"# {note}" for note in plan.notes),
         *_launches(plan),
+        *_answers(plan),
     ]
     if plan.bytes_moved is not None and plan.flops is not None:
         head.append(f"# bytes that must move: {show(plan.bytes_moved)}")
@@ -52,6 +53,15 @@ def _launches(plan: Plan) -> list[str]:
                 f" at the fullest moment ({parts})"
             )
     return lines
+
+
+def _answers(plan: Plan) -> list[str]:
+    """What each hint became: `# hint "pipeline" of loop k: num_stages=3 (why)`."""
+    lines = []
+    for answer in plan.answers:
+        why = f" ({answer.reason})" if answer.reason else ""
+        lines.append(f'# hint "{answer.hint}" of {answer.subject}: {answer.became}{why}')
+    return list(dict.fromkeys(lines))
 
 
 def _cores(plan: Plan, phase: PhasePlan) -> int:

@@ -6,10 +6,10 @@ import importlib
 from typing import Protocol
 
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.plan import Capabilities, Plan
+from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
 
-#: target -> module with `CAPABILITIES`, `DESCRIPTION`, `emit(plan) -> Kernel`, and, where the
-#: target fuses by itself, `placements(plan)`: tile -> the memory it is left in, or "fused".
+#: target -> module with `CAPABILITIES`, `DESCRIPTION`, `emit(plan) -> Kernel`, `answers(plan)` (what
+#: the hints became that only the target can answer), and, where the target fuses by itself, `placements(plan)`: tile -> the memory it is left in, or "fused".
 TARGETS: dict[str, str] = {
     "triton_cuda": "sketchc.lowering.triton.cuda",
     "triton_ascend": "sketchc.lowering.triton.ascend",
@@ -25,6 +25,9 @@ class TargetModule(Protocol):
 
     def emit(self, plan: Plan) -> Kernel:
         """The source for a finished plan; deterministic."""
+
+    def answers(self, plan: Plan) -> tuple[HintAnswer, ...]:
+        """What became of the hints in `answer_hints.OWN`."""
 
 
 def target_module(name: str) -> TargetModule:

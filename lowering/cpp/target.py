@@ -14,6 +14,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.lowering import loops
+from sketchc.lowering.cpp.answers import answers as answers
 from sketchc.lowering.cpp.binding import module_source
 from sketchc.lowering.cpp.expressions import (
     CPP_TYPES,
@@ -32,9 +33,10 @@ from sketchc.lowering.cpp.printer import (
     Printer,
     streams_name,
 )
+from sketchc.lowering.cpp.steps import Steps, reserved
 from sketchc.lowering.cpp.streams import add_streams, streamed_tensors, unread_outputs
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.plan import Capabilities, GridAxis, PhasePlan, Plan
+from sketchc.lowering.plan import Capabilities, PhasePlan, Plan
 from sketchc.ops import OPS, Category, Shape
 from sketchc.symbolic import show
 from sketchc.types import LOWERED, DType
@@ -137,8 +139,11 @@ class _Host:
         self._workspace()
         self._initial_values()
         self._streams(programs)
-        for phase, program in zip(self.plan.phases, programs, strict=True):
-            self._phase(phase, program)
+        launches = {
+            phase.index: (phase, program)
+            for phase, program in zip(self.plan.phases, programs, strict=True)
+        }
+        Steps(self.sketch, launches, self.out).steps(self.sketch.steps)
         self.out.line("return 0;")
         body = "\n".join(self.out.lines)
         constants = self._constants(body)
@@ -162,8 +167,8 @@ class _Host:
         names |= {tensor.name for tensor in sketch.tensors}
         names |= {view.name for view in sketch.views}
         names |= {tile.name for tile in sketch.tiles}
-        for phase in sketch.phases:
-            names |= _bound_names(phase.body)
+        for body in (sketch.steps, *(phase.body for phase in sketch.phases)):
+            names |= _bound_names(body)
         return names
 
     # ------------------------------------------------------------ the host's part
@@ -253,7 +258,7 @@ class _Host:
         self.out.line("sketch::arena workspace;")
         for tensor in tensors:
             name = identifier(tensor.name)
-            self.out.line(f"const int64_t {name}_place = {_add('workspace', tensor)};")
+            self.out.line(f"const int64_t {name}_place = {reserved('workspace', tensor)};")
         self.out.open("if (!workspace.allocate(1))")
         self.out.line("return -1;")
         self.out.close()
@@ -291,119 +296,17 @@ class _Host:
             self.out.line(f"{identifier(tensor.name)}[{variable}] = {value};")
             self.out.close()
 
-    # ------------------------------------------------------------ phases
 
-    def _phase(self, phase: PhasePlan, program: loops.Program) -> None:
-        out = self.out
-        several = len(self.plan.phases) > 1
-        if several:
-            out.comment(f"Phase {phase.index + 1} of {len(self.plan.phases)}.")
-        arenas = [s for s in program.storages if s.memory == "arena"]
-        scoped = several or bool(arenas) or not phase.grid
-        if scoped:
-            out.open("")
-        if arenas:
-            out.comment("Scratch memory of each thread.")
-            out.line("sketch::arena arena;")
-            for storage in arenas:
-                name = identifier(storage.name)
-                out.line(f"const int64_t {name}_place = {_add('arena', storage)};")
-            out.open(f"if (!arena.allocate({'omp_get_max_threads()' if phase.grid else '1'}))")
-            out.line("return -1;")
-            out.close()
-        if phase.grid:
-            self._parallel(phase, program, arenas)
-        else:
-            self._thread_storage(arenas, "0")
-            self._stack(program)
-            out.statements(program.body)
-            if streamed_tensors(program.body):
-                out.line("sketch::end_streams();")
-        if scoped:
-            out.close()
-
-    def _parallel(
-        self, phase: PhasePlan, program: loops.Program, arenas: list[loops.Storage]
-    ) -> None:
-        out = self.out
-        collapse = f" collapse({len(phase.grid)})" if len(phase.grid) > 1 else ""
-        streams = bool(streamed_tensors(program.body))
-        region = bool(arenas) or streams
-        if region:
-            out.pragma("parallel")
-            out.open("")
-            self._thread_storage(arenas, "omp_get_thread_num()")
-        out.pragma(f"{'' if region else 'parallel '}for{collapse} schedule(static)")
-        derived = [self._grid_loop(axis) for axis in phase.grid]
-        for text in derived:
-            if text:
-                out.line(text)
-        self._stack(program)
-        out.statements(program.body)
-        for _ in phase.grid:
-            out.close()
-        if streams:
-            out.line("sketch::end_streams();")
-        if region:
-            out.close()
-
-    def _thread_storage(self, arenas: list[loops.Storage], thread: str) -> None:
-        for storage in arenas:
-            kind, name = CPP_TYPES[storage.dtype], identifier(storage.name)
-            self.out.line(
-                f"{kind} *const __restrict {name} = arena.at<{kind}>({name}_place, {thread});"
-            )
-
-    def _stack(self, program: loops.Program) -> None:
-        for storage in program.storages:
-            if storage.memory == "stack":
-                kind, name = CPP_TYPES[storage.dtype], identifier(storage.name)
-                count: ir.Expr = storage.extents[0]
-                for extent in storage.extents[1:]:
-                    count = ir.Binary("*", count, extent)
-                self.out.line(f"alignas(64) {kind} {name}[{scalar(count)}];")
-
-    def _grid_loop(self, axis: GridAxis) -> str:
-        """Opens the loop of one grid axis; returns what derives the variable inside, if anything.
-
-        The loop runs over the variable itself where the bounds of the sketch's loop are known.
-        """
-        name = identifier(axis.variable)
-        zero, one = ir.Literal(0), ir.Literal(1)
-        if axis.start == zero and axis.step == one:
-            self.out.open(f"for (int64_t {name} = 0; {name} < {scalar(axis.count)}; ++{name})")
-            return ""
-        if (
-            axis.start == zero
-            and isinstance(axis.count, ir.Binary)
-            and axis.count.operator == "cdiv"
-            and axis.count.right == axis.step
-        ):
-            self.out.open(
-                f"for (int64_t {name} = 0; {name} < {scalar(axis.count.left)};"
-                f" {name} += {scalar(axis.step)})"
-            )
-            return ""
-        index = f"{name}_index"
-        self.out.open(f"for (int64_t {index} = 0; {index} < {scalar(axis.count)}; ++{index})")
-        step = ir.Binary("*", axis.step, ir.Ref(index, ir.NameKind.LOOP))
-        start = ir.Binary("+", axis.start, step)
-        return f"const int64_t {name} = {scalar(start)};"
-
-
-def _add(arena: str, item: ir.Tensor | loops.Storage) -> str:
-    kind = CPP_TYPES[item.dtype]
-    extents = ", ".join(str(scalar(extent)) for extent in item.extents)
-    return f"{arena}.add(sizeof({kind}), {{{extents}}})"
-
-
-def _bound_names(body: tuple[ir.Statement, ...]) -> set[str]:
+def _bound_names(body: tuple[ir.Statement, ...] | tuple[ir.HostStep, ...]) -> set[str]:
+    """Loop variables, bindings and fetched scalars."""
     names: set[str] = set()
     for statement in body:
         match statement:
-            case ir.For(variable=variable, body=inner):
+            case ir.For(variable=variable, body=inner) | ir.HostFor(variable=variable, body=inner):
                 names |= {variable} | _bound_names(inner)
-            case ir.Bind(name):
+            case ir.If() | ir.HostIf():
+                names |= _bound_names(statement.body) | _bound_names(statement.orelse)
+            case ir.Bind(name=name) | ir.Fetch(name=name):
                 names.add(name)
             case _:
                 pass

@@ -28,6 +28,7 @@ PASSES: tuple[str, ...] = (
     "sketchc.lowering.passes.check_scratch:CheckScratch",
     "sketchc.lowering.passes.choose_fills:ChooseFills",
     "sketchc.lowering.passes.estimate_cost:EstimateCost",
+    "sketchc.lowering.passes.answer_hints:AnswerHints",
 )
 
 
@@ -77,6 +78,7 @@ def build_plan(
     placements = getattr(target_module(target), "placements", None)
     if placements is not None:
         plan = settle(plan, placements(plan))
+    plan = attrs.evolve(plan, answers=(*plan.answers, *target_module(target).answers(plan)))
     return PlannedSketch(plan, proofs, diagnostics)
 
 

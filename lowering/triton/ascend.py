@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.plan import Capabilities, Plan
+from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
+from sketchc.lowering.triton.answers import answers as triton_answers
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.emit import emit_kernel
 from sketchc.types import DType
@@ -34,9 +35,17 @@ DIALECT = Dialect(
     scalar_div_rn=False,
     dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16}),
     integer_products=False,
+    interval_masks=True,
+    float_extrema=False,
+    gathers_words=True,
 )
 
 
 def emit(plan: Plan) -> Kernel:
     """The kernels and the wrapper of a finished plan, as one Python file."""
     return emit_kernel(plan, DIALECT)
+
+
+def answers(plan: Plan) -> tuple[HintAnswer, ...]:
+    """What the hints became that only this target can answer."""
+    return triton_answers(plan, DIALECT)

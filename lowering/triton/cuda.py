@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.plan import Capabilities, Plan
+from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
+from sketchc.lowering.triton.answers import answers as triton_answers
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.emit import emit_kernel
 from sketchc.types import DType
@@ -37,3 +38,8 @@ DIALECT = Dialect(
 def emit(plan: Plan) -> Kernel:
     """The kernels and the wrapper of a finished plan, as one Python file."""
     return emit_kernel(plan, DIALECT)
+
+
+def answers(plan: Plan) -> tuple[HintAnswer, ...]:
+    """What the hints became that only this target can answer."""
+    return triton_answers(plan, DIALECT)

@@ -11,15 +11,29 @@ FEWEST_STAGES = 4
 MOST_STAGES = 6
 
 
+#: What "async" asks for at least: one load on its way while another is worked on.
+FEWEST_ASYNC_STAGES = 2
+
+
+def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
+    """The depth of a loop's software pipeline, or None for Triton's own choice. `hazard`: the loop
+    stores a tensor that it loads, so that no load may run ahead."""
+    if hazard:
+        return 1
+    return loop.stages if loop.stages is not None else loop_stages(plan, loop)
+
+
 def loop_stages(plan: Plan, loop: ir.For) -> int | None:
-    """The software pipeline's depth of a loop hinted "pipeline" that streams tiles, or None.
+    """The software pipeline's depth of a loop hinted "pipeline" or "async" that streams tiles, or
+    None.
 
     As many stages as the chip's `pipeline_bytes` hold of what one iteration loads: one program then
     keeps enough bytes in flight, however few programs there are. Triton pipelines the operands of
     dots by itself, and loops in loops are left alone.
     """
     aim = plan.hardware.facts["tuning"].get("pipeline_bytes")
-    if aim is None or "pipeline" not in loop.hints:
+    wanted = {"pipeline", "async"} & set(loop.hints)
+    if aim is None or not wanted or contains_product(loop):
         return None
     loaded = 0
     for statement in loop.body:
@@ -29,14 +43,22 @@ def loop_stages(plan: Plan, loop: ir.For) -> int | None:
                 if buckets:
                     return None
                 loaded += elements * plan.tiles[tile].tile.dtype.bytes
-            case ir.Compute(operation) if OPS[operation].category is Category.MATRIX:
-                return None
             case ir.For():
                 return None
             case _:
                 pass
     stages = min(int(aim) // loaded, MOST_STAGES) if loaded else 0
+    if "async" in wanted and loaded:
+        return max(stages, FEWEST_ASYNC_STAGES)
     return stages if stages >= FEWEST_STAGES else None
+
+
+def contains_product(loop: ir.For) -> bool:
+    """Whether a matrix product stands directly in the loop."""
+    return any(
+        isinstance(statement, ir.Compute) and OPS[statement.operation].category is Category.MATRIX
+        for statement in loop.body
+    )
 
 
 def size_of(tile: TilePlan) -> tuple[int, list[str]]:

@@ -11,6 +11,8 @@ from sketchc.lints.uses import walk
 from sketchc.symbolic import constant_value, references, show
 
 _ONE = ir.Literal(1)
+#: The bytes that memory moves at least; nearer neighbours share them.
+_LINE = 32
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
@@ -48,7 +50,11 @@ def _scattered(sketch: ir.Sketch, access: ir.Access, tile: ir.Tile) -> str:
                 return f"neighbouring lanes lie {_apart(outer, extent)} apart"
             return ""
         case ir.SliceSubscript(step=step):
-            if tile.extents[-1] == _ONE or constant_value(step) in (1, -1):
+            apart = constant_value(step)
+            near = (
+                apart is not None and abs(apart) * sketch.tensor(access.tensor).dtype.bytes < _LINE
+            )
+            if tile.extents[-1] == _ONE or near:
                 return ""
             return f"neighbouring lanes lie `{show(step)}` elements apart"
         case ir.IndexSubscript(value):
