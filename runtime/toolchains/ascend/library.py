@@ -40,6 +40,8 @@ def library_body(name: str, declaration: str, text: str) -> str:
         return _scan_body(name, scan.group(1), types, _constant_operand(name, text))
     if re.fullmatch(r"triton_flip(_\d+)?", name):
         return _flip_body(name, types, _constant_operand(name, text))
+    if re.fullmatch(r"triton_gather(_\d+)?", name):
+        return _gather_body(name, types, result, _constant_operand(name, text, position=2))
     if re.fullmatch(r"triton_(print|assert)_\d+", name):
         return _define(name, types, "", ["return"])
     message = f"the Linalg calls {name}, a function of the NPU's own library"
@@ -85,9 +87,10 @@ def _end(result: str) -> list[str]:
     return [f"return %r : {result}"]
 
 
-def _constant_operand(name: str, text: str) -> int:
-    """The axis: the second operand of the call, a constant."""
-    call = re.search(rf"call @{name}\(%\w+, (%\w+)[,)]", text)
+def _constant_operand(name: str, text: str, position: int = 1) -> int:
+    """The axis: the operand of the call at this position, a constant."""
+    before = r"%[\w#]+, " * position
+    call = re.search(rf"call @{name}\({before}(%[\w#]+)[,)]", text)
     value = call and re.search(rf"{call.group(1)} = arith\.constant (-?\d+) :", text)
     return int(value.group(1)) if value else 0
 
@@ -152,6 +155,25 @@ def _flip_body(name: str, types: list[str], axis: int) -> str:
         f"}} : {tensor}",
     ]
     return _define(name, types, tensor, [*lines, f"return %r : {tensor}"])
+
+
+def _gather_body(name: str, types: list[str], result: str, axis: int) -> str:
+    """`result[i, j] = a0[i, a1[i, j]]` along axis 1."""
+    source, index = types[0], types[1]
+    extents, element = _shape(result)
+    axis %= len(extents)
+    places = ", ".join(f"%i{i}" for i in range(len(extents)))
+    indices = ", ".join("%p" if i == axis else f"%i{i}" for i in range(len(extents)))
+    lines = [
+        "%r = tensor.generate {",
+        f"^bb0({', '.join(f'%i{i}: index' for i in range(len(extents)))}):",
+        f"%n = tensor.extract %a1[{places}] : {index}",
+        f"%p = arith.index_cast %n : {_shape(index)[1]} to index",
+        f"%v = tensor.extract %a0[{indices}] : {source}",
+        f"tensor.yield %v : {element}",
+        f"}} : {result}",
+    ]
+    return _define(name, types, result, [*lines, f"return %r : {result}"])
 
 
 def _constants(extents: list[int]) -> list[str]:
