@@ -149,6 +149,8 @@ class Locator:
     def reach(self, values: Values, extents: Extents, box: Box, tiles: Tiles) -> Reach:
         """What the lanes of `box` reach; `tiles` are the element indices."""
         wheres = [(function(values), axes) for function, axes in self.compiled.wheres]
+        for tile, _ in wheres:
+            box = intersect(box, operand_box(tile, extents))
         inside, loaded = self._bounds(tiles)
         if not self.padded:
             for condition in (*wheres, *inside):
