@@ -213,9 +213,9 @@ class Accesses:
         """Arithmetic on loaded indices."""
         indices = self._indices(extents, "V", DType.I32)
         self.draft.symbols.setdefault("V", "")
-        source = self.draft.input("2*V + 1", dtype)
+        source = self.draft.input("V", dtype)
         name = self.draft.alloc(extents, dtype)
-        self.draft.line(f"load({source}[2*{indices} + 1] -> {name})")
+        self.draft.line(f"load({source}[V - 1 - {indices}] -> {name})")
         return Tile(name, extents, dtype)
 
     def _load_mixed(self, extents: tuple[str, ...], dtype: DType) -> Tile | None:
