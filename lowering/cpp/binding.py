@@ -59,8 +59,16 @@ argument take(py::object value, const char *name, const std::string &dtype, py::
         throw py::value_error(std::string(name) + " must have " + std::to_string(rank) +
                               " dimensions, not " + std::to_string(result.given.ndim()));
     }
-    result.dense = py::module_::import("numpy").attr("ascontiguousarray")(result.given);
+    // Unlike `ascontiguousarray`, this leaves an array without axes as it is.
+    result.dense = py::module_::import("numpy").attr("asarray")(result.given,
+                                                               py::arg("order") = "C");
     return result;
+}
+
+[[maybe_unused]] argument take_optional(const py::object &value, const char *name,
+                                        const std::string &dtype, py::ssize_t rank)
+{
+    return value.is_none() ? argument{} : take(value, name, dtype, rank);
 }
 
 void check_extent(const argument &tensor, py::ssize_t axis, int64_t expected, bool may_repeat,
@@ -182,10 +190,11 @@ class _Module:
             arguments.append(f"{kind} {identifier(param.name)}")
         self.lines += [f"static py::object run({', '.join(arguments)})", "{"]
         for tensor in self._given():
+            name, rank = tensor.name, len(tensor.extents)
+            taken = "take_optional" if tensor.optional else "take"
             self._line(
-                f"const argument {tensor.name}_argument ="
-                f' take({tensor.name}_given, "{tensor.name}", "{tensor.dtype.numpy_name}",'
-                f" {len(tensor.extents)});"
+                f"const argument {name}_argument ="
+                f' {taken}({name}_given, "{name}", "{tensor.dtype.numpy_name}", {rank});'
             )
         self._scalars()
         self._checks()
@@ -222,26 +231,28 @@ class _Module:
             (axis < len(tensor.broadcast) and tensor.broadcast[axis], position, axis, tensor)
             for position, tensor in enumerate(self._given())
             for axis, extent in enumerate(tensor.extents)
-            if isinstance(extent, ir.Ref) and extent.name == symbol
+            if isinstance(extent, ir.Ref) and extent.name == symbol and not tensor.optional
         ]
         _, _, axis, tensor = min(found, key=lambda item: item[:3])
         return tensor, axis
 
     def _checks(self) -> None:
         for tensor in self._given():
+            given = f"if (!{tensor.name}_given.is_none()) " if tensor.optional else ""
             for axis, extent in enumerate(tensor.extents):
                 repeats = axis < len(tensor.broadcast) and tensor.broadcast[axis]
                 self._line(
-                    f"check_extent({tensor.name}_argument, {axis}, {scalar(extent)},"
+                    f"{given}check_extent({tensor.name}_argument, {axis}, {scalar(extent)},"
                     f' {"true" if repeats else "false"}, "{tensor.name}", "{show(extent)}");'
                 )
         for tensor in self._given():
             if tensor.role is not ir.Role.INOUT:
                 continue
             for other in self._given():
+                given = f"if (!{other.name}_given.is_none()) " if other.optional else ""
                 if other.name != tensor.name:
                     self._line(
-                        f'check_apart({tensor.name}_argument, "{tensor.name}",'
+                        f'{given}check_apart({tensor.name}_argument, "{tensor.name}",'
                         f' {other.name}_argument, "{other.name}");'
                     )
 
@@ -261,6 +272,10 @@ class _Module:
         for tensor in self._tensors():
             name = tensor.name
             match tensor.role:
+                case ir.Role.IN if tensor.optional:
+                    pointers.append(
+                        f"{name}_given.is_none() ? nullptr : {name}_argument.dense.data()"
+                    )
                 case ir.Role.IN:
                     pointers.append(f"{name}_argument.dense.data()")
                 case ir.Role.OUT:
@@ -273,7 +288,10 @@ class _Module:
         passed = [f"pointer_{index}" for index in range(len(pointers))]
         passed += [identifier(symbol.name) for symbol in self.sketch.symbols]
         passed += [identifier(param.name) for param in self.sketch.params]
-        passed += [f"{t.name}_argument.given.shape({axis})" for t, axis in self._repeated()]
+        for tensor, axis in self._repeated():
+            actual = f"{tensor.name}_argument.given.shape({axis})"
+            absent = f"{tensor.name}_given.is_none() ? 1 : " if tensor.optional else ""
+            passed.append(f"{absent}{actual}")
         self._line("int64_t status = 0;")
         self._line("{")
         self._line("    const py::gil_scoped_release released;")
@@ -306,7 +324,11 @@ class _Module:
 
     def _registration(self) -> str:
         name = self.sketch.name
-        arguments = [f'py::arg("{tensor.name}")' for tensor in self._given()]
+        arguments: list[str] = []
+        for tensor in reversed(self._given()):
+            # Only at the end may an argument be left out; elsewhere None is passed.
+            last = tensor.optional and all(" = py::none()" in other for other in arguments)
+            arguments.insert(0, f'py::arg("{tensor.name}"){" = py::none()" if last else ""}')
         if self.sketch.params:
             arguments.append("py::kw_only()")
         for param in self.sketch.params:

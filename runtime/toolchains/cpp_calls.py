@@ -52,6 +52,10 @@ def signature(
             continue
         shape = [int(evaluate(extent, values)) for extent in tensor.extents]
         array = tensors.get(tensor.name)
+        if array is None and tensor.optional:
+            scalars += [["i", 1] for repeats in tensor.broadcast if repeats]
+            shapes.append([tensor.name, "absent", [], tensor.dtype.numpy_name])
+            continue
         # A negative extent is for the entry point's checks to refuse.
         actual = [max(0, n) for n in shape] if array is None else list(array.shape)
         _check(tensor, array, shape)
@@ -81,8 +85,8 @@ def _check(tensor: ir.Tensor, array: np.ndarray[Any, Any] | None, shape: list[in
         raise ToolchainError(stage="launch", message=msg)
 
 
-def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: list[int]) -> int:
-    """Call the entry point; returns its status."""
+def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: list[int | None]) -> int:
+    """Call the entry point; returns its status. A tensor that is absent is a null pointer."""
     function = getattr(library, request["entry"])
     function.restype = ctypes.c_int64
     arguments: list[Any] = [ctypes.c_void_p(pointer) for pointer in pointers]
@@ -111,14 +115,20 @@ def execute(
         return {"missing": _missing(str(error), request["signature"]["entry"])}, {}
     results: dict[str, np.ndarray[Any, Any]] = {}
     held: list[tuple[str, str, np.ndarray[Any, Any], GuardedBuffer]] = []
+    pointers: list[int | None] = []
     for name, role, shape, dtype in request["signature"]["tensors"]:
+        if role == "absent":
+            pointers.append(None)
+            continue
         array = arrays.get(name)
         if array is None:
             kind = _bfloat16() if dtype == "bfloat16" else np.dtype(dtype)
             array = np.zeros(shape, kind)
-        array = np.ascontiguousarray(array)
-        held.append((name, role, array, GuardedBuffer(array.ctypes.data, array.nbytes)))
-    status = call(library, request["signature"], [guard.start for *_, guard in held])
+        array = np.asarray(array, order="C")
+        guard = GuardedBuffer(array.ctypes.data, array.nbytes)
+        held.append((name, role, array, guard))
+        pointers.append(guard.start)
+    status = call(library, request["signature"], pointers)
     stray = ""
     for name, role, array, guard in held:
         if not guard.intact():
@@ -161,14 +171,15 @@ class NativeKernel:
         symbols: Mapping[str, int],
         params: Mapping[str, int | float | bool] | None = None,
     ) -> BoundCall:
-        """A call with all arguments fixed, for timing. Every tensor must be given, contiguous."""
+        """A call with all arguments fixed, for timing. Every tensor must be given, contiguous, but
+        for optional ones."""
         request = signature(self.kernel, symbols, params or {}, tensors)
         for name, array in tensors.items():
             if not array.flags.c_contiguous:
                 msg = f"{name} must be contiguous"
                 raise ToolchainError(stage="launch", message=msg)
         names = [entry[0] for entry in request["tensors"]]
-        return BoundCall(self._library, request, [tensors[name] for name in names])
+        return BoundCall(self._library, request, [tensors.get(name) for name in names])
 
     def __call__(
         self,
@@ -187,12 +198,14 @@ class BoundCall:
         self,
         library: ctypes.CDLL,
         request: Mapping[str, Any],
-        arrays: list[np.ndarray[Any, Any]],
+        arrays: list[np.ndarray[Any, Any] | None],
     ) -> None:
         self._arrays = arrays  # keeps the memory alive
         self._function = getattr(library, request["entry"])
         self._function.restype = ctypes.c_int64
-        arguments: list[Any] = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
+        arguments: list[Any] = [
+            ctypes.c_void_p(None if array is None else array.ctypes.data) for array in arrays
+        ]
         for kind, value in request["scalars"]:
             arguments.append(ctypes.c_double(value) if kind == "f" else ctypes.c_int64(value))
         self._arguments = arguments
