@@ -43,12 +43,16 @@ class Capabilities:
     maximum_elements: int  # per tile
     matrix_minimum: Mapping[str, int] = attrs.field(factory=dict)  # dtype -> smallest M, N, K
     ops_missing: frozenset[str] = frozenset()
+    #: "add", "max", "min" -> spellings of the types updated atomically; no entry: all of `dtypes`
+    atomics: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
 
 
 @attrs.frozen
 class GridAxis:
     """One parallel loop of the grid, outermost first: variable = start + step * index, with
-    `count` iterations (an expression over host scalars)."""
+    `count` iterations (an expression over host scalars). `start` may name variables of axes further
+    out; then `count` is the greatest of all, and an `If` in the body leaves out what is too much.
+    """
 
     variable: str
     start: ir.Expr

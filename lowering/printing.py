@@ -6,6 +6,7 @@ People read it, the LLM Coder reads it, and the parser accepts it again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import assert_never
 
 import attrs
 
@@ -81,9 +82,7 @@ class _Printer:
     def text(self) -> str:
         lines = [f"sketch {self.sketch.name} {{"]
         lines += [_INDENT + line for line in self._sections()]
-        for phase in self.sketch.phases:
-            lines.append("")
-            lines += self._body(phase.body, 1)
+        lines += self._steps(self.sketch.steps, 1)
         return "\n".join([*lines, "}", ""])
 
     # ------------------------------------------------------------ sections
@@ -103,6 +102,31 @@ class _Printer:
             ("require", "; ".join(show(r.condition) for r in sketch.requires)),
         ]
         return [f"{keyword}: {text};" for keyword, text in sections if text]
+
+    # ------------------------------------------------------------ host steps
+
+    def _steps(self, steps: tuple[ir.HostStep, ...], depth: int) -> list[str]:
+        lines: list[str] = []
+        pad = _INDENT * depth
+        for step in steps:
+            match step:
+                case ir.Launch(index):
+                    lines += ["", *self._body(self.sketch.phases[index].body, depth)]
+                case ir.HostFor(body=body):
+                    lines += ["", f"{pad}{_header(step)}  # on the host"]
+                    lines += self._steps(body, depth + 1)
+                case ir.HostIf(condition, body, orelse):
+                    lines += ["", f"{pad}if {show(condition)}:  # on the host"]
+                    lines += self._steps(body, depth + 1)
+                    if orelse:
+                        lines += [f"{pad}else:", *self._steps(orelse, depth + 1)]
+                case ir.Fetch(name, access):
+                    lines += ["", f"{pad}{name} = fetch({_access(access)})  # on the host"]
+                case ir.Bind(name, value):
+                    lines += ["", f"{pad}{name} = {show(value)}"]
+                case _:
+                    assert_never(step)
+        return lines
 
     # ------------------------------------------------------------ statements
 
@@ -127,18 +151,36 @@ class _Printer:
                     f"{pad}{_header(statement)}",
                     *self._body(statement.body, depth + 1),
                 ]
+            case ir.If(condition, body, orelse, carried):
+                lines = [f"{pad}# carried: {', '.join(carried)}"] if carried else []
+                lines += [f"{pad}if {show(condition)}:", *self._body(body, depth + 1)]
+                if orelse:
+                    lines += [f"{pad}else:", *self._body(orelse, depth + 1)]
+                return lines
             case ir.Alloc(name):
                 tile = self.sketch.tile(name)
                 return [f"{pad}{_alloc(tile)}{self._placement(name)}"]
-            case ir.Load(access, tile, domain):
-                return [f"{pad}load({_access(access)} -> {tile}){_lanes(domain)}"]
-            case ir.Store(tile, access, domain):
-                return [f"{pad}store({tile} -> {_access(access)}){_lanes(domain)}"]
+            case ir.Load(access, tile):
+                arguments = [f"{_access(access)} -> {tile}"]
+                if statement.pad is not None:
+                    arguments.append(f"pad={_value(statement.pad)}")
+                return [pad + _memory("load", arguments, statement)]
+            case ir.Store(tile, access):
+                arguments = [f"{tile} -> {_access(access)}"]
+                arguments += ["unique=True"] * statement.unique + ["covers=True"] * statement.covers
+                return [pad + _memory("store", arguments, statement)]
+            case ir.Atomic(operation, tile, access):
+                call = _memory(f"atomic_{operation}", [f"{tile} -> {_access(access)}"], statement)
+                return [pad + call]
+            case ir.Fetch(name, access):
+                return [f"{pad}{name} = fetch({_access(access)})"]
             case ir.Compute():
                 note = _lanes(statement.written, "changes lanes") if statement.masked else ""
                 return [f"{pad}{_call(statement)}{note}"]
             case ir.Bind(name, value):
                 return [f"{pad}{name} = {show(value)}"]
+            case _:
+                assert_never(statement)
 
     def _placement(self, name: str) -> str:
         placed = self.tiles.get(name)
@@ -157,7 +199,7 @@ class _Printer:
         return f"  # {placed.memory.replace('_', ' ')}, {size}{reason}{extra}"
 
 
-def _header(loop: ir.For) -> str:
+def _header(loop: ir.For | ir.HostFor) -> str:
     arguments = [show(loop.stop)]
     if loop.start != ir.Literal(0) or loop.step != ir.Literal(1):
         arguments.insert(0, show(loop.start))
@@ -183,9 +225,44 @@ def _access(access: ir.Access) -> str:
         match subscript:
             case ir.ScalarSubscript(index):
                 shown.append(show(index))
-            case ir.SliceSubscript(lower, upper):
-                shown.append(f"{show(lower)}:{show(upper)}")
+            case ir.SliceSubscript(lower, upper, _, step):
+                stride = "" if step == ir.Literal(1) else f":{show(step)}"
+                shown.append(f"{show(lower)}:{show(upper)}{stride}")
+            case ir.IndexSubscript(value, axis=axis):
+                # In the mixed form an index tile is of rank 1; its place follows from the order.
+                shown.append(show(value if axis is None else flattened(value)))
+            case _:
+                assert_never(subscript)
     return f"{access.tensor}[{', '.join(shown)}]"
+
+
+def flattened(value: ir.Expr) -> ir.Expr:
+    """An index tile that varies along one axis, without the axes beside it: `m` of `m[:, None]`."""
+    match value:
+        case ir.Ref(layout=layout) | ir.Iota(layout=layout) | ir.TileLanes(layout=layout):
+            rank = sum(layout or ())
+            return value if layout is None else attrs.evolve(value, layout=(True,) * rank)
+        case ir.Unary(operator, operand):
+            return ir.Unary(operator, flattened(operand))
+        case ir.Binary(operator, left, right):
+            return ir.Binary(operator, flattened(left), flattened(right))
+        case ir.Literal() | ir.Function():
+            return value
+        case _:
+            assert_never(value)
+
+
+def _memory(operation: str, arguments: list[str], statement: ir.Load | ir.Store | ir.Atomic) -> str:
+    """The call, and which lanes it is about: those valid, those read, and further conditions."""
+    if statement.where is not None:
+        arguments.append(f"where={show(statement.where)}")
+    notes = [_lanes(statement.domain).removeprefix("  # ")]
+    if isinstance(statement, ir.Load) and statement.pad is not None:
+        notes.append(_lanes(statement.read, "of these read").removeprefix("  # "))
+    if statement.guards:
+        notes.append(f"where {' and '.join(show(guard) for guard in statement.guards)}")
+    told = "; ".join(note for note in notes if note)
+    return f"{operation}({', '.join(arguments)})" + (f"  # {told}" if told else "")
 
 
 def _lanes(domain: ir.Domain, words: str = "lanes") -> str:
@@ -206,7 +283,7 @@ def _call(statement: ir.Compute) -> str:
             arguments.append(_axes(value))
         elif value != attribute.default:
             keywords.append(f"{attribute.name}={_value(value)}")
-    everything = [*arguments, statement.destination, *keywords]
+    everything = [*arguments, *statement.destinations, *keywords]
     return f"{statement.operation}({', '.join(everything)})"
 
 
@@ -224,6 +301,8 @@ def _operand(operand: ir.Operand) -> str:
             return show(value)
         case ir.IndexOperand(value):
             return show(value)
+        case _:
+            assert_never(operand)
 
 
 def _value(value: object) -> str:
@@ -246,7 +325,8 @@ def _tensor(tensor: ir.Tensor) -> str:
         extents.append(show(extent) + ("|1" if broadcast else ""))
     role = "" if tensor.role is ir.Role.WORKSPACE else f"{tensor.role.value} "
     initial = "" if tensor.initial is None else f" = {_value(tensor.initial)}"
-    return f"{tensor.name}[{', '.join(extents)}]: {role}{tensor.dtype.value}{initial}"
+    dtype = tensor.dtype.value + ("?" if tensor.optional else "")
+    return f"{tensor.name}[{', '.join(extents)}]: {role}{dtype}{initial}"
 
 
 def _view(view: ir.View) -> str:

@@ -14,7 +14,8 @@ from sketchc.source import Span
 
 @attrs.frozen
 class CheckCapabilities:
-    """Raise `DiagnosticError` with SK0703 for a dtype or operation that the target does not have.
+    """Raise `DiagnosticError` with SK0703 for a dtype or operation that the target does not have,
+    SK0704 for an atomic update of a dtype that it cannot update.
 
     Why: a user learns in the sketch's own terms, not from a vendor's compiler.
     Requires: an elaborated sketch. Ensures: every dtype and operation used is one that the target
@@ -23,7 +24,7 @@ class CheckCapabilities:
     """
 
     def run(self, plan: Plan) -> Plan:
-        found = [*self._dtypes(plan), *self._operations(plan)]
+        found = [*self._dtypes(plan), *self._operations(plan), *self._atomics(plan)]
         if found:
             raise DiagnosticError(found)
         return attrs.evolve(plan, notes=(*plan.notes, *self._precisions(plan)))
@@ -55,6 +56,27 @@ class CheckCapabilities:
             for statement in _computations(plan)
             if statement.operation in plan.capabilities.ops_missing
         ]
+
+    def _atomics(self, plan: Plan) -> list[Diagnostic]:
+        found = []
+        for phase in plan.sketch.phases:
+            for statement in walk(phase.body):
+                if not isinstance(statement, ir.Atomic):
+                    continue
+                known = plan.capabilities.atomics.get(statement.operation)
+                dtype = plan.sketch.tensor(statement.access.tensor).dtype.value
+                if known is not None and dtype not in known:
+                    found.append(
+                        _refusal(
+                            plan,
+                            "SK0704",
+                            f"`atomic_{statement.operation}` on a tensor of {dtype}",
+                            statement.span,
+                            f"{plan.target} updates {', '.join(sorted(known))}: update a workspace "
+                            "of one of these, and convert it in a phase of its own",
+                        )
+                    )
+        return found
 
     def _precisions(self, plan: Plan) -> list[str]:
         offered = plan.capabilities.precisions

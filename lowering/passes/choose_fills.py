@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import assert_never
 
 import attrs
 
@@ -27,7 +28,8 @@ class ChooseFills:
     already put the identity into the void lanes, the select is waste.
     Requires: phases mapped, domains inferred. Ensures: an operand is listed as neutral only if
     dataflow within one iteration proves each of its void lanes, padding included, to hold the
-    operation's identity; values that flow around a loop count as unknown.
+    operation's identity; values that flow around a loop or out of a branch count as unknown. A load
+    with `pad=` puts that value everywhere.
     """
 
     def run(self, plan: Plan) -> Plan:
@@ -38,8 +40,10 @@ class ChooseFills:
             for position, statement in enumerate(statements):
                 if isinstance(statement, ir.Load):
                     dtype = plan.sketch.tile(statement.tile).dtype
-                    fills[phase.index, position] = _wanted(
-                        statements[position + 1 :], statement, dtype
+                    fills[phase.index, position] = (
+                        _wanted(statements[position + 1 :], statement, dtype)
+                        if statement.pad is None
+                        else statement.pad
                     )
             flow = _Flow(plan.sketch, phase.index, fills, neutral)
             flow.visit(phase.body, {})
@@ -69,12 +73,12 @@ def _wanted(after: list[ir.Statement], load: ir.Load, dtype: DType) -> Value:
     """The identity of the first cross-lane operation that reads the loaded tile as it is."""
     for statement in after:
         match statement:
-            case ir.Compute(operation, operands, destination):
+            case ir.Compute(operation, operands):
                 reads = any(isinstance(o, ir.TileOperand) and o.tile == load.tile for o in operands)
                 identity = OPS[operation].identity
                 if reads and identity is not None:
                     return identity_value(identity, dtype)
-                if destination == load.tile:
+                if load.tile in statement.destinations:
                     break
             case ir.Load(_, tile) if tile == load.tile:
                 break
@@ -101,15 +105,25 @@ class _Flow:
             self.position += 1
             match statement:
                 case ir.Load(_, tile, domain):
-                    known[tile] = (self.fills[self.phase, here], domain)
+                    if self.sketch.tile(tile).initial is not None:
+                        known.pop(tile, None)  # void lanes keep what they held
+                    else:
+                        known[tile] = (self.fills[self.phase, here], domain)
                 case ir.Compute():
                     self._compute(statement, here, known)
                 case ir.For(body=inner):
                     for name in _written(inner):
                         known.pop(name, None)
                     self.visit(inner, dict(known))
-                case ir.Alloc() | ir.Store() | ir.Bind():
+                case ir.If(_, then, orelse):
+                    for branch in (then, orelse):
+                        self.visit(branch, dict(known))
+                    for name in _written((statement,)):
+                        known.pop(name, None)
+                case ir.Alloc() | ir.Store() | ir.Bind() | ir.Atomic() | ir.Fetch():
                     pass
+                case _:
+                    assert_never(statement)
 
     def _compute(
         self, statement: ir.Compute, here: int, known: dict[str, tuple[Value, ir.Domain]]
@@ -139,12 +153,18 @@ class _Flow:
         if keeps:
             known[statement.destination] = (0, statement.domain)
         else:
-            known.pop(statement.destination, None)
+            for name in statement.destinations:
+                known.pop(name, None)
 
 
 def _written(body: tuple[ir.Statement, ...]) -> set[str]:
-    return {
-        s.tile if isinstance(s, ir.Load) else s.destination
-        for s in walk(body)
-        if isinstance(s, ir.Load | ir.Compute)
-    }
+    found: set[str] = set()
+    for statement in walk(body):
+        match statement:
+            case ir.Load(tile=tile):
+                found.add(tile)
+            case ir.Compute():
+                found.update(statement.destinations)
+            case _:
+                pass
+    return found

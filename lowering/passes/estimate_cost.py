@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+from typing import assert_never
 
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.passes.map_grid import trip_count
+from sketchc.lowering.passes.hulls import Range, extreme, loop_range, trip_count, varies
 from sketchc.lowering.plan import Plan
 from sketchc.ops import OPS, Category
-from sketchc.symbolic import show, simplify
+from sketchc.symbolic import references, show, simplify
 
 
 @attrs.frozen
@@ -20,7 +21,8 @@ class EstimateCost:
     Why: a time means something beside the floor that physics sets. Bytes are the compulsory
     traffic: each input read once, each output written once, in-out both; workspace is not
     compulsory. Operations count one per lane of an element-wise result, one per lane read by a
-    reduction, two per multiply-add of a matrix product, at logical extents.
+    reduction, two per multiply-add of a matrix product, at logical extents; both branches of an
+    `if` count, a triangular loop as its hull, and a loop whose bounds are fetched once.
     Requires: phases mapped.
     """
 
@@ -34,8 +36,14 @@ class EstimateCost:
             size = _product((*tensor.extents, ir.Literal(tensor.dtype.bytes * passes)))
             moved.append(size)
         operations: list[ir.Expr] = []
-        for phase in sketch.phases:
-            _count(sketch, phase.body, (), operations)
+        for index, phase in enumerate(sketch.phases):
+            ranges: dict[str, Range] = {}
+            trips: tuple[ir.Expr, ...] = ()
+            for step in sketch.around(index):
+                if isinstance(step, ir.HostFor):
+                    trips = (*trips, *_trips(step, ranges))
+                    _enter(step, ranges)
+            _count(sketch, phase.body, trips, ranges, operations)
         return attrs.evolve(
             plan, bytes_moved=simplify(_sum(moved)), flops=simplify(_sum(operations))
         )
@@ -45,16 +53,51 @@ def _count(
     sketch: ir.Sketch,
     body: tuple[ir.Statement, ...],
     trips: tuple[ir.Expr, ...],
+    ranges: dict[str, Range],
     found: list[ir.Expr],
 ) -> None:
     for statement in body:
         match statement:
             case ir.For():
-                _count(sketch, statement.body, (*trips, trip_count(statement)), found)
+                inner = (*trips, *_trips(statement, ranges))
+                _enter(statement, ranges)
+                _count(sketch, statement.body, inner, ranges, found)
+            case ir.If(_, then, orelse):
+                _count(sketch, then, trips, ranges, found)
+                _count(sketch, orelse, trips, ranges, found)
             case ir.Compute():
                 found.append(_product((*trips, *_work(sketch, statement))))
-            case ir.Load() | ir.Store() | ir.Alloc() | ir.Bind():
+            case ir.Atomic(tile=tile):
+                found.append(_product((*trips, *sketch.tile(tile).extents)))
+            case ir.Bind(name, value):
+                low, high = (extreme(value, ranges, upper) for upper in (False, True))
+                if low is not None and high is not None:
+                    ranges[name] = Range(low, high)
+            case ir.Load() | ir.Store() | ir.Alloc() | ir.Fetch():
                 pass
+            case _:
+                assert_never(statement)
+
+
+def _trips(loop: ir.For | ir.HostFor, ranges: dict[str, Range]) -> tuple[ir.Expr, ...]:
+    """The most iterations of a loop, as factors; none for what only the data knows."""
+    count = trip_count(loop)
+    most = extreme(count, ranges, upper=True) if varies(count, ranges) else count
+    return () if most is None or _fetched(most, ranges) else (most,)
+
+
+def _enter(loop: ir.For | ir.HostFor, ranges: dict[str, Range]) -> None:
+    span = loop_range(loop, ranges)
+    if span is not None:
+        ranges[loop.variable] = span
+
+
+def _fetched(count: ir.Expr, ranges: dict[str, Range]) -> bool:
+    """True where a count depends on what the host reads or binds on its way."""
+    return any(
+        reference.kind is ir.NameKind.HOST and reference.name not in ranges
+        for reference in references(count)
+    )
 
 
 def _work(sketch: ir.Sketch, statement: ir.Compute) -> tuple[ir.Expr, ...]:

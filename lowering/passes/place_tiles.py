@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 import attrs
 
 from sketchc import ir
 from sketchc.evaluate import constants_of, evaluate, sample_let
+from sketchc.lanes import tiles_read
 from sketchc.lowering.plan import (
     Capabilities,
     Hardware,
@@ -221,25 +223,66 @@ def live_intervals(
         for statement in statements:
             here = position
             position += 1
+            for tile in tiles_used(statement):
+                touch(tile, here)
             match statement:
-                case ir.Load(_, tile) | ir.Store(tile):
-                    touch(tile, here)
-                case ir.Compute(_, operands, destination):
-                    for operand in operands:
-                        if isinstance(operand, ir.TileOperand):
-                            touch(operand.tile, here)
-                    touch(destination, here)
                 case ir.Alloc(tile):
                     if tile in initialised:
                         touch(tile, here)
-                case ir.Bind():
-                    pass
                 case ir.For(body=inner):
                     before = dict(intervals)
                     visit(inner)
                     for tile in before:
                         if intervals[tile][1] > here:
                             touch(tile, position - 1)
+                case ir.If(_, then, orelse):
+                    visit(then)
+                    visit(orelse)
+                case _:
+                    pass
 
     visit(body)
     return intervals
+
+
+def tiles_used(statement: ir.Statement) -> list[str]:
+    """The tiles that a statement itself reads or writes, in index tiles too; not those in a body
+    that it has."""
+    match statement:
+        case ir.Load(access, tile) | ir.Store(tile, access) | ir.Atomic(_, tile, access):
+            read = [e for e in _subscripts(access) for e in tiles_read(e)]
+            return [tile, *read, *(name for g in statement.guards for name in tiles_read(g))]
+        case ir.Fetch(_, access):
+            return [name for e in _subscripts(access) for name in tiles_read(e)]
+        case ir.Compute(operands=operands):
+            found: list[str] = []
+            for operand in operands:
+                match operand:
+                    case ir.TileOperand(tile):
+                        found.append(tile)
+                    case ir.ScalarOperand(value) | ir.IndexOperand(value):
+                        found += tiles_read(value)
+                    case _:
+                        assert_never(operand)
+            return [*found, *statement.destinations]
+        case ir.Bind(_, value):
+            return list(tiles_read(value))
+        case ir.Alloc() | ir.For() | ir.If():
+            return []
+        case _:
+            assert_never(statement)
+
+
+def _subscripts(access: ir.Access) -> list[ir.Expr]:
+    found: list[ir.Expr] = []
+    for subscript in access.subscripts:
+        match subscript:
+            case ir.ScalarSubscript(index):
+                found.append(index)
+            case ir.SliceSubscript(lower, upper, _, step):
+                found += [lower, upper, step]
+            case ir.IndexSubscript(value):
+                found.append(value)
+            case _:
+                assert_never(subscript)
+    return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import attrs
 import networkx
 
 from sketchc import ir
-from sketchc.lowering.passes.place_tiles import depends_on_launch
+from sketchc.lowering.passes.place_tiles import depends_on_launch, tiles_used
 from sketchc.lowering.plan import walk
 from sketchc.ops import OPS, Category
 from sketchc.types import DType
@@ -22,7 +24,8 @@ class StripMine:
     the scratch; if no operation crosses its lanes, blocks of it are independent (LOWERING 2).
     Requires: an elaborated sketch whose domains have not been inferred yet. Ensures: every group of
     tile axes that flow into one another, whose extent is the same run-time expression, which all
-    accesses touch in full, over which nothing reduces, and on which every store of the nest lies,
+    accesses touch in full, over which nothing reduces, scans, sorts or rearranges, which no index
+    tile and no atomic update uses, and on which every store of the nest lies,
     has a compile-time extent; a new parallel loop runs over its blocks. Meaning is unchanged, and
     the proofs run again on the result.
     """
@@ -46,7 +49,8 @@ class StripMine:
         body = _rewrite(sketch.phases[index].body, group, counter, size)
         loop_text = f"for {variable} in range(cdiv({_show(extent)}, {constant})):"
         phases = list(sketch.phases)
-        phases[index] = ir.Phase(_wrap(body, variable, ir.Binary("cdiv", extent, size), loop_text))
+        count = ir.Binary("cdiv", extent, size)
+        phases[index] = attrs.evolve(phases[index], body=_wrap(body, variable, count, loop_text))
         return attrs.evolve(
             sketch,
             constants=(
@@ -73,11 +77,21 @@ def _names(sketch: ir.Sketch, extent: ir.Expr) -> tuple[str, str]:
     taken |= {tile.name for tile in sketch.tiles}
     for phase in sketch.phases:
         taken |= {s.variable for s in walk(phase.body) if isinstance(s, ir.For)}
-        taken |= {s.name for s in walk(phase.body) if isinstance(s, ir.Bind)}
+        taken |= {s.name for s in walk(phase.body) if isinstance(s, ir.Bind | ir.Fetch)}
+    taken |= {name for index in range(len(sketch.phases)) for name in _outer(sketch, index)}
     constant, variable = f"{stem}_BLOCK", f"{stem.lower()}_block"
     while constant in taken or variable in taken:
         constant, variable = constant + "_", variable + "_"
     return constant, variable
+
+
+def _outer(sketch: ir.Sketch, phase: int) -> list[str]:
+    """The names that the host's steps bind around a phase."""
+    return [
+        step.variable if isinstance(step, ir.HostFor) else step.name
+        for step in sketch.around(phase)
+        if not isinstance(step, ir.HostIf)
+    ]
 
 
 def _groups(sketch: ir.Sketch, phase: ir.Phase) -> list[frozenset[Axis]]:
@@ -90,8 +104,9 @@ def _groups(sketch: ir.Sketch, phase: ir.Phase) -> list[frozenset[Axis]]:
     stores: list[set[Axis]] = []
     inner = walk(_innermost(phase.body))
     for statement in statements:
-        if statement not in inner and isinstance(statement, ir.Load | ir.Store | ir.Compute):
+        if statement not in inner:
             barred |= _touched(sketch, statement)
+        barred |= _indexing(sketch, statement)
         match statement:
             case ir.Alloc(name):
                 graph.add_nodes_from((name, axis) for axis in range(_rank(sketch, name)))
@@ -100,10 +115,14 @@ def _groups(sketch: ir.Sketch, phase: ir.Phase) -> list[frozenset[Axis]]:
             case ir.Store(tile, access):
                 barred |= _partial(sketch, access, tile)
                 stores.append({(tile, axis) for axis in range(_rank(sketch, tile))})
+            case ir.Atomic():
+                barred |= _touched(sketch, statement)
             case ir.Compute():
                 _connect(sketch, statement, graph, barred)
-            case ir.Bind() | ir.For():
+            case ir.Bind() | ir.For() | ir.If() | ir.Fetch():
                 pass
+            case _:
+                assert_never(statement)
     found = []
     for component in networkx.connected_components(graph):
         group = frozenset(
@@ -121,16 +140,37 @@ def _innermost(body: tuple[ir.Statement, ...]) -> tuple[ir.Statement, ...]:
     return _innermost(parallel[0].body) if len(parallel) == 1 else body
 
 
-def _touched(sketch: ir.Sketch, statement: ir.Load | ir.Store | ir.Compute) -> set[Axis]:
+def _touched(sketch: ir.Sketch, statement: ir.Statement) -> set[Axis]:
     """All axes of the tiles that a statement reads or writes."""
-    match statement:
-        case ir.Load() | ir.Store():
-            tiles = [statement.tile]
-        case ir.Compute():
-            operands = statement.operands
-            tiles = [o.tile for o in operands if isinstance(o, ir.TileOperand)]
-            tiles.append(statement.destination)
+    tiles = tiles_used(statement)
     return {(tile, axis) for tile in tiles for axis in range(_rank(sketch, tile))}
+
+
+def _indexing(sketch: ir.Sketch, statement: ir.Statement) -> set[Axis]:
+    """All axes of the tiles in an access with index tiles, strides, `pad=` or `where=`, and of
+    those that are index tiles themselves: their lanes are numbers of the whole axis."""
+    match statement:
+        case ir.Load(pad=pad, where=where, access=access) if (
+            pad is not None or where is not None or not _plain(access)
+        ):
+            return _touched(sketch, statement)
+        case ir.Store(where=where, access=access) if where is not None or not _plain(access):
+            return _touched(sketch, statement)
+        case ir.Bind() | ir.Fetch():
+            return _touched(sketch, statement)
+        case ir.Compute(operands=operands) if any(isinstance(o, ir.IndexOperand) for o in operands):
+            return _touched(sketch, statement)
+        case _:
+            return set()
+
+
+def _plain(access: ir.Access) -> bool:
+    """True where the access has scalars and slices of step 1 only."""
+    return all(
+        isinstance(subscript, ir.ScalarSubscript)
+        or (isinstance(subscript, ir.SliceSubscript) and subscript.step == ir.Literal(1))
+        for subscript in access.subscripts
+    )
 
 
 def _rank(sketch: ir.Sketch, tile: str) -> int:
@@ -161,12 +201,8 @@ def _connect(
     tiles = [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]
     row = OPS[statement.operation]
     if row.category is not Category.ELEMENTWISE:
-        for tile in (*tiles, statement.destination):
-            barred |= {(tile, axis) for axis in range(_rank(sketch, tile))}
+        barred |= _touched(sketch, statement)
         return
-    if any(isinstance(o, ir.IndexOperand) for o in statement.operands):
-        rank = _rank(sketch, statement.destination)
-        barred |= {(statement.destination, axis) for axis in range(rank)}
     rank = _rank(sketch, statement.destination)
     for tile in tiles:
         shift = rank - _rank(sketch, tile)
@@ -190,7 +226,7 @@ def _rewrite(
     upper = ir.Binary("*", ir.Binary("+", counter, ir.Literal(1)), size)
 
     def access(old: ir.Access, tile: str) -> ir.Access:
-        subscripts: list[ir.ScalarSubscript | ir.SliceSubscript] = []
+        subscripts: list[ir.Subscript] = []
         axis = 0
         for subscript in old.subscripts:
             if isinstance(subscript, ir.SliceSubscript):
@@ -198,7 +234,7 @@ def _rewrite(
                 subscripts.append(ir.SliceSubscript(lower, upper) if inside else subscript)
                 axis += 1
             else:
-                subscripts.append(subscript)
+                subscripts.append(subscript)  # index tiles: not in any group
         return attrs.evolve(old, subscripts=tuple(subscripts))
 
     rewritten: list[ir.Statement] = []
@@ -210,8 +246,14 @@ def _rewrite(
             case ir.For():
                 inner = _rewrite(statement.body, group, counter, size)
                 rewritten.append(attrs.evolve(statement, body=inner))
-            case ir.Alloc() | ir.Compute() | ir.Bind():
+            case ir.If():
+                then = _rewrite(statement.body, group, counter, size)
+                orelse = _rewrite(statement.orelse, group, counter, size)
+                rewritten.append(attrs.evolve(statement, body=then, orelse=orelse))
+            case ir.Alloc() | ir.Compute() | ir.Bind() | ir.Atomic() | ir.Fetch():
                 rewritten.append(statement)
+            case _:
+                assert_never(statement)
     return tuple(rewritten)
 
 
