@@ -256,6 +256,8 @@ class _Walker:
         else:
             last = arguments[len(row.operands) :][-row.outputs :]
             targets = [self.target(argument) for argument in last]
+            if len(targets) < row.outputs or None in targets[:-1]:
+                targets = []  # too few: reported later
         for tile in targets[1:]:  # the indices of topk and sort
             if tile is not None and tile.dtype is None:
                 self.writes.append(_Write(tile, "copy", (_Tile(DType.I64, index=True),), ()))
