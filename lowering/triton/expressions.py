@@ -9,7 +9,6 @@ from typing import assert_never
 from sketchc import ir
 from sketchc.diagnostics import InternalError
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.triton.bounds import never_negative
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import Names, Scope
 from sketchc.types import DType
@@ -229,10 +228,8 @@ def host_expression(expression: ir.Expr, names: Names) -> Code:
         case ir.Binary(operator, left, right):
             a, b = host_expression(left, names), host_expression(right, names)
             match operator:
-                case "cdiv" if never_negative(right, {}):
+                case "cdiv":
                     return PYTHON.call("triton.cdiv", a, b)
-                case "cdiv":  # whatever the divisor's sign
-                    return PYTHON.unary("-", PYTHON.binary("//", PYTHON.unary("-", a), b))
                 case "min" | "max":
                     return PYTHON.call(operator, a, b)
                 case "+" if is_literal(left, 0):
