@@ -27,12 +27,14 @@ from sketchc.lowering.cpp.jam import jam_sums
 from sketchc.lowering.cpp.nest_maker import NestMaker
 from sketchc.lowering.cpp.nests import (
     Kind,
+    LaneSource,
     Nest,
+    lane_variable,
 )
-from sketchc.lowering.cpp.reads import Scope, converted, fetch
+from sketchc.lowering.cpp.reads import Scope, converted, divides, fetch
 from sketchc.lowering.cpp.rows import add_rows
 from sketchc.lowering.cpp.storage import place
-from sketchc.symbolic import constant_value, substitute
+from sketchc.symbolic import children, constant_value, substitute
 from sketchc.types import DType
 
 #: Names of lane variables by the number of loops that remain, innermost first.
@@ -178,13 +180,16 @@ class _Lowering(Calls):
         found: list[loops.Statement] = [*notes]
         for source in (*nest.sources, *nest.target.lanes, *nest.guards):
             found += self.prepared(source, scope)
+        found += self.named_indices(nest.target, scope)
         value = self._value(nest, scope)
         if nest.kind is Kind.ACCUMULATE:
             target = self._partials.get(id(nest)) or self.place(nest.target, nest.stored, scope)
             return [*found, loops.Accumulate(nest.operation, target, value)]
         changed = tuple(self._assign(leaf, value, scope))
         condition = self.conjunction(nest.guards, scope)
-        return [*found, *(changed if condition is None else [loops.Branch(condition, changed)])]
+        if condition is None:
+            return [*found, *changed]
+        return [*found, loops.Branch(self.shown(condition, scope), changed)]
 
     def _assign(self, leaf: Leaf, value: loops.Value, scope: Scope) -> list[loops.Statement]:
         nest = leaf.nest
@@ -204,6 +209,9 @@ class _Lowering(Calls):
         self.forget(nest.target, scope)
         if nest.target.tensor or isinstance(value, loops.Number):
             return [loops.Write(target.buffer, target.index, value)]
+        if isinstance(value, loops.Local) and self._steady(value):
+            scope.values[key] = value
+            return [loops.Write(target.buffer, target.index, value)]
         # Later readers in this loop take the local, not the memory.
         name = self.local_name(nest.target.name, scope)
         local = loops.Local(name, nest.stored)
@@ -212,6 +220,10 @@ class _Lowering(Calls):
             loops.Define(name, nest.stored, value),
             loops.Write(target.buffer, target.index, local),
         ]
+
+    def _steady(self, local: loops.Local) -> bool:
+        """Whether a local keeps its value: tiles kept in locals may change."""
+        return all(home.name != local.name for home in self.homes.values())
 
     # ------------------------------------------------------------ reads
 
@@ -227,6 +239,13 @@ class _Lowering(Calls):
                 if any(not part.tensor and part.name in written for part in parts):
                     continue
                 found += self.read(read, scope)
+            for lanes in leaf.nest.lanes:
+                for part in _steady_parts(lanes.value, node.level):
+                    variables = {
+                        lane_variable(axis).name: variable
+                        for axis, variable in enumerate(scope.variables)
+                    }
+                    found += self.named(substitute(part, variables), "part", scope)
         return found
 
     # ------------------------------------------------------------ values
@@ -248,6 +267,17 @@ class _Lowering(Calls):
             nest.operation, arguments, nest.dtype.compute, nest.result.compute, nest.attributes
         )
         return converted(applied, nest.stored)
+
+
+def _steady_parts(value: ir.Expr, level: int) -> list[ir.Expr]:
+    """The largest parts of an index calculation that take divisions and are the same in all turns
+    of the loops from `level` on."""
+    if not divides(value):
+        return []
+    lanes = LaneSource(value, DType.I64)
+    if not lanes.loaded and all(axis < level for axis in lanes.axes):
+        return [value]
+    return [part for child in children(value) for part in _steady_parts(child, level)]
 
 
 def _texts(leaf: Leaf) -> list[str]:

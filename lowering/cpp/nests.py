@@ -133,6 +133,11 @@ class LaneSource:
         own = frozenset(int(name[1:]) for name in names if name.startswith(_LANE))
         return own.union(*(read.axes for read in self.reads))
 
+    @property
+    def loaded(self) -> bool:
+        """Whether the value depends on elements of tiles."""
+        return any(reference.name.startswith(_READ) for reference in references(self.value))
+
 
 #: Marks of the stand-ins in lane expressions; no identifier begins with them.
 _LANE, _READ = "#", "$"
@@ -208,6 +213,13 @@ class Nest:
     def reads(self) -> tuple[Read, ...]:
         """All reads, those of indices and guards included; what is needed first stands first."""
         return reads_of((*self.sources, *self.target.lanes, *self.guards))
+
+    @property
+    def lanes(self) -> tuple[LaneSource, ...]:
+        """All index tiles and predicates: operands, indices, guards."""
+        own = [source for source in self.sources if isinstance(source, LaneSource)]
+        inner = [lanes for read in self.reads for lanes in (*read.reference.lanes, *read.guards)]
+        return (*own, *inner, *self.target.lanes, *self.guards)
 
     @property
     def targets(self) -> tuple[Reference, ...]:

@@ -28,7 +28,7 @@ from sketchc.lowering.cpp.nests import (
     read_variable,
 )
 from sketchc.lowering.cpp.storage import Home
-from sketchc.symbolic import references, substitute
+from sketchc.symbolic import children, references, substitute
 from sketchc.types import DType
 
 
@@ -52,10 +52,12 @@ class Scope:
     variables: tuple[ir.Ref, ...] = ()
     values: dict[Key, loops.Local] = attrs.field(factory=dict)
     names: set[str] = attrs.field(factory=set)
+    #: index calculations that have a local of their own
+    known: dict[ir.Expr, ir.Ref] = attrs.field(factory=dict)
 
     def inner(self, variable: ir.Ref | None) -> Scope:
         variables = self.variables if variable is None else (*self.variables, variable)
-        return Scope(variables, dict(self.values), set(self.names))
+        return Scope(variables, dict(self.values), set(self.names), dict(self.known))
 
 
 @attrs.define
@@ -100,18 +102,47 @@ class Reads:
         match source:
             case Read():
                 return self.read(source, scope)
-            case LaneSource(reads=reads):
-                return [s for read in reads for s in self.read_index(read, scope)]
+            case LaneSource():
+                return self.prepared_lanes(source, scope)
             case ScalarSource():
                 return []
             case _:
                 assert_never(source)
 
+    def prepared_lanes(self, lanes: LaneSource, scope: Scope) -> list[loops.Statement]:
+        """Locals for the elements of tiles that an index tile is made of."""
+        return [s for read in lanes.reads for s in self.read_index(read, scope)]
+
+    def named_indices(self, reference: Reference, scope: Scope) -> list[loops.Statement]:
+        """Locals for indices that take divisions: guards use them again."""
+        return [
+            statement
+            for lanes in reference.lanes
+            if divides(lanes.value)
+            for statement in self.named(
+                self.lane_value(lanes, scope), f"{reference.name}_index", scope
+            )
+        ]
+
+    def named(self, value: ir.Expr, stem: str, scope: Scope) -> list[loops.Statement]:
+        """A local for an index calculation, unless it has one."""
+        if value in scope.known:
+            return []
+        shown = self.shown(value, scope)
+        name = self.local_name(stem, scope)
+        scope.known[value] = ir.Ref(name, ir.NameKind.BINDING)
+        return [loops.Define(name, DType.I64, loops.Scalar(shown, DType.I64))]
+
+    def shown(self, value: ir.Expr, scope: Scope) -> ir.Expr:
+        """The expression with locals for what is calculated already."""
+        return replaced(value, scope.known) if scope.known else value
+
     def read(self, read: Read, scope: Scope) -> list[loops.Statement]:
         """Read memory into a local, unless it is one or has been read."""
         found: list[loops.Statement] = []
         for lanes in (*read.reference.lanes, *read.guards):
-            found += self.prepared(lanes, scope)
+            found += self.prepared_lanes(lanes, scope)
+        found += self.named_indices(read.reference, scope)
         place = self.place(read.reference, read.stored, scope)
         if isinstance(place, loops.Local):
             return found
@@ -129,6 +160,7 @@ class Reads:
         condition = self.conjunction(read.guards, scope)
         if condition is None:
             return place
+        condition = self.shown(condition, scope)
         return loops.Select(condition, place, typed_number(read.pad, read.stored), read.stored)
 
     def local(self, read: Read, scope: Scope) -> loops.Local:
@@ -145,7 +177,7 @@ class Reads:
         key = attrs.evolve(self.read_key(read, scope), as_index=True)
         if local.dtype in (DType.I64, DType.BOOL) or key in scope.values:
             return found
-        index = loops.Local(self.local_name(f"{read.tile}index", scope), DType.I64)
+        index = loops.Local(self.local_name(f"{read.tile}_index", scope), DType.I64)
         scope.values[key] = index
         return [*found, loops.Define(index.name, DType.I64, loops.Convert(local, DType.I64))]
 
@@ -193,7 +225,7 @@ class Reads:
     def place(
         self, reference: Reference, stored: DType, scope: Scope
     ) -> loops.Local | loops.Element:
-        indices = tuple(self.index(term, scope) for term in reference.terms)
+        indices = tuple(self.shown(self.index(term, scope), scope) for term in reference.terms)
         if reference.tensor:
             extents = self.maker.sketch.extents(reference.name)
             base = self.maker.sketch.tensor(reference.name)
@@ -213,10 +245,31 @@ class Reads:
             case ScalarSource(value, dtype):
                 return scalar_value(value, dtype)
             case LaneSource(dtype=dtype):
-                resolved = self.lane_value(source, scope)
+                resolved = self.shown(self.lane_value(source, scope), scope)
                 return converted(loops.Scalar(resolved, scalar_dtype(resolved)), dtype)
             case _:
                 assert_never(source)
+
+
+def divides(value: ir.Expr) -> bool:
+    """Whether a calculation takes divisions."""
+    own = isinstance(value, ir.Binary) and value.operator in ("//", "%", "cdiv")
+    return own or any(divides(child) for child in children(value))
+
+
+def replaced(value: ir.Expr, known: Mapping[ir.Expr, ir.Ref]) -> ir.Expr:
+    """The expression with the largest known parts replaced."""
+    if value in known:
+        return known[value]
+    match value:
+        case ir.Unary(operator, operand):
+            return ir.Unary(operator, replaced(operand, known))
+        case ir.Binary(operator, left, right):
+            return ir.Binary(operator, replaced(left, known), replaced(right, known))
+        case ir.Function(name, arguments):
+            return ir.Function(name, tuple(replaced(a, known) for a in arguments))
+        case _:
+            return value
 
 
 def converted(value: loops.Value, dtype: DType) -> loops.Value:
