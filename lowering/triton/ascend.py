@@ -15,7 +15,7 @@ CAPABILITIES = Capabilities(
     name="triton_ascend",
     languages=("python",),
     default_hardware="ascend910b4",
-    dtypes=frozenset({"f32", "bf16", "f16", "i64", "i32", "bool"}),
+    dtypes=frozenset(dtype.value for dtype in DType if dtype is not DType.F64),
     precisions=frozenset({"ieee"}),
     # The front end takes other extents too, but its interpreter twin and its vendor's examples keep
     # to powers of two.
@@ -23,7 +23,7 @@ CAPABILITIES = Capabilities(
     symbolic_extents=False,
     persistent_grid=True,
     maximum_elements=2**20,
-    matrix_minimum={"f16": 16, "bf16": 16, "f32": 16},
+    matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "i8": 32},
 )
 
 DIALECT = Dialect(
@@ -33,7 +33,7 @@ DIALECT = Dialect(
     grouped_order=False,
     # The 3.2.0 adapter aborts on it; a plain division is exact there.
     scalar_div_rn=False,
-    dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16}),
+    dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16, DType.I8}),
     integer_products=False,
     interval_masks=True,
     float_extrema=False,

@@ -14,6 +14,7 @@ from sketchc.lowering.triton.memory import conditions, conjunction, convert
 from sketchc.lowering.triton.operations import (
     FLOAT_TESTS,
     LOGICAL,
+    NARROW,
     TENSOR_OPERANDS,
     TESTS,
     WRITERS,
@@ -24,6 +25,7 @@ from sketchc.lowering.triton.values import (
     Value,
     as_tensor,
     broadcast_shape,
+    carrier,
     fit,
     full,
     operand_value,
@@ -92,6 +94,7 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
         case "where":
             condition = operand_value(statement.operands[0], DType.BOOL, rank, scope)
             values = [operand_value(o, dtype, rank, scope) for o in statement.operands[1:]]
+            values = [as_tensor(value, dtype) for value in values] if dtype in _TYPED else values
             code = PYTHON.call("tl.where", condition.code, *(v.code for v in values))
             return Value(code, dtype, broadcast_shape([condition, *values]))
         case _:
@@ -101,6 +104,8 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
     elif name in FLOAT_TESTS and not dtype.is_float:
         dtype = DType.F32
     values = [operand_value(operand, dtype, rank, scope) for operand in statement.operands]
+    if dtype in NARROW:
+        values = [as_tensor(value, dtype) for value in values]
     squares = name == "pow" and values[1].code.text in ("2", "2.0")
     if name in TENSOR_OPERANDS and not squares:
         shape = broadcast_shape(values)
@@ -112,6 +117,9 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
     request = Request(operands, statement.attributes, dtype, scope, scalar=not shape)
     return Value(WRITERS[name](request), DType.BOOL if name in TESTS else dtype, shape)
 
+
+#: Types of which both sides of a choice may be literals: Triton takes those for f32 or i32.
+_TYPED = frozenset({*NARROW, DType.U32, DType.I64, DType.F64})
 
 _ROUNDING = {"down": "tl.floor", "up": "tl.ceil"}
 
@@ -149,12 +157,18 @@ def _cast(statement: ir.Compute, target: DType, rank: int, scope: Scope) -> Valu
 def _saturated(code: Code, source: DType, target: DType, scope: Scope) -> Code:
     low, high = (int(identity_value(name, target)) for name in ("lowest", "highest"))
     if source.is_float:
-        arguments = [Code(TL[target]), literal(low), literal(high), literal(float(high + 1))]
-        return scope.call("saturate", code, *arguments)
-    if source.bytes <= target.bytes:
-        return convert(code, source, target)
-    clamped = PYTHON.call("tl.minimum", code, literal(high))
-    return convert(PYTHON.call("tl.maximum", clamped, literal(low)), source, target)
+        bounds = [literal(low), literal(high), literal(float(low)), literal(float(high + 1))]
+        wide = carrier(target)
+        return convert(scope.call("saturate", code, TL[wide], *bounds), wide, target)
+    least, most = (int(identity_value(name, source)) for name in ("lowest", "highest"))
+    # A signed type holds every value of the source.
+    wide = carrier(source)
+    code = convert(code, source, wide)
+    if most > high:
+        code = PYTHON.call("tl.minimum", code, literal(high))
+    if least < low:
+        code = PYTHON.call("tl.maximum", code, literal(low))
+    return convert(code, wide, target)
 
 
 def _directed_cast(value: Value, target: DType, mode: str, scope: Scope) -> Value:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from sketchc import ir
+from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.memory import convert
 from sketchc.lowering.triton.scope import Scope
-from sketchc.lowering.triton.values import Shape, Value, selected, tile_name
+from sketchc.lowering.triton.values import Shape, Value, carrier, selected, tile_name
 from sketchc.ops import OPS
 from sketchc.types import DType, promote
+
+#: A product of more terms is added up column by column instead of all at once.
+MOST_AT_ONCE = 2**16
 
 
 def accumulator_dtype(statement: ir.Compute, source: DType, destination: DType) -> DType:
@@ -21,12 +26,12 @@ def accumulator_dtype(statement: ir.Compute, source: DType, destination: DType) 
         case "reduce_any" | "reduce_all":
             return DType.I32
         case "reduce_max" | "reduce_min":
-            return DType.I32 if source is DType.BOOL else source.compute
+            return source.compute if source.is_float else carrier(source)
         case _ if source.is_float:
             wide = DType.F64 in (source, destination)
             return DType.F64 if wide else DType.F32
         case _:
-            return destination.compute
+            return destination.compute if destination.is_float else carrier(destination)
 
 
 def _reduce_call(operation: str, floats: bool, scope: Scope) -> Callable[[Code, int], Code]:
@@ -79,7 +84,7 @@ def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Val
     destination = sketch.tile(statement.destination)
     flags = [bool(statement.attributes.get(name)) for name in ("trans_a", "trans_b")]
     dtype = promote(*(sketch.tile(name).dtype for name in names))
-    accumulator = destination.dtype.compute if dtype is not DType.F64 else dtype
+    accumulator = _accumulator(dtype, destination.dtype)
     shape = scope.shape(destination.name)
     blocks = [bool(scope.shape(name)) for name in names]
     smallest = scope.plan.capabilities.matrix_minimum.get(dtype.value, 1)
@@ -90,7 +95,7 @@ def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Val
         and bool(shape)
         and depth_extent >= smallest
         and dtype in scope.dialect.dot_dtypes
-        and accumulator is not DType.F64
+        and accumulator is (DType.F32 if dtype.is_float else DType.I32)
     )
     if not by_dot:
         dtype = accumulator
@@ -107,15 +112,33 @@ def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Val
     if by_dot:
         precision = scope.dialect.precision(str(statement.attributes.get("precision", "ieee")))
         return Value(_dot(codes, old, precision, accumulator), accumulator, shape)
-    code = _broadcast_product(codes, blocks, shape, accumulator.is_float, scope)
+    terms = (*scope.plan.tiles[names[0]].extents, scope.plan.tiles[destination.name].extents[-1])
+    if all(blocks) and shape and _count(terms) > MOST_AT_ONCE:
+        code = scope.call("looped_product", *codes)
+    else:
+        code = _broadcast_product(codes, blocks, shape, accumulator.is_float, scope)
     return Value(code if old is None else PYTHON.binary("+", old, code), accumulator, shape)
+
+
+def _accumulator(operands: DType, destination: DType) -> DType:
+    """The type in which products are added up, of integers at least 32 bits."""
+    if operands is DType.F64:
+        return operands
+    return destination.compute if destination.is_float else carrier(destination)
+
+
+def _count(extents: tuple[PhysicalExtent, ...]) -> int:
+    """The elements of a block; more than any limit where an extent is known at launch only."""
+    known = [extent.value for extent in extents if extent.value is not None]
+    return math.prod(known) if len(known) == len(extents) else 2 * MOST_AT_ONCE
 
 
 def _dot(codes: list[Code], old: Code | None, precision: str, accumulator: DType) -> Code:
     arguments: list[Code | str] = [*codes]
     if old is not None:
         arguments.append(old)
-    arguments.append(f'input_precision="{precision}"')
+    if accumulator.is_float:
+        arguments.append(f'input_precision="{precision}"')
     if accumulator is not DType.F32:
         arguments.append(f"out_dtype={TL[accumulator]}")
     return PYTHON.call("tl.dot", *arguments)

@@ -15,14 +15,14 @@ CAPABILITIES = Capabilities(
     name="triton_cuda",
     languages=("python",),
     default_hardware="h200",
-    dtypes=frozenset({"f64", "f32", "bf16", "f16", "i64", "i32", "bool"}),
+    dtypes=frozenset(dtype.value for dtype in DType),
     precisions=frozenset({"ieee", "tf32", "tf32x3"}),
     power_of_two_extents=True,
     symbolic_extents=False,
     persistent_grid=False,
     maximum_elements=2**20,
     # Triton pads small M and N itself; K is the contraction of one tensor-core instruction.
-    matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "f64": 16},
+    matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "i8": 32, "f64": 16},
 )
 
 DIALECT = Dialect(
@@ -31,7 +31,7 @@ DIALECT = Dialect(
     device_guard="torch.cuda.device_of",
     grouped_order=True,
     scalar_div_rn=True,
-    dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16}),
+    dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16, DType.I8}),
 )
 
 

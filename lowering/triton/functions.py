@@ -50,6 +50,19 @@ def product_sum(a, b):
 
 
 @triton.jit
+def looped_product(a, b):
+    """a @ b without its blocks multiplied out at once: one column and one row at a time."""
+    columns = tl.arange(0, a.shape[1])[None, :]
+    rows = tl.arange(0, b.shape[0])[:, None]
+    result = tl.sum(tl.where(columns == 0, a, 0), axis=1)[:, None]
+    result = result * tl.sum(tl.where(rows == 0, b, 0), axis=0)[None, :]
+    for k in range(1, a.shape[1]):
+        column = tl.sum(tl.where(columns == k, a, 0), axis=1)[:, None]
+        result += column * tl.sum(tl.where(rows == k, b, 0), axis=0)[None, :]
+    return result
+
+
+@triton.jit
 def floor_remainder(a, b):
     """a - b * floor(a / b) on integers, whichever way `%` rounds (Triton truncates)."""
     remainder = a % b
@@ -63,18 +76,33 @@ def floor_quotient(a, b):
 
 
 @triton.jit
-def integer_floordiv(a, b):
-    """floor(a / b) on integer tiles; a zero divisor (an error in the sketch) does not trap."""
-    divisor = tl.where(b == 0, 1, b)
-    quotient = a // divisor
-    remainder = a % divisor
-    return tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), quotient - 1, quotient)
+def integer_floordiv(a, b, SIGNED: tl.constexpr):
+    """floor(a / b) on integer tiles; wraps. Neither a zero divisor (an error in the sketch) nor the
+    lowest number over -1, both of which some processors trap on, is divided by."""
+    one = b * 0 + 1
+    if SIGNED:
+        divisor = tl.where((b == 0) | (b == -1), one, b)
+        quotient = a // divisor
+        remainder = a % divisor
+        below = (remainder != 0) & ((remainder < 0) != (b < 0))
+        result = tl.where(b == -1, a * 0 - a, quotient - below.to(a.dtype))
+    else:
+        result = a // tl.where(b == 0, one, b)
+    return result
 
 
 @triton.jit
-def integer_mod(a, b):
-    """a - b * floor(a / b) on integer tiles; a zero divisor does not trap."""
-    return floor_remainder(a, tl.where(b == 0, 1, b))
+def integer_mod(a, b, SIGNED: tl.constexpr):
+    """a - b * floor(a / b) on integer tiles; traps as little as `integer_floordiv`."""
+    one = b * 0 + 1
+    if SIGNED:
+        divisor = tl.where((b == 0) | (b == -1), one, b)
+        remainder = a % divisor
+        below = (remainder != 0) & ((remainder < 0) != (divisor < 0))
+        result = remainder + tl.where(below, divisor, one * 0)
+    else:
+        result = a % tl.where(b == 0, one, b)
+    return result
 
 
 @triton.jit
@@ -114,14 +142,14 @@ def float_mod(a, b, ROUND: tl.constexpr):
 def shift_left(a, b, BITS: tl.constexpr):
     """a << b; 0 where b is not in 0 .. BITS - 1."""
     inside = (b >= 0) & (b < BITS)
-    return tl.where(inside, a << tl.where(inside, b, 0), 0)
+    return tl.where(inside, a << tl.where(inside, b, b * 0), a * 0)
 
 
 @triton.jit
 def shift_right(a, b, BITS: tl.constexpr):
-    """a >> b with the sign kept; as if b were BITS - 1 where it is not in 0 .. BITS - 1."""
+    """a >> b with the sign kept; a where b is not in 0 .. BITS - 1."""
     inside = (b >= 0) & (b < BITS)
-    return a >> tl.where(inside, b, BITS - 1)
+    return a >> tl.where(inside, b, b * 0)
 
 
 @triton.jit
@@ -152,11 +180,20 @@ def truncate(x):
 
 
 @triton.jit
-def saturate(x, DTYPE: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, END: tl.constexpr):
-    """An integer-valued float as an integer within LOW .. HIGH = END - 1; NaN gives 0."""
-    inside = (x >= -END) & (x < END)
+def saturate(
+    x,
+    DTYPE: tl.constexpr,
+    LOW: tl.constexpr,
+    HIGH: tl.constexpr,
+    START: tl.constexpr,
+    END: tl.constexpr,
+):
+    """An integer-valued float as an integer within LOW .. HIGH; NaN gives 0.
+
+    START and END are LOW and HIGH + 1 as floats."""
+    inside = (x >= START) & (x < END)
     whole = tl.where(inside, x, 0).to(DTYPE)
-    return tl.where(x >= END, HIGH, tl.where(x < LOW, LOW, whole))
+    return tl.where(x >= END, HIGH, tl.where(x < START, LOW, whole))
 
 
 @triton.jit
@@ -182,6 +219,12 @@ def directed_cast(
     smallest = tl.where(low, bits * 0 + 1, bits * 0 + (LOWEST + 1))
     stepped = tl.where(back == 0, smallest, stepped).to(BITS)
     return tl.where(low | high, stepped, bits).to(BITS).to(DTYPE, bitcast=True)
+
+
+@triton.jit
+def integer_sign(x):
+    """-1, 0 or 1."""
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 @triton.jit

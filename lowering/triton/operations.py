@@ -12,9 +12,13 @@ import attrs
 
 from sketchc.lowering.passes.choose_fills import identity_value
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.scope import Scope
 from sketchc.types import DType
+
+#: Integer types that Triton widens beside others.
+NARROW = frozenset({DType.I8, DType.U8, DType.I16})
 
 _NAN_ALL = "propagate_nan=tl.PropagateNan.ALL"
 _INFINITY = Code('float("inf")')
@@ -98,7 +102,7 @@ def _bound(request: Request, name: str) -> Code | None:
         return literal(float(number))
     # A bound that the type cannot hold is no bound.
     low, high = (int(identity_value(name, request.dtype)) for name in ("lowest", "highest"))
-    return literal(min(max(int(number), low), high))
+    return typed(literal(min(max(int(number), low), high)), request.dtype)
 
 
 def _clamp(request: Request) -> Code:
@@ -144,7 +148,8 @@ def _power(request: Request) -> Code:
 def _floor_pair(integer: str, floating: str) -> Writer:
     def write(request: Request) -> Code:
         if not request.dtype.is_float:
-            return request.scope.call(integer, *request.operands)
+            signed = repr(request.dtype.is_signed)
+            return request.scope.call(integer, *request.operands, signed)
         # f64 division is correctly rounded as it is.
         exact = request.dtype is DType.F64
         exact = exact or (request.scalar and not request.scope.dialect.scalar_div_rn)
@@ -187,7 +192,7 @@ WRITERS: dict[str, Writer] = {
     "ceil": _rounded(_primitive("tl.ceil")),
     "round": _rounded(_round),
     "trunc": _rounded(_device("truncate")),
-    "sign": _device("sign"),
+    "sign": lambda r: r.scope.call("sign" if r.dtype.is_float else "integer_sign", r.first),
     "exp": _primitive("tl.exp"),
     "exp2": _primitive("tl.exp2"),
     "log": _primitive("tl.log"),
@@ -264,4 +269,12 @@ LOGICAL = frozenset({"logical_and", "logical_or", "logical_not"})
 
 
 def _bound_zero(request: Request) -> Code:
-    return Code("0.0") if request.dtype.is_float else _ZERO
+    return Code("0.0") if request.dtype.is_float else typed(_ZERO, request.dtype)
+
+
+def typed(number: Code, dtype: DType) -> Code:
+    """A literal beside a tile: Triton takes it for an i32, in whose type the result then is where
+    the tile's is narrower."""
+    if dtype not in NARROW:
+        return number
+    return PYTHON.call("tl.full", "()", number, TL[dtype])
