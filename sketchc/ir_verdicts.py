@@ -41,7 +41,7 @@ class CounterExample:
 @attrs.frozen
 class Proof:
     """One verdict. `claim` is one of "in-bounds", "covered", "independent", "initialised",
-    "slice-fits", "scratch"."""
+    "slice-fits", "scratch", and "tile-size" (R6b: results do not depend on tile sizes)."""
 
     claim: str
     subject: str

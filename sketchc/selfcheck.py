@@ -1,4 +1,4 @@
-"""The self-check behind `check --execute` (R6b): execute a sketch in ways that must not matter.
+"""The self-check of `check` (R6b): execute a sketch in ways that must not matter.
 
 A sketch may satisfy every proof and still be wrong, because a tile size took part in the meaning: a
 softmax over each block instead of each row, say. So each sketch is interpreted at several
@@ -6,6 +6,10 @@ assignments of its tunable constants (its own, ones, values that divide nothing,
 every size), on small ragged sizes and signed inputs of mixed scale, with the parallel loops
 shuffled, void lanes and outputs poisoned, and shadow memory on. All results must agree. Floats
 stay in float64 throughout, so that what is compared differs by reassociation only.
+
+Plain `check` does this for tile sizes alone, at few sizes; `check --execute` at more of them, and
+varies constants of one fixed value too. Where extents are numbers, so that no small sizes can be
+chosen, the tile sizes tried grow until the execution is short enough.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import attrs
 import numpy as np
 
 from sketchc import ir, syntax
+from sketchc.checker.workload import workload
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
 from sketchc.interpreter import Options, Result, interpret
 from sketchc.interpreter_inputs import random_inputs
@@ -26,6 +31,9 @@ from sketchc.interpreter_violations import show_element, show_values
 from sketchc.source import Source
 
 Scalar = int | float | bool
+
+#: The claim of R6b.
+CLAIM = "tile-size"
 
 #: Size settings executed per sketch, and how many random ones are tried to find them.
 SETTINGS = 10
@@ -38,6 +46,13 @@ SMALL_SIZES = (0, 1, 2, 3, 4, 5, 6, 7)
 LARGER_SIZES = (8, 9, 12, 15, 16, 24, 30, 32, 48, 64, 128)
 RAGGED_TILES = (3, 5, 4, 2)
 LARGE_TILES = (11, 9, 13, 16)
+#: What the tile sizes are multiplied by until a run is short enough, and the work (in lanes, some
+#: 20 ns each) of a run of `--execute`, of plain `check`, and of all runs together.
+SCALES = (1, 4, 16, 64, 256)
+RUN_LIMIT = 100_000_000
+QUICK_RUN_LIMIT = 5_000_000
+QUICK_LIMIT = 40_000_000
+QUICK_SETTINGS = 4
 #: Violations that depend on the random data, not on the sketch.
 DATA_DEPENDENT = ("arithmetic", "conversion")
 MEMORY_LIMIT = 256 * 2**20
@@ -84,66 +99,186 @@ def self_check(
     return tuple(dict.fromkeys(found))
 
 
+@attrs.frozen
+class Effort:
+    """How much is executed. `fixed`: constants of one value are varied too."""
+
+    settings: int = SETTINGS
+    run_limit: int = RUN_LIMIT
+    limit: int = RUN_LIMIT * SETTINGS
+    fixed: bool = True
+
+
+THOROUGH = Effort()
+QUICK = Effort(QUICK_SETTINGS, QUICK_RUN_LIMIT, QUICK_LIMIT, fixed=False)
+
+
+def tile_size_verdict(
+    tree: syntax.Sketch,
+    constants: Mapping[str, Scalar] | None = None,
+    seed: int = 0,
+    thorough: bool = False,
+) -> tuple[ir.Proof | None, tuple[Diagnostic, ...]]:
+    """Whether results depend on tile sizes, as a verdict; None for a sketch without tile sizes that
+    tuning may change, or one that the checker refuses. `thorough`: with all that `self_check`
+    reports of it."""
+    execution = _Execution(tree, dict(constants or {}), seed, THOROUGH if thorough else QUICK)
+    varied = len(execution.variants) > 1 and execution.variants[1].strict
+    if not varied and not thorough:
+        return None, ()
+    found = tuple(execution.diagnostics())
+    if not varied:
+        return None, found
+    names = ", ".join(execution.variants[1].names)
+    span = execution.variants[0].sketch.span
+    if has_errors(found):
+        worst = next(item for item in found if item.severity is Severity.ERROR)
+        proof = ir.Proof(CLAIM, names, ir.Tier.REFUTED, worst.message, span=span)
+    elif execution.executed:
+        times = "once" if execution.executed == 1 else f"at {execution.executed} sizes"
+        detail = f"results agree {times} with {len(execution.variants)} assignments"
+        proof = ir.Proof(CLAIM, names, ir.Tier.TESTED, detail, span=span)
+    else:
+        proof = ir.Proof(CLAIM, names, ir.Tier.UNPROVED, "was not executed", span=span)
+    return proof, found
+
+
 def _check_sketch(
     tree: syntax.Sketch, constants: dict[str, Scalar], seed: int
 ) -> Iterator[Diagnostic]:
-    variants = list(_variants(tree, constants))
-    if not variants:
-        return
-    base = variants[0].sketch
-    generator = np.random.default_rng(seed)
-    params = {param.name: _sample_param(param) for param in base.params if param.default is None}
-    executed = 0
-    for symbols in _settings(base, params, generator):
-        shapes = tensor_shapes(base, bind_values(base, symbols, params), MEMORY_LIMIT)
-        arrays = random_inputs(base, shapes, generator)
+    yield from _Execution(tree, constants, seed, THOROUGH).diagnostics()
+
+
+class _Execution:
+    """One sketch with its variants, and how many sizes were executed."""
+
+    def __init__(
+        self, tree: syntax.Sketch, constants: dict[str, Scalar], seed: int, effort: Effort
+    ) -> None:
+        self.seed = seed
+        self.effort = effort
+        self.executed = 0
+        self.generator = np.random.default_rng(seed)
+        self.params: dict[str, Scalar] = {}
+        self.variants = list(self._variants(tree, constants))
+
+    def diagnostics(self) -> Iterator[Diagnostic]:
+        """What is found wrong at the first sizes where something is."""
+        if not self.variants:
+            return
+        base = self.variants[0].sketch
+        left = self.effort.limit
+        for symbols in self._settings(base, self.generator):
+            values = bind_values(base, symbols, self.params)
+            shapes = tensor_shapes(base, values, MEMORY_LIMIT)
+            fitting, cost = self._fitting(symbols)
+            if len(fitting) < min(2, len(self.variants)) or cost > left:
+                continue
+            left -= cost
+            arrays = random_inputs(base, shapes, self.generator, self.params)
+            try:
+                runs = list(_runs(fitting, arrays, symbols, self.params, self.seed))
+            except DiagnosticError as error:
+                yield from error.diagnostics
+                return
+            self.executed += len(runs) >= min(2, len(self.variants))
+            found = [item for variant, run in runs for item in _broken(variant, run)]
+            if not found:
+                found = list(_differences(runs))
+            if found:
+                yield from found
+                return
+            if self.executed >= self.effort.settings:
+                return
+        if not self.executed:
+            yield _not_executed(base)
+
+    def _fitting(self, symbols: Mapping[str, int]) -> tuple[list[Variant], int]:
+        """The variants that run in short time at these sizes, and the work of all of them."""
+        fitting = []
+        total = 0
+        for variant in self.variants:
+            cost = self._cost(variant.sketch, symbols)
+            if cost is not None:
+                fitting.append(variant)
+                total += cost
+        return fitting, total
+
+    def _cost(self, sketch: ir.Sketch, symbols: Mapping[str, int]) -> int | None:
         try:
-            runs = list(_runs(variants, arrays, symbols, params, seed))
-        except DiagnosticError as error:
-            yield from error.diagnostics
+            values = bind_values(sketch, symbols, self.params)
+        except (DiagnosticError, UsageError):
+            return None
+        return workload(sketch, values, self.effort.run_limit)
+
+    def _settings(
+        self, base: ir.Sketch, generator: np.random.Generator
+    ) -> Iterator[dict[str, int]]:
+        return _settings(base, self.params, generator, self.effort.settings)
+
+    def _variants(self, tree: syntax.Sketch, constants: dict[str, Scalar]) -> Iterator[Variant]:
+        """The sketch as it stands, then at ones, ragged and large values of its tile sizes.
+
+        An assignment that the checker refuses (a condition on constants, say) is left out.
+        """
+        from sketchc.checker.api import check_sketch
+
+        checked, found = check_sketch(tree, constants)
+        if checked is None or has_errors(found):
             return
-        executed += bool(runs)
-        found = [diagnostic for variant, run in runs for diagnostic in _broken(variant, run)]
-        if not found:
-            found = list(_differences(runs))
-        if found:
-            yield from found
+        base = checked.sketch
+        self.params = {p.name: _sample_param(p) for p in base.params if p.default is None}
+        free = [c for c in base.constants if c.dtype.is_integer and c.name not in constants]
+        shaping = {n for tile in base.tiles for extent in tile.extents for n in names_in(extent)}
+        tunable = [constant.name for constant in free if constant.tunable]
+        fixed = [c.name for c in free if not c.tunable and c.name in shaping]
+        yield Variant(base, (*tunable, *fixed) if self.effort.fixed else tuple(tunable))
+        if not tunable and not (fixed and self.effort.fixed):
             return
-    if not executed:
-        yield Diagnostic(
-            "SK0810",
-            Severity.WARNING,
-            f"{base.name} was not executed: no small sizes satisfy its conditions",
-            base.requires[0].span if base.requires else base.span,
-            label="not executed",
-            help="relax the requires, or run it with `sketchc run` at sizes that satisfy them",
-        )
+        probe = next(self._settings(base, np.random.default_rng(self.seed)), None)
+        for names, strict in ((tunable, True), (fixed, False)):
+            if not names or not (strict or self.effort.fixed):
+                continue
+            for values in ((1,), RAGGED_TILES, LARGE_TILES):
+                other = self._variant(tree, constants, names, values, probe)
+                if other is not None:
+                    yield Variant(other, tuple(names), strict)
 
+    def _variant(
+        self,
+        tree: syntax.Sketch,
+        constants: dict[str, Scalar],
+        names: list[str],
+        values: tuple[int, ...],
+        probe: dict[str, int] | None,
+    ) -> ir.Sketch | None:
+        """The sketch at these tile sizes, or at the least multiple of them with which it runs in
+        short time; None where the checker refuses it."""
+        from sketchc.checker.api import check_sketch
 
-def _variants(tree: syntax.Sketch, constants: dict[str, Scalar]) -> Iterator[Variant]:
-    """The sketch as it stands, then at ones, ragged and large values of its tile sizes.
-
-    An assignment that the checker refuses (a condition on constants, say) is left out.
-    """
-    from sketchc.checker.api import check_sketch
-
-    checked, found = check_sketch(tree, constants)
-    if checked is None or has_errors(found):
-        return
-    base = checked.sketch
-    free = [c for c in base.constants if c.dtype.is_integer and c.name not in constants]
-    shaping = {name for tile in base.tiles for extent in tile.extents for name in names_in(extent)}
-    tunable = [constant.name for constant in free if constant.tunable]
-    fixed = [c.name for c in free if not c.tunable and c.name in shaping]
-    yield Variant(base, (*tunable, *fixed))
-    for names, strict in ((tunable, True), (fixed, False)):
-        for values in ((1,), RAGGED_TILES, LARGE_TILES) if names else ():
+        for scale in SCALES:
+            odd = int(scale > 1 and values != (1,))
             assignment: dict[str, Scalar] = {
-                name: values[number % len(values)] for number, name in enumerate(names)
+                name: values[number % len(values)] * scale + odd
+                for number, name in enumerate(names)
             }
             other, found = check_sketch(tree, {**constants, **assignment})
-            if other is not None and not has_errors(found):
-                yield Variant(other.sketch, tuple(names), strict)
+            if other is None or has_errors(found):
+                return None
+            if probe is None or self._cost(other.sketch, probe) is not None:
+                return other.sketch
+        return None
+
+
+def _not_executed(base: ir.Sketch) -> Diagnostic:
+    return Diagnostic(
+        "SK0810",
+        Severity.WARNING,
+        f"{base.name} was not executed: no small sizes satisfy its conditions",
+        base.requires[0].span if base.requires else base.span,
+        label="not executed",
+        help="relax the requires, or run it with `sketchc run` at sizes that satisfy them",
+    )
 
 
 def _sample_param(param: ir.Param) -> Scalar:
@@ -154,7 +289,10 @@ def _sample_param(param: ir.Param) -> Scalar:
 
 
 def _settings(
-    sketch: ir.Sketch, params: Mapping[str, Scalar], generator: np.random.Generator
+    sketch: ir.Sketch,
+    params: Mapping[str, Scalar],
+    generator: np.random.Generator,
+    most: int,
 ) -> Iterator[dict[str, int]]:
     """Small sizes that satisfy bounds and conditions: all 1, all prime, then random ones."""
     names = [symbol.name for symbol in sketch.symbols]
@@ -170,7 +308,7 @@ def _settings(
             continue
         seen.add(key)
         yield symbols
-        if len(seen) == SETTINGS or not names:
+        if len(seen) == 2 * most or not names:
             return
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -16,6 +16,9 @@ from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageErro
 from sketchc.reading import read, sketch_files
 from sketchc.reporting import SketchReport, distinct, render_proofs, render_text
 from sketchc.source import Source
+
+if TYPE_CHECKING:
+    from sketchc import ir, syntax
 
 #: From this many files on, several processes share the work.
 _PARALLEL_FROM = 16
@@ -27,6 +30,7 @@ class Request:
 
     target: str | None = None
     execute: bool = False
+    static: bool = False
     constants: tuple[tuple[str, options.Scalar], ...] = ()
     allow_unproved: bool = False
     ignored: frozenset[str] = frozenset()
@@ -75,7 +79,10 @@ class Printed:
     show_default=True,
     help="How to print the report.",
 )
-@click.option("--execute", is_flag=True, help="Also run each sketch in the interpreter (R6b).")
+@click.option(
+    "--execute", is_flag=True, help="Interpret at more sizes, and vary fixed constants too (R6b)."
+)
+@click.option("--static", is_flag=True, help="Proofs alone: interpret nothing.")
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Bind a constexpr or a param."
 )
@@ -93,6 +100,7 @@ def check(
     target: str | None,
     form: str,
     execute: bool,
+    static: bool,
     settings: tuple[str, ...],
     allow_unproved: bool,
     mend: bool,
@@ -116,7 +124,7 @@ def check(
     if target is not None:
         _check_target(target)
     paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))
-    request = Request(target, execute, constants, allow_unproved, _codes(ignore))
+    request = Request(target, execute, static, constants, allow_unproved, _codes(ignore))
     if diff and not mend:
         message = "--diff shows what --fix would do: give both"
         raise UsageError(message)
@@ -239,20 +247,36 @@ def check_text(source: Source, request: Request) -> FileReport:
                 diagnostics += (*planned.diagnostics, *lint(planned.plan))
             except DiagnosticError as error:
                 diagnostics += error.diagnostics
-    if request.execute and result.ok:
-        from sketchc.selfcheck import self_check
-
-        diagnostics += self_check(source, constants)
-    sketches = tuple(
-        SketchReport(source.name, checked.sketch.name, tuple(distinct(checked.proofs)))
-        for checked in result.sketches
-    )
+    sketches = []
+    for number, checked in enumerate(result.sketches):
+        proofs = list(checked.proofs)
+        if result.ok and result.tree is not None:
+            proof, more = _executed(result.tree.sketches[number], checked.sketch, request)
+            diagnostics += more
+            proofs += [] if proof is None else [proof]
+        sketches.append(SketchReport(source.name, checked.sketch.name, tuple(distinct(proofs))))
     kept = [
         found
         for found in dict.fromkeys(diagnostics)
         if found.severity is Severity.ERROR or found.code not in request.ignored
     ]
-    return FileReport(source, tuple(kept), sketches, names=names)
+    return FileReport(source, tuple(kept), tuple(sketches), names=names)
+
+
+def _executed(
+    tree: syntax.Sketch, sketch: ir.Sketch, request: Request
+) -> tuple[ir.Proof | None, tuple[Diagnostic, ...]]:
+    """The verdict on tile sizes that tuning may change, if there are any (R6b), and with
+    `--execute` all that more runs find."""
+    if request.static:
+        return None, ()
+    constants = dict(request.constants)
+    free = (c for c in sketch.constants if c.tunable and c.name not in constants)
+    if not request.execute and not any(constant.dtype.is_integer for constant in free):
+        return None, ()
+    from sketchc.selfcheck import tile_size_verdict
+
+    return tile_size_verdict(tree, constants, thorough=request.execute)
 
 
 def print_file(path: str, request: Request, style: Style) -> Printed:

@@ -129,11 +129,22 @@ def test_target_reports_what_the_target_refuses(capsys):
     assert "SK0701" in capsys.readouterr().out
 
 
-def test_execute_reports_what_only_running_shows(capsys):
+def test_results_that_depend_on_tile_sizes_are_refuted_unless_only_proofs_are_asked(capsys):
     text = str(ROOT / "tests/golden/diagnostics/SK0809_tile_size_changes_results.sketch")
-    assert run(["check", text]) == 0
-    assert run(["check", text, "--execute"]) == 1
-    assert "SK0809" in capsys.readouterr().out
+    assert run(["check", text, "--static"]) == 0
+    assert "tile-size" not in capsys.readouterr().out
+    for flags in ([], ["--execute"]):
+        assert run(["check", text, *flags]) == 1
+        out = capsys.readouterr().out
+        assert "error[SK0809]" in out
+        assert "tile-size" in out
+        assert ": refuted" in out
+
+
+def test_results_that_do_not_depend_on_tile_sizes_are_a_verdict(capsys):
+    assert run(["check", str(ROOT / "examples/matmul.sketch")]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "tile-size" in line]
+    assert "TM, TN, TK: tested (results agree at 4 sizes with 4 assignments)" in line
 
 
 @pytest.mark.parametrize(
@@ -180,8 +191,9 @@ def imported(cache: Path, *arguments: str) -> set[str]:
 
 def test_check_imports_nothing_heavy(tmp_path):
     rms = str(ROOT / "examples" / "rms.sketch")
-    assert "lark" in imported(tmp_path, "check", "-q", rms)  # to compute the tables, once
-    modules = imported(tmp_path, "check", "-q", rms)
+    quick = ("check", "-q", "--static", rms)
+    assert "lark" in imported(tmp_path, *quick)  # to compute the tables, once
+    modules = imported(tmp_path, *quick)
     assert "sketchc.checker.proofs" in modules
     heavy = ["torch", "triton", "numpy", "lark", "islpy", "attr", "rich", "multiprocessing"]
     assert [name for name in heavy if name in modules] == []
