@@ -30,10 +30,10 @@ from sketchc.runtime.frontends.arrays import Array, read_array, write_array
 from sketchc.runtime.frontends.binding import Binding, bind
 from sketchc.runtime.frontends.torch_task import Scalar, TorchTask
 from sketchc.runtime.toolchains.base import ToolchainError
+from sketchc.runtime.verify.chains import reduction_length
 from sketchc.runtime.verify.compare import Comparison, compare
 from sketchc.runtime.verify.free import find_freedom
 from sketchc.runtime.verify.inputs import generate
-from sketchc.runtime.verify.shapes import reduction_length
 from sketchc.runtime.verify.verify import Candidate
 from sketchc.runtime.worker import python_environment
 

@@ -46,7 +46,8 @@ class Binding:
     """A sketch bound to a task at the task's own sizes.
 
     `symbols` and `params` hold every symbol and param; `param_inputs` maps positions of forward's
-    inputs to params; `notes` say what was decided silently.
+    inputs to params; `nothing` holds the positions at which the task itself gives None; `notes` say
+    what was decided silently. Optional tensors that the task never gives are not in `tensors`.
     """
 
     sketch: ir.Sketch
@@ -57,6 +58,16 @@ class Binding:
     params: Mapping[str, Scalar]
     param_inputs: Mapping[int, str]
     notes: tuple[str, ...] = ()
+    nothing: frozenset[int] = frozenset()
+
+    @property
+    def omissible(self) -> tuple[str, ...]:
+        """Optional tensors that the task gives and whose absence its forward takes, too."""
+        return tuple(
+            source.tensor.name
+            for source in self.tensors
+            if source.tensor.optional and source.position in self.description.defaults
+        )
 
     def shapes(self, symbols: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """The shape of every in, inout and out tensor at these symbols."""
@@ -72,7 +83,7 @@ def bind(
     sketch: ir.Sketch, task: TaskDescription, settings: Mapping[str, Scalar] | None = None
 ) -> Binding:
     """Bind; `settings` are the user's `--set` values. Raises `UsageError`."""
-    tensors = _tensor_sources(sketch, task)
+    tensors, nothing = _tensor_sources(sketch, task)
     notes = [note for source in tensors if (note := _conversion(source))]
     params, param_inputs, more = _params(sketch, task, settings or {})
     shapes = {source.tensor.name: source.specification.shape for source in tensors}
@@ -90,7 +101,9 @@ def bind(
             notes.append(
                 f"{output.name} is {output.dtype.value}; the task returns {given.dtype.value}"
             )
-    return Binding(sketch, task, tensors, outputs, symbols, params, param_inputs, (*notes, *more))
+    return Binding(
+        sketch, task, tensors, outputs, symbols, params, param_inputs, (*notes, *more), nothing
+    )
 
 
 def _count(number: int, noun: str) -> str:
@@ -101,38 +114,49 @@ def _names(tensors: Sequence[ir.Tensor]) -> str:
     return ", ".join(tensor.name for tensor in tensors) or "none"
 
 
-def _tensor_sources(sketch: ir.Sketch, task: TaskDescription) -> tuple[TensorSource, ...]:
+def _tensor_sources(
+    sketch: ir.Sketch, task: TaskDescription
+) -> tuple[tuple[TensorSource, ...], frozenset[int]]:
+    """Where each tensor comes from, and the positions at which the task gives None for one."""
     wanted = [t for t in sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)]
-    given: list[tuple[int, TensorSpec]] = []
+    given: list[tuple[int, TensorSpec | None]] = []
     for position, value in enumerate(task.inputs):
-        if isinstance(value, OtherSpec):
+        if isinstance(value, TensorSpec):
+            given.append((position, value))
+        elif isinstance(value, OtherSpec) and value.type == "NoneType":
+            given.append((position, None))
+        elif isinstance(value, OtherSpec):
             msg = (
                 f"input {position + 1} of the task is of type {value.type}; "
                 "a sketch takes tensors and numbers"
             )
             raise UsageError(msg)
-        if isinstance(value, TensorSpec):
-            given.append((position, value))
     if len(given) > len(wanted):
         msg = (
             f"the task's forward takes {_count(len(given), 'tensor')} and the sketch "
             f"{sketch.name} has {_count(len(wanted), 'input')} ({_names(wanted)})"
         )
         raise UsageError(msg)
-    sources = [
-        TensorSource(tensor, specification, position=position)
-        for tensor, (position, specification) in zip(wanted, given, strict=False)
-    ]
+    sources = []
+    for tensor, (position, specification) in zip(wanted, given, strict=False):
+        if specification is not None:
+            sources.append(TensorSource(tensor, specification, position=position))
+        elif not tensor.optional:
+            msg = f"input {position + 1} of the task is None, and {tensor.name} is not optional"
+            raise UsageError(msg)
     sources += _state_sources(sketch, wanted[len(given) :], task, len(given))
     for source in sources:
         _check_rank(source)
-    return tuple(sources)
+    return tuple(sources), frozenset(position for position, value in given if value is None)
 
 
 def _state_sources(
     sketch: ir.Sketch, wanted: Sequence[ir.Tensor], task: TaskDescription, given: int
 ) -> list[TensorSource]:
-    """Parameters and buffers for the tensors that forward's inputs leave."""
+    """Parameters and buffers for the tensors that forward's inputs leave; where there are too few
+    of them, optional tensors go without."""
+    if len(wanted) > len(task.state):
+        wanted = [tensor for tensor in wanted if not tensor.optional]
     if len(wanted) > len(task.state):
         total = given + len(wanted)
         msg = (

@@ -15,6 +15,8 @@ import numpy as np
 
 from sketchc import ir
 from sketchc.diagnostics import UsageError
+from sketchc.index_ranges import UNBOUNDED, index_ranges
+from sketchc.interpreter_inputs import into_range
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.frontends.arrays import Array
 from sketchc.runtime.frontends.sizes import choose, example_params, refusal, tensor_shapes
@@ -68,21 +70,34 @@ class SketchTask:
             (),
             {},
             specified(ir.Role.OUT, ir.Role.INOUT),
+            defaults=frozenset(
+                place
+                for place, tensor in enumerate(self._tensors(ir.Role.IN, ir.Role.INOUT))
+                if tensor.optional
+            ),
         )
 
     def own_inputs(self, seed: int) -> list[Array | Scalar | None]:
-        """Signed inputs of one scale."""
+        """Signed inputs of one scale, indices in range."""
         from sketchc.runtime.verify.inputs import generate
 
         random = np.random.default_rng(seed)
-        inputs = self.describe().inputs
-        return [
-            generate("normal", value.dtype, value.shape, random)
-            if isinstance(value, TensorSpec)
-            else value
-            for value in inputs
-            if isinstance(value, TensorSpec | bool | int | float)
-        ]
+        ranges = index_ranges(self.sketch, self.symbols, self.params)
+        found: list[Array | Scalar | None] = []
+        for value in self.describe().inputs:
+            if isinstance(value, TensorSpec):
+                array = generate("normal", value.dtype, value.shape, random)
+                found.append(into_range(array, *ranges.get(value.name, UNBOUNDED)))
+            elif isinstance(value, bool | int | float):
+                found.append(value)
+        return found
+
+    def valid_inputs(
+        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, int]
+    ) -> list[Array | Scalar | None]:
+        """As they are: which values are valid indices is read off the sketch."""
+        del substitutes
+        return list(inputs)
 
     def state_shapes(self, substitutes: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
         """A sketch has no parameters besides its inputs."""
@@ -91,7 +106,7 @@ class SketchTask:
 
     def reference(
         self,
-        inputs: Sequence[Array | Scalar],
+        inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
         substitutes: Mapping[int, int] | None = None,
         double: bool = True,

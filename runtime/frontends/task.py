@@ -27,12 +27,17 @@ class Task(Protocol):
     def own_inputs(self, seed: int) -> list[Array | Scalar | None]:
         """The inputs at its own sizes, by position; None for what is neither tensor nor number."""
 
+    def valid_inputs(
+        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, int]
+    ) -> list[Array | Scalar | None]:
+        """The inputs, made such that the task takes them; asked for only where it `corrects`."""
+
     def state_shapes(self, substitutes: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
         """Shapes of parameters and buffers when init inputs (by position) have other values."""
 
     def reference(
         self,
-        inputs: Sequence[Array | Scalar],
+        inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
         substitutes: Mapping[int, int] | None = None,
         double: bool = True,

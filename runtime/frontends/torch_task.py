@@ -60,7 +60,8 @@ class TaskDescription:
 
     `inputs` are those of `forward`, by position; `state` the parameters and then the buffers;
     `scalars` the numbers among the model's attributes; `returns` says what holds the outputs:
-    "tensor", "tuple" or "list".
+    "tensor", "tuple" or "list". `defaults` holds the positions of inputs that forward takes as None
+    when they are left out; `corrects`: the model has `valid_inputs`.
     """
 
     path: Path
@@ -70,6 +71,8 @@ class TaskDescription:
     scalars: Mapping[str, Scalar]
     outputs: tuple[TensorSpec, ...]
     returns: str = "tensor"
+    defaults: frozenset[int] = frozenset()
+    corrects: bool = False
 
 
 class TorchTask:
@@ -146,6 +149,8 @@ class TorchTask:
             reply["scalars"],
             tuple(_tensor(value) for value in reply["outputs"]),
             reply["returns"],
+            frozenset(reply["defaults"]),
+            reply["corrects"],
         )
 
     def require_deterministic(self, seed: int = 0) -> None:
@@ -166,6 +171,15 @@ class TorchTask:
             read_array(value) if "file" in value else value.get("value")
             for value in reply["inputs"]
         ]
+
+    def valid_inputs(
+        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, int]
+    ) -> list[Array | Scalar | None]:
+        """What the model's `valid_inputs` makes of these; its init inputs as in `reference`."""
+        described = [self._send(f"given_{i}", value) for i, value in enumerate(inputs)]
+        request = {"command": "valid", "inputs": described, "substitutes": dict(substitutes)}
+        reply = self._ask({**request, "folder": str(self.folder)})
+        return [read_array(v) if "file" in v else v.get("value") for v in reply["inputs"]]
 
     def state_shapes(self, substitutes: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
         """Shapes of parameters and buffers when init inputs (by position) have other values."""
@@ -195,7 +209,7 @@ class TorchTask:
 
     def reference(
         self,
-        inputs: Sequence[Array | Scalar],
+        inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
         substitutes: Mapping[int, int] | None = None,
         double: bool = True,
@@ -222,8 +236,8 @@ class TorchTask:
         )
         return [read_array(value) for value in reply["outputs"]]
 
-    def _send(self, name: str, value: Array | Scalar) -> dict[str, Any]:
-        if isinstance(value, bool | int | float):
+    def _send(self, name: str, value: Array | Scalar | None) -> dict[str, Any]:
+        if value is None or isinstance(value, bool | int | float):
             return {"value": value}
         dtype = dtype_of(value)
         assert dtype is not None, value.dtype
@@ -272,6 +286,7 @@ _DOING = {
     "load": "while the file was loaded",
     "describe": "while the model and its inputs were made and forward was run on them",
     "inputs": "in get_inputs",
+    "valid": "in Model.valid_inputs",
     "shapes": "in Model.__init__",
     "reference": "in Model.forward",
     "probe": "while it was run at other sizes",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import inspect
 import json
 import linecache
 import math
@@ -226,7 +227,15 @@ def _describe_task(task: Task, request: dict[str, Any]) -> dict[str, Any]:
         "scalars": scalars,
         "outputs": [_describe(value) for value in outputs],
         "returns": task.returns,
+        "defaults": _left_out(model),
+        "corrects": hasattr(model, "valid_inputs"),
     }
+
+
+def _left_out(model: torch.nn.Module) -> list[int]:
+    """Positions of forward's parameters that are None by default."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    return [place for place, given in enumerate(parameters) if given.default is None]
 
 
 def _own_inputs(task: Task, request: dict[str, Any]) -> dict[str, Any]:
@@ -238,6 +247,29 @@ def _own_inputs(task: Task, request: dict[str, Any]) -> dict[str, Any]:
         else:
             replies.append(_describe(value))
     return {"inputs": replies}
+
+
+def _valid_inputs(task: Task, request: dict[str, Any]) -> dict[str, Any]:
+    """What the model makes of random inputs, so that forward takes them; shapes and types stay."""
+    model = task.model(request["substitutes"])
+    given = _given(request)
+    with _user_code("Model.valid_inputs", task.path), torch.no_grad():
+        found = model.valid_inputs(given)  # type: ignore[operator]
+    replies = []
+    for position, (before, after) in enumerate(zip(given, found, strict=True)):
+        if not isinstance(before, torch.Tensor):
+            replies.append({"value": before})
+            continue
+        if after.shape != before.shape or after.dtype != before.dtype:
+            msg = f"Model.valid_inputs changes the shape or type of input {position + 1}"
+            raise TaskError(msg)
+        replies.append(save_tensor(f"{request['folder']}/valid_{position}.bin", after))
+    return {"inputs": replies}
+
+
+def _given(request: dict[str, Any]) -> list[Any]:
+    """The inputs of a request: tensors, numbers and None."""
+    return [load_tensor(v) if "file" in v else v["value"] for v in request["inputs"]]
 
 
 def _shapes(task: Task, request: dict[str, Any]) -> dict[str, Any]:
@@ -260,9 +292,7 @@ def _reference(task: Task, request: dict[str, Any]) -> dict[str, Any]:
     own = state(model)
     for name, description in request["state"].items():
         own[name].data = load_tensor(description)
-    inputs = []
-    for value in request["inputs"]:
-        inputs.append(load_tensor(value) if "file" in value else value["value"])
+    inputs = _given(request)
     if request["double"]:
         model = model.double()
         inputs = [_double(value) for value in inputs]
@@ -373,6 +403,7 @@ def _drawn(task: Task, seed: int) -> str:
 COMMANDS: dict[str, Callable[[Task, dict[str, Any]], dict[str, Any]]] = {
     "describe": _describe_task,
     "inputs": _own_inputs,
+    "valid": _valid_inputs,
     "shapes": _shapes,
     "reference": _reference,
     "probe": _probe,

@@ -31,7 +31,7 @@ class Buffers:
         values: Mapping[str, Array],
         second: bool = False,
     ) -> None:
-        """`values` are the in and inout tensors; `second` asks for the other poison."""
+        """`values` are the in and inout tensors that are given; `second`: the other poison."""
         shapes = binding.shapes(symbols)
         self.tensors: dict[str, Array] = {}
         self._whole: dict[str, npt.NDArray[np.uint8]] = {}
@@ -41,6 +41,8 @@ class Buffers:
                 continue
             if tensor.name in values:
                 content = values[tensor.name]
+            elif tensor.role is ir.Role.IN:
+                continue  # an optional tensor that is absent
             else:
                 content = poison(tensor.dtype, shapes[tensor.name], second=second)
             self.tensors[tensor.name] = self._guarded(tensor, content)

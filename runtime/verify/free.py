@@ -71,9 +71,8 @@ def _runs(binding: Binding, task: Task, freedom: Freedom, probe: Mapping[str, in
     """Whether the task, built so, takes inputs of the probe's sizes and returns what the sketch
     returns at these sizes."""
     shapes = binding.shapes(probe)
-    arguments: dict[int, Array | Scalar] = {
-        position: binding.params[name] for position, name in binding.param_inputs.items()
-    }
+    arguments: dict[int, Array | Scalar | None] = dict.fromkeys(binding.nothing)
+    arguments |= {position: binding.params[n] for position, n in binding.param_inputs.items()}
     state: dict[str, Array] = {}
     for source in binding.tensors:
         ones = np.ones(shapes[source.tensor.name], numpy_dtype(source.tensor.dtype))

@@ -34,16 +34,21 @@ _SMALLEST = {DType.F16: 2.0**-24, DType.BF16: 2.0**-133, DType.F32: 2.0**-149}
 
 
 def generate(kind: str, dtype: DType, shape: Sequence[int], random: np.random.Generator) -> Array:
-    """An array of `shape`, C-contiguous. Raises `KeyError` for an unknown kind."""
+    """An array of `shape`, C-contiguous; integers are within 100 of zero.
+
+    Raises `KeyError` for an unknown kind.
+    """
     if kind not in KINDS:
         raise KeyError(kind)
     if dtype is DType.BOOL:
-        return random.random(shape) < 0.5
+        return np.asarray(random.random(shape) < 0.5)
     if dtype.is_integer:
-        return random.integers(-100 if dtype.is_signed else 0, 100, shape).astype(dtype.numpy_name)
+        low = -100 if dtype.is_signed else 0
+        return np.asarray(random.integers(low, 100, shape), dtype.numpy_name)
     values = _floats(kind, dtype, tuple(shape), random)
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(values.astype(numpy_dtype(dtype)))
+        # `ascontiguousarray` would give a tensor without axes one.
+        return np.asarray(values, numpy_dtype(dtype), order="C")
 
 
 def _floats(
@@ -52,14 +57,14 @@ def _floats(
     large = _LARGE.get(dtype, 1e3)
     match kind:
         case "normal":
-            return random.standard_normal(shape)
+            return np.asarray(random.standard_normal(shape))
         case "mixed_scale":
             top = math.log10(large)
             return random.standard_normal(shape) * 10.0 ** random.uniform(top - 4, top - 1, shape)
         case "large":
             return random.standard_normal(shape) * large
         case "non_negative":
-            return random.random(shape)
+            return np.asarray(random.random(shape))
         case _:
             return _structured(dtype, shape, random)
 
@@ -68,10 +73,10 @@ def _structured(
     dtype: DType, shape: tuple[int, ...], random: np.random.Generator
 ) -> npt.NDArray[np.float64]:
     """Rows (the last axis) of six sorts, in a random order that repeats."""
-    values = random.standard_normal(shape)
+    values = np.asarray(random.standard_normal(shape))
     if values.size == 0:
         return values
-    rows = values.reshape(-1, shape[-1] if shape else 1)
+    rows = values.reshape(-1, shape[-1] if shape else 1)  # a view: what is set here is set there
     columns = rows.shape[1]
     sorts = random.permutation(6)
     for number, row in enumerate(rows):

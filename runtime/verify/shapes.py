@@ -19,6 +19,7 @@ from sketchc.evaluate import Value, evaluate, host_values
 from sketchc.lowering.plan import Plan, walk
 from sketchc.runtime.frontends.binding import Binding
 from sketchc.runtime.frontends.sizes import elements, refusal, tensor_shapes
+from sketchc.runtime.verify.chains import host_scope
 
 #: Sizes that replace those of the symbols out of focus where a case would be too large.
 _SMALL = (17, 5, 3, 2, 1)
@@ -30,15 +31,18 @@ _WHOLE_AXIS = 32
 
 @attrs.frozen
 class ShapeCase:
-    """One assignment of all symbols. `own`: exactly the task's sizes."""
+    """One assignment of all symbols. `own`: exactly the task's sizes. `absent`: optional tensors
+    that are not given."""
 
     name: str
     symbols: Mapping[str, int]
     own: bool = False
+    absent: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.symbols.items())
+        sizes = ", ".join(f"{name}={value}" for name, value in self.symbols.items())
+        return f"{sizes}, without {', '.join(self.absent)}" if self.absent else sizes
 
 
 @attrs.frozen
@@ -138,7 +142,9 @@ def cost_at(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value])
     values = host_values(plan.sketch, symbols, params)
     programs = 0
     for phase in plan.phases:
-        programs += prod(max(int(evaluate(axis.count, values)), 0) for axis in phase.grid)
+        scope, launches = host_scope(plan.sketch, phase.index, values)
+        counts = (max(int(evaluate(axis.count, scope)), 0) for axis in phase.grid)
+        programs += launches * prod(counts)
     return Limits(elements(tensor_shapes(plan.sketch, symbols, params)), programs)
 
 
@@ -243,62 +249,3 @@ def _shrink(
         if not smaller:
             break
         symbols[largest] = smaller[0]
-
-
-def reduction_length(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> int:
-    """An upper bound of the number of terms that are added up behind one output element.
-
-    Reduced tile axes times the trips of the loops around that carry a tile, at most the elements of
-    the largest input; these where there is only a signature, which says nothing about additions.
-    """
-    longest = 1
-    for phase in plan.phases:
-        values = host_values(plan.sketch, symbols, binding.params)
-        for axis in phase.grid:
-            values[axis.variable] = evaluate(axis.start, values)
-        longest = max(longest, _longest(plan.sketch, phase.body, values, 1))
-    shapes = binding.shapes(symbols)
-    inputs = [prod(shapes[source.tensor.name]) for source in binding.tensors]
-    if not plan.phases:
-        return max(inputs, default=1) or 1
-    return max(1, min(longest, max(inputs, default=1)))
-
-
-def _longest(
-    sketch: ir.Sketch,
-    body: tuple[ir.Statement, ...],
-    values: Mapping[str, int | float | bool],
-    trips: int,
-) -> int:
-    """The longest chain in `body`, which runs `trips` times; loops stand at their first trip."""
-    inner = dict(values)
-    longest = trips
-    for statement in body:
-        match statement:
-            case ir.For(variable, start, stop, step):
-                bounds = [int(evaluate(bound, inner)) for bound in (start, stop, step)]
-                inner[variable] = bounds[0]
-                count = max(len(range(*bounds)), 1) if statement.carried else 1
-                longest = max(longest, _longest(sketch, statement.body, inner, trips * count))
-            case ir.Bind(name, value):
-                if not any(isinstance(leaf, ir.Iota) for leaf in _names(value)):
-                    inner[name] = evaluate(value, inner)
-            case ir.Compute():
-                longest = max(longest, trips * _reduced(sketch, statement, inner))
-            case _:
-                pass
-    return longest
-
-
-def _reduced(
-    sketch: ir.Sketch, statement: ir.Compute, values: Mapping[str, int | float | bool]
-) -> int:
-    """How many lanes of the first operand meet in one lane of the destination."""
-    source = statement.operands[0] if statement.operands else None
-    if not isinstance(source, ir.TileOperand):
-        return 1
-    extents = [int(evaluate(extent, values)) for extent in sketch.tile(source.tile).extents]
-    if statement.operation in ("gemm", "matmul", "dot"):
-        return extents[-2] if statement.attributes.get("trans_a") else extents[-1]
-    axes = statement.attributes.get("axis")
-    return prod(extents[axis] for axis in axes) if isinstance(axes, tuple) else 1
