@@ -167,8 +167,9 @@ class _Host:
         names |= {tensor.name for tensor in sketch.tensors}
         names |= {view.name for view in sketch.views}
         names |= {tile.name for tile in sketch.tiles}
-        for body in (sketch.steps, *(phase.body for phase in sketch.phases)):
-            names |= _bound_names(body)
+        names |= _bound_names(sketch.steps)
+        for phase in sketch.phases:
+            names |= _bound_names(phase.body)
         return names
 
     # ------------------------------------------------------------ the host's part

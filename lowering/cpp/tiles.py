@@ -166,7 +166,8 @@ class Tiles:
         domain = load.domain or (ir.FULL,) * len(load.read)
         found: list[LaneSource] = []
         for loop, lanes, known in zip(loops, load.read, domain, strict=True):
-            lane = ZERO if loop is None else lane_variable(loop)
+            lane: ir.Expr = ZERO if loop is None else lane_variable(loop)
+            tests: list[tuple[str, ir.Expr, ir.Expr]]
             tests = [("<=", b, lane) for b in lanes.lower if b not in known.lower]
             tests += [("<", lane, b) for b in lanes.upper if b not in known.upper]
             found += [
