@@ -81,8 +81,9 @@ class _Walk:
             if isinstance(operand, ir.TileOperand):
                 self._use(operand.tile, scope, operand.span)
         if OPS[compute.operation].accumulates:
-            self._use(compute.destination, scope, compute.span)
-        self.assigned.add(compute.destination)
+            for name in compute.destinations:
+                self._use(name, scope, compute.span)
+        self.assigned.update(compute.destinations)
 
     def _loop(self, loop: ir.For, scope: Scope) -> None:
         before = set(self.assigned)
