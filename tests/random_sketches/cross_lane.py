@@ -42,7 +42,7 @@ def _whole(operations: Operations, exact: bool = False, floats: bool = False) ->
     """A tile whose last axis is longer than 1 and holds a whole row."""
     return operations.pick(
         lambda t: (
-            t.extents[-1] != "1"
+            _is_whole(t)
             and t.dtype is not DType.BOOL
             and (t.exact or not exact)
             and (t.dtype.is_float or not floats)
@@ -50,6 +50,11 @@ def _whole(operations: Operations, exact: bool = False, floats: bool = False) ->
             and not t.padded
         )
     )
+
+
+def _is_whole(tile: Tile) -> bool:
+    """Whether the last axis holds whole rows, whatever the tile sizes."""
+    return tile.extents[-1] == "N" or (tile.extents[-1].isdigit() and tile.extents[-1] != "1")
 
 
 def _small(operations: Operations, tile: Tile) -> Tile:
@@ -65,9 +70,7 @@ def _small(operations: Operations, tile: Tile) -> Tile:
 def _reduction(operations: Operations, operation: str) -> Tile | None:
     truth = operation in ("reduce_any", "reduce_all")
     if truth:
-        source = operations.pick(
-            lambda t: t.dtype is DType.BOOL and t.extents[-1] != "1" and not t.padded
-        )
+        source = operations.pick(lambda t: t.dtype is DType.BOOL and _is_whole(t) and not t.padded)
     else:
         source = _whole(operations)
     if source is None:
@@ -167,7 +170,7 @@ def _composite(operations: Operations, operation: str) -> Tile | None:
 
 
 def _random(operations: Operations, operation: str) -> Tile | None:
-    like = operations.pick(lambda t: t.dtype is DType.F32 and t.extents[-1] != "1")
+    like = operations.pick(lambda t: t.dtype is DType.F32 and _is_whole(t))
     if like is None:
         return None
     seed = operations.draft.rng.randrange(1 << 40)
@@ -193,7 +196,9 @@ def _layout(operations: Operations, operation: str) -> Tile | None:
             return None
         extents = (*left.extents[:-1], str(int(left.extents[-1]) + int(right.extents[-1])))
         exact = left.exact and right.exact
-        made = Tile("", extents, left.dtype, exact, max(left.depth, right.depth))
+        padded = left.padded or right.padded
+        depth = max(left.depth, right.depth)
+        made = Tile("", extents, left.dtype, exact, depth, padded=padded)
         axis = len(extents) - 1
         return operations.emit(made, f"concat({left.name}, {right.name}, {axis}, {{}})")
     source = operations.pick(

@@ -49,7 +49,9 @@ def _fill(
         if operations.step() is None:
             break
     for tile in operations.tiles[first:]:
-        _store(draft, accesses, tile)
+        # What varies along no tiled axis would be written by every block.
+        if set(accesses.axes) <= set(tile.extents):
+            _store(draft, accesses, tile)
 
 
 def _store(draft: Draft, accesses: Accesses, tile: Tile) -> None:
@@ -145,7 +147,7 @@ def carried(draft: Draft) -> Sizes:
     total = draft.alloc(("1",), wide, initial)
     draft.loop(f"for j in range(0, N, {t}):")
     accesses = Accesses(draft, {t: Axis(t, "N", "j")}, (("M", "i"),))
-    form = draft.least([f"load:{f}" for f in ("slice", "strided", "lane", "where", "gather")])
+    form = draft.least([f"load:{f}" for f in ("slice", "lane", "where", "reversed")])
     x = accesses.load((t,), form.removeprefix("load:"), dtype)
     assert x is not None
     part = draft.alloc(("1",), wide)
@@ -241,7 +243,7 @@ def branches(draft: Draft) -> Sizes:
     accesses = Accesses(draft, axes)
     x = accesses.load((t,), "slice", DType.F32)
     assert x is not None
-    draft.loop("if i % 2 == 0 and EVEN:")
+    draft.loop("if N % 2 == 0 and EVEN:")
     draft.line(f"neg({x.name}, {x.name})")
     draft.close()
     draft.loop("else:")

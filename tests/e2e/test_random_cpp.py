@@ -1,0 +1,105 @@
+"""Random sketches in C++, 64 to a translation unit, against the interpreter.
+
+A batch is compiled once, without the costly part of the optimiser: what is tested is the code, not
+the compiler's vectoriser, which the feature and example tests use as users do.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_sketches.corpus import COUNT, corpus
+from random_sketches.draft import Generated
+from random_sketches.running import Array, difference, inputs, reference
+from toolchains import require
+
+from sketchc import ir
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.passes import build_plan
+from sketchc.lowering.registry import target_module
+from sketchc.parser import parse
+from sketchc.runtime.toolchains.cpp import FLAGS, LIBRARIES, _build
+from sketchc.runtime.toolchains.cpp_calls import signature
+from sketchc.runtime.worker import run_worker
+from sketchc.source import Source
+
+BATCH = 64
+HANDLER = Path(__file__).parent / "cpp_random_batch.py"
+QUICK = tuple("-O1" if flag == "-O3" else flag for flag in FLAGS)
+
+
+def lowered(generated: Generated, target: str) -> Kernel:
+    tree, _ = parse(Source(f"random_{generated.seed}.sketch", generated.text))
+    assert tree is not None
+    try:
+        return target_module(target).emit(build_plan(tree.sketches[0], target).plan)
+    except Exception as error:
+        error.add_note(generated.text)
+        raise
+
+
+def unit(kernels: list[Kernel]) -> str:
+    """One translation unit: the includes first, then each file in a namespace of its own (C
+    functions keep their names there)."""
+    includes: dict[str, None] = {}
+    parts = []
+    for kernel in kernels:
+        includes |= dict.fromkeys(re.findall(r"^#include .*$", kernel.source, re.M))
+        body = re.sub(r"^#include .*$", "", kernel.source, flags=re.M)
+        parts.append(f"namespace unit_{kernel.name} {{\n{body}\n}}")
+    return "\n".join([*includes, *parts])
+
+
+@pytest.mark.parametrize("batch", range(-(-COUNT // BATCH)))
+def test_cpp_agrees_with_the_interpreter(batch, tmp_path):
+    require("cpp")
+    chosen = corpus().accepted[batch * BATCH : (batch + 1) * BATCH]
+    if not chosen:
+        pytest.skip("fewer sketches are accepted than drawn")
+    kernels = [lowered(generated, "cpp") for generated, _ in chosen]
+    source, library = tmp_path / "unit.cpp", tmp_path / "unit.so"
+    source.write_text(unit(kernels), "utf-8")
+    _build([source], QUICK, LIBRARIES, library)
+    cases = []
+    requests, arrays = [], {}
+    for (generated, sketch), kernel in zip(chosen, kernels, strict=True):
+        for sizes in generated.sizes:
+            given = inputs(generated, sketch, sizes)
+            expected = reference(generated, sketch, sizes, given)
+            passed = {**given, **_poisoned(expected, given)}
+            request = signature(kernel, sizes, {}, passed)
+            arrays |= {f"{len(cases)}/{name}": array for name, array in passed.items()}
+            requests.append({"library": str(library), "signature": request})
+            cases.append((generated, sketch, sizes, expected))
+    result = run_worker(f"{HANDLER}:run_batch", {"cases": requests}, arrays, timeout=120)
+    assert result.reply is not None, result.describe() + result.traceback + result.output
+    wrong = []
+    for index, (case, reply) in enumerate(zip(cases, result.reply["replies"], strict=True)):
+        wrong += verdict(index, case, reply, result.arrays)
+    assert not wrong, f"{len(wrong)} of {len(cases)}:\n" + "\n\n".join(wrong[:3])
+
+
+def verdict(
+    index: int,
+    case: tuple[Generated, ir.Sketch, dict[str, int], dict[str, Array]],
+    reply: str,
+    arrays: dict[str, Array],
+) -> list[str]:
+    """What is wrong with one run, with the sketch; empty where nothing is."""
+    generated, sketch, sizes, expected = case
+    if not reply:
+        found = {name: arrays[f"{index}/{name}"] for name in expected}
+        reply = difference(generated, sketch, expected, found)
+    return [f"{generated.text}\n{sizes}: {reply}"] if reply else []
+
+
+def _poisoned(expected: dict[str, Array], given: dict[str, Array]) -> dict[str, Array]:
+    """Outputs full of what no result holds by chance."""
+    found = {}
+    for name, array in expected.items():
+        if name not in given:
+            found[name] = np.full_like(array, np.nan if array.dtype.kind not in "iub" else 77)
+    return found
