@@ -205,6 +205,14 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
         value, chosen_by = choices[0], "plan"
     elif tilings:
         value = constant(context, tilings[0], "a tiling point", tunable=True)
+    elif Use.CONDITION in uses and (not shapes or node.dtype is DType.BOOL):
+        raise context.error(
+            node.span,
+            "SK0209",
+            f"`{node.name}` decides a branch and has no value",
+            "needs a value",
+            help=f"write `{node.name} = ...`, make it a param, or bind it with `--set`",
+        )
     elif shapes:
         value, chosen_by, tunable = DEFAULT_TILE, "plan", True
     elif Use.PARAMETER in uses:

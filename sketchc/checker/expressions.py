@@ -77,7 +77,13 @@ def integer(context: Context, node: syntax.Expression) -> ir.Expr:
     typed = expression(context, node)
     if typed.extents is not None:
         raise context.error(
-            node.span, "SK0302", "a single integer is expected, not an index tile", "has lanes"
+            node.span,
+            "SK0302",
+            "a single integer is expected, not an index tile",
+            "has lanes",
+            help="`n = fetch(X[i])` gives one integer of a tensor"
+            if is_loaded(context, typed.value)
+            else "",
         )
     if not typed.dtype.is_integer:
         raise context.error(
@@ -323,6 +329,14 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
 
 def _present(context: Context, node: syntax.Call) -> Typed:
     """`present(X)`, in the condition of an `if`: whether an optional tensor was given."""
+    if not context.asking:
+        raise context.error(
+            node.span,
+            "SK0219",
+            "`present` stands in the condition of an `if`",
+            "not a value",
+            help="write `if present(X):`, and in each branch what is to happen",
+        )
     match node:
         case syntax.Call(arguments=(syntax.Name(id=name) as argument,), keywords=()):
             entry = context.lookup(name, argument.span)
@@ -338,14 +352,6 @@ def _present(context: Context, node: syntax.Call) -> Typed:
             "nothing to ask",
             labels=(Label(entry.span, "declared here"),),
             help="an input that may be absent is declared with `?`: `MASK[M]: in bool?`",
-        )
-    if not context.asking:
-        raise context.error(
-            node.span,
-            "SK0219",
-            "`present` stands in the condition of an `if`",
-            "not a value",
-            help=f"write `if present({name}):`, and in each branch what is to happen",
         )
     return Typed(ir.Ref(entry.base, ir.NameKind.PRESENT, DType.BOOL, span=node.span), DType.BOOL)
 

@@ -23,6 +23,7 @@ from sketchc.types import DType
 class Use(Enum):
     SHAPE = "shapes tiles, loops or slices"
     DATA = "is used as data"
+    CONDITION = "decides a branch"
     PARAMETER = "stands in the shape of a parameter"
     HOST = "is used by a host value or a precondition"
 
@@ -183,7 +184,7 @@ class _Walker:
                         found = True
                     found = found or is_parallel(statement)
                 case syntax.If(condition=condition, body=inner, orelse=orelse):
-                    self.use(condition, Use.SHAPE)
+                    self.use(condition, Use.CONDITION)
                     nests = [self.inner(branch) for branch in (inner, orelse)]
                     if any(nests):
                         self.parallel.add(id(statement))
