@@ -189,3 +189,8 @@ OTHERS = {
     "div", "atan2", "floordiv", "mod", "fma", "logical_not", "bitwise_not", "shl", "shr", "where",
     "cast", "fill", "gemm", "matmul", "dot", "transpose", "broadcast",
 }  # fmt: skip
+#: The rows that order, scan or move lanes, and those that expand to others: test_ops_lanes.py.
+LANES = {
+    "cumsum", "cumprod", "argmax", "argmin", "topk", "sort", "permute", "reshape", "concat",
+    "rand", "randn", "softmax", "layer_norm", "rms_norm",
+}  # fmt: skip
