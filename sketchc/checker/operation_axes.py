@@ -46,7 +46,8 @@ def axis_map(
             return (*aligned[:-2], *(_swap(last) if flag else last))
         case Shape.TOP_K:
             axes = attribute_axes(compute)
-            return tuple(None if axis in axes else place for axis, place in enumerate(aligned))
+            # An index of lower rank is aligned to the right, as in NumPy.
+            return tuple(None if place in axes else place for place in aligned)
         case Shape.REARRANGED if op.name == "permute":
             order = attribute_axes(compute, "axes")
             return tuple(order.index(axis) for axis in range(rank))
