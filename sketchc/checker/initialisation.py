@@ -16,6 +16,7 @@ from sketchc.checker.prover import Prover, Verdict
 from sketchc.checker.scope import Scope
 from sketchc.checker.verdicts import Finding, assignments, for_sizes, loop_values
 from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.lanes import tiles_read
 from sketchc.ops import OPS
 from sketchc.source import Span
 
@@ -64,22 +65,50 @@ class _Walk:
                     if self.tiles[tile].initial is not None:
                         self.assigned.add(tile)
                 case ir.Bind(name, value):
+                    for tile in tiles_read(value):
+                        self._use(tile, scope, statement.span)
                     scope = scope.bind(name, value)
-                case ir.Load(_, tile):
+                case ir.Fetch():
+                    pass
+                case ir.Load(access, tile):
+                    self._indices(access, statement.where, scope)
                     self.assigned.add(tile)
-                case ir.Store(tile, _):
+                case ir.Store(tile, access) | ir.Atomic(_, tile, access):
                     self._use(tile, scope, statement.span)
+                    self._indices(access, statement.where, scope)
                 case ir.Compute():
                     self._compute(statement, scope)
                 case ir.For():
                     self._loop(statement, scope)
+                case ir.If():
+                    self._branch(statement, scope)
                 case _:
                     assert_never(statement)
+
+    def _indices(self, access: ir.Access, where: ir.Expr | None, scope: Scope) -> None:
+        """Tiles whose lanes are indices, or decide which lanes take part, are read."""
+        values = [part.value for part in access.subscripts if isinstance(part, ir.IndexSubscript)]
+        for value in (*values, *(() if where is None else (where,))):
+            for tile in tiles_read(value):
+                self._use(tile, scope, access.span)
+
+    def _branch(self, branch: ir.If, scope: Scope) -> None:
+        """What both branches assign is assigned after them."""
+        before = set(self.assigned)
+        ends = []
+        for body, holds in ((branch.body, True), (branch.orelse, False)):
+            self.assigned = set(before)
+            self.body(body, scope.given(branch.condition, holds))
+            ends.append(self.assigned)
+        self.assigned = ends[0] & ends[1]
 
     def _compute(self, compute: ir.Compute, scope: Scope) -> None:
         for operand in compute.operands:
             if isinstance(operand, ir.TileOperand):
                 self._use(operand.tile, scope, operand.span)
+            elif isinstance(operand, ir.IndexOperand):
+                for tile in tiles_read(operand.value):
+                    self._use(tile, scope, operand.span)
         if OPS[compute.operation].accumulates:
             for name in compute.destinations:
                 self._use(name, scope, compute.span)

@@ -58,12 +58,26 @@ def goals(prover: Prover, site: Site) -> Iterator[Goal]:
             yield Goal("in-bounds", ir.Literal(0), index, axis, index.span)
             yield Goal("in-bounds", index, last, axis, index.span)
             continue
+        if isinstance(subscript, ir.IndexSubscript):
+            # Lanes of index tiles are bounded, guarded or refused when domains are inferred.
+            if subscript.axis is not None:
+                next(tile)
+            continue
         wanted = next(tile)
         if not subscript.exact:
             span = subscript.lower.span.to(subscript.upper.span)
-            length = simplify(ir.Binary("-", subscript.upper, subscript.lower))
+            length = _length(site, subscript)
             yield Goal("slice-fits", ir.Literal(0), length, axis, span)
             yield Goal("slice-fits", length, wanted, axis, span)
+
+
+def _length(site: Site, subscript: ir.SliceSubscript) -> ir.Expr:
+    """How many elements a slice has, if it has any at all (below zero: it ends before it begins)."""
+    lower, upper, step = subscript.lower, subscript.upper, subscript.step
+    if not site.scope.proves(site.scope.form(step)):
+        lower, upper, step = upper, lower, ir.Unary("-", step)
+    length = ir.Binary("-", upper, lower)
+    return simplify(length if step == ir.Literal(1) else ir.Binary("cdiv", length, step))
 
 
 def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> list[Finding]:
