@@ -30,12 +30,14 @@ class Tier(Enum):
 
 @attrs.frozen
 class CounterExample:
-    """Values that make a claim fail: symbols, the iterations involved, the element touched."""
+    """Values that make a claim fail: symbols, the iterations involved, the element touched, and
+    params where their defaults do not."""
 
     symbols: Mapping[str, int]
     iterations: tuple[Mapping[str, int], ...] = ()
     element: tuple[int, ...] = ()
     text: str = ""
+    params: Mapping[str, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen

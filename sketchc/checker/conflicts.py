@@ -35,7 +35,7 @@ def refuted(
     tensor = first.tensor.name
     one, two = example.iterations
     touch = element_text(name, element)
-    sizes = for_sizes(example.symbols)
+    sizes = for_sizes({**example.symbols, **example.params})
     atomic = isinstance(first.statement, ir.Atomic) or isinstance(second.statement, ir.Atomic)
     notes: tuple[str, ...] = (_IN_ANY_ORDER,)
     help_text = "let every iteration work on elements of its own, or make the loop sequential"

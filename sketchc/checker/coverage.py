@@ -88,13 +88,13 @@ def _output(
                 "covered", tensor.name, ir.Tier.PROVED, "every element is written", span=tensor.span
             )
             return Finding(proof)
-    promise = next((store for store in stores if _covers(store)), None)
-    if promise is not None:
-        return _promised("covered", tensor, promise)
     if len(names) == 1:
         finding = _uncovered(prover, tensor, name, stores, outcome)
         if finding is not None:
             return finding
+    promise = next((store for store in stores if _covers(store)), None)
+    if promise is not None:
+        return _promised("covered", tensor, promise)
     if any(from_memory(store) for store in stores):
         return _scattered(tensor, stores, allow_unproved)
     return _unproved(
@@ -116,6 +116,24 @@ def _promised(claim: str, tensor: ir.Tensor, store: Site) -> Finding:
     detail = "`covers=True` promises that every element is written"
     span = store.access.span
     return Finding(ir.Proof(claim, tensor.name, ir.Tier.ASSUMED, detail, span=span))
+
+
+def _broken_promise(tensor: ir.Tensor, store: Site, example: ir.CounterExample) -> Finding:
+    """A promise to cover that does not hold, whatever the data."""
+    span = store.access.span
+    diagnostic = Diagnostic(
+        "SK0514",
+        Severity.ERROR,
+        "the promise `covers=True` does not hold",
+        span,
+        example.text,
+        (Label(tensor.span, "declared here as an output"),),
+        notes=("`covers=True` promises that every element of the tensor is written (R7)",),
+        help="let the loops and slices reach every element, or give the output `= c`",
+    )
+    tier = ir.Tier.REFUTED
+    proof = ir.Proof("covered", tensor.name, tier, example.text, example, span=span)
+    return Finding(proof, (diagnostic,))
 
 
 def _scattered(tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool) -> Finding:
@@ -162,22 +180,37 @@ def _uncovered(
     prover: Prover, tensor: ir.Tensor, name: str, stores: Sequence[Site], outcome: Outcome
 ) -> Finding | None:
     """The counter-example, once all iterations have been tried on it."""
-    symbols: dict[str, int]
-    element: tuple[int, ...]
     if outcome.verdict is Verdict.REFUTED:
-        symbols = prover.sizes(outcome.point)
         element = tuple(outcome.point[atom] for atom in Elements.of(prover, name).variables)
-    else:
-        found = unwritten_element(prover.sketch, stores, prover.sketch.extents(name))
-        if found is None:
-            return None
-        symbols, element = found
-    host = concrete.host_sample(prover.sketch, symbols)
-    if not concrete.admissible(prover.sketch, host) or _is_written(stores, host, element):
+        for params, host in prover.hosts(outcome.point):
+            if concrete.admissible(prover.sketch, host) and not _is_written(stores, host, element):
+                symbols = prover.sizes(outcome.point)
+                return _missing(prover, tensor, name, stores, element, symbols, params)
         return None
-    text = f"{for_sizes(symbols)}no iteration writes {element_text(name, element)}"
+    found = unwritten_element(prover.sketch, stores, prover.sketch.extents(name))
+    if found is None:
+        return None
+    return _missing(prover, tensor, name, stores, found[1], found[0], {})
+
+
+def _missing(
+    prover: Prover,
+    tensor: ir.Tensor,
+    name: str,
+    stores: Sequence[Site],
+    element: tuple[int, ...],
+    symbols: dict[str, int],
+    params: dict[str, int],
+) -> Finding:
+    """An element that no iteration writes at these numbers."""
+    host = concrete.host_sample(prover.sketch, {**symbols, **params})
+    sizes = for_sizes({**symbols, **params})
+    text = f"{sizes}no iteration writes {element_text(name, element)}"
     place = concrete.base_element(prover.sketch, name, element, host)
-    example = ir.CounterExample(symbols, (), place, text)
+    example = ir.CounterExample(symbols, (), place, text, params)
+    promise = next((store for store in stores if _covers(store)), None)
+    if promise is not None:
+        return _broken_promise(tensor, promise, example)
     fixes = tuple(fix for store in stores for fix in overlap_fixes(store))
     diagnostic = Diagnostic(
         "SK0510",
@@ -294,8 +327,24 @@ def _orders(store: Site, load: Site, renamed: Scope, host: Scope) -> list[tuple[
 def _read_too_early(
     prover: Prover, load: Site, stores: Sequence[Site], elements: Elements, outcome: Outcome
 ) -> Finding | None:
+    for params, host in prover.hosts(outcome.point):
+        finding = _read_too_early_at(prover, load, stores, elements, outcome, params, host)
+        if finding is not None:
+            return finding
+    return None
+
+
+def _read_too_early_at(
+    prover: Prover,
+    load: Site,
+    stores: Sequence[Site],
+    elements: Elements,
+    outcome: Outcome,
+    params: dict[str, int],
+    host: concrete.Values,
+) -> Finding | None:
+    """A load that finds nothing written at these numbers."""
     symbols = prover.sizes(outcome.point)
-    host = concrete.host_sample(prover.sketch, symbols)
     element = tuple(outcome.point[atom] for atom in elements.variables)
     try:
         where = iteration(load, touched(load, prover.root).scope, outcome.point, host)
@@ -315,9 +364,9 @@ def _read_too_early(
     name, tensor = load.access.tensor, load.tensor
     at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
     what = f"{element_text(name, element)}, which no earlier phase has written"
-    text = f"{for_sizes(symbols)}{at} {what}"
+    text = f"{for_sizes({**symbols, **params})}{at} {what}"
     place = concrete.base_element(prover.sketch, name, element, host)
-    example = ir.CounterExample(symbols, (where,) if where else (), place, text)
+    example = ir.CounterExample(symbols, (where,) if where else (), place, text, params)
     span = load.access.span
     diagnostic = Diagnostic(
         "SK0530",

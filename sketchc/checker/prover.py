@@ -17,8 +17,9 @@ from sketchc.checker.conditions import HOST_CONDITION
 from sketchc.checker.enumeration import size_assignments
 from sketchc.checker.feasibility import infeasible
 from sketchc.checker.polyhedra import Answer, GaveUpError, Space
-from sketchc.checker.scope import Scope, contains_iota, relevant, root_scope
+from sketchc.checker.scope import Scope, contains_iota, root_scope
 from sketchc.checker.sites import Site
+from sketchc.checker.systems import relevant
 from sketchc.evaluate import evaluate
 
 #: Assignments of sizes tried where products of sizes keep isl from naming a point.
@@ -176,6 +177,19 @@ class Prover:
     def sizes(self, point: Mapping[int, int]) -> dict[str, int]:
         """The symbols' values at a point; what it does not mention is 1."""
         return {name: point.get(atom, 1) for name, atom in self.symbols.items()}
+
+    def hosts(self, point: Mapping[int, int]) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
+        """Params and all host scalars to try at a point: params at their defaults, then integer
+        ones as the point has them."""
+        sizes = self.sizes(point)
+        yield {}, concrete.host_sample(self.sketch, sizes)
+        params = {
+            param.name: point[self.atoms.variable(param.name)]
+            for param in self.sketch.params
+            if param.dtype.is_integer and self.atoms.variable(param.name) in point
+        }
+        if params:
+            yield params, concrete.host_sample(self.sketch, {**sizes, **params})
 
 
 def counters(scope: Scope) -> tuple[int, ...]:

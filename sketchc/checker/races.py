@@ -183,13 +183,16 @@ def _refuted(prover: Prover, pair: Pair, outcome: Outcome) -> Finding | None:
     if outcome.verdict is not Verdict.REFUTED:
         return None
     symbols = prover.sizes(outcome.point)
-    host = concrete.host_sample(prover.sketch, symbols)
-    try:
-        one = iteration(pair.first, pair.one.scope, outcome.point, host)
-        two = iteration(pair.second, pair.two.scope, outcome.point, host)
-        return _failure(prover, pair, symbols, one, two)
-    except (concrete.Untried, ArithmeticError):
-        return None
+    for params, host in prover.hosts(outcome.point):
+        try:
+            one = iteration(pair.first, pair.one.scope, outcome.point, host)
+            two = iteration(pair.second, pair.two.scope, outcome.point, host)
+            finding = _failure(prover, pair, symbols, one, two, params)
+        except (concrete.Untried, ArithmeticError):
+            continue
+        if finding is not None:
+            return finding
+    return None
 
 
 def _enumerated(prover: Prover, pair: Pair) -> Finding | None:
@@ -197,15 +200,20 @@ def _enumerated(prover: Prover, pair: Pair) -> Finding | None:
     if pair.first.access.tensor != pair.second.access.tensor:
         return None
     found = conflicting_iterations(prover.sketch, pair.first, pair.second)
-    return None if found is None else _failure(prover, pair, *found)
+    return None if found is None else _failure(prover, pair, *found, {})
 
 
 def _failure(
-    prover: Prover, pair: Pair, symbols: dict[str, int], one: dict[str, int], two: dict[str, int]
+    prover: Prover,
+    pair: Pair,
+    symbols: dict[str, int],
+    one: dict[str, int],
+    two: dict[str, int],
+    params: dict[str, int],
 ) -> Finding | None:
     """The failure at these numbers, or None where it does not happen."""
     sketch = prover.sketch
-    host = concrete.host_sample(sketch, symbols)
+    host = concrete.host_sample(sketch, {**symbols, **params})
     values = concrete.runs(pair.first, host, one)
     others = concrete.runs(pair.second, host, two)
     if values is None or others is None or not concrete.admissible(sketch, host):
@@ -225,7 +233,7 @@ def _failure(
     if element is None or loop is None:
         return None
     place = concrete.base_element(sketch, name, element, host)
-    example = ir.CounterExample(symbols, (one, two), place)
+    example = ir.CounterExample(symbols, (one, two), place, params=params)
     return conflicts.refuted(pair.first, pair.second, loop, name, element, example)
 
 
