@@ -11,7 +11,7 @@ never changed once made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import TypeAlias
 
@@ -119,6 +119,9 @@ class Atoms:
         #: Answers of `Scope.proves` by the identity of its facts and the form asked about.
         self.answers: dict[tuple[int, frozenset[tuple[int, int]]], bool] = {}
         self.kept: list[tuple[Fact, ...]] = []
+        self.quotients: dict[tuple[object, ...], Linear] = {}
+        self.indices: dict[int, dict[int, list[int]]] = {}
+        self._splits: dict[int, tuple[tuple[int, int], ...]] = {}
 
     def _new(
         self,
@@ -197,32 +200,33 @@ class Atoms:
             )
         return number
 
-    def known_product(self, left: int, right: int) -> int | None:
-        """The atom of a product that was made before, else None."""
-        if ONE in (left, right):
-            return None
-        factors = tuple(sorted((*self.factors(left), *self.factors(right))))
-        return self._numbers.get(("*", factors))
-
     def occurs(self, atom: int, form: Linear) -> bool:
         """Whether an atom stands in a form, by itself or in a product."""
         if atom in form:
             return True
         return self.has_products and any(atom in self.factors(other) for other in form)
 
-    def parts(self, atom: int) -> tuple[int, ...]:
-        """The products of some of an atom's factors, and the factors themselves."""
+    def splits(self, atom: int) -> tuple[tuple[int, int], ...]:
+        """The ways to write a product atom as a product of two, in both orders."""
+        known = self._splits.get(atom)
+        if known is not None:
+            return known
         factors = self.factors(atom)
-        if len(factors) > FACTOR_LIMIT:
-            return factors
+        sizes = range(1, len(factors)) if len(factors) <= FACTOR_LIMIT else (1, len(factors) - 1)
         found = []
-        for count in range(1, len(factors)):
-            for some in combinations(factors, count):
-                part = some[0]
-                for factor in some[1:]:
-                    part = self._product(part, factor)
-                found.append(part)
-        return tuple(dict.fromkeys(found))
+        for count in sizes:
+            for chosen in combinations(range(len(factors)), count):
+                part = self._multiplied(factors[place] for place in chosen)
+                other = (f for place, f in enumerate(factors) if place not in chosen)
+                found.append((part, self._multiplied(other)))
+        self._splits[atom] = tuple(dict.fromkeys(found))
+        return self._splits[atom]
+
+    def _multiplied(self, factors: Iterable[int]) -> int:
+        result = ONE
+        for factor in factors:
+            result = self._product(result, factor)
+        return result
 
     def factors(self, atom: int) -> tuple[int, ...]:
         """The factors of a product atom; any other atom stands alone."""

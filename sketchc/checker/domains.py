@@ -42,8 +42,9 @@ def infer_domains(sketch: ir.Sketch) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]
     initial = {tile.name: _full(tile) for tile in sketch.tiles if tile.initial is not None}
     scope = root_scope(sketch)
     inner: dict[object, Scope] = {}
+    reached: dict[object, Reach] = {}
     for _ in range(2 * len(initial) + 4):
-        walk = _Walk(sketch, initial, scope, inner)
+        walk = _Walk(sketch, initial, scope, inner, reached)
         phases = tuple(walk.phase(index) for index in range(len(sketch.phases)))
         solved, found = accumulators.solve(sketch, initial, walk.writes)
         if solved == initial:
@@ -66,7 +67,8 @@ def _full(tile: ir.Tile) -> ir.Domain:
 
 class _Walk:
     """One pass over the statements with given domains for the `init=` tiles. `inner` keeps the
-    scopes of loops, branches and bindings from pass to pass, and with them what was proved."""
+    scopes of loops, branches and bindings from pass to pass, and with them what was proved;
+    `reached` what accesses reach."""
 
     def __init__(
         self,
@@ -74,11 +76,13 @@ class _Walk:
         initial: Mapping[str, ir.Domain],
         scope: Scope,
         inner: dict[object, Scope],
+        reached: dict[object, Reach],
     ) -> None:
         self.sketch = sketch
         self.initial = initial
         self.root = scope
         self.inner = inner
+        self.reached = reached
         self.tiles = {tile.name: tile for tile in sketch.tiles}
         self.versions: dict[str, Version] = {}
         self.born: dict[str, Scope] = {}
@@ -181,7 +185,7 @@ class _Walk:
             access=self._access(load.access, load),
             where=None if load.where is None else self._read(load.where, load),
         )
-        found = reach(scope, self.sketch, load, tile)
+        found = self._reach(load, scope, tile)
         self._troubles(load, found)
         padding = load.pad is not None
         domain = found.valid if padding else found.touched
@@ -198,9 +202,22 @@ class _Walk:
             access=self._access(store.access, store),
             where=None if store.where is None else self._read(store.where, store),
         )
-        found = reach(scope, self.sketch, store, tile, self._version(store.tile, store).domain)
+        found = self._reach(store, scope, tile, self._version(store.tile, store).domain)
         self._troubles(store, found)
         return attrs.evolve(store, domain=found.touched, guards=found.guards)
+
+    def _reach(
+        self,
+        statement: ir.Load | ir.Store | ir.Atomic,
+        scope: Scope,
+        tile: ir.Tile,
+        source: ir.Domain | None = None,
+    ) -> Reach:
+        """What an access reaches, worked out once for all rounds in which nothing changed."""
+        key = (id(scope), statement, source)
+        if key not in self.reached:
+            self.reached[key] = reach(scope, self.sketch, statement, tile, source)
+        return self.reached[key]
 
     def _access(self, access: ir.Access, statement: ir.Load | ir.Store | ir.Atomic) -> ir.Access:
         """The access with the domains of the tiles that it takes indices from."""

@@ -37,8 +37,10 @@ def lane_name(axis: int) -> str:
 @attrs.frozen
 class Lanes:
     """The lanes of one tile at one place. `atoms` are the lane variables by axis; `facts` what is
-    known of them and of loaded values, which `scope` knows too."""
+    known of them and of loaded values, which `scope` knows too. `base` knows no more than their
+    extents: forms are made there, so that they do not depend on what is found out later."""
 
+    base: Scope
     scope: Scope
     extents: tuple[ir.Expr, ...]
     atoms: tuple[int, ...]
@@ -66,7 +68,7 @@ class Lanes:
                 if name not in inner.forms:
                     renamed = attrs.evolve(inner, suffix=inner.suffix + tag)
                     inner = attrs.evolve(renamed.unknown(name, dtype), suffix=scope.suffix)
-        return Lanes(inner, extents, tuple(atoms), inner.facts[outer:])
+        return Lanes(inner, inner, extents, tuple(atoms), inner.facts[outer:])
 
     def within(self, domain: ir.Domain) -> Lanes:
         """With the lanes inside a domain."""
@@ -81,7 +83,7 @@ class Lanes:
         """With lanes for which all conditions (bool index tiles) hold."""
         lanes = self
         for condition in conditions:
-            lanes = lanes.assume(lanes.scope.compare(lanes.pointwise(condition)))
+            lanes = lanes.assume(lanes.base.compare(lanes.pointwise(condition)))
         return lanes
 
     def assume(self, facts: Iterable[Fact]) -> Lanes:
@@ -96,7 +98,7 @@ class Lanes:
 
     def form(self, value: ir.Expr) -> Linear:
         """The affine form of an index tile that broadcasts to the tile."""
-        return self.scope.form(self.pointwise(value))
+        return self.base.form(self.pointwise(value))
 
     def proves(self, form: Linear) -> bool:
         """True when `form >= 0` follows for all lanes; see `proves`."""

@@ -17,7 +17,6 @@ from typing import Literal, assert_never
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import bounds
-from sketchc.checker.affine import add
 from sketchc.checker.index_ranges import Lanes, validity
 from sketchc.checker.scope import Scope
 from sketchc.checker.separation import conjuncts, separate
@@ -189,7 +188,7 @@ class _Access:
                 if part.written != ir.Literal(True):
                     rest.append(part.written)
                 continue
-            open_gaps = [gap for gap in part.gaps if not lanes.proves(lanes.scope.form(gap))]
+            open_gaps = [gap for gap in part.gaps if not lanes.proves(lanes.base.form(gap))]
             found = [separate(lanes, gap) for gap in open_gaps]
             separated = [one for one in found if one is not None]
             if len(separated) < len(found):
@@ -219,7 +218,7 @@ class _Access:
         open_ones = []
         for number, low, high in pending:
             gap = ir.Binary("-", lanes.pointwise(high), lanes.pointwise(low))
-            form = add(lanes.form(high), lanes.form(low), -1)
+            form = lanes.base.form(gap)
             if lanes.proves(form):
                 continue
             found = separate(lanes, gap)

@@ -18,13 +18,13 @@ from sketchc.checker.affine import (
     Atoms,
     Fact,
     Linear,
-    Product,
     add,
     constant,
     constant_value,
     scale,
 )
 from sketchc.checker.feasibility import infeasible
+from sketchc.checker.systems import relevant
 from sketchc.symbolic import references
 from sketchc.types import DType
 
@@ -217,6 +217,13 @@ class Scope:
 
     def _quotient(self, expression: ir.Expr, numerator: Linear, divisor: Linear) -> Linear:
         """floor(numerator / divisor) for a divisor that is not a positive constant."""
+        key = (id(self.facts), *sorted(numerator.items()), None, *sorted(divisor.items()))
+        if key not in self.atoms.quotients:
+            self.atoms.kept.append(self.facts)  # keeps the id in the key from being used again
+            self.atoms.quotients[key] = self._divided(expression, numerator, divisor)
+        return self.atoms.quotients[key]
+
+    def _divided(self, expression: ir.Expr, numerator: Linear, divisor: Linear) -> Linear:
         if constant_value(divisor) is not None or not self.proves(add(divisor, constant(-1))):
             return self._opaque(expression)
         whole, rest = self.atoms.divided(numerator, divisor)
@@ -408,52 +415,6 @@ def _extent_facts(sketch: ir.Sketch, scope: Scope) -> list[Fact]:
             if len(form) > 1:  # a symbol, a constant or a product needs no fact of its own
                 facts.append(Fact(form))
     return facts
-
-
-def relevant(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> list[Fact]:
-    """The goal, the facts that share variables with it (transitively), and the definitions of the
-    atoms in them. Leaving out the others is sound: the system only grows weaker."""
-    chosen = list(goal)
-    seen: set[int] = {ONE}
-    pending = [atom for fact in goal for atom in fact.form if atom not in seen]
-    rest = list(facts)
-    while pending:
-        atom = pending.pop()
-        if atom in seen:
-            continue
-        seen.add(atom)
-        found = list(atoms.facts[atom])
-        pending.extend(atoms.factors(atom))
-        remaining: list[Fact] = []
-        for fact in rest:
-            (found if atoms.occurs(atom, fact.form) else remaining).append(fact)
-        rest = remaining
-        chosen.extend(found)
-        for fact in found:
-            pending.extend(other for other in fact.form if other not in seen)
-    return chosen + lifted(atoms, chosen)
-
-
-def lifted(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
-    """Facts multiplied by non-negative factors of the products in them: from `i <= B - 1` follows
-    `i*H <= B*H - H` (the reformulation of Sherali and Adams, 1990). Only parts of
-    products that occur already are made, so that the system does not grow without end."""
-    products = {
-        atom for fact in facts for atom in fact.form if isinstance(atoms.definitions[atom], Product)
-    }
-    if not products:
-        return []
-    parts = products.union(*(atoms.parts(atom) for atom in products))
-    result = [fact for atom in parts - products for fact in atoms.facts[atom]]
-    for fact in facts:
-        for factor in parts:
-            if not (fact.equality or atoms.non_negative[factor]):
-                continue
-            if any(atoms.known_product(atom, factor) in products for atom in fact.form):
-                form = atoms.multiply(fact.form, {factor: 1})
-                if all(atom in parts or len(atoms.factors(atom)) == 1 for atom in form):
-                    result.append(Fact(form, fact.equality))
-    return result
 
 
 # ---------------------------------------------------------------- expressions
