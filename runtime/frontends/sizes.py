@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from sketchc import ir
+from sketchc import ir, symbolic
 from sketchc.evaluate import Value, evaluate, host_values
 from sketchc.types import DType
 
@@ -74,6 +74,113 @@ def choose(
         if number >= _MOST_TRIES:
             break
     return None
+
+
+def nearest(
+    sketch: ir.Sketch,
+    wishes: Mapping[str, int],
+    params: Mapping[str, Value],
+    movable: Collection[str] | None = None,
+    least: int = 0,
+) -> dict[str, int] | None:
+    """Sizes near `wishes` at which the sketch may be launched and no extent is below `least`.
+
+    Condition by condition, the symbols in one that does not hold move to where it and those before
+    it hold, as little as possible; only those in `movable`, where given. None when that fails.
+    """
+    sizes = dict(wishes)
+    conditions = _conditions(sketch, least)
+    for _ in range(len(conditions)):
+        broken = next(
+            (n for n, c in enumerate(conditions) if not _holds(sketch, c[1], sizes, params)), None
+        )
+        if broken is None:
+            return sizes
+        names = [n for n in conditions[broken][0] if movable is None or n in movable]
+        options = {name: _around(sizes[name]) for name in names}
+
+        found = choose(options, _all_hold(sketch, conditions[: broken + 1], sizes, params))
+        if found is None:
+            return None
+        sizes |= found
+    return None if refusal(sketch, sizes, params) else sizes
+
+
+def _all_hold(
+    sketch: ir.Sketch,
+    conditions: Sequence[tuple[tuple[str, ...], ir.Expr]],
+    sizes: Mapping[str, int],
+    params: Mapping[str, Value],
+) -> Callable[[Mapping[str, int]], bool]:
+    """Whether all conditions hold once some sizes are replaced."""
+
+    def accept(chosen: Mapping[str, int]) -> bool:
+        try:
+            values = host_values(sketch, {**sizes, **chosen}, params)
+            return all(evaluate(condition, values) for _, condition in conditions)
+        except (ArithmeticError, ValueError):
+            return False
+
+    return accept
+
+
+def _conditions(sketch: ir.Sketch, least: int) -> list[tuple[tuple[str, ...], ir.Expr]]:
+    """What must hold at a launch, each with the symbols that it depends on."""
+    found: list[ir.Expr] = []
+    for symbol in sketch.symbols:
+        here = ir.Ref(symbol.name, ir.NameKind.SYMBOL)
+        found.append(ir.Binary(">=", here, ir.Literal(least)))
+        if symbol.upper_bound is not None:
+            found.append(ir.Binary("<=", here, ir.Literal(symbol.upper_bound)))
+    for require in sketch.requires:
+        found += _conjuncts(require.condition)
+    found += [
+        ir.Binary(">=", extent, ir.Literal(least))
+        for tensor in sketch.tensors
+        if tensor.role is not ir.Role.WORKSPACE
+        for extent in tensor.extents
+    ]
+    return [(_symbols_of(sketch, condition), condition) for condition in found]
+
+
+def _conjuncts(condition: ir.Expr) -> list[ir.Expr]:
+    """The parts of a condition that `and` joins."""
+    match condition:
+        case ir.Binary("and", left, right):
+            return [*_conjuncts(left), *_conjuncts(right)]
+        case _:
+            return [condition]
+
+
+def _lets(sketch: ir.Sketch) -> dict[str, ir.Expr]:
+    return {let.name: let.value for let in sketch.lets}
+
+
+def _symbols_of(sketch: ir.Sketch, expression: ir.Expr) -> tuple[str, ...]:
+    """The symbols that an expression depends on, those of host values included."""
+    names = {reference.name for reference in symbolic.references(expression)}
+    for name, value in _lets(sketch).items():
+        if name in names:
+            names |= set(_symbols_of(sketch, value))
+    return tuple(symbol.name for symbol in sketch.symbols if symbol.name in names)
+
+
+def _holds(
+    sketch: ir.Sketch,
+    condition: ir.Expr,
+    sizes: Mapping[str, int],
+    params: Mapping[str, Value],
+) -> bool:
+    try:
+        return bool(evaluate(condition, host_values(sketch, sizes, params)))
+    except (ArithmeticError, ValueError):
+        return False
+
+
+def _around(size: int) -> tuple[int, ...]:
+    """Sizes in the order of their distance."""
+    reach = max(size, 8)
+    return tuple(sorted(range(size + reach + 1), key=lambda other: abs(other - size)))
 
 
 def _combinations(options: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:

@@ -3,7 +3,8 @@
 For every symbol: 1, T-1, T, T+1 and a prime, where T is the tile size of the loops over it. Instead
 of all combinations, each case gives one symbol (its focus) the next of its sizes and rotates the
 others, so that every symbol meets each of its sizes, beside different neighbours. Sizes that break
-a `require` give way to the next larger ones that do not; cases that still break one are left out.
+a `require` give way to the next larger ones that do not; where a case still breaks one, the symbols
+out of focus move to the nearest sizes that do not.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sketchc import ir
 from sketchc.evaluate import Value, evaluate, host_values
 from sketchc.lowering.plan import Plan, walk
 from sketchc.runtime.frontends.binding import Binding
-from sketchc.runtime.frontends.sizes import elements, refusal, tensor_shapes
+from sketchc.runtime.frontends.sizes import elements, nearest, refusal, tensor_shapes
 from sketchc.runtime.verify.chains import host_scope
 
 #: Sizes that replace those of the symbols out of focus where a case would be too large.
@@ -206,6 +207,8 @@ def ragged_cases(
     rounds = max(len(found) for found in sizes.values())
     cases: dict[tuple[int, ...], ShapeCase] = {}
     ones = {name: 1 if name in free else value for name, value in binding.symbols.items()}
+    if refusal(plan.sketch, ones, binding.params):
+        ones = nearest(plan.sketch, ones, binding.params, free) or ones
     cases[tuple(ones.values())] = ShapeCase("all ones", ones)
     for number in range(rounds):
         symbols = dict(binding.symbols)
@@ -213,6 +216,8 @@ def ragged_cases(
             symbols[name] = sizes[name][(number + offset) % len(sizes[name])]
         focus = names[number % len(names)]
         _shrink(plan, binding, symbols, focus, free, limits)
+        if refusal(plan.sketch, symbols, binding.params):
+            symbols = nearest(plan.sketch, symbols, binding.params, free - {focus}) or symbols
         cases.setdefault(tuple(symbols.values()), ShapeCase(f"ragged {number + 1}", symbols))
     kept = [c for c in cases.values() if not refusal(plan.sketch, c.symbols, binding.params)]
     return sorted(kept, key=lambda case: cost(plan, binding, case.symbols).elements)
