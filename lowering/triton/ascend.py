@@ -23,6 +23,11 @@ CAPABILITIES = Capabilities(
     symbolic_extents=False,
     persistent_grid=True,
     maximum_elements=2**20,
+    atomics={
+        "add": frozenset({"f32", "bf16", "f16", "i64", "i32"}),
+        "max": frozenset({"f32", "i64", "i32"}),
+        "min": frozenset({"f32", "i64", "i32"}),
+    },
     matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "i8": 32},
 )
 
@@ -36,6 +41,7 @@ DIALECT = Dialect(
     dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16, DType.I8}),
     integer_products=False,
     interval_masks=True,
+    byte_bools=True,
     float_extrema=False,
     gathers_words=True,
 )

@@ -12,7 +12,7 @@ from sketchc import ir
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.accesses import place
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.memory import convert, target_lanes
+from sketchc.lowering.triton.memory import convert, loaded, target_lanes
 from sketchc.lowering.triton.scope import Scope
 from sketchc.types import DType
 
@@ -103,5 +103,5 @@ def fetch(statement: ir.Fetch, scope: Scope) -> Code:
     """A scalar of memory: i64, bool, or a float."""
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
     # The subscripts may come from memory themselves: never outside of the tensor (R13).
-    value = PYTHON.call("tl.load", place(statement.access, None, scope).inside(scope))
-    return convert(value, tensor.dtype, statement.dtype)
+    address = place(statement.access, None, scope).inside(scope)
+    return convert(loaded([address], tensor.dtype, scope), tensor.dtype, statement.dtype)

@@ -54,8 +54,8 @@ class Dialect:
     `gathers_words`: `tl.gather` moves floats of up to 32 bits only.
     `interval_masks`: loads and stores are honest about masks that are intervals along the axes of a
     block only, and about no mask of a scalar load; other accesses take addresses that are inside
-    the tensor on every lane. `float_extrema`: `tl.atomic_max` and `tl.atomic_min` of floats compare
-    their bits, as Triton's own do.
+    the tensor on every lane. `byte_bools`: `tl.load` gives bools as bytes. `float_extrema`:
+    `tl.atomic_max` and `tl.atomic_min` of floats compare their bits, as Triton's own do.
     """
 
     capabilities: Capabilities
@@ -66,6 +66,7 @@ class Dialect:
     dot_dtypes: frozenset[DType]
     integer_products: bool = True
     interval_masks: bool = False
+    byte_bools: bool = False
     float_extrema: bool = True
     gathers_words: bool = False
 

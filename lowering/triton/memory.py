@@ -132,11 +132,19 @@ def _read(
             arguments.append(f"other={old}")
         elif old is None and fill is not None and not late_fill:
             arguments.append(f"other={fill_code(fill, tensor.dtype)}")
-    value = convert(PYTHON.call("tl.load", *arguments), tensor.dtype, tile.dtype)
+    value = convert(loaded(arguments, tensor.dtype, scope), tensor.dtype, tile.dtype)
     if not late_fill or mask is None or (old is None and fill is None):
         return value
     other = old if old is not None else fill_code(fill or 0, tile.dtype)
     return PYTHON.call("tl.where", mask, value, other)
+
+
+def loaded(arguments: list[Code | str], dtype: DType, scope: Scope) -> Code:
+    """The call that reads memory of a type."""
+    value = PYTHON.call("tl.load", *arguments)
+    if dtype is DType.BOOL and scope.dialect.byte_bools:
+        return PYTHON.binary("!=", value, Code("0"))
+    return value
 
 
 def _simple(fill: int | float | bool | None) -> bool:
@@ -166,7 +174,8 @@ def store(statement: ir.Store, scope: Scope) -> Code:
 def target_lanes(
     statement: ir.Store | ir.Atomic, scope: Scope, pointer: Code | None = None
 ) -> tuple[Code, Code | None]:
-    """The addresses that a tile's lanes go to, and which do. `pointer` stands for the tensor's."""
+    """The addresses that a tile's lanes go to, and which do. `pointer` stands for the tensor's,
+    where the caller has further conditions on the lanes."""
     tile = statement.tile
     rank = len(scope.shape(tile))
     found = conditions(statement.domain, tile, scope)
@@ -176,7 +185,8 @@ def target_lanes(
     if pointer is not None:
         where = attrs.evolve(where, pointer=pointer)
     # A scalar's mask is honoured when it is written.
-    block = is_block(statement.access, tile, statement.guards, mask, scope) or not rank
+    block = is_block(statement.access, tile, statement.guards, mask, scope) and pointer is None
+    block = block or not rank
     address = where.address if block else where.inside(scope)
     if not is_plain(statement.access):
         address = _whole(address, where.shape, tile, scope)

@@ -249,6 +249,8 @@ def _buffers(
         if tensor.name in given:
             arrays[tensor.name] = given[tensor.name]
             continue
+        if tensor.optional and given:
+            continue  # absent
         # A negative extent is for the wrapper's checks to refuse.
         shape = tuple(max(0, int(evaluate(extent, values))) for extent in tensor.extents)
         poison = float("nan") if tensor.dtype.is_float else -1 if tensor.dtype.is_signed else 1

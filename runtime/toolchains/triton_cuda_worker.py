@@ -76,7 +76,9 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
     device = "cuda" if gpu else "cpu"
     placed = {name: placement(array, device) for name, array in arrays.items()}
     tensors = request["tensors"]
-    inputs = [placed[t["name"]].tensor for t in tensors if t["role"] != "out"]
+    # An optional tensor that is not given is None.
+    given = [placed.get(t["name"]) for t in tensors if t["role"] != "out"]
+    inputs = [None if buffer is None else buffer.tensor for buffer in given]
     outs = [t["name"] for t in tensors if t["role"] == "out"]
     names = [t["name"] for t in tensors if t["role"] in ("out", "inout")]
     try:

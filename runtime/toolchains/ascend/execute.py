@@ -285,13 +285,14 @@ def execute(
     """
     torch.set_num_threads(1)
     tensors = {name: _tensor(array) for name, array in arrays.items()}
-    before = {name: tensors[name].clone() for name in request["unchanged"]}
+    before = {name: tensors[name].clone() for name in request["unchanged"] if name in tensors}
     watch = wrapper_guard.Watch() if request.get("foreign") and not request["dry"] else None
     clock = host_limit(HOST_SECONDS) if request["dry"] else nullcontext()
     try:
         with wrapper_guard.watched(watch), clock:
             wrapper, machine = _load(request, watch)
-            inputs = [tensors[name] for name in request["inputs"]]
+            # An optional tensor that is not given is None.
+            inputs = [tensors.get(name) for name in request["inputs"]]
             returned = wrapper(*inputs, **_keywords(request, tensors, wrapper))
         results = {} if request["dry"] else _results(request["results"], returned)
     except HostTimeoutError:
