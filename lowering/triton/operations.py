@@ -180,6 +180,16 @@ def _tangent(request: Request) -> Code:
     return PYTHON.binary("/", sine, cosine)
 
 
+def _invert(request: Request) -> Code:
+    if request.dtype is DType.BOOL:
+        return PYTHON.binary("==", request.first, _ZERO)
+    if request.dtype.is_signed:
+        return PYTHON.unary("~", request.first)
+    # Triton's interpreter has no -1 of an unsigned type.
+    ones = literal(int(identity_value("highest", request.dtype)))
+    return PYTHON.binary("^", request.first, typed(ones, request.dtype))
+
+
 #: Operation -> writer. `cast`, `fill`, `where`, `broadcast` and `transpose` depend on shapes and
 #: types, and stand in `statements`.
 WRITERS: dict[str, Writer] = {
@@ -241,11 +251,7 @@ WRITERS: dict[str, Writer] = {
     "bitwise_and": _operator("&"),
     "bitwise_or": _operator("|"),
     "bitwise_xor": _operator("^"),
-    "bitwise_not": lambda request: (
-        PYTHON.binary("==", request.first, _ZERO)
-        if request.dtype is DType.BOOL
-        else PYTHON.unary("~", request.first)
-    ),
+    "bitwise_not": _invert,
     "shl": _shift("shift_left"),
     "shr": _shift("shift_right"),
 }

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tile_operations
 from triton_cases import Array, Case, assert_close, dtype_of, lower, make_case, mixed, run_cases
 
+from sketchc import ir
+from sketchc.lowering.plan import walk
 from sketchc.ops import OPS, Category
 from sketchc.types import DType
 
@@ -79,10 +82,13 @@ def inputs(dtype: str) -> dict[str, Array]:
         a[: pairs.shape[1]] = pairs[0].astype(a.dtype)
         b[: pairs.shape[1]] = pairs[1].astype(b.dtype)
         c = np.round(c.astype(np.float64) % 5).astype(c.dtype)
-    else:
+    elif kind is not DType.BOOL:
         b = np.where(b == 0, 7, b).astype(b.dtype)
         c = (np.abs(c) % 6).astype(c.dtype)
-        a[0] = np.iinfo(a.dtype).min
+        limits = np.iinfo(a.dtype)
+        a[:6] = [limits.min, limits.max, limits.min, limits.max, limits.min, limits.max]
+        if kind.is_signed:
+            b[:2] = -1  # the lowest number over -1 wraps
     return {"A": a, "B": b, "C": c}
 
 
@@ -92,12 +98,23 @@ def integer_case(dtype: str) -> Case:
     for name in INTEGER_BINARY:
         right = "c" if name in ("pow", "shl", "shr") else "b"
         lines[name] = f"{name}(a, {right}, t_{name})"
-    lines |= {f"{name}_seven": f"{name}(a, 7, t_{name}_seven)" for name in ("floordiv", "mod")}
+    lines["clamp"] = "clamp(a, low=-3, high=200, dst=t_clamp)"
+    lines["fma"] = "fma(a, b, c, t_fma)"
+    lines["filled"] = "fill(3, t_filled)"
+    seven = ("add", "sub", "mul", "max", "min", "floordiv", "mod", "bitwise_xor")
+    lines |= {f"{name}_seven": f"{name}(a, 7, t_{name}_seven)" for name in seven}
+    lines |= {
+        name: f"{name}(a, b, t_{name})" for name in TESTS if OPS[name].operands != ("source",)
+    }
+    lines["logical_not"] = "logical_not(a, t_logical_not)"
     outputs = {name: "f32" if name == "div" else dtype for name in lines}
+    outputs |= {name: "bool" for name in lines if name in TESTS}
     lines["where_positive"] = "gt(a, 3, t_where_positive)"
     outputs["where_positive"] = "bool"
     lines["picked"] = "where(t_where_positive, a, b, t_picked)"
     outputs["picked"] = dtype
+    lines["literals"] = "where(t_where_positive, 5, 6, t_literals)"
+    outputs["literals"] = dtype
     return make_case(lower(sketch_of(lines, dtype, outputs))[1], {"N": N}, tensors=inputs(dtype))
 
 
@@ -118,8 +135,103 @@ def cast_case(wide: bool = True) -> Case:
     return make_case(lower(sketch_of(lines, "f32", outputs))[1], {"N": N}, tensors=tensors)
 
 
+def conversion_case(source: str, wide: bool = True) -> Case:
+    """Casts to every type: A fits all of them, B holds anything, C anything that is no NaN."""
+    lines, outputs = {}, {}
+    for kind in DType if wide else [k for k in DType if k is not DType.F64]:
+        target = kind.value
+        lines[f"fit_{target}"] = f"cast(a, t_fit_{target})"
+        outputs[f"fit_{target}"] = target
+        if kind.is_integer:
+            lines[f"sat_{target}"] = f"cast(b, sat=True, dst=t_sat_{target})"
+            outputs[f"sat_{target}"] = target
+        elif kind.is_float and not DType(source).is_float:
+            lines[f"any_{target}"] = f"cast(c, t_any_{target})"
+            outputs[f"any_{target}"] = target
+        if not DType(source).is_float and kind.is_integer:
+            lines[f"wrap_{target}"] = f"cast(c, t_wrap_{target})"
+            outputs[f"wrap_{target}"] = target
+    rng, kind = np.random.default_rng(11), DType(source)
+    small = rng.integers(0, 100, N)
+    if kind.is_float:
+        wild = rng.standard_normal(N) * 10.0 ** rng.uniform(0, 4 if source == "f16" else 12, N)
+        wild = wild.astype(dtype_of(kind))
+        wild[:8] = [np.nan, np.inf, -np.inf, -0.5, 254.5, 255.5, -128.5, 127.5]
+    elif kind is DType.BOOL:
+        wild = rng.random(N) < 0.5
+        small = small % 2
+    else:
+        limits = np.iinfo(dtype_of(kind))
+        wild = rng.integers(limits.min, limits.max, N, endpoint=True, dtype=dtype_of(kind))
+        wild[:4] = [limits.min, limits.max, 0, 1]
+    tensors = {"A": small.astype(dtype_of(kind)), "B": wild, "C": wild}
+    return make_case(lower(sketch_of(lines, source, outputs))[1], {"N": N}, tensors=tensors)
+
+
+def product_text(dtype: str, accumulator: str, extents: tuple[int, int, int]) -> str:
+    """Y = A B by tiles of these extents, with rows, columns and depth cut off."""
+    rows, columns, depth = extents
+    return f"""sketch product {{
+    symbols: M, N, K;
+    tensors: A[M, K]: in {dtype}; B[K, N]: in {dtype}; Y[M, N]: out {accumulator};
+    constexpr: R = {rows}, S = {columns}, D = {depth};
+    @llm_hint("parallel")
+    for i in range(ceil(M, R)):
+        @llm_hint("parallel")
+        for j in range(ceil(N, S)):
+            acc = alloc([R, S], {accumulator}, init=0)
+            for k in range(ceil(K, D)):
+                a = alloc([R, D])
+                b = alloc([D, S])
+                load(A[i*R:(i+1)*R, k*D:(k+1)*D] -> a)
+                load(B[k*D:(k+1)*D, j*S:(j+1)*S] -> b)
+                gemm(a, b, acc)
+            store(acc -> Y[i*R:(i+1)*R, j*S:(j+1)*S])
+}}
+"""
+
+
+#: Operand type, accumulator, tile extents: dots, products too shallow for one, large products of
+#: types that have none.
+PRODUCTS = {
+    "product-i8": ("i8", "i32", (16, 16, 32)),
+    "product-i8-shallow": ("i8", "i32", (16, 16, 8)),
+    "product-i8-wide": ("i8", "i64", (8, 8, 8)),
+    "product-u8": ("u8", "i32", (16, 16, 16)),
+    "product-i16": ("i16", "i32", (8, 16, 4)),
+    "product-i32-large": ("i32", "i32", (64, 32, 64)),
+    "product-u32": ("u32", "u32", (8, 8, 8)),
+    "product-f32-shallow": ("f32", "f32", (16, 16, 8)),
+    "product-f32-large": ("f32", "f32", (64, 256, 8)),
+    "product-f64": ("f64", "f64", (16, 16, 16)),
+    "product-f64-large": ("f64", "f64", (64, 32, 64)),
+}
+
+
+def product_case(name: str) -> Case:
+    dtype, accumulator, extents = PRODUCTS[name]
+    kernel = lower(product_text(dtype, accumulator, extents))[1]
+    return make_case(kernel, {"M": 21, "N": 19, "K": 45})
+
+
 FLOATS = ("f32", "f16", "bf16", "f64")
-INTEGERS = ("i32", "i64")
+INTEGERS = ("i64", "i32", "i16", "i8", "u8", "u32")
+CONVERSIONS = tuple(f"from-{kind.value}" for kind in DType)
+#: Operations across lanes by name; see `tile_operations`.
+LANES = {name: (dtype, text) for name, dtype, text in tile_operations.all_sketches()}
+
+
+def lane_cases(name: str) -> list[Case]:
+    """A sketch of `tile_operations` at each of its sizes."""
+    dtype, text = LANES[name]
+    kernel = lower(text)[1]
+    known = [tensor.name for tensor in kernel.sketch.tensors]
+    made = []
+    for symbols in tile_operations.SIZES:
+        tensors = tile_operations.inputs(symbols, dtype)
+        tensors = {tensor: array for tensor, array in tensors.items() if tensor in known}
+        made.append(make_case(kernel, symbols, tensors=tensors))
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -128,22 +240,68 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Case, 
     cases = {dtype: float_case(dtype) for dtype in FLOATS}
     cases |= {dtype: integer_case(dtype) for dtype in INTEGERS}
     cases["cast"] = cast_case()
+    cases |= {name: conversion_case(name.removeprefix("from-")) for name in CONVERSIONS}
+    cases |= {name: product_case(name) for name in PRODUCTS}
     results = run_cases(list(cases.values()), Path(tmp_path_factory.mktemp("operations")))
     return {name: (case, r) for (name, case), r in zip(cases.items(), results, strict=True)}
 
 
-@pytest.mark.parametrize("name", [*FLOATS, *INTEGERS, "cast"])
+def differences(case: Case, result: dict[str, Array], name: str) -> str:
+    """What is wrong with the outputs of a case, one line each."""
+    wrong = []
+    for tensor, expected in case.expected.items():
+        # f64 goes by exp2(y log2 x) in `pow`, whose documented error is larger.
+        factor = 1000.0 if name == "f64" and tensor.startswith("Y_pow") else 8.0
+        terms = 64 if name.startswith(("product", "scans")) else 1
+        if tensor in ("Y_even", "Y_wide", "Y_one"):
+            factor = 0.0  # `rand` has the same bits everywhere
+        try:
+            assert_close(result[tensor], expected, factor, terms)
+        except AssertionError as error:
+            wrong.append(f"{tensor}: {error}")
+    return "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", [*FLOATS, *INTEGERS, "cast", *CONVERSIONS, *PRODUCTS])
 def test_operations_match_the_interpreter(
     name: str, outcomes: dict[str, tuple[Case, object]]
 ) -> None:
     case, result = outcomes[name]
     assert isinstance(result, dict), result
-    wrong = {}
-    for tensor, expected in case.expected.items():
-        # f64 goes by exp2(y log2 x) in `pow`, whose documented error is larger.
-        factor = 1000.0 if name == "f64" and tensor.startswith("Y_pow") else 8.0
-        try:
-            assert_close(result[tensor], expected, factor)
-        except AssertionError as error:
-            wrong[tensor] = str(error)
-    assert not wrong, "\n".join(f"{k}: {v}" for k, v in wrong.items())
+    assert not (wrong := differences(case, result, name)), wrong
+
+
+@pytest.fixture(scope="module")
+def lane_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Case, object]]]:
+    cases = {name: lane_cases(name) for name in LANES}
+    every = [case for group in cases.values() for case in group]
+    results = iter(run_cases(every, Path(tmp_path_factory.mktemp("lanes"))))
+    return {name: [(case, next(results)) for case in group] for name, group in cases.items()}
+
+
+@pytest.mark.parametrize("name", list(LANES))
+def test_lane_operations_match_the_interpreter(
+    name: str, lane_outcomes: dict[str, list[tuple[Case, object]]]
+) -> None:
+    for case, result in lane_outcomes[name]:
+        assert isinstance(result, dict), result
+        assert not (wrong := differences(case, result, name)), f"{case.symbols}: {wrong}"
+
+
+def test_every_row_of_the_op_table_is_tried() -> None:
+    texts = [float_case("f32"), integer_case("i32"), cast_case(), conversion_case("i8")]
+    sources = [*(case.kernel.sketch for case in texts)]
+    used = {
+        statement.operation
+        for sketch in sources
+        for phase in sketch.phases
+        for statement in walk(phase.body)
+        if isinstance(statement, ir.Compute)
+    }
+    used |= {name for _, text in LANES.values() for name in OPS if f" {name}(" in text}
+    used |= {"gemm"}
+    # A matmul is a gemm into zeros; the reductions stand among the feature sketches.
+    others = {"matmul", "dot", "broadcast"}
+    others |= {name for name, op in OPS.items() if op.category is Category.REDUCTION}
+    others |= {name for name, op in OPS.items() if op.category is Category.COMPOSITE}
+    assert used | others == set(OPS)
