@@ -160,6 +160,7 @@ class _Execution:
         self.executed = 0
         self.generator = np.random.default_rng(seed)
         self.params: dict[str, Scalar] = {}
+        self.known: frozenset[tuple[str, str]] = frozenset()
         self.variants = list(self._variants(tree, constants))
 
     def diagnostics(self) -> Iterator[Diagnostic]:
@@ -221,12 +222,13 @@ class _Execution:
 
         An assignment that the checker refuses (a condition on constants, say) is left out.
         """
-        from sketchc.checker.api import check_sketch
+        from sketchc.checker.api import check_sketch, tested_claims
 
         checked, found = check_sketch(tree, constants)
         if checked is None or has_errors(found):
             return
         base = checked.sketch
+        self.known = tested_claims(checked.proofs)
         self.params = {p.name: _sample_param(p) for p in base.params if p.default is None}
         free = [c for c in base.constants if c.dtype.is_integer and c.name not in constants]
         shaping = {n for tile in base.tiles for extent in tile.extents for n in names_in(extent)}
@@ -262,7 +264,7 @@ class _Execution:
                 name: values[number % len(values)] * scale + odd
                 for number, name in enumerate(names)
             }
-            other, found = check_sketch(tree, {**constants, **assignment})
+            other, found = check_sketch(tree, {**constants, **assignment}, known=self.known)
             if other is None or has_errors(found):
                 return None
             if probe is None or self._cost(other.sketch, probe) is not None:

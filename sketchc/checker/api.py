@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 from sketchc import ir, syntax
 from sketchc import records as attrs
 from sketchc.diagnostics import Diagnostic, has_errors
 from sketchc.source import Source
+
+#: Claims by name and subject.
+Claims: TypeAlias = frozenset[tuple[str, str]]
 
 
 @attrs.frozen
@@ -37,13 +41,15 @@ def check_sketch(
     tree: syntax.Sketch,
     constants: Mapping[str, int | float | bool] | None = None,
     allow_unproved: bool = False,
+    known: Claims = frozenset(),
 ) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
     """Elaborate, infer domains and prove one sketch.
 
     `constants` binds constexprs (and fills params' defaults); a constexpr that shapes tiles and has
     neither a value nor a binding takes `elaborate.DEFAULT_TILE`. What is neither proved nor refuted
-    is an error, or a warning with `allow_unproved`. Returns None with the diagnostics when there
-    are errors.
+    is tried in the interpreter, but for the claims `known` from trying them at other tile sizes;
+    what that does not reach is an error, or a warning with `allow_unproved`. Returns None with the
+    diagnostics when there are errors.
     """
     from sketchc.checker.domains import infer_domains
     from sketchc.checker.elaborate import elaborate
@@ -59,7 +65,7 @@ def check_sketch(
     found += more
     if has_errors(found):
         return None, found
-    sketch, proofs, more = prove(sketch, allow_unproved, test=True)
+    sketch, proofs, more = prove(sketch, allow_unproved, test=True, known=known)
     found += more
     return (None if has_errors(found) else CheckedSketch(sketch, proofs)), found
 
@@ -83,13 +89,23 @@ def check(
         diagnostics.extend(more)
         if checked is not None:
             sketches.append(checked)
-            diagnostics.extend(_check_points(sketch, constants or {}, allow_unproved))
+            known = tested_claims(checked.proofs)
+            diagnostics.extend(_check_points(sketch, constants or {}, allow_unproved, known))
             diagnostics.extend(lint(checked.sketch, sketch))
     return CheckResult(source, tree, tuple(sketches), tuple(dict.fromkeys(diagnostics)))
 
 
+def tested_claims(proofs: Iterable[ir.Proof]) -> Claims:
+    """The claims that were tested: other tile sizes are, with the tile sizes themselves (R6b)."""
+    tested = (proof for proof in proofs if proof.tier is ir.Tier.TESTED)
+    return frozenset((proof.claim, proof.subject) for proof in tested)
+
+
 def _check_points(
-    tree: syntax.Sketch, constants: Mapping[str, int | float | bool], allow_unproved: bool
+    tree: syntax.Sketch,
+    constants: Mapping[str, int | float | bool],
+    allow_unproved: bool,
+    known: Claims,
 ) -> Iterator[Diagnostic]:
     """What the other tuning points add: one proof for all where it succeeds, else one for each."""
     from sketchc.checker.elaborate import elaborate
@@ -98,7 +114,7 @@ def _check_points(
 
     points = tuning_points(tree, constants)
     default = elaborate(tree, constants)[0] if len(points) > 1 else None
-    general = default is not None and proved_for_all(default)
+    general = default is not None and proved_for_all(default, known)
     for point in points:
         bound = {**constants, **point}
         if general and default is not None:
@@ -106,4 +122,4 @@ def _check_points(
             if sketch is not None and same_but_for_tiles(default, sketch):
                 yield from found
                 continue
-        yield from check_sketch(tree, bound, allow_unproved)[1]
+        yield from check_sketch(tree, bound, allow_unproved, known)[1]

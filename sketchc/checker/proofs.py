@@ -8,21 +8,27 @@ counter-example that was tried on concrete numbers.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import coverage, extents, initialisation, races, subscripts
 from sketchc.checker.prover import Prover
 from sketchc.checker.sites import collect
-from sketchc.checker.testing import tested
+from sketchc.checker.testing import try_out
 from sketchc.diagnostics import Diagnostic
 
 
 def prove(
-    sketch: ir.Sketch, allow_unproved: bool = False, test: bool = False
+    sketch: ir.Sketch,
+    allow_unproved: bool = False,
+    test: bool = False,
+    known: Collection[tuple[str, str]] = (),
 ) -> tuple[ir.Sketch, tuple[ir.Proof, ...], tuple[Diagnostic, ...]]:
     """The sketch with generated launch checks added, all verdicts, and an error for every refuted
     or unproved one (a warning for the latter where `allow_unproved` is set). `test`: what is
-    neither proved nor refuted is tried in the interpreter."""
+    neither proved nor refuted is tried in the interpreter, but for `known` claims (by name and
+    subject), which were."""
     prover = Prover.of(sketch)
     sites = collect(sketch, prover.root)
     found = [
@@ -40,7 +46,7 @@ def prove(
             generated.append(require)
     result = attrs.evolve(sketch, requires=(*sketch.requires, *generated))
     if test:
-        found = tested(result, found)
+        found = try_out(result, found, known)
     proofs = tuple(finding.proof for finding in found)
     diagnostics = tuple(dict.fromkeys(d for finding in found for d in finding.diagnostics))
     return result, proofs, diagnostics
