@@ -87,14 +87,15 @@ def trouble(
         case "stretched":
             return stretch(span, None, ir.AxisDomain((), (found.expression,)))
         case "step":
+            step = show(found.expression)
             return Diagnostic(
-                "SK0426",
+                "SK0318",
                 Severity.ERROR,
-                f"the sign of the step `{show(found.expression)}` is not known",
+                f"the sign of the step `{step}` is not known",
                 found.expression.span if found.expression.span.end else span,
-                "must be proved positive or negative",
+                "may be positive or negative",
                 notes=("which lanes lie inside the slice depends on its direction (R1)",),
-                help=f"state it: `require: {show(found.expression)} >= 1;`",
+                help=f"state it: `require: {step} >= 1;`",
             )
         case "needs-pad" | "where-needs-pad":
             return _needs_pad(statement, found, sketch)
@@ -157,7 +158,7 @@ def partial(
     """An axis must be valid as a whole, or from its first lane on, and is not."""
     name = f"`{tile.source_name}`" if tile is not None else "the index tile"
     if compute.operation == "sort":
-        code, wanted = "SK0429", "from the first lane on"
+        code, wanted = "SK0426", "from the first lane on"
         help_text = "load the lanes from the start of the tile"
     else:
         code, wanted = "SK0430", "as a whole"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
 from sketchc import ir
 from sketchc.checker.prover import Prover
-from sketchc.checker.scope import Scope, free_names
+from sketchc.checker.scope import Scope, free_names, phase_scope
 from sketchc.checker.verdicts import Finding
 from sketchc.symbolic import show
 
@@ -16,7 +17,7 @@ def findings(prover: Prover) -> list[Finding]:
     tiles = {tile.name: tile for tile in prover.sketch.tiles}
     result: dict[str, Finding] = {}
     for name, scope in _allocs(prover):
-        variables = {loop.variable for loop in scope.loops} | scope.bindings.keys()
+        variables = scope.forms.keys() - prover.root.forms.keys()
         for extent in tiles[name].extents:
             if scope.proves(scope.form(extent)) or free_names(extent) & variables:
                 continue
@@ -39,12 +40,20 @@ def findings(prover: Prover) -> list[Finding]:
 def _allocs(prover: Prover) -> Iterator[tuple[str, Scope]]:
     def visit(body: tuple[ir.Statement, ...], scope: Scope) -> Iterator[tuple[str, Scope]]:
         for statement in body:
-            if isinstance(statement, ir.Alloc):
-                yield statement.tile, scope
-            elif isinstance(statement, ir.Bind):
-                scope = scope.bind(statement.name, statement.value)
-            elif isinstance(statement, ir.For):
-                yield from visit(statement.body, scope.enter(statement))
+            match statement:
+                case ir.Alloc(tile):
+                    yield tile, scope
+                case ir.Bind() | ir.Fetch():
+                    scope = scope.after(statement)
+                case ir.For():
+                    yield from visit(statement.body, scope.after(statement))
+                case ir.If(condition, body=then, orelse=orelse):
+                    yield from visit(then, scope.given(condition))
+                    yield from visit(orelse, scope.given(condition, holds=False))
+                case ir.Load() | ir.Store() | ir.Atomic() | ir.Compute():
+                    pass
+                case _:
+                    assert_never(statement)
 
-    for phase in prover.sketch.phases:
-        yield from visit(phase.body, prover.root)
+    for index, phase in enumerate(prover.sketch.phases):
+        yield from visit(phase.body, phase_scope(prover.sketch, prover.root, index))

@@ -38,18 +38,19 @@ def inlined(expression: ir.Expr, scope: Scope, keep: Collection[str] = ()) -> ir
 
 
 def extreme(expression: ir.Expr, scope: Scope, depth: int) -> ir.Expr | None:
-    """The least value over the loops deeper than `depth`, as an expression without their variables;
-    None where it has no plain slope. Never above the true minimum: for a stride other than 1 the
-    last iteration is taken to reach `stop - 1`."""
+    """The least value over the loops deeper than `depth` (0: also those of the host), as an
+    expression without their variables; None where it has no plain slope. Never above the true
+    minimum: the last iteration is taken to reach the last integer before `stop`."""
     result = inlined(expression, scope)
-    for loop in reversed(scope.loops[depth:]):
+    loops: tuple[ir.For | ir.HostFor, ...] = (*scope.hosts, *scope.loops)
+    for loop in reversed(loops[len(scope.hosts) + depth if depth else 0 :]):
         if loop.variable not in free_names(result):
             continue
         sign = slope(scope.form(result), scope.counter(loop), scope)
         stride = constant_value(scope.form(loop.step))
         if sign is None or stride is None:
             return None
-        last = ir.Binary("-", loop.stop, ir.Literal(1))
+        last = ir.Binary("-", loop.stop, ir.Literal(1 if stride > 0 else -1))
         value = loop.start if sign > 0 else last
         result = simplify(substitute(result, {loop.variable: value}))
     return result

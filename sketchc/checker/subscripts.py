@@ -13,8 +13,9 @@ from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.affine import ONE, Fact, add, constant, scale
 from sketchc.checker.enumeration import failing_iteration
+from sketchc.checker.index_ranges import lane_name, pointwise
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
-from sketchc.checker.scope import free_names
+from sketchc.checker.scope import Branch, contains_iota, free_names
 from sketchc.checker.sites import Site
 from sketchc.checker.slopes import extreme
 from sketchc.checker.verdicts import (
@@ -27,8 +28,9 @@ from sketchc.checker.verdicts import (
 )
 from sketchc.diagnostics import Diagnostic, Severity
 from sketchc.evaluate import evaluate
+from sketchc.lanes import element_indices
 from sketchc.source import Span
-from sketchc.symbolic import show, simplify
+from sketchc.symbolic import references, show, simplify
 
 _HOLDS = {
     "in-bounds": "scalar subscripts stay inside the tensor",
@@ -72,7 +74,7 @@ def goals(prover: Prover, site: Site) -> Iterator[Goal]:
 
 
 def _length(site: Site, subscript: ir.SliceSubscript) -> ir.Expr:
-    """How many elements a slice has, if it has any at all (below zero: it ends before it begins)."""
+    """How many elements a slice has, if it has any (below zero: it ends before it begins)."""
     lower, upper, step = subscript.lower, subscript.upper, subscript.step
     if not site.scope.proves(site.scope.form(step)):
         lower, upper, step = upper, lower, ir.Unary("-", step)
@@ -120,8 +122,11 @@ def _group(
 
 
 def _decide(prover: Prover, site: Site, goal: Goal, allow_unproved: bool) -> Finding | None:
-    """None where the goal is proved."""
+    """None where the goal is proved, wherever the access is guarded."""
     scope = site.scope
+    for guard in site.guards:
+        if not contains_iota(guard, scope.bindings):
+            scope = scope.given(guard)
     gap = add(scope.form(goal.right), scope.form(goal.left), -1)
     if scope.proves(gap):
         return None
@@ -147,17 +152,33 @@ def _decide(prover: Prover, site: Site, goal: Goal, allow_unproved: bool) -> Fin
 def _launch_condition(prover: Prover, site: Site, goal: Goal) -> ir.Expr | None:
     """`left <= right` at the worst iteration, over host scalars; None where there is no plain worst
     iteration, or no sizes of at least 2 satisfy it."""
-    worst = extreme(simplify(ir.Binary("-", goal.right, goal.left)), site.scope, 0)
-    if worst is None or free_names(worst) & {loop.variable for loop in site.loops}:
-        return None
     root = prover.root
+    worst = extreme(simplify(ir.Binary("-", goal.right, goal.left)), site.scope, 0)
+    if worst is None or free_names(worst) - root.forms.keys():
+        return None
     large = [Fact({atom: 1, ONE: -2}) for atom in prover.symbols.values()]
     satisfied = Fact(root.form(worst))
     if root.refutes((*large, satisfied)):
         return None
     if prover.search((*root.facts, *large, satisfied), ()).verdict is Verdict.PROVED:
         return None
-    return _as_comparison(worst)
+    return _where_reached(prover, site, _as_comparison(worst))
+
+
+def _where_reached(prover: Prover, site: Site, condition: ir.Expr) -> ir.Expr | None:
+    """The condition, needed only where the branches around the site are taken; None where the host
+    does not know whether they are. (A branch on `present(X)` counts as taken.)"""
+    for step in site.path:
+        if not isinstance(step, Branch):
+            continue
+        kinds = {reference.kind for reference in references(step.condition)}
+        if ir.NameKind.PRESENT in kinds:
+            continue
+        if free_names(step.condition) - prover.root.forms.keys():
+            return None
+        taken = ir.Unary("not", step.condition) if step.holds else step.condition
+        condition = ir.Binary("or", taken, condition)
+    return condition
 
 
 def _as_comparison(gap: ir.Expr) -> ir.Expr:
@@ -238,16 +259,25 @@ def _failure(
 
 
 def _element(site: Site, values: concrete.Values) -> tuple[int, ...]:
-    """The element that the access starts at, scalar subscripts as they are."""
-    return tuple(
-        int(evaluate(s.index if isinstance(s, ir.ScalarSubscript) else s.lower, values))
-        for s in site.access.subscripts
+    """The element that lane 0 touches, () where that depends on what is in memory."""
+    extents, bindings = site.tile.extents, site.scope.bindings
+    first = {**values, **{lane_name(axis): 0 for axis in range(len(extents))}}
+    indices = (
+        pointwise(index, extents, bindings) for index in element_indices(site.access, extents)
     )
+    try:
+        return tuple(int(evaluate(index, first)) for index in indices)
+    except KeyError:
+        return ()
 
 
 def _tile_axis(site: Site, axis: int) -> int:
-    before = site.access.subscripts[:axis]
-    return sum(isinstance(subscript, ir.SliceSubscript) for subscript in before)
+    """The axis of the tile for an axis of the tensor that a slice subscripts."""
+    return sum(
+        isinstance(subscript, ir.SliceSubscript)
+        or (isinstance(subscript, ir.IndexSubscript) and subscript.axis is not None)
+        for subscript in site.access.subscripts[:axis]
+    )
 
 
 def _unproved(site: Site, goal: Goal, allow_unproved: bool) -> Finding:
