@@ -277,8 +277,6 @@ def _worthwhile(versions: Versions, load: ir.Load, at: _Event, uses: list[_Event
     """Whether reading the tensor is as cheap as reading a tile: unit stride, a single use, or a
     matrix product, which packs its operands anyway."""
     sketch = versions.sketch
-    if any(_needs_tiles(use.statement) for use in uses):
-        return False
     if not plain(load):
         # Indices in tiles that change in place would be read too late.
         indices = [tile for e in index_expressions(load) for tile in tiles_read(e)]
@@ -306,18 +304,6 @@ def _is_product(statement: ir.Statement) -> bool:
     return (
         isinstance(statement, ir.Compute) and OPS[statement.operation].category is Category.MATRIX
     )
-
-
-def _needs_tiles(statement: ir.Statement) -> bool:
-    """Operations that are called on tiles in memory."""
-    return isinstance(statement, ir.Compute) and takes_memory(statement)
-
-
-def takes_memory(statement: ir.Compute) -> bool:
-    """Whether an operation is a call of a function on whole tiles (`nests.Whole`)."""
-    from sketchc.lowering.cpp.whole import WHOLE
-
-    return statement.operation in WHOLE
 
 
 def _stored_between(

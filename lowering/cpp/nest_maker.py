@@ -24,7 +24,6 @@ from sketchc.lowering.cpp.nests import (
     Reference,
     ScalarSource,
     Source,
-    Whole,
     axis_bounds,
 )
 from sketchc.lowering.cpp.tiles import (
@@ -304,58 +303,8 @@ class NestMaker(Tiles):
             case _:
                 assert_never(operand)
 
-    # ------------------------------------------------------------ calls on whole tiles
-
-    def whole(
-        self, statement: ir.Compute, name: str, parameters: tuple[str, ...] = ()
-    ) -> list[Nest]:
-        """The call of the prelude's `name` on the operands, then the destinations, all in memory;
-        scalar operands follow as arguments."""
-        before: list[Nest] = []
-        blocks: list[Block] = []
-        values: list[ScalarSource] = []
-        for position, operand in enumerate(statement.operands):
-            match operand:
-                case ir.TileOperand(domain=domain):
-                    blocks.append(self._block(self.versions.read(statement, position), domain))
-                case ir.IndexOperand(value, dtype, extents, domain):
-                    tile = self.temporary(f"{statement.operation}_{position}", extents, dtype)
-                    lanes = Lanes.over(extents, domain)
-                    target = tile_reference(tile, lanes.loops)
-                    source = self.lane_source(statement, value, dtype, lanes.loops)
-                    before.append(
-                        Nest(
-                            Kind.ASSIGN, lanes.axes, target, dtype, "copy", (source,), dtype, dtype
-                        )
-                    )
-                    blocks.append(self._block(tile, domain))
-                case ir.ScalarOperand(value, dtype):
-                    values.append(ScalarSource(value, dtype))
-                case _:
-                    assert_never(operand)
-        reads = tuple(Read(b.reference, b.dtype, b.dtype, b.reference.name) for b in blocks)
-        written = [
-            self._block(self.versions.written(statement, each), self.domain_written(statement))
-            for each in range(len(statement.destinations))
-        ]
-        others = tuple(block.reference for block in written[1:])
-        call = Whole(name, (*blocks, *written), others, tuple(values), parameters)
-        first = written[0]
-        nest = Nest(
-            Kind.WHOLE,
-            (),
-            first.reference,
-            first.dtype,
-            statement.operation,
-            reads,
-            statement.dtype,
-            first.dtype,
-            notes=(statement.text,) if statement.text else (),
-            whole=call,
-        )
-        return [*before, nest]
-
-    def _block(self, version: str, domain: ir.Domain) -> Block:
+    def block(self, version: str, domain: ir.Domain) -> Block:
+        """The valid lanes of a tile in memory, for a function of the prelude."""
         extents = self.extents(version)
         bounds = zip(extents, domain or (ir.FULL,) * len(extents), strict=True)
         lanes = tuple(axis_bounds(extent, own) for extent, own in bounds)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from sketchc.lowering.cpp.prelude_atomics import ATOMICS
+from sketchc.lowering.cpp.prelude_lanes import LANES
 from sketchc.lowering.cpp.prelude_matrix import MATRIX
 from sketchc.lowering.cpp.prelude_numbers import NUMBERS
 
@@ -405,6 +406,7 @@ def _table() -> dict[str, str]:
         table[name] = text
     table.update(MATRIX)
     table.update(ATOMICS)
+    table.update(LANES)
     return table
 
 

@@ -37,16 +37,8 @@ from sketchc.lowering.cpp.steps import Steps, reserved
 from sketchc.lowering.cpp.streams import add_streams, streamed_tensors, unread_outputs
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Capabilities, PhasePlan, Plan
-from sketchc.ops import OPS, Category, Shape
 from sketchc.symbolic import show
 from sketchc.types import LOWERED, DType
-
-_MISSING = frozenset(
-    name
-    for name, row in OPS.items()
-    if row.category in (Category.SCAN, Category.INDEX, Category.SORTING, Category.RANDOM)
-    or row.shape is Shape.REARRANGED
-)
 
 CAPABILITIES = Capabilities(
     name="cpp",
@@ -58,7 +50,6 @@ CAPABILITIES = Capabilities(
     symbolic_extents=True,
     persistent_grid=False,
     maximum_elements=2**40,
-    ops_missing=_MISSING,
 )
 
 DESCRIPTION = "C++17 with OpenMP and SIMD, for x86-64 and other CPUs"

@@ -1,0 +1,347 @@
+"""C++ helpers that scan, order and count lanes, and the generator of random numbers.
+
+Each works on lines along one axis of tiles in memory. Orders are those of the language: NaN is the
+largest value, ties keep or take the smaller index, and only valid lanes are looked at.
+"""
+
+from __future__ import annotations
+
+LANES: dict[str, str] = {
+    "lane_at": """
+template <class T, int rank> inline T *lane_at(const tile<T, rank> &each, const int64_t (&at)[rank])
+{
+    T *place = each.data;
+    for (int a = 0; a < rank; ++a) {
+        place += at[a] * each.strides[a];
+    }
+    return place;
+}
+""",
+    "for_lines": """
+// Calls `visit` with the first lane of every line along `axis`, at which that axis stands at 0.
+template <int axis, int rank, class F>
+inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank], F visit)
+{
+    int64_t at[rank] = {};
+    for (int a = 0; a < rank; ++a) {
+        if (a != axis && lower[a] >= upper[a]) {
+            return;
+        }
+        at[a] = a == axis ? 0 : lower[a];
+    }
+    for (;;) {
+        visit(at);
+        int a = rank - 1;
+        for (; a >= 0; --a) {
+            if (a == axis) {
+                continue;
+            }
+            if (++at[a] < upper[a]) {
+                break;
+            }
+            at[a] = lower[a];
+        }
+        if (a < 0) {
+            return;
+        }
+    }
+}
+""",
+    "scan_lines": """
+// Runs `combine` along every line; sums and products of floats go on in double.
+template <int axis, bool reverse, class T, int rank, class W, class F>
+inline void scan_lines(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
+                       F combine)
+{
+    const int64_t first = source.lower[axis];
+    const int64_t last = source.upper[axis];
+    for_lines<axis>(source.lower, source.upper, [&](const int64_t (&at)[rank]) {
+        const T *const from = lane_at(source, at);
+        T *const to = lane_at(result, at);
+        W total = start;
+        for (int64_t n = first; n < last; ++n) {
+            const int64_t lane = reverse ? first + last - 1 - n : n;
+            total = combine(total, static_cast<W>(from[lane * source.strides[axis]]));
+            to[lane * result.strides[axis]] = static_cast<T>(total);
+        }
+    });
+}
+""",
+    "cumsum": """
+template <int axis, bool reverse, class T, int rank>
+inline void cumsum(const tile<const T, rank> &source, const tile<T, rank> &result)
+{
+    using W = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+    scan_lines<axis, reverse>(source, result, W{0},
+                              [](W a, W b) { return static_cast<W>(a + b); });
+}
+""",
+    "cumprod": """
+template <int axis, bool reverse, class T, int rank>
+inline void cumprod(const tile<const T, rank> &source, const tile<T, rank> &result)
+{
+    using W = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+    scan_lines<axis, reverse>(source, result, W{1},
+                              [](W a, W b) { return static_cast<W>(a * b); });
+}
+""",
+    "no_number": """
+template <class T> inline bool no_number([[maybe_unused]] T x)
+{
+    if constexpr (std::is_floating_point_v<T>) {
+        return x != x;
+    } else {
+        return false;
+    }
+}
+""",
+    "stands_before": """
+// Whether `a` stands strictly before `b`; NaN is the largest.
+template <bool descending, class T> inline bool stands_before(T a, T b)
+{
+    if constexpr (descending) {
+        return a > b || (no_number(a) && !no_number(b));
+    } else {
+        return a < b || (!no_number(a) && no_number(b));
+    }
+}
+""",
+    "extremum": """
+// The first lane of the largest (or smallest) of every line; NaN wins, and no lane gives -1.
+template <int axis, bool largest, class T, int rank>
+inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank> &result)
+{
+    const int64_t step = source.strides[axis];
+    for_lines<axis>(source.lower, source.upper, [&](const int64_t (&at)[rank]) {
+        const T *const line = lane_at(source, at);
+        int64_t best = -1;
+        T held{};
+        for (int64_t lane = source.lower[axis]; lane < source.upper[axis]; ++lane) {
+            const T next = line[lane * step];
+            const bool more = largest ? next > held : next < held;
+            if (best < 0 || more || (no_number(next) && !no_number(held))) {
+                best = lane;
+                held = next;
+            }
+        }
+        *lane_at(result, at) = best;
+    });
+}
+""",
+    "ordered_line": """
+// Values with their indices along one line of two tiles.
+template <class T> struct ordered_line {
+    T *values;
+    int64_t *places;
+    int64_t step;
+    int64_t place_step;
+
+    void take(int64_t lane, const ordered_line &other, int64_t from) const
+    {
+        values[lane * step] = other.values[from * other.step];
+        places[lane * place_step] = other.places[from * other.place_step];
+    }
+};
+""",
+    "merge_lanes": """
+// Merges the sorted lanes first .. middle and middle .. last of one line into another, stably.
+template <bool descending, class T>
+inline void merge_lanes(const ordered_line<T> &from, const ordered_line<T> &to, int64_t first,
+                        int64_t middle, int64_t last)
+{
+    int64_t left = first;
+    int64_t right = middle;
+    for (int64_t lane = first; lane < last; ++lane) {
+        const bool second =
+            left >= middle ||
+            (right < last && stands_before<descending>(from.values[right * from.step],
+                                                       from.values[left * from.step]));
+        to.take(lane, from, second ? right++ : left++);
+    }
+}
+""",
+    "sort": """
+// Sorts every line stably, by merging back and forth; the sources are used up.
+template <int axis, bool descending, class T, int rank>
+inline void sort(const tile<T, rank> &source, const tile<int64_t, rank> &source_places,
+                 const tile<T, rank> &result, const tile<int64_t, rank> &result_places)
+{
+    const int64_t first = source.lower[axis];
+    const int64_t last = source.upper[axis];
+    for_lines<axis>(source.lower, source.upper, [&](const int64_t (&at)[rank]) {
+        ordered_line<T> from{lane_at(source, at), lane_at(source_places, at), source.strides[axis],
+                             source_places.strides[axis]};
+        ordered_line<T> to{lane_at(result, at), lane_at(result_places, at), result.strides[axis],
+                           result_places.strides[axis]};
+        bool moved = false;
+        for (int64_t width = 1; width < last - first; width *= 2) {
+            for (int64_t left = first; left < last; left += 2 * width) {
+                const int64_t middle = std::min(left + width, last);
+                merge_lanes<descending>(from, to, left, middle, std::min(middle + width, last));
+            }
+            std::swap(from, to);
+            moved = !moved;
+        }
+        if (!moved) {
+            for (int64_t lane = first; lane < last; ++lane) {
+                to.take(lane, from, lane);
+            }
+        }
+    });
+}
+""",
+    "ranks_before": """
+// The order of topk: values, then indices; a negative one (nothing yet) is read as the largest.
+template <bool largest, class T>
+inline bool ranks_before(T a, int64_t a_place, T b, int64_t b_place)
+{
+    return stands_before<largest>(a, b) ||
+           (!stands_before<largest>(b, a) &&
+            static_cast<uint64_t>(a_place) < static_cast<uint64_t>(b_place));
+}
+""",
+    "insert_lane": """
+// Moves a value to its place among the `count` ordered ones of a line, of which the last goes.
+template <bool largest, class T>
+inline void insert_lane(const ordered_line<T> &line, int64_t count, T next, int64_t place)
+{
+    int64_t lane = count - 1;
+    for (; lane > 0 && ranks_before<largest>(next, place, line.values[(lane - 1) * line.step],
+                                             line.places[(lane - 1) * line.place_step]);
+         --lane) {
+        line.take(lane, line, lane - 1);
+    }
+    line.values[lane * line.step] = next;
+    line.places[lane * line.place_step] = place;
+}
+""",
+    "topk": """
+// Merges the lanes of every line into the best ones so far, which stay in order.
+template <int axis, bool largest, class T, int rank>
+inline void topk(const tile<const T, rank> &source, const tile<const int64_t, rank> &source_places,
+                 const tile<T, rank> &best, const tile<int64_t, rank> &best_places)
+{
+    int64_t lower[rank];
+    int64_t upper[rank];
+    for (int a = 0; a < rank; ++a) {
+        lower[a] = std::max(source.lower[a], best.lower[a]);
+        upper[a] = std::min(source.upper[a], best.upper[a]);
+    }
+    const int64_t count = best.upper[axis];
+    if (count <= 0) {
+        return;
+    }
+    for_lines<axis>(lower, upper, [&](const int64_t (&at)[rank]) {
+        const T *const values = lane_at(source, at);
+        const int64_t *const places = lane_at(source_places, at);
+        const ordered_line<T> line{lane_at(best, at), lane_at(best_places, at),
+                                   best.strides[axis], best_places.strides[axis]};
+        for (int64_t lane = 1; lane < count; ++lane) {
+            insert_lane<largest>(line, lane + 1, line.values[lane * line.step],
+                                 line.places[lane * line.place_step]);
+        }
+        const int64_t last = count - 1;
+        for (int64_t lane = source.lower[axis]; lane < source.upper[axis]; ++lane) {
+            const T next = values[lane * source.strides[axis]];
+            const int64_t place = places[lane * source_places.strides[axis]];
+            if (ranks_before<largest>(next, place, line.values[last * line.step],
+                                      line.places[last * line.place_step])) {
+                insert_lane<largest>(line, count, next, place);
+            }
+        }
+    });
+}
+""",
+    "next_lane": """
+// The lane after `at` in row-major order; the first one again after the last.
+template <class T, int rank> inline void next_lane(const tile<T, rank> &each, int64_t (&at)[rank])
+{
+    for (int a = rank - 1; a >= 0; --a) {
+        if (++at[a] < each.upper[a]) {
+            return;
+        }
+        at[a] = each.lower[a];
+    }
+}
+""",
+    "reshape": """
+// Copies lanes in row-major order from one rectangle to another with as many of them.
+template <class T, int from, int to>
+inline void reshape(const tile<const T, from> &source, const tile<T, to> &result)
+{
+    int64_t count = 1;
+    int64_t run = 1;
+    bool packed = true;
+    int64_t at[to];
+    int64_t source_at[from];
+    for (int a = to - 1; a >= 0; --a) {
+        at[a] = result.lower[a];
+        const int64_t lanes = std::max<int64_t>(result.upper[a] - at[a], 0);
+        packed = packed && (lanes == 1 || result.strides[a] == count);
+        count *= lanes;
+    }
+    for (int a = from - 1; a >= 0; --a) {
+        source_at[a] = source.lower[a];
+        const int64_t lanes = std::max<int64_t>(source.upper[a] - source_at[a], 0);
+        packed = packed && (lanes == 1 || source.strides[a] == run);
+        run *= lanes;
+    }
+    if (count == 0 || run == 0) {
+        return;
+    }
+    if (packed) {
+        std::copy_n(lane_at(source, source_at), count, lane_at(result, at));
+        return;
+    }
+    for (int64_t lane = 0; lane < count; ++lane) {
+        *lane_at(result, at) = *lane_at(source, source_at);
+        next_lane(result, at);
+        next_lane(source, source_at);
+    }
+}
+""",
+    "philox": """
+// Philox4x32-10 (Salmon et al. 2011): the first two words for a key and a counter.
+inline uint64_t philox(int64_t seed, int64_t offset)
+{
+    constexpr uint64_t low = 0xffffffffU;
+    uint64_t k0 = static_cast<uint64_t>(seed) & low;
+    uint64_t k1 = static_cast<uint64_t>(seed) >> 32;
+    uint64_t c0 = static_cast<uint64_t>(offset) & low;
+    uint64_t c1 = static_cast<uint64_t>(offset) >> 32;
+    uint64_t c2 = 0;
+    uint64_t c3 = 0;
+#pragma GCC unroll 10
+    for (int turn = 0; turn < 10; ++turn) {
+        const uint64_t p0 = 0xd2511f53U * c0;
+        const uint64_t p1 = 0xcd9e8d57U * c2;
+        c0 = (p1 >> 32) ^ c1 ^ k0;
+        c1 = p1 & low;
+        c2 = (p0 >> 32) ^ c3 ^ k1;
+        c3 = p0 & low;
+        k0 = (k0 + 0x9e3779b9U) & low;
+        k1 = (k1 + 0xbb67ae85U) & low;
+    }
+    return c0 | c1 << 32;
+}
+""",
+    "rand": """
+// Uniform in [0, 1): the upper 24 bits of a word.
+inline float rand(int64_t seed, int64_t offset)
+{
+    const uint32_t word = static_cast<uint32_t>(philox(seed, offset));
+    return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24F;
+}
+""",
+    "randn": """
+// Standard normal, by Box-Muller.
+inline double randn(int64_t seed, int64_t offset)
+{
+    const uint64_t words = philox(seed, offset);
+    const int32_t first = static_cast<int32_t>(static_cast<uint32_t>(words) >> 8);
+    const int32_t second = static_cast<int32_t>(words >> 40);
+    const double radius = std::sqrt(-2.0 * log((first + 1.0) * 0x1p-24));
+    return radius * cos(6.283185307179586 * (second * 0x1p-24));
+}
+""",
+}
