@@ -276,7 +276,7 @@ FRAMES: dict[str, tuple[Callable[[Draft], Sizes], int]] = {
     "whole": (whole, 7),
     "bounded": (bounded, 4),
     "carried": (carried, 2),
-    "product": (product, 2),
+    "product": (product, 5),
     "phases": (phases, 1),
     "branches": (branches, 1),
 }
