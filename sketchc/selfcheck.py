@@ -118,11 +118,13 @@ def tile_size_verdict(
     constants: Mapping[str, Scalar] | None = None,
     seed: int = 0,
     thorough: bool = False,
+    known: frozenset[tuple[str, str]] = frozenset(),
 ) -> tuple[ir.Proof | None, tuple[Diagnostic, ...]]:
     """Whether results depend on tile sizes, as a verdict; None for a sketch without tile sizes that
     tuning may change, or one that the checker refuses. `thorough`: with all that `self_check`
-    reports of it."""
-    execution = _Execution(tree, dict(constants or {}), seed, THOROUGH if thorough else QUICK)
+    reports of it. `known`: claims that were tested when the sketch was checked."""
+    effort = THOROUGH if thorough else QUICK
+    execution = _Execution(tree, dict(constants or {}), seed, effort, known)
     varied = len(execution.variants) > 1 and execution.variants[1].strict
     if not varied and not thorough:
         return None, ()
@@ -153,14 +155,19 @@ class _Execution:
     """One sketch with its variants, and how many sizes were executed."""
 
     def __init__(
-        self, tree: syntax.Sketch, constants: dict[str, Scalar], seed: int, effort: Effort
+        self,
+        tree: syntax.Sketch,
+        constants: dict[str, Scalar],
+        seed: int,
+        effort: Effort,
+        known: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
         self.seed = seed
         self.effort = effort
         self.executed = 0
         self.generator = np.random.default_rng(seed)
         self.params: dict[str, Scalar] = {}
-        self.known: frozenset[tuple[str, str]] = frozenset()
+        self.known = known
         self.variants = list(self._variants(tree, constants))
 
     def diagnostics(self) -> Iterator[Diagnostic]:
@@ -224,7 +231,7 @@ class _Execution:
         """
         from sketchc.checker.api import check_sketch, tested_claims
 
-        checked, found = check_sketch(tree, constants)
+        checked, found = check_sketch(tree, constants, known=self.known)
         if checked is None or has_errors(found):
             return
         base = checked.sketch

@@ -65,7 +65,7 @@ def check_sketch(
     found += more
     if has_errors(found):
         return None, found
-    sketch, proofs, more = prove(sketch, allow_unproved, test=True, known=known)
+    sketch, proofs, more = prove(sketch, allow_unproved, test=True, tried=known)
     found += more
     return (None if has_errors(found) else CheckedSketch(sketch, proofs)), found
 

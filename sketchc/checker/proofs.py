@@ -23,12 +23,12 @@ def prove(
     sketch: ir.Sketch,
     allow_unproved: bool = False,
     test: bool = False,
-    known: Collection[tuple[str, str]] = (),
+    tried: Collection[tuple[str, str]] = (),
 ) -> tuple[ir.Sketch, tuple[ir.Proof, ...], tuple[Diagnostic, ...]]:
     """The sketch with generated launch checks added, all verdicts, and an error for every refuted
     or unproved one (a warning for the latter where `allow_unproved` is set). `test`: what is
-    neither proved nor refuted is tried in the interpreter, but for `known` claims (by name and
-    subject), which were."""
+    neither proved nor refuted is tried in the interpreter, but for those `tried` already (by
+    claim and subject)."""
     prover = Prover.of(sketch)
     sites = collect(sketch, prover.root)
     found = [
@@ -46,7 +46,7 @@ def prove(
             generated.append(require)
     result = attrs.evolve(sketch, requires=(*sketch.requires, *generated))
     if test:
-        found = try_out(result, found, known)
+        found = try_out(result, found, tried)
     proofs = tuple(finding.proof for finding in found)
     diagnostics = tuple(dict.fromkeys(d for finding in found for d in finding.diagnostics))
     return result, proofs, diagnostics

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from sketchc.interpreter import Violation
 
 #: Work of one run and of all runs for one sketch, in lanes (some 20 ns each).
-RUN_LIMIT = 8_000_000
-TOTAL_LIMIT = 60_000_000
+RUN_LIMIT = 5_000_000
+TOTAL_LIMIT = 30_000_000
 
 #: Runs at most, and at least for a claim to count as tested.
-MOST_RUNS = 24
+MOST_RUNS = 16
 FEWEST_RUNS = 3
 
 #: Sizes beside those around the constants; 7 is prime.

@@ -99,6 +99,7 @@ def _body(
                 try:
                     values[name] = evaluate(value, values)
                 except (InternalError, KeyError, ArithmeticError):  # an index tile, or data
+                    counted.add(5 * LANES_PER_STATEMENT)
                     values.pop(name, None)
             case ir.Alloc(tile):
                 counted.add(LANES_PER_STATEMENT + sizes[tile])

@@ -19,6 +19,7 @@ from sketchc.source import Source
 
 if TYPE_CHECKING:
     from sketchc import ir, syntax
+    from sketchc.checker.api import CheckedSketch
 
 #: From this many files on, several processes share the work.
 _PARALLEL_FROM = 16
@@ -251,7 +252,7 @@ def check_text(source: Source, request: Request) -> FileReport:
     for number, checked in enumerate(result.sketches):
         proofs = list(checked.proofs)
         if result.ok and result.tree is not None:
-            proof, more = _executed(result.tree.sketches[number], checked.sketch, request)
+            proof, more = _executed(result.tree.sketches[number], checked, request)
             diagnostics += more
             proofs += [] if proof is None else [proof]
         sketches.append(SketchReport(source.name, checked.sketch.name, tuple(distinct(proofs))))
@@ -264,19 +265,21 @@ def check_text(source: Source, request: Request) -> FileReport:
 
 
 def _executed(
-    tree: syntax.Sketch, sketch: ir.Sketch, request: Request
+    tree: syntax.Sketch, checked: CheckedSketch, request: Request
 ) -> tuple[ir.Proof | None, tuple[Diagnostic, ...]]:
     """The verdict on tile sizes that tuning may change, if there are any (R6b), and with
     `--execute` all that more runs find."""
     if request.static:
         return None, ()
     constants = dict(request.constants)
-    free = (c for c in sketch.constants if c.tunable and c.name not in constants)
+    free = (c for c in checked.sketch.constants if c.tunable and c.name not in constants)
     if not request.execute and not any(constant.dtype.is_integer for constant in free):
         return None, ()
+    from sketchc.checker.api import tested_claims
     from sketchc.selfcheck import tile_size_verdict
 
-    return tile_size_verdict(tree, constants, thorough=request.execute)
+    known = tested_claims(checked.proofs)
+    return tile_size_verdict(tree, constants, thorough=request.execute, known=known)
 
 
 def print_file(path: str, request: Request, style: Style) -> Printed:
