@@ -116,6 +116,19 @@ def test_examples_elaborate_at_every_point(path):
         assert elaborated.tiles == default.tiles
 
 
+#: Examples that need a proof at each tuning point: products of an unknown tile size with a loop
+#: variable inside a minimum, or below a quotient, are beyond the proof for all.
+POINT_BY_POINT = (
+    "concat_columns",
+    "conv2d",
+    "cumsum_reverse",
+    "cumsum_two_phase",
+    "masked_select",
+    "triangular_matmul",
+    "unpack_int4",
+)
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_one_proof_covers_every_tile_size_of_an_example(path: Path):
     parsed, _ = parse(Source(path.name, path.read_text("utf-8")))
@@ -123,7 +136,7 @@ def test_one_proof_covers_every_tile_size_of_an_example(path: Path):
     sketch, _ = elaborate(parsed.sketches[0], {})
     assert sketch is not None
     tunable = [constant for constant in sketch.constants if constant.tunable]
-    assert proved_for_all(sketch) == bool(tunable)
+    assert proved_for_all(sketch) == bool(tunable and path.stem not in POINT_BY_POINT)
     for point in tuning_points(parsed.sketches[0], {}):
         other, _ = elaborate(parsed.sketches[0], point)
         assert other is not None
