@@ -97,7 +97,7 @@ def _failing(
                 steps.take()
                 if fails(values):
                     return symbols, values
-        except (Untried, ArithmeticError):
+        except (Untried, ArithmeticError, KeyError):
             continue
         except _OutOfSteps:
             break
@@ -121,7 +121,7 @@ def unwritten_element(
             for element in product(*(range(extent) for extent in shape)):
                 if element not in written:
                     return symbols, element
-        except (Untried, ArithmeticError):
+        except (Untried, ArithmeticError, KeyError):
             continue
         except _OutOfSteps:
             break
@@ -147,7 +147,7 @@ def conflicting_iterations(
                     for there in touched.get(element, ()):
                         if first_difference(shared, there, here) is not None:
                             return symbols, there, here
-        except (Untried, ArithmeticError):
+        except (Untried, ArithmeticError, KeyError):
             continue
         except _OutOfSteps:
             break
