@@ -59,8 +59,7 @@ class Attribute:
 
 @attrs.frozen
 class Op:
-    """One operation. `outputs` destinations stand last; `lowered` is False for a row that parses
-    and is documented but that this version does not carry through (a coded diagnostic)."""
+    """One operation. `outputs` destinations stand last."""
 
     name: str
     category: Category
@@ -73,4 +72,3 @@ class Op:
     attributes: tuple[Attribute, ...] = ()
     outputs: int = 1
     accumulates: bool = False  # reads its destination
-    lowered: bool = True

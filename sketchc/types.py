@@ -80,9 +80,6 @@ _NUMPY = {
     DType.BOOL: "bool",
 }
 
-#: The types that checker, interpreter and all targets carry through: every one.
-LOWERED = tuple(DType)
-
 
 def promote(left: DType, right: DType) -> DType:
     """The common type of two operands: float beats integer beats bool, wide beats narrow.

@@ -1,12 +1,11 @@
 """What the prompts say of the language, read from its sources: the op table, the vocabulary of
-hints and types, the pages of constructs that are not lowered yet, and the example sketches.
+hints and types, and the example sketches.
 
-Nothing here is written twice: an operation that becomes lowered appears in the prompts by itself.
+Nothing here is written twice: an operation with a row appears in the prompts by itself.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any
@@ -15,9 +14,8 @@ import attrs
 
 from sketchc.agents.prompts.rendering import render
 from sketchc.checker.hints import LOOP_HINTS, TILE_HINTS
-from sketchc.explain import codes, page, title
 from sketchc.ops import OPS, Attribute, Category, Op, Result, Shape
-from sketchc.types import LOWERED
+from sketchc.types import DType
 from sketchc.vocabulary import SECTIONS
 
 #: The complete sketches that the prompts show, the simplest first.
@@ -29,8 +27,6 @@ EXAMPLES: tuple[str, ...] = (
     "linear_tanh",
     "scale_by_total",
 )
-
-_NOT_LOWERED = "SK09"
 
 
 @attrs.frozen
@@ -52,15 +48,6 @@ class Group:
 
 
 @attrs.frozen
-class Unavailable:
-    """A construct that parses and is refused: its code, its name, and what to write instead."""
-
-    code: str
-    name: str
-    advice: str
-
-
-@attrs.frozen
 class Example:
     """A complete sketch of this package."""
 
@@ -77,21 +64,18 @@ def facts() -> dict[str, Any]:
     """What `language.jinja` is filled with, but for the examples."""
     return {
         "groups": operation_groups(),
-        "missing_operations": sorted(name for name, row in OPS.items() if not row.lowered),
-        "unavailable": unavailable(),
         "loop_hints": sorted(LOOP_HINTS),
         "tile_hints": sorted(TILE_HINTS),
-        "dtypes": [dtype.value for dtype in LOWERED],
+        "dtypes": [dtype.value for dtype in DType],
         "sections": sorted(SECTIONS),
     }
 
 
 def operation_groups() -> tuple[Group, ...]:
-    """The operations that are lowered, grouped, in the order of the op table."""
+    """The operations, grouped, in the order of the op table."""
     found: dict[tuple[Category, Shape, Result], list[Op]] = {}
     for row in OPS.values():
-        if row.lowered:
-            found.setdefault((row.category, row.shape, row.result), []).append(row)
+        found.setdefault((row.category, row.shape, row.result), []).append(row)
     return tuple(
         Group(category.value, shape.value, result.value, tuple(_row(row) for row in rows))
         for (category, shape, result), rows in sorted(
@@ -103,7 +87,8 @@ def operation_groups() -> tuple[Group, ...]:
 def _row(row: Op) -> Row:
     positional = [*row.operands, *(a.name for a in row.attributes if a.positional)]
     keywords = [f"{a.name}={_values(a)}" for a in row.attributes if not a.positional]
-    return Row(f"{row.name}({', '.join([*positional, 'dst', *keywords])})", row.doc)
+    destinations = ["dst", "dst_indices"][: row.outputs]
+    return Row(f"{row.name}({', '.join([*positional, *destinations, *keywords])})", row.doc)
 
 
 def _values(attribute: Attribute) -> str:
@@ -114,22 +99,6 @@ def _values(attribute: Attribute) -> str:
     if attribute.kind == "bool":
         return f"{attribute.default}|{not attribute.default}"
     return str(attribute.kind) if attribute.default is None else str(attribute.default)
-
-
-def unavailable() -> tuple[Unavailable, ...]:
-    """The constructs that parse but are not lowered yet, from their pages."""
-    return tuple(
-        Unavailable(code, re.sub(r" (is|are) not lowered yet$", "", title(code)), _advice(code))
-        for code in codes()
-        if code.startswith(_NOT_LOWERED)
-    )
-
-
-def _advice(code: str) -> str:
-    """What the page says to write instead: what follows its stock sentence under "Why"."""
-    text = re.search(r"^## Why\n\n(.*?)\n\n## ", page(code) or "", re.M | re.S)
-    reason = text.group(1) if text else ""
-    return reason.partition("does not carry it through to targets.")[2].strip()
 
 
 def example_sketches(names: Iterable[str] = EXAMPLES) -> tuple[Example, ...]:

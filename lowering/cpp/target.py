@@ -38,13 +38,13 @@ from sketchc.lowering.cpp.streams import add_streams, streamed_tensors, unread_o
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Capabilities, PhasePlan, Plan
 from sketchc.symbolic import show
-from sketchc.types import LOWERED, DType
+from sketchc.types import DType
 
 CAPABILITIES = Capabilities(
     name="cpp",
     languages=("c++",),
     default_hardware="cpu",
-    dtypes=frozenset(dtype.value for dtype in LOWERED),
+    dtypes=frozenset(dtype.value for dtype in DType),
     precisions=frozenset({"ieee", "tf32", "tf32x3"}),
     power_of_two_extents=False,
     symbolic_extents=True,

@@ -15,7 +15,7 @@ from sketchc.lowering.plan import walk
 from sketchc.ops import OPS, Category
 from sketchc.types import DType
 
-UNARY = [n for n, op in OPS.items() if op.operands == ("source",) and op.lowered]
+UNARY = [n for n, op in OPS.items() if op.operands == ("source",)]
 UNARY = [n for n in UNARY if OPS[n].category is Category.ELEMENTWISE and n != "cast"]
 BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor", "shl", "shr"]
 TESTS = ["eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite"]
