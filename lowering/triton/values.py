@@ -69,8 +69,12 @@ def operand_value(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) ->
                     if dtype is DType.BOOL
                     else PYTHON.call("tl.cast", code, TL[dtype])
                 )
-            front = tuple(Code("1") for _ in range(rank - len(codes)))
-            return Value(code, dtype, (*front, *codes))
+            missing = rank - len(codes)
+            if codes and missing > 0:
+                marks = ", ".join(["None"] * missing + [":"] * len(codes))
+                code = PYTHON.postfix(code, f"[{marks}]")
+                codes = (*(Code("1") for _ in range(missing)), *codes)
+            return Value(code, dtype, codes)
 
 
 def scalar_value(value: ir.Expr, own: DType, dtype: DType, scope: Scope) -> Value:
