@@ -228,11 +228,19 @@ def number_literal(number: int | float | bool, dtype: DType) -> Code:
         return _float_literal(float(number), dtype)
     if dtype is DType.BOOL:
         return literal(bool(number))
+    number = wrapped(int(number), dtype)
     if dtype is DType.I32 and int(number) == -(2**31):
         return Code("std::numeric_limits<int32_t>::min()")
     if dtype is DType.U32:
         return Code(f"{int(number)}U")
     return literal(int(number))
+
+
+def wrapped(number: int, dtype: DType) -> int:
+    """An integer as its type holds it."""
+    bits = 8 * dtype.bytes
+    number %= 1 << bits
+    return number - (1 << bits) if dtype.is_signed and number >> (bits - 1) else number
 
 
 _NARROW = {DType.F16: "sketch::to_half", DType.BF16: "sketch::to_bfloat16"}
@@ -363,12 +371,20 @@ def _typed_literal(number: int | float | bool, dtype: DType) -> Code:
 
 
 def _clamp(node: loops.Apply, code: Code) -> Code:
-    low, high = node.attributes.get("low"), node.attributes.get("high")
-    if low is not None:
-        code = CPP.call("sketch::at_least", code, _typed_literal(_number(low), node.dtype))
-    if high is not None:
-        code = CPP.call("sketch::at_most", code, _typed_literal(_number(high), node.dtype))
+    for attribute, helper in (("low", "at_least"), ("high", "at_most")):
+        bound = node.attributes.get(attribute)
+        if bound is not None:
+            number = _held(_number(bound), node.dtype)
+            code = CPP.call(f"sketch::{helper}", code, _typed_literal(number, node.dtype))
     return code
+
+
+def _held(bound: int | float | bool, dtype: DType) -> int | float | bool:
+    """A bound that an integer type cannot hold is none: the type's own limit."""
+    if not dtype.is_integer:
+        return bound
+    bits = 8 * dtype.bytes - dtype.is_signed
+    return min(max(int(bound), -(1 << bits) if dtype.is_signed else 0), (1 << bits) - 1)
 
 
 def _number(found: object) -> int | float | bool:
