@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sketchc import ir, symbolic, syntax
-from sketchc.checker.context import Context, Typed, is_host
+from sketchc.checker.context import Context, Typed
 from sketchc.checker.expressions import condition, evaluate_constant
 from sketchc.checker.layouts import has_lanes
-from sketchc.checker.lets import hoist, without_functions
+from sketchc.checker.lets import without_functions
 from sketchc.types import DType
 
 #: What is reported of a branch that is not taken: the rest may depend on the constants.
@@ -33,8 +33,6 @@ def uniform(context: Context, node: syntax.Expression) -> ir.Expr:
             "with `where=`",
         )
     value = _reduced(context, typed.value, node)
-    if _has_floats(value) and is_host(value) and not _asks(value):
-        return hoist(context, value, DType.BOOL, node.span)
     return without_functions(context, Typed(value, DType.BOOL), node.span)
 
 
@@ -68,16 +66,6 @@ def _reduced(context: Context, value: ir.Expr, node: syntax.Expression) -> ir.Ex
 
 def _asks(value: ir.Expr) -> bool:
     return any(one.kind is ir.NameKind.PRESENT for one in symbolic.references(value))
-
-
-def _has_floats(value: ir.Expr) -> bool:
-    match value:
-        case ir.Literal(number):
-            return isinstance(number, float)
-        case ir.Ref(dtype=dtype):
-            return dtype.is_float
-        case _:
-            return any(map(_has_floats, symbolic.children(value)))
 
 
 def given(value: ir.Expr, holds: bool) -> frozenset[str]:

@@ -43,12 +43,14 @@ def hoist(context: Context, value: ir.Expr, dtype: DType, span: Span) -> ir.Ref:
 
 
 def without_functions(context: Context, typed: Typed, span: Span) -> ir.Expr:
-    """The expression, hoisted if it calls a host function; raises `InvalidError` after reporting a
-    host function of something that the host does not know."""
-    if not _has_function(typed.value):
-        return typed.value
-    if typed.extents is None and is_host(typed.value):
-        return hoist(context, typed.value, typed.dtype, span)
+    """The expression without what a kernel cannot compute: host functions, and comparisons of host
+    floats, are hoisted. Raises `InvalidError` after reporting a host function of something that the
+    host does not know."""
+    value = _without_floats(context, typed.value, span)
+    if not _has_function(value):
+        return value
+    if typed.extents is None and is_host(value):
+        return hoist(context, value, typed.dtype, span)
     raise context.error(
         span,
         "SK0302",
@@ -56,6 +58,33 @@ def without_functions(context: Context, typed: Typed, span: Span) -> ir.Expr:
         "not known at launch",
         help="compute with tiles, or in a `let`",
     )
+
+
+def _without_floats(context: Context, value: ir.Expr, span: Span) -> ir.Expr:
+    """A condition with its comparisons of host floats hoisted; anything else as it is."""
+    match value:
+        case ir.Unary("not", operand):
+            inner = _without_floats(context, operand, span)
+            return ir.Unary("not", inner, span=value.span)
+        case ir.Binary("and" | "or" as operator, left, right):
+            left, right = (_without_floats(context, side, span) for side in (left, right))
+            return ir.Binary(operator, left, right, span=value.span)
+        case ir.Binary("<" | "<=" | ">" | ">=" | "==" | "!=") if _has_floats(value) and is_host(
+            value
+        ):
+            return hoist(context, value, DType.BOOL, span)
+        case _:
+            return value
+
+
+def _has_floats(value: ir.Expr) -> bool:
+    match value:
+        case ir.Literal(number):
+            return isinstance(number, float)
+        case ir.Ref(dtype=dtype):
+            return dtype.is_float
+        case _:
+            return any(map(_has_floats, symbolic.children(value)))
 
 
 def _has_function(value: ir.Expr) -> bool:

@@ -153,6 +153,12 @@ def test_conditions_on_host_floats_are_computed_once():
     assert isinstance(branch, ir.If)
     assert isinstance(branch.condition, ir.Ref)
     assert [let.dtype for let in sketch.lets] == [DType.BOOL]
+    work = "if i > 0 and (level > 0.25 or not 2*level <= 0.5):\n    neg(x, x)"
+    sketch = good(vector(work))
+    (branch,) = inside(sketch)
+    assert isinstance(branch, ir.If)
+    assert show(branch.condition) == "i > 0 and (scalar or not scalar_2)"
+    assert [show(let.value) for let in sketch.lets] == ["level > 0.25", "2*level <= 0.5"]
 
 
 def test_what_both_branches_assign_is_assigned():
