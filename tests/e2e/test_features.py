@@ -86,7 +86,7 @@ CASES: dict[str, Feature] = {
     "between_levels": Feature(PLAIN),
     "bool_tensors": Feature(LINE),
     "bool_tiles": Feature(PLAIN),
-    "branches": Feature(PLAIN, {"mode": 1}),
+    "branches": Feature(PLAIN, {"mode": 1}, terms=64),
     "broadcasting": Feature(PLAIN),
     "casts": Feature(LINE, hold={"F32": "tails"}, factor=0.0),
     "casts_double": Feature(LINE, hold={"F64": "tails", "I64": "wide"}, factor=0.0),
@@ -171,6 +171,10 @@ CASES: dict[str, Feature] = {
     "where_store": Feature(PLAIN, {"last": 5}),
     "whole_number_rounding": Feature(LINE, hold={"X": "halves"}),
 }
+
+
+#: Features whose sketch promises something of the data that only some inputs keep.
+PROMISES = ("masked_select", "scatter_unique")
 
 
 def test_every_feature_has_a_case() -> None:
@@ -311,12 +315,14 @@ def test_every_claim_is_proved(name: str) -> None:
     assert result.ok, result.diagnostics
     assert len(result.sketches) == len(sketches(name))
     proofs = [proof for checked in result.sketches for proof in checked.proofs]
-    settled = (ir.Tier.PROVED, ir.Tier.CHECKED_AT_LAUNCH)
+    settled = [ir.Tier.PROVED, ir.Tier.CHECKED_AT_LAUNCH]
+    if name in PROMISES:
+        settled.append(ir.Tier.ASSUMED)
     assert proofs
     assert not [proof for proof in proofs if proof.tier not in settled]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sorted(set(CASES) - set(PROMISES)))
 def test_tile_sizes_do_not_matter(name: str) -> None:
     assert not self_check(read(name))
 
