@@ -28,6 +28,8 @@ from sketchc.types import DType
 #: How often a minimum or maximum in a claim is taken apart into its two cases.
 _CASES = 3
 
+NO_TILES: Mapping[str, DType] = {}
+
 
 def lane_name(axis: int) -> str:
     """The name that stands for the lane on one axis of the tile."""
@@ -48,10 +50,15 @@ class Lanes:
 
     @staticmethod
     def of(
-        scope: Scope, extents: tuple[ir.Expr, ...], values: Iterable[ir.Expr] = (), tag: str = ""
+        scope: Scope,
+        extents: tuple[ir.Expr, ...],
+        values: Iterable[ir.Expr] = (),
+        tag: str = "",
+        tiles: Mapping[str, DType] = NO_TILES,
     ) -> Lanes:
         """Lanes of a tile with these extents. `values` are the index tiles that will be asked
-        about; `tag` keeps the lanes of two accesses in one system apart."""
+        about; `tag` keeps the lanes of two accesses in one system apart; `tiles` are the element
+        types of the tiles that indices are loaded into."""
         outer = len(scope.facts)
         forms = dict(scope.forms)
         atoms = []
@@ -64,8 +71,9 @@ class Lanes:
             facts.append(Fact(add(add(scope.form(extent), {atom: 1}, -1), constant(-1))))
         inner = attrs.evolve(scope, forms=forms, facts=(*scope.facts, *facts))
         for value in values:
-            for name, dtype in loaded_names(value, extents, scope.bindings).items():
+            for name, lanes in loaded_names(value, extents, scope.bindings).items():
                 if name not in inner.forms:
+                    dtype = tiles.get(lanes.tile, lanes.dtype)
                     renamed = attrs.evolve(inner, suffix=inner.suffix + tag)
                     inner = attrs.evolve(renamed.unknown(name, dtype), suffix=scope.suffix)
         return Lanes(inner, inner, extents, tuple(atoms), inner.facts[outer:])
@@ -136,8 +144,8 @@ def pointwise(
 
 def loaded_names(
     value: ir.Expr, extents: Sequence[ir.Expr], bindings: Mapping[str, ir.Expr]
-) -> dict[str, DType]:
-    """The names that stand for loaded values in `pointwise`, with their element types."""
+) -> dict[str, ir.TileLanes]:
+    """The names that stand for loaded values in `pointwise`, with the tiles' lanes."""
     visitor = _Pointwise(extents, bindings)
     visitor.visit(value, tuple(range(len(extents))))
     return visitor.loaded
@@ -150,7 +158,7 @@ class _Pointwise:
     def __init__(self, extents: Sequence[ir.Expr], bindings: Mapping[str, ir.Expr]) -> None:
         self.extents = extents
         self.bindings = bindings
-        self.loaded: dict[str, DType] = {}
+        self.loaded: dict[str, ir.TileLanes] = {}
 
     def visit(self, value: ir.Expr, places: tuple[int, ...]) -> ir.Expr:
         match value:
@@ -187,7 +195,7 @@ class _Pointwise:
             if extent != ir.Literal(1)
         ]
         name = f"'{value.tile} at {','.join(varying)}"
-        self.loaded[name] = value.dtype
+        self.loaded[name] = value
         dtype = DType.BOOL if value.dtype is DType.BOOL else DType.I64
         return ir.Ref(name, ir.NameKind.BINDING, dtype)
 

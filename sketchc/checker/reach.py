@@ -76,6 +76,7 @@ class _Access:
         self.extents = sketch.extents(statement.access.tensor)
         self.statement = statement
         self.tile = tile
+        self.types = {known.name: known.dtype for known in sketch.tiles}
         self.pad = isinstance(statement, ir.Load) and statement.pad is not None
         self.strict = isinstance(statement, ir.Load) and statement.pad is None
         self.valid: _Columns = [[] for _ in tile.extents]
@@ -161,6 +162,7 @@ class _Access:
             self.scope,
             self.tile.extents,
             (*indices, *([where] if where is not None else [])),
+            tiles=self.types,
         )
         for columns in (self.valid, self.inside):
             for place in range(len(self.tile.extents)):

@@ -6,7 +6,8 @@ some sizes of at least 2 satisfy it; otherwise it is refuted with a concrete ite
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from sketchc import ir
 from sketchc import records as attrs
@@ -27,7 +28,7 @@ from sketchc.checker.verdicts import (
     severity,
 )
 from sketchc.diagnostics import Diagnostic, Severity
-from sketchc.evaluate import evaluate
+from sketchc.evaluate import Value, evaluate
 from sketchc.lanes import element_indices
 from sketchc.source import Span
 from sketchc.symbolic import references, show, simplify
@@ -208,9 +209,7 @@ def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Findin
 
 def _enumerated(prover: Prover, site: Site, goal: Goal) -> Finding | None:
     """The failure, where small sizes show one."""
-    found = failing_iteration(
-        prover.sketch, site, lambda v: evaluate(goal.left, v) > evaluate(goal.right, v)
-    )
+    found = failing_iteration(prover.sketch, site, lambda values: _fails(site, goal, values))
     return None if found is None else _failure(prover, site, goal, *found)
 
 
@@ -220,7 +219,7 @@ def _failure(
     """The failure at these numbers, or None where it does not happen."""
     host = concrete.host_sample(prover.sketch, symbols)
     values = concrete.runs(site, host, where)
-    if values is None or evaluate(goal.left, values) <= evaluate(goal.right, values):
+    if values is None or not _fails(site, goal, values):
         return None
     name = site.access.tensor
     extent = evaluate(prover.sketch.extents(name)[goal.axis], values)
@@ -256,6 +255,21 @@ def _failure(
         code, Severity.ERROR, message, goal.span, text, notes=notes, help=advice
     )
     return Finding(proof, (diagnostic,))
+
+
+def _fails(site: Site, goal: Goal, values: Mapping[str, Value]) -> bool:
+    """Whether the access takes place with these values and the goal does not hold. (A guard over a
+    fetched value may hold.)"""
+    for guard in site.guards:
+        if contains_iota(guard, site.scope.bindings):
+            continue
+        with suppress(KeyError):
+            if not evaluate(guard, values):
+                return False
+    try:
+        return evaluate(goal.left, values) > evaluate(goal.right, values)
+    except KeyError:  # what the goal is about was fetched
+        return False
 
 
 def _element(site: Site, values: concrete.Values) -> tuple[int, ...]:
