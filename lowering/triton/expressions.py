@@ -121,6 +121,8 @@ def _binary(expression: ir.Binary, scope: Scope) -> Code:
         case "+" if is_literal(expression.left, 0):
             return right
         case "and" | "or":
+            left = truth(left, index_shape(expression.left, scope), scope)
+            right = truth(right, index_shape(expression.right, scope), scope)
             return PYTHON.binary("&" if operator == "and" else "|", left, right)
         case "min":
             return PYTHON.call("tl.minimum", left, right)
@@ -176,6 +178,14 @@ def broadcast(left: tuple[Code, ...], right: tuple[Code, ...]) -> tuple[Code, ..
     one = Code("1")
     wide = [(one,) * (rank - len(side)) + side for side in (left, right)]
     return tuple(b if a.text == "1" else a for a, b in zip(*wide, strict=True))
+
+
+def truth(code: Code, lanes: tuple[Code, ...], scope: Scope) -> Code:
+    """A condition as an operand of `&` and `|`: older front ends do not join a scalar that is known
+    when they compile (a size of 1 is) to one that is not."""
+    if lanes or not scope.dialect.interval_masks:
+        return code
+    return PYTHON.call("tl.cast", code, "tl.int1")
 
 
 _KERNEL_FUNCTIONS = {"sqrt": "tl.sqrt", "exp": "tl.exp", "log": "tl.log", "log2": "tl.log2"}

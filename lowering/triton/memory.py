@@ -15,6 +15,7 @@ from sketchc.lowering.triton.expressions import (
     kernel_expression,
     laid_out,
     literal,
+    truth,
 )
 from sketchc.lowering.triton.scope import Scope, shape_code, spread
 from sketchc.types import DType
@@ -36,12 +37,10 @@ def conditions(
         physical, logical = planned.extents[axis], planned.tile.extents[axis]
         if physical.value == 1:
             # The one lane is lane 0.
-            found += [
-                PYTHON.binary(">", kernel_expression(b, scope), Code("0")) for b in part.upper
-            ]
-            found += [
-                PYTHON.binary("<=", kernel_expression(b, scope), Code("0")) for b in part.lower
-            ]
+            for symbol, bounds in ((">", part.upper), ("<=", part.lower)):
+                for bound in bounds:
+                    code = PYTHON.binary(symbol, kernel_expression(bound, scope), Code("0"))
+                    found.append(truth(code, (), scope))
             continue
         assert not single
         lane = spread(Code(scope.lane(scope.extent_code(physical, logical))), axis, rank)
@@ -60,7 +59,8 @@ def guard_conditions(guards: tuple[ir.Expr, ...], rank: int, scope: Scope) -> li
     """The conditions that do not separate by axis, each of the tile's rank or a scalar."""
     found = []
     for guard in guards:
-        code, lanes = kernel_expression(guard, scope), index_shape(guard, scope)
+        lanes = index_shape(guard, scope)
+        code = truth(kernel_expression(guard, scope), lanes, scope)
         if lanes and len(lanes) < rank:
             code = laid_out(code, (False,) * (rank - len(lanes)) + (True,) * len(lanes))
         found.append(code)

@@ -99,7 +99,7 @@ class BodyEmitter:
     def _branch(self, branch: ir.If, position: int) -> None:
         """Every tile that a branch leaves changed has one type throughout, as Triton asks for."""
         self.comment(branch.text)
-        self.line(f"if {kernel_expression(branch.condition, self.scope)}:")
+        self.line(f"if {condition(branch.condition, self.scope)}:")
         self._block(branch.body, position + 1)
         if branch.orelse:
             self.line("else:")
@@ -159,6 +159,17 @@ class BodyEmitter:
             value = PYTHON.binary("+", kernel_expression(loop.start, scope), value)
         self.lines += layout.statement(f"{variable} = {value}", self.indent + "    ")
         self._block(loop.body, position + 1)
+
+
+def condition(expression: ir.Expr, scope: Scope) -> Code:
+    """The condition of a branch; one on presence alone is settled when the kernel is compiled."""
+    match expression:
+        case ir.Ref(kind=ir.NameKind.PRESENT):
+            return kernel_expression(expression, scope)
+        case ir.Unary("not", ir.Ref(kind=ir.NameKind.PRESENT) as inner):
+            return PYTHON.unary("not", kernel_expression(inner, scope))
+        case _:
+            return kernel_expression(expression, scope)
 
 
 def loop_step(loop: ir.For, scope: Scope) -> bool | None:

@@ -13,6 +13,7 @@ def mend() -> None:
     _multiply_bfloat16()
     _round_to_bfloat16()
     _take_bools()
+    _update_bfloat16()
 
 
 def _reduce_whole_rows() -> None:
@@ -103,3 +104,33 @@ def _take_bools() -> None:
         return tl.tensor(handle, tl.int1)
 
     interpreter._implicit_cvt = implicit_cvt
+
+
+def _update_bfloat16() -> None:
+    """Let Triton's interpreter add bf16 in memory: it knows no such type there. Its programs and
+    lanes run one after another, so that plain reads and writes are atomic."""
+    import ctypes
+
+    import ml_dtypes
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter.InterpreterBuilder.create_atomic_rmw
+
+    def create_atomic_rmw(
+        self: Any, operation: Any, pointer: Any, value: Any, mask: Any, *rest: Any
+    ) -> Any:
+        if value.dtype.scalar != tl.bfloat16:
+            return original(self, operation, pointer, value, mask, *rest)
+        old = np.zeros_like(value.data)
+        numbers = value.data.view(ml_dtypes.bfloat16)
+        for lane in np.argwhere(mask.data):
+            at = tuple(lane)
+            cell = ctypes.c_uint16.from_address(int(pointer.data[at]))
+            old[at] = cell.value
+            total = np.asarray(old[at]).view(ml_dtypes.bfloat16) + numbers[at]
+            cell.value = int(np.asarray(total).view(np.uint16))
+        return interpreter.TensorHandle(old, value.dtype.scalar)
+
+    interpreter.InterpreterBuilder.create_atomic_rmw = create_atomic_rmw
