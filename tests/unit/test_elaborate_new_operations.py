@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sketchc import ir
+from sketchc.checker import check_sketch
 from sketchc.checker.elaborate import elaborate
 from sketchc.formatter import format_file
+from sketchc.interpreter import interpret
 from sketchc.ops import OPS, Category
 from sketchc.parser import parse
 from sketchc.source import Source
@@ -268,3 +270,44 @@ def test_composites_take_numbers_of_the_destinations_shape():
     assert codes("y = alloc([T])\nsoftmax(x, y)") == ["SK0305"]
     assert codes("y = alloc([T, N], i32)\nsoftmax(x, y)") == ["SK0307"]
     assert codes("y = alloc([T, N])\nsoftmax(x, 1, y)") == ["SK0211"]
+
+
+ROWS = """sketch rows {{
+    symbols: M, N <= 64;
+    tensors: X[M, N]: in {dtype}; Y[M, N]: out {dtype};
+    constexpr: T = 4;
+
+    @llm_hint("parallel")
+    for i in range(ceil(M, T)):
+        x = alloc([T, 64])
+        load(X[i*T:(i+1)*T, 0:N] -> x)
+        {call}(x, x)
+        store(x -> Y[i*T:(i+1)*T, 0:N])
+}}
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+@pytest.mark.parametrize(("rows", "columns"), [(7, 13), (1, 1), (4, 64), (5, 33)])
+def test_composites_agree_with_pytorch_on_ragged_rows(dtype, rows, columns):
+    torch = pytest.importorskip("torch")
+    kind = {"f16": torch.float16, "f32": torch.float32, "f64": torch.float64}[dtype]
+    generator = torch.Generator().manual_seed(rows * 100 + columns)
+    values = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+    values = (values * torch.logspace(-2, 2, rows, dtype=torch.float64)[:, None]).to(kind)
+    wide = values.double()
+    expected = {
+        "softmax": torch.softmax(wide, -1),
+        "layer_norm": torch.nn.functional.layer_norm(wide, (columns,), eps=1e-5),
+        "rms_norm": wide / torch.sqrt((wide * wide).mean(-1, keepdim=True) + 1e-5),
+    }
+    tolerance = {"f16": 2e-3, "f32": 2e-5, "f64": 1e-11}[dtype]
+    for name, wanted in expected.items():
+        tree, _ = parse(Source("test.sketch", ROWS.format(dtype=dtype, call=name)))
+        assert tree is not None
+        checked, found = check_sketch(tree.sketches[0])
+        assert checked is not None, found
+        result = interpret(checked.sketch, {"X": values.numpy()}).outputs["Y"]
+        torch.testing.assert_close(
+            torch.as_tensor(result).double(), wanted, rtol=tolerance, atol=tolerance, msg=name
+        )
