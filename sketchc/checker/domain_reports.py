@@ -161,7 +161,7 @@ def partial(
         code, wanted = "SK0426", "from the first lane on"
         help_text = "load the lanes from the start of the tile"
     else:
-        code, wanted = "SK0430", "as a whole"
+        code, wanted = "SK0429", "as a whole"
         if valid.lower and compute.operation == "concat":
             wanted = "from the first lane on" if operand != compute.operands[0] else wanted
         help_text = "choose tiles whose extents divide the tensor's, or pad the load"
