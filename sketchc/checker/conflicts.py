@@ -84,7 +84,7 @@ def repeated(
     name = site.access.tensor
     text = f"{for_sizes(symbols)}{at}lanes {lane} both write {element_text(name, element)}"
     place = concrete.base_element(sketch, name, element, concrete.host_sample(sketch, symbols))
-    example = ir.CounterExample(symbols, (where,) if where else (), place, text)
+    example = ir.CounterExample(symbols, (where, where) if where else (), place, text)
     promised = isinstance(site.statement, ir.Store) and site.statement.unique
     diagnostic = Diagnostic(
         "SK0525" if promised else "SK0526",

@@ -35,6 +35,8 @@ SEEDED = [
         "triton_ascend",
         "unified buffer",
     ),
+    ("cumsum", "T in [256, 512, 1024, 2048]", "T = 65536", "triton_ascend", "unified buffer"),
+    ("argmax_rows", "T in [512, 1024, 2048]", "T = 131072", "triton_cuda", "registers"),
 ]
 
 
