@@ -98,6 +98,8 @@ def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> lis
 def _group(
     prover: Prover, claim: str, name: str, sites: Sequence[Site], allow_unproved: bool
 ) -> Iterable[Finding]:
+    if claim == "in-bounds":
+        yield from _index_tiles(name, sites)
     failures: list[Finding] = []
     count = 0
     for site in sites:
@@ -120,6 +122,29 @@ def _group(
         if key not in seen:
             seen.add(key)
             yield finding
+
+
+def _index_tiles(name: str, sites: Sequence[Site]) -> Iterator[Finding]:
+    """What domain inference has seen to for the index tiles among the subscripts of a tensor."""
+    for loaded in (False, True):
+        subject = [
+            site
+            for site in sites
+            if any(
+                isinstance(part, ir.IndexSubscript) and part.loaded == loaded
+                for part in site.access.subscripts
+            )
+        ]
+        if not subject:
+            continue
+        tier, words = ir.Tier.PROVED, "index tiles stay inside"
+        if loaded:
+            tier = ir.Tier.ASSUMED
+            words = "indices from memory are in range; generated code masks those that are not"
+        elif any(site.guards for site in subject):
+            words = "lanes whose indices leave the tensor are masked"
+        span = subject[0].access.span
+        yield Finding(ir.Proof("in-bounds", name, tier, words, span=span))
 
 
 def _decide(prover: Prover, site: Site, goal: Goal, allow_unproved: bool) -> Finding | None:
