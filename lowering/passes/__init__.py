@@ -108,7 +108,7 @@ def _prepare(
     found += more
     if has_errors(found):
         raise DiagnosticError(found)
-    sketch, proofs, more = prove(sketch, allow_unproved)
+    sketch, proofs, more = prove(sketch, allow_unproved, test=True)
     found += more
     if has_errors(found):
         raise DiagnosticError(found)
