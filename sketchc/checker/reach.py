@@ -6,7 +6,8 @@ separates by axis becomes an interval, what is proved is dropped, the rest is a 
 without `pad=`, an error: the loaded tile's domain could not say it).
 
 A scalar subscript that is not proved in range becomes a launch check (R13); on a load with `pad=`
-it becomes a guard instead, since `pad=` says what lies outside.
+it becomes a guard instead, since `pad=` says what lies outside, and so does a fetched one, which is
+an index from memory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import bounds
 from sketchc.checker.index_ranges import Lanes, validity
-from sketchc.checker.scope import Scope
+from sketchc.checker.scope import Scope, free_names
 from sketchc.checker.separation import conjuncts, separate
 from sketchc.lanes import element_indices
 
@@ -48,6 +49,19 @@ class Reach:
     guards: tuple[ir.Expr, ...]
     padded: tuple[bool, ...]
     troubles: tuple[Trouble, ...] = ()
+
+
+def is_loaded(scope: Scope, subscript: ir.Subscript) -> bool:
+    """Whether a subscript comes from memory: lanes of a tile, or a scalar that was fetched."""
+    match subscript:
+        case ir.IndexSubscript(value=value, loaded=loaded):
+            return loaded or bool(free_names(value) & scope.loaded)
+        case ir.ScalarSubscript(index):
+            return bool(free_names(index) & scope.loaded)
+        case ir.SliceSubscript():
+            return False
+        case _:
+            assert_never(subscript)
 
 
 def reach(
@@ -94,7 +108,10 @@ class _Access:
             (number, subscript)
             for number, subscript in enumerate(access.subscripts)
             if isinstance(subscript, ir.IndexSubscript)
-            or (self.pad and isinstance(subscript, ir.ScalarSubscript))
+            or (
+                isinstance(subscript, ir.ScalarSubscript)
+                and (self.pad or is_loaded(self.scope, subscript))
+            )
         ]
         if subscripts or where is not None:
             self._lanes(subscripts, where)
@@ -233,8 +250,7 @@ class _Access:
             if lanes.proves(form):
                 continue
             subscript = self.statement.access.subscripts[number]
-            loaded = isinstance(subscript, ir.IndexSubscript) and subscript.loaded
-            if self.strict and not loaded:
+            if self.strict and not is_loaded(self.scope, subscript):
                 self.troubles.append(Trouble("needs-pad", indices[number], number))
                 continue
             if low == ir.Literal(0):

@@ -55,7 +55,7 @@ _RANGES = {
 class Scope:
     """Names and facts in force. `forms` gives each integer name its affine form; names that are
     not there (floats, index tiles) are opaque. `loops` are the loops around, outermost first;
-    `hosts` the loops of the host around the launch."""
+    `hosts` the loops of the host around the launch; `loaded` the scalars that come from memory."""
 
     atoms: Atoms
     forms: Mapping[str, Linear]
@@ -64,6 +64,7 @@ class Scope:
     bindings: Mapping[str, ir.Expr] = attrs.field(factory=dict)
     suffix: str = ""
     hosts: tuple[ir.HostFor, ...] = ()
+    loaded: frozenset[str] = frozenset()
 
     # ------------------------------------------------------------ growing
 
@@ -135,6 +136,11 @@ class Scope:
     def bind(self, name: str, value: ir.Expr) -> Scope:
         """The scope after `name = value`."""
         bindings = {**self.bindings, name: value}
+        if free_names(value) & self.loaded:
+            return attrs.evolve(self, loaded=self.loaded | {name})._bound(name, value, bindings)
+        return self._bound(name, value, bindings)
+
+    def _bound(self, name: str, value: ir.Expr, bindings: Mapping[str, ir.Expr]) -> Scope:
         if contains_iota(value, self.bindings):
             return attrs.evolve(self, bindings=bindings)
         forms = {**self.forms, name: self.form(value)}
@@ -144,7 +150,8 @@ class Scope:
         """The scope after `name = fetch(...)`: any value of the type."""
         if dtype.is_float:
             return self
-        return self.unknown(name, dtype)
+        known = self.unknown(name, dtype)
+        return attrs.evolve(known, loaded=self.loaded | {name})
 
     def unknown(self, name: str, dtype: DType) -> Scope:
         """A name that may have any value of an integer type."""

@@ -16,6 +16,7 @@ from sketchc.checker.affine import ONE, Fact, add, constant, scale
 from sketchc.checker.enumeration import failing_iteration
 from sketchc.checker.index_ranges import lane_name, pointwise
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
+from sketchc.checker.reach import is_loaded
 from sketchc.checker.scope import Branch, contains_iota, free_names
 from sketchc.checker.sites import Site
 from sketchc.checker.slopes import extreme
@@ -130,9 +131,11 @@ def _index_tiles(name: str, sites: Sequence[Site]) -> Iterator[Finding]:
         subject = [
             site
             for site in sites
-            if any(
-                isinstance(part, ir.IndexSubscript) and part.loaded == loaded
+            if not isinstance(site.statement, ir.Fetch)
+            and any(
+                is_loaded(site.scope, part) == loaded
                 for part in site.access.subscripts
+                if loaded or isinstance(part, ir.IndexSubscript)
             )
         ]
         if not subject:
