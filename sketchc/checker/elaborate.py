@@ -16,6 +16,15 @@ Where the language contract is silent, these rules hold:
 * A result broadcasts to its destination; it is never reduced to it.
 * Host functions and float arithmetic on scalars are computed once, at launch, in `let`s (`scalar`).
 * Integers bound outside all loops are host values; only in terms of constants, they are constants.
+* Integers bound outside all loops in terms of a host loop's variable or of what the host fetched
+  are steps of the host, known before the launch of the run that they stand in (`hosts`).
+* Of an `if` whose condition is known at compile time only the branch taken is elaborated; the other
+  is read for unknown names, and what it accesses counts as used.
+* `present(X)` stands in conditions of `if` alone, so that every access to `X` can be judged.
+* What `fetch` gives is i64, bool, f64 or f32. At the top level the host reads, which ends the run of
+  statements before it; everywhere else it is a scalar of the phase.
+* A tile of integers in an infix expression is an index tile of i64 (a snapshot where it is bound),
+  a tile of bool a predicate.
 * A visible name is not made again. A name made in a block ends with it.
 * A zero divisor is excluded at launch: divisors over host values become generated `require`s, and
   no divisor depends on a loop variable that may be 0.
