@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
 from random_sketches.draft import Generated
 from random_sketches.generate import generate
 from random_sketches.running import Array, checked, difference, inputs, reference
-
 from sketchc.diagnostics import DiagnosticError
 from sketchc.lowering.passes import build_plan
 from sketchc.lowering.registry import target_module

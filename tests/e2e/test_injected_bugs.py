@@ -1,0 +1,116 @@
+"""The random sketches find compiler bugs: each of `random_sketches.bugs` is put in, and found.
+
+A bug counts as found when the code of some sketch whose plan it changes gives another result than
+the interpreter, is refused by the compiler, or crashes. Bugs of the checker are found by the
+interpreter, which compares every static domain with the lanes that it meets.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from random_sketches.bugs import BUGS
+from random_sketches.corpus import corpus
+from random_sketches.draft import Generated
+from random_sketches.running import checked, inputs, reference
+from test_random_cpp import HANDLER, QUICK, _poisoned, unit, verdict
+from toolchains import require
+
+from sketchc import ir
+from sketchc.checker import bounds
+from sketchc.diagnostics import DiagnosticError, InternalError
+from sketchc.lowering.passes import build_plan
+from sketchc.lowering.plan import Plan
+from sketchc.lowering.registry import target_module
+from sketchc.parser import parse
+from sketchc.runtime.toolchains.base import ToolchainError
+from sketchc.runtime.toolchains.cpp import LIBRARIES, _build
+from sketchc.runtime.toolchains.cpp_calls import signature
+from sketchc.runtime.worker import run_worker
+from sketchc.source import Source
+
+#: So many sketches whose plan a bug changes are tried for each.
+TRIES = 6
+
+
+def plan_of(generated: Generated) -> Plan:
+    tree, _ = parse(Source(f"random_{generated.seed}.sketch", generated.text))
+    assert tree is not None
+    return build_plan(tree.sketches[0], "cpp").plan
+
+
+def changed(bug: str) -> list[tuple[Generated, ir.Sketch, Plan]]:
+    """The first sketches that the bug spoils, with their spoilt plans."""
+    found = []
+    for generated, sketch in corpus().accepted:
+        plan = plan_of(generated)
+        spoilt = BUGS[bug](plan)
+        same = (plan.phases, plan.sketch.schedule, plan.neutral, plan.fills)
+        if (spoilt.phases, spoilt.sketch.schedule, spoilt.neutral, spoilt.fills) != same:
+            found.append((generated, sketch, spoilt))
+            if len(found) == TRIES:
+                break
+    return found
+
+
+def test_there_are_at_least_fifteen_bugs():
+    assert len(BUGS) >= 15
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_bug_is_found(bug, tmp_path: Path):
+    require("cpp")
+    spoilt = changed(bug)
+    assert spoilt, "no sketch of the corpus has what this bug spoils"
+    try:
+        kernels = [target_module("cpp").emit(plan) for _, _, plan in spoilt]
+        source, library = tmp_path / "unit.cpp", tmp_path / "unit.so"
+        source.write_text(unit(kernels), "utf-8")
+        _build([source], QUICK, LIBRARIES, library)
+    except (InternalError, ToolchainError):
+        return  # the emitter or the compiler refuses such code
+    cases, requests, arrays = [], [], {}
+    for (generated, sketch, _), kernel in zip(spoilt, kernels, strict=True):
+        for sizes in generated.sizes:
+            given = inputs(generated, sketch, sizes)
+            expected = reference(generated, sketch, sizes, given)
+            passed = {**given, **_poisoned(expected, given)}
+            request = signature(kernel, sizes, {}, passed)
+            arrays |= {f"{len(cases)}/{name}": array for name, array in passed.items()}
+            requests.append({"library": str(library), "signature": request})
+            cases.append((generated, sketch, sizes, expected))
+    result = run_worker(f"{HANDLER}:run_batch", {"cases": requests}, arrays, timeout=120)
+    if result.reply is None:
+        return  # a crash: read or written outside
+    wrong = [
+        line
+        for index, (case, reply) in enumerate(zip(cases, result.reply["replies"], strict=True))
+        for line in verdict(index, case, reply, result.arrays)
+    ]
+    assert wrong, "all results are as they should be"
+
+
+CHECKER_BUGS = {
+    "bounds that are lost": lambda scope, domains, extent: ir.FULL,
+    "only one of several bounds": lambda scope, domains, extent: next(
+        (domain for domain in domains if not domain.full), ir.FULL
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", CHECKER_BUGS)
+def test_a_bug_in_domain_inference_is_found(bug, monkeypatch):
+    sound = [generated for generated, _ in corpus().accepted[:60]]
+    monkeypatch.setattr(bounds, "minimal", CHECKER_BUGS[bug])
+    for generated in sound:
+        try:
+            sketch = checked(generated)
+            if sketch is None:
+                return  # refused: the proofs saw it
+            for sizes in generated.sizes:
+                given = inputs(generated, sketch, sizes)
+                reference(generated, sketch, sizes, given, check_domains=True)
+        except (InternalError, DiagnosticError):
+            return
+    pytest.fail("all domains are as they should be")
