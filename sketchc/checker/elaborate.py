@@ -21,8 +21,8 @@ Where the language contract is silent, these rules hold:
 * Of an `if` whose condition is known at compile time only the branch taken is elaborated; the other
   is read for unknown names, and what it accesses counts as used.
 * `present(X)` stands in conditions of `if` alone, so that every access to `X` can be judged.
-* What `fetch` gives is i64, bool, f64 or f32. At the top level the host reads, which ends the run of
-  statements before it; everywhere else it is a scalar of the phase.
+* What `fetch` gives is i64, bool, f64 or f32. At the top level the host reads, which ends the run
+  of statements before it; everywhere else it is a scalar of the phase.
 * A tile of integers in an infix expression is an index tile of i64 (a snapshot where it is bound),
   a tile of bool a predicate.
 * A visible name is not made again. A name made in a block ends with it.
