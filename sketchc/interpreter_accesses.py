@@ -99,13 +99,19 @@ class Accesses(State):
         return locate
 
     def _reaching(
-        self, access: ir.Access, tile: str, where: ir.Expr | None, padded: bool, site: Site
+        self,
+        access: ir.Access,
+        tile: str,
+        where: ir.Expr | None,
+        padded: bool,
+        site: Site,
+        fills: bool = False,
     ) -> Reaching:
         """The general path; None when a scalar subscript is out of range."""
         window = self.windows[access.tensor]
         extents = self.declared[tile].extents
         compiled = compile_access(access, extents, where, self.indices)
-        locator = Locator(compiled, window.shape, window.steps(), padded)
+        locator = Locator(compiled, window.shape, window.steps(), padded, fills)
 
         def reaching(actual: Extents, valid: Box) -> Reach | None:
             def too_long(place: int, length: int, extent: int) -> None:
@@ -225,7 +231,10 @@ class Accesses(State):
     def _load_lanes(self, statement: ir.Load) -> Action:
         site = self._site(statement)
         pad, where = statement.pad, statement.where
-        reaching = self._reaching(statement.access, statement.tile, where, pad is not None, site)
+        padded = pad is not None
+        reaching = self._reaching(
+            statement.access, statement.tile, where, padded, site, fills=padded
+        )
         window = self.windows[statement.access.tensor]
         source = window.memory.tensor.dtype
         what = f"load of {statement.tile}"

@@ -139,12 +139,14 @@ class Locator:
     """Locates the lanes of one access at run time.
 
     `shape` and `steps` are those of the tensor's window; `padded` says that lanes without an
-    element keep their place in the box (a load with pad=, a store), not that they lose it."""
+    element keep their place in the box (a load with pad=, a store), not that they lose it;
+    `fills`, that pad= also stands for the elements that a scalar subscript names outside."""
 
     compiled: Compiled
     shape: tuple[int, ...]
     steps: tuple[int, ...]
     padded: bool
+    fills: bool = False
 
     def reach(self, values: Values, extents: Extents, box: Box, tiles: Tiles) -> Reach:
         """What the lanes of `box` reach; `tiles` are the element indices."""
@@ -188,7 +190,7 @@ class Locator:
             strict=True,
         )
         for tile, size, axes, kind, from_memory in facts:
-            if kind is ir.ScalarSubscript:
+            if kind is ir.ScalarSubscript and not self.fills:
                 continue
             array = np.logical_and(tile.array >= 0, tile.array < size)
             condition = attrs.evolve(tile, array=array)
