@@ -48,21 +48,35 @@ inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank]
 }
 """,
     "scan_lines": """
-// Runs `combine` along every line; sums and products of floats go on in double.
+// Runs `combine` along every line; sums and products of floats go on in double. Four lanes at a
+// time are combined among themselves, so that only every fourth waits for what came before.
 template <int axis, bool reverse, class T, int rank, class W, class F>
 inline void scan_lines(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
                        F combine)
 {
-    const int64_t first = source.lower[axis];
-    const int64_t last = source.upper[axis];
+    const int64_t count = source.upper[axis] - source.lower[axis];
+    const int64_t origin = reverse ? source.upper[axis] - 1 : source.lower[axis];
+    const int64_t step = reverse ? -source.strides[axis] : source.strides[axis];
+    const int64_t stride = reverse ? -result.strides[axis] : result.strides[axis];
     for_lines<axis>(source.lower, source.upper, [&](const int64_t (&at)[rank]) {
-        const T *const from = lane_at(source, at);
-        T *const to = lane_at(result, at);
+        const T *from = lane_at(source, at) + origin * source.strides[axis];
+        T *to = lane_at(result, at) + origin * result.strides[axis];
         W total = start;
-        for (int64_t n = first; n < last; ++n) {
-            const int64_t lane = reverse ? first + last - 1 - n : n;
-            total = combine(total, static_cast<W>(from[lane * source.strides[axis]]));
-            to[lane * result.strides[axis]] = static_cast<T>(total);
+        int64_t n = 0;
+        for (; n + 4 <= count; n += 4) {
+            const W one = static_cast<W>(from[n * step]);
+            const W two = combine(one, static_cast<W>(from[(n + 1) * step]));
+            const W three = combine(two, static_cast<W>(from[(n + 2) * step]));
+            const W four = combine(three, static_cast<W>(from[(n + 3) * step]));
+            to[n * stride] = static_cast<T>(combine(total, one));
+            to[(n + 1) * stride] = static_cast<T>(combine(total, two));
+            to[(n + 2) * stride] = static_cast<T>(combine(total, three));
+            total = combine(total, four);
+            to[(n + 3) * stride] = static_cast<T>(total);
+        }
+        for (; n < count; ++n) {
+            total = combine(total, static_cast<W>(from[n * step]));
+            to[n * stride] = static_cast<T>(total);
         }
     });
 }
@@ -106,25 +120,62 @@ template <bool descending, class T> inline bool stands_before(T a, T b)
     }
 }
 """,
+    "extreme_value": """
+// The largest (or smallest) of some values, at least one; NaN wins. Many are compared at a time.
+template <bool largest, class T>
+inline T extreme_value(const T *values, int64_t count, int64_t step)
+{
+    const auto wins = [](T next, T held) {
+        return (largest ? next > held : next < held) | no_number(next);
+    };
+    constexpr int width = 128 / sizeof(T);
+    T best = values[0];
+    int64_t n = 1;
+    if (step == 1 && count >= width) {
+        T held[width];
+        for (int lane = 0; lane < width; ++lane) {
+            held[lane] = values[lane];
+        }
+        for (n = width; n + width <= count; n += width) {
+            for (int lane = 0; lane < width; ++lane) {
+                const T next = values[n + lane];
+                held[lane] = wins(next, held[lane]) ? next : held[lane];
+            }
+        }
+        best = held[0];
+        for (int lane = 1; lane < width; ++lane) {
+            best = wins(held[lane], best) ? held[lane] : best;
+        }
+    }
+    for (; n < count; ++n) {
+        const T next = values[n * step];
+        best = wins(next, best) ? next : best;
+    }
+    return best;
+}
+""",
     "extremum": """
 // The first lane of the largest (or smallest) of every line; NaN wins, and no lane gives -1.
 template <int axis, bool largest, class T, int rank>
 inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank> &result)
 {
+    const int64_t first = source.lower[axis];
+    const int64_t count = source.upper[axis] - first;
     const int64_t step = source.strides[axis];
     for_lines<axis>(source.lower, source.upper, [&](const int64_t (&at)[rank]) {
-        const T *const line = lane_at(source, at);
-        int64_t best = -1;
-        T held{};
-        for (int64_t lane = source.lower[axis]; lane < source.upper[axis]; ++lane) {
-            const T next = line[lane * step];
-            const bool more = largest ? next > held : next < held;
-            if (best < 0 || more || (no_number(next) && !no_number(held))) {
-                best = lane;
-                held = next;
+        const T *const line = lane_at(source, at) + first * step;
+        int64_t lane = -1;
+        if (count > 0) {
+            const T best = extreme_value<largest>(line, count, step);
+            const bool missing = no_number(best);
+            const auto found = [&](int64_t n) {
+                return missing ? no_number(line[n * step]) : line[n * step] == best;
+            };
+            for (lane = 0; !found(lane); ++lane) {
             }
+            lane += first;
         }
-        *lane_at(result, at) = best;
+        *lane_at(result, at) = lane;
     });
 }
 """,
