@@ -11,7 +11,9 @@ import numpy as np
 
 from sketchc import ir
 from sketchc.evaluate import evaluate, host_values
+from sketchc.index_ranges import index_ranges
 from sketchc.interpreter import interpret
+from sketchc.interpreter_inputs import into_range
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes import build_plan
 from sketchc.lowering.plan import Plan
@@ -62,10 +64,12 @@ def inputs(
         elif tensor.dtype is DType.BOOL:
             data = rng.random(shape) < 0.5
         elif tensor.dtype.is_integer:
-            data = rng.integers(-50, 50, shape)
+            data = rng.integers(-50 if tensor.dtype.is_signed else 0, 50, shape)
         else:
             data = rng.standard_normal(shape) * 10.0 ** rng.uniform(-2, 1, shape)
-        found[tensor.name] = data.astype(numpy_type(tensor.dtype))
+        found[tensor.name] = np.asarray(data, numpy_type(tensor.dtype))
+    for name, bounds in index_ranges(sketch, symbols, params).items():
+        found[name] = into_range(found[name], *bounds)
     return found
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
+from example_sizes import inputs_for, params_for, sizes_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,6 @@ from sketchc.checker.elaborate import elaborate
 from sketchc.diagnostics import Diagnostic, has_errors
 from sketchc.evaluate import evaluate
 from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import random_inputs
 from sketchc.parser import parse
 from sketchc.source import Source
 
@@ -159,23 +158,18 @@ def test_the_interpreter_finds_the_same_lanes(path: Path) -> None:
     tree, found = parse(Source(path.name, path.read_text("utf-8")))
     assert tree is not None, found
     constants = {"TM": 16, "TN": 64, "TK": 16, "TILE": 64, "TILE_SIZE": 16, "eps": 1e-5}
+    constants |= {"T": 64, "TP": 32, "TO": 16, "TB": 16, "TD": 16, "TH": 4, "TW": 16, "PART": 64}
     sketch, found = elaborate(tree.sketches[0], constants)
     assert sketch is not None, found
     sketch, found = infer_domains(sketch)
     assert not has_errors(found), found
-    generator = np.random.default_rng(7)
+    params = params_for(sketch)
     for round_number in range(3):
-        symbols = {
-            symbol.name: SIZES[(place + 2 * round_number) % len(SIZES)] % 67 + 1
-            for place, symbol in enumerate(sketch.symbols)
-        }
-        values = {**symbols, **{c.name: c.value for c in sketch.constants}}
-        shapes = {
-            tensor.name: tuple(int(evaluate(e, values)) for e in tensor.extents)
-            for tensor in sketch.tensors
-        }
-        inputs = random_inputs(sketch, shapes, generator)
-        params = {p.name: 1e-5 for p in sketch.params}
+        sizes = [SIZES[(place + 2 * round_number) % len(SIZES)] for place in range(len(SIZES))]
+        if len(sketch.symbols) > 3:
+            sizes = [size % 13 + 1 for size in sizes]  # work grows with their product
+        symbols = sizes_for(sketch, [size % 67 + 1 for size in sizes], params)
+        inputs = inputs_for(sketch, symbols, params, seed=round_number)
         interpret(sketch, inputs, symbols, params, Options(check_domains=True))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_sizes import inputs_for, params_for, sizes_for
 
 from sketchc import ir
 from sketchc.checker import check
@@ -33,25 +34,13 @@ def example(name: str) -> str:
     return (EXAMPLES / f"{name}.sketch").read_text("utf-8")
 
 
-def shapes_of(sketch: ir.Sketch, symbols: dict[str, int]) -> dict[str, tuple[int, ...]]:
-    return {
-        t.name: tuple(int(evaluate(e, symbols)) for e in t.extents)
-        for t in sketch.tensors
-        if t.role in (ir.Role.IN, ir.Role.INOUT)
-    }
-
-
 @pytest.mark.parametrize("target", sorted(TARGETS))
 @pytest.mark.parametrize("name", NAMES)
 def test_the_printed_plan_is_a_sketch_with_the_same_meaning(name: str, target: str) -> None:
     plan = planned(example(name), target).plan
-    params = {p.name: 0.5 for p in plan.sketch.params if p.default is None}
-    symbols = {s.name: 5 + 2 * i for i, s in enumerate(plan.sketch.symbols)}
-    random = np.random.default_rng(7)
-    inputs = {
-        tensor: random.standard_normal(shape).astype(np.float32)
-        for tensor, shape in shapes_of(plan.sketch, symbols).items()
-    }
+    params = params_for(plan.sketch)
+    symbols = sizes_for(plan.sketch, (5, 7, 9, 11), params)
+    inputs = inputs_for(plan.sketch, symbols, params, seed=7)
     expected = interpret(plan.sketch, inputs, symbols, params).outputs
     for text in (print_plan(plan), print_sketch(plan.sketch)):
         again = check(Source("printed.sketch", text))

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from example_sizes import sizes_for
 from triton_cases import EXAMPLES, example, lower
 from triton_sketches import SKETCHES
 
@@ -176,7 +177,7 @@ def params(sketch: ir.Sketch) -> list[str]:
 @pytest.mark.parametrize("size", [1, 7, 300, 4000])
 def test_the_index_bound_covers_every_offset(name: str, size: int) -> None:
     plan, kernel = lower(example(name))
-    symbols = {s.name: min(size, s.upper_bound or size) for s in plan.sketch.symbols}
+    symbols = sizes_for(plan.sketch, (size,))
     for planned, phase in zip(plan.phases, plan.sketch.phases, strict=True):
         bounds = phase_magnitudes(plan, planned)
         assert bounds
