@@ -1,227 +1,135 @@
-"""Index tiles as forms over lanes: the same values as NumPy's, and only claims that hold."""
+"""Random integers that serve as indices stay in the range of what they index."""
 
 from __future__ import annotations
 
-from math import prod
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from index_values import lanes_of
+from example_sizes import inputs_for, params_for, sizes_for
 
 from sketchc import ir
-from sketchc.checker.affine import (
-    ONE,
-    Atoms,
-    Extremum,
-    Floor,
-    Linear,
-    Opaque,
-    Product,
-    Quotient,
-    add,
-    constant,
+from sketchc.checker.elaborate import elaborate
+from sketchc.index_ranges import MOST_TRIPS, index_ranges
+from sketchc.interpreter_inputs import into_range, random_inputs
+from sketchc.parser import parse
+from sketchc.runtime.frontends.sizes import nearest, refusal, tensor_shapes
+from sketchc.source import Source
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def elaborated(text: str) -> ir.Sketch:
+    tree, found = parse(Source("test.sketch", text))
+    assert tree is not None, found
+    sketch, found = elaborate(tree.sketches[0], {})
+    assert sketch is not None, found
+    return sketch
+
+
+def example(name: str) -> ir.Sketch:
+    return elaborated((EXAMPLES / f"{name}.sketch").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "expected"),
+    [
+        ("gather", {"M": 3, "N": 7, "K": 5}, {"INDEX": (0, 7)}),
+        ("embedding", {"B": 2, "L": 3, "V": 11, "D": 4}, {"TOKENS": (0, 11)}),
+        ("scatter_add", {"R": 6, "N": 9, "D": 2}, {"INDEX": (0, 6)}),
+        ("histogram", {"N": 9}, {"X": (0, 256)}),
+        ("cross_entropy", {"M": 4, "N": 5}, {"TARGET": (0, 5)}),
+        ("power_iteration", {"N": 4}, {"STEPS": (0, MOST_TRIPS + 1)}),
+        ("add", {"M": 4, "N": 5}, {}),
+        ("unpack_int4", {"M": 4, "N": 5}, {}),
+    ],
 )
-from sketchc.checker.index_ranges import Lanes, lane_name, loaded_names, pointwise, validity
-from sketchc.checker.scope import Scope
-from sketchc.evaluate import evaluate
-from sketchc.types import DType
-
-ROWS, COLUMNS = 3, 4
-SHAPE = (ir.Literal(ROWS), ir.Literal(COLUMNS))
-QUICK = settings(max_examples=150, deadline=None)
+def test_ranges_of_the_examples(
+    name: str, sizes: dict[str, int], expected: dict[str, tuple[int, int]]
+) -> None:
+    sketch = example(name)
+    assert index_ranges(sketch, sizes, params_for(sketch)) == expected
 
 
-def symbol(name: str) -> ir.Ref:
-    return ir.Ref(name, ir.NameKind.SYMBOL)
-
-
-def binding(name: str, layout: tuple[bool, ...] | None = None) -> ir.Ref:
-    return ir.Ref(name, ir.NameKind.BINDING, layout=layout)
-
-
-def literal(value: int) -> ir.Literal:
-    return ir.Literal(value)
-
-
-#: Names with lanes: a row index, a plane, and a snapshot of a tile.
-BINDINGS: dict[str, ir.Expr] = {
-    "m": ir.Binary("+", symbol("i"), ir.Iota(literal(ROWS), literal(0), None)),
-    "p": ir.Binary(
-        "+",
-        ir.Binary("*", binding("m", (True, False)), symbol("S")),
-        ir.Iota(literal(COLUMNS), literal(2), None),
-    ),
-    "s": ir.Binary("*", ir.TileLanes("idx", DType.I64, (literal(ROWS),), (True,)), literal(2)),
+def test_conversions_and_offsets_are_followed_and_the_narrowest_axis_decides() -> None:
+    sketch = elaborated("""sketch shifted {
+    symbols: N, K, J;
+    tensors: X[N]: in f32; Z[J]: in f32; INDEX[K]: in i32; Y[K]: out f32;
+    for i in range(ceil(K, 8)):
+        index = alloc([8])
+        wide = alloc([8], i64)
+        x = alloc([8])
+        load(INDEX[i*8:(i+1)*8] -> index)
+        cast(index, wide)
+        load(X[wide - 2] -> x)
+        load(Z[index + 1] -> x)
+        store(x -> Y[i*8:(i+1)*8])
 }
-LEAVES = st.sampled_from(
-    (
-        literal(0),
-        literal(3),
-        symbol("i"),
-        symbol("N"),
-        binding("m", (True, False)),
-        binding("p"),
-        binding("s", (True, False)),
-        ir.Iota(literal(COLUMNS), symbol("i"), None, (True,)),
-        ir.Iota(literal(1), literal(5), None, (True, False)),
-        ir.TileLanes("idx", DType.I64, (literal(ROWS),), (True, False)),
-        ir.TileLanes("own", DType.I64, (literal(1), literal(COLUMNS)), (True, True)),
-    )
-)
+""")
+    assert index_ranges(sketch, {"N": 50, "K": 3, "J": 20}, {}) == {"INDEX": (2, 19)}
 
 
-def grown(inner: st.SearchStrategy[ir.Expr]) -> st.SearchStrategy[ir.Expr]:
-    divisors = st.sampled_from((literal(2), literal(3), symbol("S")))
-    return st.one_of(
-        st.builds(lambda op, a, b: ir.Binary(op, a, b), st.sampled_from("+-*"), inner, inner),
-        st.builds(
-            lambda op, a, b: ir.Binary(op, a, b), st.sampled_from(("//", "%")), inner, divisors
-        ),
-        st.builds(
-            lambda op, a, b: ir.Binary(op, a, b), st.sampled_from(("min", "max")), inner, inner
-        ),
-        st.builds(lambda a: ir.Unary("-", a), inner),
-    )
+def test_values_that_were_computed_with_are_nobodys_indices() -> None:
+    sketch = elaborated("""sketch halved {
+    symbols: N, K;
+    tensors: X[N]: in f32; INDEX[K]: in i64; Y[K]: out f32;
+    for i in range(ceil(K, 8)):
+        index = alloc([8])
+        x = alloc([8])
+        load(INDEX[i*8:(i+1)*8] -> index)
+        floordiv(index, 2, index)
+        load(X[index] -> x)
+        store(x -> Y[i*8:(i+1)*8])
+}
+""")
+    assert index_ranges(sketch, {"N": 50, "K": 3}, {}) == {}
 
 
-EXPRESSIONS = st.recursive(LEAVES, grown, max_leaves=6)
+@pytest.mark.parametrize("name", ["gather", "scatter_add", "segment_max", "cross_entropy"])
+def test_random_inputs_are_in_range_and_use_it(name: str) -> None:
+    sketch = example(name)
+    params = params_for(sketch)
+    sizes = sizes_for(sketch, (5, 300, 7), params)
+    shapes = tensor_shapes(sketch, sizes, params)
+    found = random_inputs(sketch, shapes, np.random.default_rng(1))
+    for tensor, (lower, upper) in index_ranges(sketch, sizes, params).items():
+        for arrays in (found, inputs_for(sketch, sizes, params)):
+            assert arrays[tensor].min() >= lower
+            assert arrays[tensor].max() < upper
+            assert len(np.unique(arrays[tensor])) > 1
 
 
-def scope_of_names() -> Scope:
-    """i >= 0, N >= 0, S >= 1, and the bindings above."""
-    atoms = Atoms()
-    names = {name: {atoms.variable(name, True): 1} for name in ("i", "N", "S")}
-    scope = Scope(atoms, names)
-    scope = scope.given(ir.Binary(">=", symbol("S"), literal(1)))
-    for name, value in BINDINGS.items():
-        scope = scope.bind(name, value)
-    return scope
+def test_moving_into_a_range_keeps_what_is_there() -> None:
+    array = np.array([-7, 0, 3, 9, 127], np.int8)
+    moved = into_range(array, 0, 5)
+    assert moved.dtype == np.int8
+    assert moved.tolist() == [3, 0, 3, 4, 2]
+    assert into_range(array, 0, 0).tolist() == array.tolist()
 
 
-def numbers(i: int, n: int, s: int) -> dict[str, Any]:
-    names: dict[str, Any] = {"i": i, "N": n, "S": s}
-    names["idx"] = np.array([4, -1, 7])
-    names["own"] = np.array([[2, 0, 9, -3]])
-    for name, value in BINDINGS.items():
-        names[name] = lanes_of(value, names)
-    return names
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.sketch")), ids=lambda path: path.stem)
+def test_sizes_are_found_for_every_example(path: Path) -> None:
+    sketch = example(path.stem)
+    params = params_for(sketch)
+    for wanted in ((1,), (5, 7, 9, 11), (33, 17, 65)):
+        sizes = sizes_for(sketch, wanted, params)
+        assert not refusal(sketch, sizes, params)
+        assert all(
+            extent >= 1 for s in tensor_shapes(sketch, sizes, params).values() for extent in s
+        )
 
 
-def at_lane(
-    value: ir.Expr, names: dict[str, Any], row: int, column: int, bindings: Any
-) -> dict[str, int]:
-    """The scalars that `pointwise` uses, for one lane."""
-    values = {name: names[name] for name in ("i", "N", "S")}
-    values[lane_name(0)], values[lane_name(1)] = row, column
-    for name, lanes in loaded_names(value, SHAPE, bindings).items():
-        rows = "0" in name.rpartition(" at ")[2].split(",")
-        columns = "1" in name.rpartition(" at ")[2].split(",")
-        array = names[lanes.tile]
-        values[name] = int(array.flatten()[row if rows else column if columns else 0])
-    return values
-
-
-def value_of(atoms: Atoms, form: Linear, values: dict[str, int]) -> int:
-    """A form's value by the definitions of its atoms."""
-
-    def atom(number: int) -> int:
-        match atoms.definitions[number]:
-            case None:
-                return 1 if number == ONE else int(values[atoms.names[number]])
-            case Floor(numerator, divisor):
-                return value_of(atoms, numerator, values) // divisor
-            case Quotient(numerator, by):
-                return value_of(atoms, numerator, values) // value_of(atoms, by, values)
-            case Product(factors):
-                return prod(atom(factor) for factor in factors)
-            case Extremum(operator, left, right):
-                sides = (value_of(atoms, side, values) for side in (left, right))
-                return min(sides) if operator == "min" else max(sides)
-            case Opaque():
-                raise AssertionError(atoms.names[number])
-
-    return sum(coefficient * atom(number) for number, coefficient in form.items())
-
-
-@given(EXPRESSIONS, st.integers(0, 3), st.integers(0, 5), st.integers(1, 3))
-@QUICK
-def test_one_lane_has_the_value_that_numpy_gives_it(value: ir.Expr, i: int, n: int, s: int) -> None:
-    names = numbers(i, n, s)
-    expected = np.broadcast_to(lanes_of(value, names), (ROWS, COLUMNS))
-    scope = scope_of_names()
-    lanes = Lanes.of(scope, SHAPE, [value])
-    form = lanes.form(value)
-    plain = pointwise(value, SHAPE, scope.bindings)
-    for row in range(ROWS):
-        for column in range(COLUMNS):
-            values = at_lane(value, names, row, column, scope.bindings)
-            assert evaluate(plain, values) == expected[row, column]
-            assert value_of(scope.atoms, form, values) == expected[row, column]
-
-
-@given(EXPRESSIONS, st.integers(-6, 6))
-@QUICK
-def test_what_is_proved_of_all_lanes_holds_for_each(value: ir.Expr, limit: int) -> None:
-    scope = scope_of_names()
-    lanes = Lanes.of(scope, SHAPE, [value])
-    form = lanes.form(value)
-    above = lanes.proves(add(form, constant(-limit)))
-    below = lanes.proves(add(constant(limit), form, -1))
-    for i, n, s in ((0, 0, 1), (1, 4, 2), (3, 1, 3), (2, 9, 1)):
-        found = np.broadcast_to(lanes_of(value, numbers(i, n, s)), (ROWS, COLUMNS))
-        assert not above or found.min() >= limit
-        assert not below or found.max() <= limit
-
-
-def parameters(*names: str) -> Scope:
-    """Names that are at least 1."""
-    atoms = Atoms()
-    scope = Scope(atoms, {name: {atoms.variable(name, True): 1} for name in names})
-    for name in names:
-        scope = scope.given(ir.Binary(">=", symbol(name), literal(1)))
-    return scope
-
-
-@pytest.mark.parametrize("literals", [(), ("C",), ("B", "C"), ("A",)])
-def test_the_digits_of_a_flat_index_are_in_range(literals: tuple[str, ...]) -> None:
-    """The mixed-radix lemma (LANGUAGE section 6), with symbols and with literals as radices."""
-    sizes: dict[str, ir.Expr] = {name: symbol(name) for name in "ABC"}
-    sizes.update({name: literal(place + 3) for place, name in enumerate(literals)})
-    a, b, c = (sizes[name] for name in "ABC")
-    scope = parameters("A", "B", "C", "T")
-    total = ir.Binary("*", ir.Binary("*", a, b), c)
-    loop = ir.For("i", literal(0), total, symbol("T"), ())
-    scope = scope.enter(loop)
-    index = ir.Iota(symbol("T"), ir.Ref("i", ir.NameKind.LOOP), total)
-    lanes = Lanes.of(scope, (symbol("T"),), [index])
-    lanes = lanes.within((ir.AxisDomain((), validity(index, lanes.extents, {}).axes[0][0].upper),))
-    high = ir.Binary("//", index, ir.Binary("*", b, c))
-    middle = ir.Binary("%", ir.Binary("//", index, c), b)
-    low = ir.Binary("%", index, c)
-    for digit, size in ((high, a), (middle, b), (low, c)):
-        form = lanes.form(digit)
-        assert lanes.proves(form)
-        assert lanes.proves(add(add(lanes.form(size), form, -1), constant(-1)))
-        tight = add(add(lanes.form(size), form, -1), constant(-2))
-        assert not lanes.proves(tight)
-    again = ir.Binary("+", ir.Binary("*", ir.Binary("+", ir.Binary("*", high, b), middle), c), low)
-    rest = add(lanes.form(again), lanes.form(index), -1)
-    assert lanes.proves(rest)
-    assert lanes.proves(add({}, rest, -1))
-
-
-def test_what_is_void_in_an_index_tile_is_void_in_what_is_made_of_it() -> None:
-    column = ir.Iota(literal(COLUMNS), symbol("i"), symbol("N"))
-    row = ir.TileLanes(
-        "idx", DType.I64, (literal(ROWS),), (True, False), (ir.AxisDomain((), (symbol("S"),)),)
-    )
-    found = validity(ir.Binary("+", row, column), SHAPE, {})
-    assert found.axes[0] == (ir.AxisDomain((), (symbol("S"),)),)
-    (bound,) = found.axes[1]
-    assert evaluate(bound.upper[0], {"i": 2, "N": 7}) == 5
-    assert not found.stretched
-    single = ir.Iota(literal(1), literal(0), symbol("N"), (True, False))
-    assert validity(single, SHAPE, {}).stretched == (ir.AxisDomain((), (symbol("N"),)),)
+def test_only_movable_symbols_move_and_as_little_as_possible() -> None:
+    sketch = example("conv2d")
+    params = {**params_for(sketch), "groups": 2}
+    wishes = {"N": 1, "C": 6, "H": 4, "W": 4, "O": 5, "CG": 4, "KH": 3, "KW": 3}
+    found = nearest(sketch, wishes, params)
+    assert found is not None
+    assert found["C"] == 2 * found["CG"]
+    assert found["O"] % 2 == 0
+    assert abs(found["C"] - 6) + abs(found["CG"] - 4) == 1
+    assert nearest(sketch, wishes, params, movable={"H"}) is None
+    kept = nearest(sketch, wishes, params, movable={"C", "O"})
+    assert kept is not None
+    assert kept["CG"] == 4
+    assert kept["C"] == 8
