@@ -48,6 +48,17 @@ def random_inputs(
     return arrays
 
 
+def indices_exist(
+    sketch: ir.Sketch,
+    shapes: Mapping[str, tuple[int, ...]],
+    params: Mapping[str, Value] | None = None,
+) -> bool:
+    """Whether valid indices exist for every tensor of indices that has elements."""
+    given = {p.name: p.default if p.default is not None else 1 for p in sketch.params}
+    ranges = index_ranges(sketch, _symbols(sketch, shapes), {**given, **(params or {})})
+    return all(lower < upper or 0 in shapes[name] for name, (lower, upper) in ranges.items())
+
+
 def into_range(array: Array, lower: int, upper: int) -> Array:
     """Integers moved into [lower, upper) where they lie outside; as they are where it is empty."""
     if upper <= lower:

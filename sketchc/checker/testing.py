@@ -91,7 +91,7 @@ class _Runs:
         import numpy as np
 
         from sketchc.interpreter import Options, interpret
-        from sketchc.interpreter_inputs import random_inputs
+        from sketchc.interpreter_inputs import indices_exist, random_inputs
         from sketchc.interpreter_launch import bind_values, tensor_shapes
 
         options = Options(collect=True, shuffle=1, memory_limit=64 * 2**20)
@@ -102,6 +102,8 @@ class _Runs:
             try:
                 values = bind_values(self.sketch, symbols, params)
                 shapes = tensor_shapes(self.sketch, values, options.memory_limit)
+                if not indices_exist(self.sketch, shapes, params):
+                    continue
                 cost = workload(self.sketch, values, min(left, RUN_LIMIT))
                 if cost is None:
                     continue
