@@ -122,3 +122,17 @@ def test_errors_are_shared_along_a_row() -> None:
     assert not references.compare(0, "Y", dropped, DType.F32, 64).passed
     shifted = np.roll(actual, 1, axis=0)
     assert not references.compare(0, "Y", shifted, DType.F32, 64).passed
+
+
+def test_integers_equal_the_task_in_either_precision_and_nothing_else() -> None:
+    exact = np.array([3, 4, 5, 6], np.int8)
+    own = np.array([3, 5, 5, 6], np.int8)  # on the border between 4 and 5
+
+    def judged(*values: int) -> bool:
+        references = References([exact], lambda: [own])
+        return references.compare(0, "Q", np.array(values, np.int8), DType.I8, 1).passed
+
+    assert judged(3, 4, 5, 6)
+    assert judged(3, 5, 5, 6)
+    assert not judged(3, 6, 5, 6)
+    assert not judged(3, 5, 5, 7)
