@@ -47,6 +47,43 @@ inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank]
     }
 }
 """,
+    "scan_columns": """
+// `scan_lines` along another axis than the last: blocks of neighbouring lines go on together.
+template <int axis, bool reverse, class T, int rank, class W, class F>
+inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
+                         F combine)
+{
+    constexpr int last = rank - 1;
+    constexpr int64_t width = 128 / sizeof(W);
+    const int64_t count = source.upper[axis] - source.lower[axis];
+    const int64_t origin = reverse ? source.upper[axis] - 1 : source.lower[axis];
+    const int64_t turn = reverse ? -1 : 1;
+    int64_t lower[rank];
+    int64_t upper[rank];
+    std::copy_n(source.lower, rank, lower);
+    std::copy_n(source.upper, rank, upper);
+    lower[last] = 0;
+    upper[last] = (source.upper[last] - source.lower[last] + width - 1) / width;
+    for_lines<axis>(lower, upper, [&](const int64_t (&block)[rank]) {
+        int64_t at[rank];
+        std::copy_n(block, rank, at);
+        at[last] = source.lower[last] + block[last] * width;
+        const int64_t lanes = std::min(width, source.upper[last] - at[last]);
+        const T *const from = lane_at(source, at);
+        T *const to = lane_at(result, at);
+        W totals[width];
+        std::fill_n(totals, width, start);
+        for (int64_t n = 0; n < count; ++n) {
+            const T *const row = from + (origin + turn * n) * source.strides[axis];
+            T *const written = to + (origin + turn * n) * result.strides[axis];
+            for (int64_t lane = 0; lane < lanes; ++lane) {
+                totals[lane] = combine(totals[lane], static_cast<W>(row[lane]));
+                written[lane] = static_cast<T>(totals[lane]);
+            }
+        }
+    });
+}
+""",
     "scan_lines": """
 // Runs `combine` along every line; sums and products of floats go on in double. Four lanes at a
 // time are combined among themselves, so that only every fourth waits for what came before.
@@ -54,6 +91,12 @@ template <int axis, bool reverse, class T, int rank, class W, class F>
 inline void scan_lines(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
                        F combine)
 {
+    if constexpr (axis != rank - 1) {
+        if (source.strides[rank - 1] == 1 && result.strides[rank - 1] == 1) {
+            scan_columns<axis, reverse>(source, result, start, combine);
+            return;
+        }
+    }
     const int64_t count = source.upper[axis] - source.lower[axis];
     const int64_t origin = reverse ? source.upper[axis] - 1 : source.lower[axis];
     const int64_t step = reverse ? -source.strides[axis] : source.strides[axis];

@@ -128,6 +128,32 @@ def test_nan_wins_extrema_and_is_the_largest_in_orders(tmp_path: Path) -> None:
     assert_equal(kernel.sketch, tensors, expected, 64.0)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "i64"])
+def test_wide_tiles(dtype: str, tmp_path: Path) -> None:
+    """Scans of columns go in blocks of neighbours, extrema of rows many lanes at a time."""
+    text = f"""sketch wide {{
+    symbols: M <= 16, N;
+    tensors: X[M, N]: in {dtype}; S[M, N]: out {dtype}; P[M, N]: out {dtype};
+             A[M, B]: out i64;
+    let: B = cdiv(N, 100);
+    constexpr: T = 100;
+    {GRID}
+    for j in range(cdiv(N, T)):
+        x = alloc([16, T])
+        load(X[0:M, j*T:(j+1)*T] -> x)
+        s = alloc([16, T], {dtype})
+        cumsum(x, 0, s)
+        store(s -> S[0:M, j*T:(j+1)*T])
+        cumprod(x, 0, s, reverse=True)
+        store(s -> P[0:M, j*T:(j+1)*T])
+        a = alloc([16], i64)
+        argmin(x, 1, a)
+        store(a -> A[0:M, j])
+}}"""
+    sizes = [{"M": m, "N": n} for m, n in ((1, 1), (5, 99), (16, 100), (3, 133), (0, 40), (7, 264))]
+    check(text, tmp_path, sizes)
+
+
 LAYOUT = f"""sketch layout {{
     symbols: M, N <= 16;
     tensors: X[M, N, 6]: in f32; P[6, M, N]: out f32; R[M, N, 2, 3]: out f32;
