@@ -102,11 +102,18 @@ CONSTRUCTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("bool", "masked_select"),
     ),
     "Kernels": (
+        ("convolution, implicit GEMM", "conv2d"),
+        ("transposed convolution", "conv_transpose2d"),
+        ("depthwise convolution", "depthwise_conv2d"),
         ("element-wise on a flat view", "relu"),
         ("RMSNorm, two passes", "rms"),
         ("LayerNorm", "layer_norm"),
         ("sum over a middle axis", "sum_middle"),
         ("max pooling, 1-D", "max_pool1d"),
+        ("max pooling, 2-D", "max_pool2d"),
+        ("max pooling, 3-D", "max_pool3d"),
+        ("mean pooling, 1-D", "avg_pool1d"),
+        ("mean pooling, 3-D", "avg_pool3d"),
         ("mean pooling, 2-D, padding not counted", "avg_pool2d"),
         ("channel shuffle", "channel_shuffle"),
         ("concatenation of matrices", "concat_columns"),
@@ -143,8 +150,8 @@ def run(name: str, target: str) -> dict[str, str]:
     from sketchc.cli.verify import prepare
     from sketchc.diagnostics import UsageError
     from sketchc.runtime.frontends.torch_task import TorchTask
-    from sketchc.runtime.verify.design import check_design
-    from sketchc.runtime.verify.verify import verify
+    from sketchc.runtime.toolchains import interpreter
+    from sketchc.runtime.verify.verify import Candidate, verify
 
     columns = ("triton_cuda", "cubin") if target == "triton_cuda" else (target,)
     lowered = "cpp" if target == "interpreter" else target
@@ -156,9 +163,8 @@ def run(name: str, target: str) -> dict[str, str]:
     with task, tempfile.TemporaryDirectory() as folder:
         try:
             if target == "interpreter":
-                verdict = check_design(candidate.plan, task, Path(folder), 1234)
-            else:
-                verdict = verify(candidate, task, Path(folder), 1234, select=few_cases, small=True)
+                candidate = Candidate(candidate.plan, candidate.kernel, interpreter.TOOLCHAIN)
+            verdict = verify(candidate, task, Path(folder), 1234, select=few_cases, small=True)
         except UsageError as error:
             return dict.fromkeys(columns, str(error)[:80])
     if verdict.passed:

@@ -21,6 +21,8 @@ from sketchc.runtime.verify.verify import Cases, verify
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.sketch"))
+#: Examples whose task refuses one of the sizes tried: an image that is smaller than a window.
+SKIPS = frozenset({"avg_pool3d", "depthwise_conv2d", "downsample", "max_pool2d"})
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,9 @@ def few(cases: Cases) -> Cases:
     """All ones, the largest ragged case, and the task's sizes (scaled down), a kind for each."""
     ragged = [case for case, _ in cases if case.name.startswith("ragged")]
     ones, own = cases[0][0], cases[-1][0]
-    return [(ones, "structured"), (ragged[-1], "mixed_scale"), (own, "normal")]
+    found = [(ones, "structured"), (ragged[-1], "mixed_scale"), (own, "normal")]
+    # The last case goes without optional tensors, where there are some, the one before has them.
+    return [*found, (cases[-2][0], "normal")] if own.absent else found
 
 
 def test_every_example_has_a_task() -> None:
@@ -63,5 +67,9 @@ def test_example_equals_pytorch(
     candidate = prepare(str(EXAMPLES / f"{name}.sketch"), None, target, None, {})
     verdict = verify(candidate, tasks(name), tmp_path, seed=1234, select=few, small=True)
     assert verdict.passed, verdict.failures
-    assert len(verdict.cases) == 3
-    assert all(case.passed for case in verdict.cases), verdict.cases
+    optional = any(tensor.optional for tensor in candidate.plan.sketch.tensors)
+    assert len(verdict.cases) == 3 + optional
+    skipped = [case for case in verdict.cases if case.failure == "skipped"]
+    assert all(case.passed for case in verdict.cases if case not in skipped), verdict.cases
+    # The task itself refuses windows larger than a padded image, and the like.
+    assert len(skipped) <= (name in SKIPS)
