@@ -42,13 +42,15 @@ def check_sketch(
     constants: Mapping[str, int | float | bool] | None = None,
     allow_unproved: bool = False,
     known: Claims = frozenset(),
+    shapes: Mapping[str, int] | None = None,
 ) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
     """Elaborate, infer domains and prove one sketch.
 
     `constants` binds constexprs (and fills params' defaults); a constexpr that shapes tiles and has
     neither a value nor a binding takes `elaborate.DEFAULT_TILE`. What is neither proved nor refuted
     is tried in the interpreter, but for the claims `known` from trying them at other tile sizes;
-    what that does not reach is an error, or a warning with `allow_unproved`. Returns None with the
+    `shapes` (sizes of all symbols) makes one run there a proof for these shapes;
+    what no run reaches is an error, or a warning with `allow_unproved`. Returns None with the
     diagnostics when there are errors.
     """
     from sketchc.checker.domains import infer_domains
@@ -65,7 +67,7 @@ def check_sketch(
     found += more
     if has_errors(found):
         return None, found
-    sketch, proofs, more = prove(sketch, allow_unproved, test=True, tried=known)
+    sketch, proofs, more = prove(sketch, allow_unproved, test=True, tried=known, shapes=shapes)
     found += more
     return (None if has_errors(found) else CheckedSketch(sketch, proofs)), found
 
@@ -74,8 +76,10 @@ def check(
     source: Source,
     constants: Mapping[str, int | float | bool] | None = None,
     allow_unproved: bool = False,
+    shapes: Mapping[str, int] | None = None,
 ) -> CheckResult:
-    """Parse and check a whole file; never raises for a user's mistake."""
+    """Parse and check a whole file; never raises for a user's mistake. `shapes` as in
+    `check_sketch`."""
     from sketchc.lints import lint
     from sketchc.parser import parse
 
@@ -85,7 +89,7 @@ def check(
     diagnostics = list(found)
     sketches = []
     for sketch in tree.sketches:
-        checked, more = check_sketch(sketch, constants, allow_unproved)
+        checked, more = check_sketch(sketch, constants, allow_unproved, shapes=shapes)
         diagnostics.extend(more)
         if checked is not None:
             sketches.append(checked)
@@ -97,7 +101,8 @@ def check(
 
 def tested_claims(proofs: Iterable[ir.Proof]) -> Claims:
     """The claims that were tested: other tile sizes are, with the tile sizes themselves (R6b)."""
-    tested = (proof for proof in proofs if proof.tier is ir.Tier.TESTED)
+    tiers = (ir.Tier.TESTED, ir.Tier.PROVED_FOR_SHAPES)
+    tested = (proof for proof in proofs if proof.tier in tiers)
     return frozenset((proof.claim, proof.subject) for proof in tested)
 
 

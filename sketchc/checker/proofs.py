@@ -8,7 +8,7 @@ counter-example that was tried on concrete numbers.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from sketchc import ir
 from sketchc import records as attrs
@@ -24,11 +24,13 @@ def prove(
     allow_unproved: bool = False,
     test: bool = False,
     tried: Collection[tuple[str, str]] = (),
+    shapes: Mapping[str, int] | None = None,
 ) -> tuple[ir.Sketch, tuple[ir.Proof, ...], tuple[Diagnostic, ...]]:
     """The sketch with generated launch checks added, all verdicts, and an error for every refuted
     or unproved one (a warning for the latter where `allow_unproved` is set). `test`: what is
     neither proved nor refuted is tried in the interpreter, but for those `tried` already (by
-    claim and subject)."""
+    claim and subject). `shapes`: sizes for which a proof is enough, since the host will check
+    them."""
     prover = Prover.of(sketch)
     sites = collect(sketch, prover.root)
     found = [
@@ -46,7 +48,9 @@ def prove(
             generated.append(require)
     result = attrs.evolve(sketch, requires=(*sketch.requires, *generated))
     if test:
-        found = try_out(result, found, tried)
+        found = try_out(result, found, tried, shapes)
+        sizes = dict.fromkeys(r for f in found for r in f.requires if r.condition not in known)
+        result = attrs.evolve(result, requires=(*result.requires, *sizes))
     proofs = tuple(finding.proof for finding in found)
     diagnostics = tuple(dict.fromkeys(d for finding in found for d in finding.diagnostics))
     return result, proofs, diagnostics

@@ -9,7 +9,7 @@ sizes whose runs would take long are left out.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from typing import TYPE_CHECKING
@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
+from sketchc.checker.index_ranges import loaded_names
+from sketchc.checker.scope import root_scope
+from sketchc.checker.sites import Site, collect
 from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes
 from sketchc.checker.workload import workload
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError
+from sketchc.lanes import element_indices
 
 if TYPE_CHECKING:
     from sketchc.interpreter import Violation
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 #: Work of one run and of all runs for one sketch, in lanes (some 20 ns each).
 RUN_LIMIT = 5_000_000
 TOTAL_LIMIT = 30_000_000
+
+#: Work of the one run that proves a claim for given shapes: some seconds.
+SHAPE_LIMIT = 200_000_000
 
 #: Runs at most, and at least for a claim to count as tested.
 MOST_RUNS = 16
@@ -53,16 +60,43 @@ _WORDS = {
 
 
 def try_out(
-    sketch: ir.Sketch, findings: Sequence[Finding], known: Collection[tuple[str, str]] = ()
+    sketch: ir.Sketch,
+    findings: Sequence[Finding],
+    known: Collection[tuple[str, str]] = (),
+    shapes: Mapping[str, int] | None = None,
 ) -> list[Finding]:
     """The findings with every unproved one tried: refuted, tested, or left as it is where too few
-    sizes could be run. `known` claims were tried at other tile sizes."""
+    sizes could be run. `known` claims were tried at other tile sizes. With `shapes`, one run at
+    these sizes decides them, unless it depends on data or params."""
     findings = [_at_other_tiles(finding, known) for finding in findings]
     if not any(_open(finding) for finding in findings):
         return findings
+    if shapes is not None and set(shapes) == {symbol.name for symbol in sketch.symbols}:
+        instance = _Runs(sketch)
+        instance.execute([dict(shapes)], SHAPE_LIMIT)
+        if instance.count:
+            findings = [instance.at_shapes(f, shapes) if _open(f) else f for f in findings]
+    if not any(_open(finding) for finding in findings):
+        return findings
     runs = _Runs(sketch)
-    runs.execute()
+    runs.execute(settings(sketch), RUN_LIMIT)
     return [runs.judged(finding) if _open(finding) else finding for finding in findings]
+
+
+def decided_by_sizes(sketch: ir.Sketch, sites: Sequence[Site]) -> bool:
+    """Whether what is accessed follows from the sizes alone, not from data or params."""
+    if any(not param.dtype.is_float for param in sketch.params):
+        return False
+    for site in sites:
+        if isinstance(site.statement, ir.Fetch):
+            return False
+        if any(isinstance(step, ir.Fetch) for step in site.path):
+            return False
+        extents, bindings = site.tile.extents, site.scope.bindings
+        values = (*element_indices(site.access, extents), *site.guards)
+        if any(loaded_names(value, extents, bindings) for value in values):
+            return False
+    return True
 
 
 def _at_other_tiles(finding: Finding, known: Collection[tuple[str, str]]) -> Finding:
@@ -86,8 +120,8 @@ class _Runs:
         self.broken: dict[tuple[str, str], tuple[dict[str, int], Violation]] = {}
         self.bases = {view.name: view.base for view in sketch.views}
 
-    def execute(self) -> None:
-        """Run at one setting after the other, small ones first."""
+    def execute(self, sizes: Iterable[dict[str, int]], run_limit: int) -> None:
+        """Run at one setting after the other."""
         import numpy as np
 
         from sketchc.interpreter import Options, interpret
@@ -96,15 +130,15 @@ class _Runs:
 
         options = Options(collect=True, shuffle=1, memory_limit=64 * 2**20)
         generator = np.random.default_rng(0)
-        left = TOTAL_LIMIT
+        left = max(TOTAL_LIMIT, run_limit)
         params = sample_params(self.sketch)
-        for symbols in settings(self.sketch):
+        for symbols in sizes:
             try:
                 values = bind_values(self.sketch, symbols, params)
                 shapes = tensor_shapes(self.sketch, values, options.memory_limit)
                 if not indices_exist(self.sketch, shapes, params):
                     continue
-                cost = workload(self.sketch, values, min(left, RUN_LIMIT))
+                cost = workload(self.sketch, values, min(left, run_limit))
                 if cost is None:
                     continue
                 left -= cost
@@ -118,6 +152,29 @@ class _Runs:
                 self.broken.setdefault((violation.kind, subject), (symbols, violation))
             if self.count >= MOST_RUNS or left < TOTAL_LIMIT // 20:
                 return
+
+    def at_shapes(self, finding: Finding, shapes: Mapping[str, int]) -> Finding:
+        """The verdict of one run at the sizes asked about: it is a proof for these shapes, which
+        the host then checks."""
+        proof = finding.proof
+        broken = self.broken.get((proof.claim, self.bases.get(proof.subject, proof.subject)))
+        if broken is not None:
+            return self._refuted(finding, *broken)
+        root = root_scope(self.sketch)
+        if not decided_by_sizes(self.sketch, collect(self.sketch, root)):
+            return finding
+        detail = f"interpreted at {assignments(shapes)} without a violation"
+        requires = tuple(
+            ir.Require(
+                ir.Binary("==", ir.Ref(name, ir.NameKind.SYMBOL), ir.Literal(size)),
+                f"{name} == {size}",
+                generated=True,
+                span=proof.span,
+            )
+            for name, size in shapes.items()
+        )
+        tier = ir.Tier.PROVED_FOR_SHAPES
+        return Finding(attrs.evolve(proof, tier=tier, detail=detail), (), requires)
 
     def judged(self, finding: Finding) -> Finding:
         proof = finding.proof

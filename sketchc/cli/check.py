@@ -31,10 +31,11 @@ class Request:
 
     target: str | None = None
     execute: bool = False
-    static: bool = False
     constants: tuple[tuple[str, options.Scalar], ...] = ()
     allow_unproved: bool = False
     ignored: frozenset[str] = frozenset()
+    static: bool = False
+    shapes: tuple[tuple[str, int], ...] = ()
 
 
 @attrs.frozen
@@ -88,6 +89,12 @@ class Printed:
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Bind a constexpr or a param."
 )
 @click.option(
+    "--symbols",
+    multiple=True,
+    metavar="M=300,N=520",
+    help="Sizes for which a proof is enough, where there is none for all.",
+)
+@click.option(
     "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
 )
 @click.option("--fix", "mend", is_flag=True, help="Carry out the fix-its, then report the rest.")
@@ -103,6 +110,7 @@ def check(
     execute: bool,
     static: bool,
     settings: tuple[str, ...],
+    symbols: tuple[str, ...],
     allow_unproved: bool,
     mend: bool,
     diff: bool,
@@ -122,10 +130,12 @@ def check(
       sketchc check my.sketch --target triton_cuda --fix
     """
     constants = tuple(options.parse_assignments(settings, "--set").items())
+    sizes = options.parse_assignments(symbols, "--symbols")
+    shapes = tuple((name, int(size)) for name, size in sizes.items())
     if target is not None:
         _check_target(target)
     paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))
-    request = Request(target, execute, static, constants, allow_unproved, _codes(ignore))
+    request = Request(target, execute, constants, allow_unproved, _codes(ignore), static, shapes)
     if diff and not mend:
         message = "--diff shows what --fix would do: give both"
         raise UsageError(message)
@@ -229,7 +239,7 @@ def check_text(source: Source, request: Request) -> FileReport:
     from sketchc.checker.api import check as check_source
 
     constants = dict(request.constants)
-    result = check_source(source, constants, request.allow_unproved)
+    result = check_source(source, constants, request.allow_unproved, dict(request.shapes) or None)
     diagnostics = list(result.diagnostics)
     names = None
     if result.tree is not None:

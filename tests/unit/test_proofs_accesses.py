@@ -289,6 +289,24 @@ def test_a_claim_about_squares_is_refuted_by_small_sizes() -> None:
     assert errors["SK0520"].endswith(" both write Y[1, 0]")
 
 
+def test_sizes_that_the_user_gives_are_enough_for_a_proof_and_checked_at_launch() -> None:
+    text = SQUARES.format(index="i*i", require="require: M >= 100;")
+    tree, _ = parse(Source("test", text))
+    assert tree is not None
+    checked, found = check_sketch(tree.sketches[0], shapes={"M": 120, "N": 3})
+    assert checked is not None, found
+    tiers = {proof.claim: proof.tier for proof in checked.proofs if proof.subject == "Y"}
+    assert tiers["independent"] is ir.Tier.PROVED_FOR_SHAPES
+    generated = [require.text for require in checked.sketch.requires if require.generated]
+    assert generated == ["M == 120", "N == 3"]
+    wrong = SQUARES.format(index="i*i % 1009", require="require: M >= 900;")
+    tree, _ = parse(Source("test", wrong))
+    assert tree is not None
+    checked, found = check_sketch(tree.sketches[0], shapes={"M": 900, "N": 1})
+    assert checked is None
+    assert "for M = 900, N = 1, " in next(d.label for d in found if d.code == "SK0520")
+
+
 def test_tiers_are_ordered_from_best_to_worst() -> None:
     """The order that the worst verdict of a claim is chosen by."""
     assert [tier.value for tier in ir.Tier] == [
