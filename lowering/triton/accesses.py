@@ -39,14 +39,15 @@ class Place:
     def address(self) -> Code:
         return PYTHON.fold("+", [self.pointer, *self.parts])
 
-    def inside(self, scope: Scope) -> Code:
+    def inside(self, stem: str, scope: Scope) -> Code:
         """The address with offsets outside of the tensor brought to its ends; the wrapper gives a
         tensor without elements one."""
         scope.read_anyway[self.tensor] = None
         if not self.parts or self.last is None:
             return self.address
         offset = PYTHON.call("tl.minimum", PYTHON.fold("+", list(self.parts)), self.last)
-        return PYTHON.binary("+", self.pointer, PYTHON.call("tl.maximum", offset, Code("0")))
+        offset = PYTHON.call("tl.maximum", offset, Code("0"))
+        return PYTHON.binary("+", self.pointer, scope.bind(f"{stem}_at", offset))
 
 
 def is_plain(access: ir.Access) -> bool:

@@ -103,5 +103,5 @@ def fetch(statement: ir.Fetch, scope: Scope) -> Code:
     """A scalar of memory: i64, bool, or a float."""
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
     # The subscripts may come from memory themselves: never outside of the tensor (R13).
-    address = place(statement.access, None, scope).inside(scope)
+    address = place(statement.access, None, scope).inside(scope.names[statement.name], scope)
     return convert(loaded([address], tensor.dtype, scope), tensor.dtype, statement.dtype)

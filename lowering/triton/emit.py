@@ -11,6 +11,7 @@ from sketchc.lowering.triton.kernel import emit_phase
 from sketchc.lowering.triton.library import function_names, function_sources
 from sketchc.lowering.triton.scope import Names
 from sketchc.lowering.triton.wrapper import (
+    ABSENT_HELPER,
     ELEMENT_HELPER,
     HOST_HELPERS,
     OVERLAP_HELPER,
@@ -42,6 +43,7 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
             for name, helper in (
                 ("row_major", ROW_MAJOR_HELPER),
                 ("with_an_element", ELEMENT_HELPER),
+                ("absent", ABSENT_HELPER),
                 ("check_overlap", OVERLAP_HELPER),
             )
             if any(f"{name}(" in line for line in wrapper)

@@ -13,6 +13,7 @@ from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import Names, Scope
 from sketchc.types import DType
 
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
@@ -109,7 +110,19 @@ def _negation(operand: ir.Expr, scope: Scope) -> Code:
             return PYTHON.binary("==", kernel_expression(operand, scope), Code("0"))
 
 
+def mirrored(expression: ir.Binary) -> ir.Binary:
+    """A comparison with a literal on its left the other way round, as people write it."""
+    match expression:
+        case ir.Binary(operator, ir.Literal() as left, right) if (
+            operator in _MIRRORED and not isinstance(right, ir.Literal)
+        ):
+            return ir.Binary(_MIRRORED[operator], right, left, span=expression.span)
+        case _:
+            return expression
+
+
 def _binary(expression: ir.Binary, scope: Scope) -> Code:
+    expression = mirrored(expression)
     operator = expression.operator
     left = kernel_expression(expression.left, scope)
     right = kernel_expression(expression.right, scope)
@@ -235,7 +248,9 @@ def host_expression(expression: ir.Expr, names: Names) -> Code:
             return Code(names[name])
         case ir.Unary(operator, operand):
             return PYTHON.unary(operator, host_expression(operand, names))
-        case ir.Binary(operator, left, right):
+        case ir.Binary():
+            shown = mirrored(expression)
+            operator, left, right = shown.operator, shown.left, shown.right
             a, b = host_expression(left, names), host_expression(right, names)
             match operator:
                 case "cdiv":

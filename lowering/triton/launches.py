@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import assert_never
 
 import attrs
@@ -105,10 +106,16 @@ class HostEmitter:
             arguments.insert(0, str(self.host(loop.start)))
         if not is_literal(loop.step, 1):
             arguments.append(str(self.host(loop.step)))
-        header = f"for {self.names[loop.variable]} in range({', '.join(arguments)}):"
+        name = self.names[loop.variable]
+        place = len(self.lines)
+        self._block(loop.body)
+        body, self.lines = self.lines[place:], self.lines[:place]
+        if not any(re.search(rf"\b{name}\b", text.partition("#")[0]) for text in body):
+            name = "_"  # it only counts
+        header = f"for {name} in range({', '.join(arguments)}):"
         self._comment("" if loop.text == header else loop.text)
         self.line(header)
-        self._block(loop.body)
+        self.lines += body
 
     def _fetch(self, fetch: ir.Fetch) -> None:
         """A scalar read; what was fetched before may point anywhere (R13)."""

@@ -47,8 +47,13 @@ def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str
         return [f"{indent}{prefix}{flat}{suffix}"]
     inner = indent + "    "
     match node:
-        case ast.Subscript(value=ast.Call() as call):
-            # Broken inside the call: the subscript follows its closing bracket.
+        case (
+            ast.Subscript(value=ast.Call() as call)
+            | ast.Call(func=ast.Attribute(value=ast.Call() as call))
+        ):
+            if split := _last_bracket(prefix, flat, suffix, indent):
+                return split
+            # Broken inside the call: what is behind it follows its closing bracket.
             behind = _source(node, text)[len(_source(call, text)) :]
             return _expression(prefix, call, text, f"{behind}{suffix}", indent)
         case ast.Call(func=function, args=args, keywords=keywords) if args or keywords:
@@ -76,12 +81,38 @@ def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str
                 lines += [f"{indent}{operand}" for operand in rest]
                 return [*lines[:-1], lines[-1] + suffix]
             opening = f"{indent}{prefix}(" if prefix or suffix != "," else None
+            if opening is not None and (pair := _last_pair(prefix, operands, suffix, indent)):
+                return pair
+            if opening is not None and len(inner) + len(flat) <= WIDTH:
+                return [opening, inner + flat, f"{indent}){suffix}"]
             if opening is None:
                 lines = [f"{indent}{operand}" for operand in operands]
                 return [*lines[:-1], lines[-1] + suffix]
             return [opening, *(inner + operand for operand in operands), f"{indent}){suffix}"]
         case _:
             return [f"{indent}{prefix}{flat}{suffix}"]
+
+
+def _last_pair(prefix: str, operands: list[str], suffix: str, indent: str) -> list[str]:
+    """Two operands, the second one bracketed: broken inside of it; [] where that is not so."""
+    if len(operands) != 2:
+        return []
+    return _last_bracket(prefix, " ".join(operands), suffix, indent)
+
+
+def _last_bracket(prefix: str, flat: str, suffix: str, indent: str) -> list[str]:
+    """An expression that ends with a bracket, broken inside of it; [] where that does not fit."""
+    if flat[-1] not in ")]":
+        return []
+    depth = 0
+    for place in range(len(flat) - 1, -1, -1):
+        depth += (flat[place] in ")]") - (flat[place] in "([")
+        if depth == 0:
+            break
+    head, inner = f"{indent}{prefix}{flat[: place + 1]}", f"{indent}    {flat[place + 1 : -1]}"
+    if len(head) > WIDTH or len(inner) > WIDTH or not inner.strip():
+        return []
+    return [head, inner, f"{indent}{flat[-1]}{suffix}"]
 
 
 def _operands(node: ast.BinOp | ast.BoolOp, text: str) -> list[str]:

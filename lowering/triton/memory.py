@@ -113,10 +113,13 @@ def _read(
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
     tile = scope.plan.sketch.tile(statement.tile)
     where = place(statement.access, tile.name, scope)
+    stem = scope.names[tile.name]
     block = is_block(statement.access, tile.name, statement.guards, mask, scope)
     # A plain access with `pad=` may begin before the tensor, where the front end wants no block.
     block = block and not (scope.dialect.interval_masks and statement.pad is not None)
-    address = where.address if block else where.inside(scope)
+    address = where.address if block else where.inside(stem, scope)
+    if not block or statement.guards:
+        mask = _named(mask, stem, scope)
     arguments: list[Code | str] = [
         address if is_plain(statement.access) else _whole(address, where.shape, tile.name, scope)
     ]
@@ -139,11 +142,21 @@ def _read(
     return PYTHON.call("tl.where", mask, value, other)
 
 
+#: A condition longer than this gets a line of its own.
+LONGEST_MASK = 50
+
+
+def _named(mask: Code | None, stem: str, scope: Scope) -> Code | None:
+    if mask is None or len(mask.text) <= LONGEST_MASK:
+        return mask
+    return scope.bind(f"{stem}_mask", mask)
+
+
 def loaded(arguments: list[Code | str], dtype: DType, scope: Scope) -> Code:
     """The call that reads memory of a type."""
     value = PYTHON.call("tl.load", *arguments)
     if dtype is DType.BOOL and scope.dialect.byte_bools:
-        return PYTHON.binary("!=", value, Code("0"))
+        return PYTHON.postfix(value, ".to(tl.int1)")
     return value
 
 
@@ -182,14 +195,17 @@ def target_lanes(
     found += guard_conditions(statement.guards, rank, scope)
     mask = conjunction(found)
     where = place(statement.access, tile, scope)
+    stem = scope.names[tile]
     if pointer is not None:
         where = attrs.evolve(where, pointer=pointer)
     # A scalar's mask is honoured when it is written.
     block = is_block(statement.access, tile, statement.guards, mask, scope) and pointer is None
     block = block or not rank
-    address = where.address if block else where.inside(scope)
+    address = where.address if block else where.inside(stem, scope)
     if not is_plain(statement.access):
         address = _whole(address, where.shape, tile, scope)
+    if not block or statement.guards:
+        mask = _named(mask, stem, scope)
     return address, mask
 
 

@@ -18,7 +18,7 @@ from sketchc.types import DType
 #: Names that generated code uses itself, and those that linters object to as ambiguous.
 _USED = """tl torch triton math range min max abs float int bool tuple dict sum zip len out device
 program programs index index_bound INDEX annotations LaunchError ValueError require check_tensor
-check_overlap row_major with_an_element l O I"""
+check_overlap row_major with_an_element absent l O I"""
 RESERVED = frozenset((*keyword.kwlist, *_USED.split()))
 
 
@@ -120,6 +120,7 @@ class Scope:
     known: dict[str, bool] = attrs.field(factory=dict)  # name -> never negative
     lanes_of: dict[str, tuple[Code, ...]] = attrs.field(factory=dict)  # binding -> shape
     given: dict[str, None] = attrs.field(factory=dict)  # optional tensors asked for
+    pending: list[str] = attrs.field(factory=list)  # assignments before the next line
     read_anyway: dict[str, None] = attrs.field(factory=dict)  # tensors read on void lanes too
     #: (float tensor, integer type) -> the argument that points to its bits
     bit_pointers: dict[tuple[str, str], str] = attrs.field(factory=dict)
@@ -184,6 +185,12 @@ class Scope:
 
     def non_negative(self, expression: ir.Expr) -> bool:
         return never_negative(expression, self.known)
+
+    def bind(self, wish: str, code: Code) -> Code:
+        """A name for a value, assigned before the statement at hand."""
+        name = self.names.fresh(wish)
+        self.pending.append(f"{name} = {code}")
+        return Code(name)
 
     def bit_pointer(self, tensor: str, integer: str) -> Code:
         """The argument that points to a float tensor's bits as integers of a type: "int32"."""

@@ -40,6 +40,9 @@ class BodyEmitter:
             self.lines += layout.comment(text, self.indent)
 
     def line(self, text: str) -> None:
+        pending, self.scope.pending = self.scope.pending, []
+        for assignment in pending:
+            self.lines += layout.statement(assignment, self.indent)
         self.lines += layout.statement(text, self.indent)
 
     def _statement(self, statement: ir.Statement, position: int) -> None:

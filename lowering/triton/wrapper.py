@@ -77,6 +77,13 @@ def with_an_element(tensor: torch.Tensor) -> torch.Tensor:
 '''
 
 
+ABSENT_HELPER = '''\
+def absent(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """What a kernel takes in place of a tensor that is not given; it is never read."""
+    return torch.empty(1, dtype=dtype, device=device)
+'''
+
+
 @attrs.define
 class WrapperEmitter:
     """Writes the wrapper of one sketch."""
@@ -274,6 +281,8 @@ class WrapperEmitter:
             prefix = "f" if shown else ""
             tail = f" ({shown})" if shown else ""
             message = f'{prefix}"the sketch needs {text}{tail}"'
+            if len(message) > layout.WIDTH - 10:
+                message = f'"the sketch needs {condition.text.replace(chr(34), chr(39))}"'
             self.line(f"require({self.host(condition.condition)}, {message})")
 
     def _arguments(self) -> None:
@@ -338,9 +347,8 @@ class WrapperEmitter:
         for tensor in self.inputs:
             dense = f"{self.names[tensor.name]}.contiguous()"
             if tensor.optional:
-                # Never read, but a kernel takes memory.
-                empty = f"torch.empty(1, dtype={TORCH[tensor.dtype]}, device=device)"
-                dense = f"{dense} if {self.names.given(tensor.name)} else {empty}"
+                absent = f"absent({TORCH[tensor.dtype]}, device)"
+                dense = f"{dense} if {self.names.given(tensor.name)} else {absent}"
             self.line(f"{self._dense_name(tensor)} = {dense}")
         for tensor in self.outputs:
             name, dense = self.names[tensor.name], self._dense_name(tensor)
@@ -361,7 +369,7 @@ class WrapperEmitter:
             if not equal(product(view.extents), product(base.extents)):
                 size = self.host(product(view.extents))
                 text = f'"the view {view.name} has another number of elements than {base.name}"'
-                self.line(f"require({size} == {self._dense_name(base)}.numel(), {text})")
+                self.line(f"require({self._dense_name(base)}.numel() == {size}, {text})")
 
 
 _INTEGER = ("//", "%", "cdiv")
