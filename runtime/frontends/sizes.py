@@ -16,6 +16,8 @@ from sketchc.types import DType
 
 #: Combinations that `choose` looks at before it gives up.
 _MOST_TRIES = 50_000
+#: ... and that `nearest` looks at for each condition.
+_MOST_STEPS = 4_000
 
 
 def tensor_shapes(
@@ -62,16 +64,19 @@ def example_params(
 
 
 def choose(
-    options: Mapping[str, Sequence[int]], accept: Callable[[Mapping[str, int]], bool]
+    options: Mapping[str, Sequence[int]],
+    accept: Callable[[Mapping[str, int]], bool],
+    most: int = _MOST_TRIES,
 ) -> dict[str, int] | None:
     """The first combination that is accepted, in order of how far down the lists it goes.
 
-    `options` lists sizes for each symbol, the preferred first. None when none is accepted.
+    `options` lists sizes for each symbol, the preferred first. None when none of the first `most`
+    combinations is accepted.
     """
     for number, symbols in enumerate(_combinations(options)):
         if accept(symbols):
             return symbols
-        if number >= _MOST_TRIES:
+        if number >= most:
             break
     return None
 
@@ -99,7 +104,8 @@ def nearest(
         names = [n for n in conditions[broken][0] if movable is None or n in movable]
         options = {name: _around(sizes[name]) for name in names}
 
-        found = choose(options, _all_hold(sketch, conditions[: broken + 1], sizes, params))
+        accept = _all_hold(sketch, conditions[: broken + 1], sizes, params)
+        found = choose(options, accept, _MOST_STEPS)
         if found is None:
             return None
         sizes |= found

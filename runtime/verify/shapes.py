@@ -207,8 +207,7 @@ def ragged_cases(
     rounds = max(len(found) for found in sizes.values())
     cases: dict[tuple[int, ...], ShapeCase] = {}
     ones = {name: 1 if name in free else value for name, value in binding.symbols.items()}
-    if refusal(plan.sketch, ones, binding.params):
-        ones = nearest(plan.sketch, ones, binding.params, free) or ones
+    ones = _runnable(plan, binding, ones, free)
     cases[tuple(ones.values())] = ShapeCase("all ones", ones)
     for number in range(rounds):
         symbols = dict(binding.symbols)
@@ -216,11 +215,22 @@ def ragged_cases(
             symbols[name] = sizes[name][(number + offset) % len(sizes[name])]
         focus = names[number % len(names)]
         _shrink(plan, binding, symbols, focus, free, limits)
-        if refusal(plan.sketch, symbols, binding.params):
-            symbols = nearest(plan.sketch, symbols, binding.params, free - {focus}) or symbols
+        symbols = _runnable(plan, binding, symbols, free - {focus}, free)
         cases.setdefault(tuple(symbols.values()), ShapeCase(f"ragged {number + 1}", symbols))
     kept = [c for c in cases.values() if not refusal(plan.sketch, c.symbols, binding.params)]
     return sorted(kept, key=lambda case: cost(plan, binding, case.symbols).elements)
+
+
+def _runnable(
+    plan: Plan, binding: Binding, symbols: dict[str, int], *movable: frozenset[str]
+) -> dict[str, int]:
+    """The nearest sizes at which the sketch may be launched and no tensor is empty (a window larger
+    than its image): frameworks refuse those. Some symbols move, or else more of them."""
+    for names in movable:
+        found = nearest(plan.sketch, symbols, binding.params, names, least=1)
+        if found is not None:
+            return found
+    return symbols
 
 
 def _allowed(plan: Plan, binding: Binding, name: str, sizes: Sequence[int]) -> tuple[int, ...]:
