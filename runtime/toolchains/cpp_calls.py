@@ -46,7 +46,7 @@ def signature(
         scalars.append(["f", float(given)] if floats else ["i", int(given)])
     for let in sketch.lets:
         values[let.name] = evaluate(let.value, values)
-    shapes = []
+    shapes: list[list[Any]] = []
     for tensor in sketch.tensors:
         if tensor.role is ir.Role.WORKSPACE:
             continue
