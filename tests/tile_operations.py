@@ -115,24 +115,32 @@ def sorts(dtype: str) -> str:
 
 
 def tops(dtype: str) -> str:
-    """The best few and the best many, merged from two tiles each."""
+    """The best one and the best few, merged from two tiles each."""
+    return _tops(dtype, (1, 4), merges=2)
+
+
+def many_tops(dtype: str) -> str:
+    """More results than are taken one by one."""
+    return _tops(dtype, (20,), merges=1)
+
+
+def _tops(dtype: str, counts: tuple[int, ...], merges: int) -> str:
     body = Body()
     _loaded(body)
     floating = DType(dtype).is_float
     ends = ("-inf", "inf") if floating else (LOWEST.get(dtype, "0"), HIGHEST[dtype])
     if dtype == "bool":
         ends = ("False", "True")
-    for count in (1, 4, 20):
+    for count in counts:
         for name, initial, largest in (
             (f"most_{count}", ends[0], "True"),
             (f"least_{count}", ends[1], "False"),
         ):
             body.tile(name, f"{ROWS}, {count}", dtype, initial)
             body.tile(f"{name}_index", f"{ROWS}, {count}", "i64", "-1")
-            for first in (0, 100):
+            for first in range(0, 100 * merges, 100):
                 indices = f"{first} + iota({COLUMNS}, 0, B)"
-                call = f"topk(x, {indices}, 1, {name}, {name}_index, largest={largest})"
-                body.line(call)
+                body.line(f"topk(x, {indices}, 1, {name}, {name}_index, largest={largest})")
             body.store(name, dtype, str(count), full=True)
             body.store(f"{name}_index", "i64", str(count), full=True)
     return body.sketch(f"X[A, B]: in {dtype};")
@@ -211,7 +219,7 @@ def inputs(symbols: dict[str, int], dtype: str) -> dict[str, Array]:
 def all_sketches(dtypes: tuple[str, ...] = ORDERED) -> Iterator[tuple[str, str, str]]:
     """(name, dtype, text) of every sketch above in every type that it takes."""
     for dtype in dtypes:
-        for make in (scans, extrema, sorts, tops, moves):
+        for make in (scans, extrema, sorts, tops, many_tops, moves):
             if not (dtype == "bool" and make is scans):
                 yield f"{make.__name__}-{dtype}", dtype, make(dtype)
     yield "numbers", "f32", numbers()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import test_triton_operations as operations
+import tile_operations
 from toolchains import require
 from triton_cases import Array, Case, assert_close, lower, make_case
 from triton_sketches import SKETCHES
@@ -33,7 +34,15 @@ def run(toolchain: Any, case: Case, folder: Path) -> dict[str, Array]:
 #: What the NPU's front end refuses: f64.
 CONVERSIONS = [name for name in operations.CONVERSIONS if name != "from-f64"]
 PRODUCTS = [name for name in operations.PRODUCTS if "f64" not in name]
-LANES = [name for name in operations.LANES if "f64" not in name]
+#: The merges of topk take the CPU's compiler long; they differ by the words that hold a type.
+TOP_TYPES = ("f32", "i64", "u32", "i8")
+LANES = [
+    name
+    for name, (dtype, _) in operations.LANES.items()
+    if dtype != "f64" and ("tops" not in name or dtype in TOP_TYPES)
+]
+#: One specialisation of a kernel serves all of these.
+SIZES = [symbols for symbols in tile_operations.SIZES if 1 not in symbols.values()]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +70,7 @@ def test_lane_operations_match_the_interpreter(
     toolchain: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operations, "lower", for_ascend)
-    for case in operations.lane_cases(name):
+    for case in operations.lane_cases(name, SIZES):
         results = run(toolchain, case, tmp_path)
         wrong = operations.differences(case, results, name)
         assert not wrong, f"{case.symbols}: {wrong}"

@@ -40,7 +40,7 @@ def _lanes() -> dict[str, Kernel]:
     return {
         name: lower(text)[1]
         for name, (dtype, text) in operations.LANES.items()
-        if dtype in (TOP_TYPES if name.startswith("tops") else LANE_TYPES)
+        if dtype in (TOP_TYPES if "tops" in name else LANE_TYPES)
     }
 
 

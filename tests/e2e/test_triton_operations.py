@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -221,13 +221,13 @@ CONVERSIONS = tuple(f"from-{kind.value}" for kind in DType)
 LANES = {name: (dtype, text) for name, dtype, text in tile_operations.all_sketches()}
 
 
-def lane_cases(name: str) -> list[Case]:
-    """A sketch of `tile_operations` at each of its sizes."""
+def lane_cases(name: str, sizes: Sequence[dict[str, int]] = tile_operations.SIZES) -> list[Case]:
+    """A sketch of `tile_operations` at each of these sizes."""
     dtype, text = LANES[name]
     kernel = lower(text)[1]
     known = [tensor.name for tensor in kernel.sketch.tensors]
     made = []
-    for symbols in tile_operations.SIZES:
+    for symbols in sizes:
         tensors = tile_operations.inputs(symbols, dtype)
         tensors = {tensor: array for tensor, array in tensors.items() if tensor in known}
         made.append(make_case(kernel, symbols, tensors=tensors))
