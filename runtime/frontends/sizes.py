@@ -17,7 +17,7 @@ from sketchc.types import DType
 #: Combinations that `choose` looks at before it gives up.
 _MOST_TRIES = 50_000
 #: ... and that `nearest` looks at for each condition.
-_MOST_STEPS = 1_500
+_MOST_STEPS = 4_000
 
 
 def tensor_shapes(
