@@ -45,7 +45,7 @@ NAMES = (
 OPERATORS = ("+", "-", "*", "//", "%")
 TOKEN = re.compile(r"[A-Za-z_]\w*|\d+|//|[-+*%]")
 CONSTANTS = {"TM": 2, "TN": 3, "TK": 2, "TILE": 4, "TILE_SIZE": 3, "eps": 1e-5}
-MUTANTS = 50
+MUTANTS = 12
 SIZES = (0, 1, 2, 3, 4, 5, 7, 9)
 
 
