@@ -170,6 +170,24 @@ CASES: dict[str, Feature] = {
     "where_load": Feature(PLAIN, {"first": 2}, terms=64),
     "where_store": Feature(PLAIN, {"last": 5}),
     "whole_number_rounding": Feature(LINE, hold={"X": "halves"}),
+    "odd_extents": Feature(on("M=1 N=1", "M=11 N=15", "M=3 N=0"), hold={"I": "below M"}),
+    "index_floors": Feature(on("N=1", "N=5", "N=37"), hold={"I": "wide"}),
+    "lanes_of_rank_two": Feature(
+        on("M=1 N=1 K=1", "M=5 N=9 K=19", "M=2 N=3 K=0"), hold={"I": "below M", "J": "below M"}
+    ),
+    "loads_into_initialised": Feature(on("M=1 N=1", "M=5 N=19", "M=3 N=0"), hold={"I": "below N"}),
+    "one_lane_accesses": Feature(on("M=1 N=1", "M=7 N=5"), hold={"I": "below N"}),
+    "atomic_kinds": Feature(
+        on("M=1 N=1", "M=5 N=19", "M=3 N=0"),
+        hold={"I": "below M", "X": "special", "U": "special", "V": "special"},
+    ),
+    "nested_branches": Feature(on("M=1 N=1", "M=5 N=37", "M=3 N=0", "M=6 N=33"), terms=64),
+    "triangular_grids": Feature(on("N=1", "N=13", "N=19", "N=0")),
+    "fetched_scalars": Feature(on("M=1 N=1", "M=5 N=17", "M=3 N=0"), hold={"I": "below M"}),
+    "strides_and_views": Feature(on("M=1 N=1", "M=5 N=19", "M=7 N=4", "M=3 N=0")),
+    "implicit_convolution": Feature(on("N=1 K=1", "N=5 K=3", "N=7 K=2"), terms=64),
+    "store_then_gather": Feature(on("M=1 N=1", "M=5 N=19", "M=3 N=0"), hold={"I": "permutation"}),
+    "host_steps": Feature(on("N=1", "N=5", "N=37"), hold={"R": "few", "K": "wide"}),
 }
 
 
