@@ -53,6 +53,13 @@ class BindNode:
 
 
 @attrs.define(eq=False)
+class NoteNode:
+    """The text of a bound index tile, which is calculated where it is used."""
+
+    text: str
+
+
+@attrs.define(eq=False)
 class FetchNode:
     """A scalar read from memory, in its place among the nests."""
 
@@ -89,7 +96,7 @@ class BranchNode:
 #: What holds statements of its own: no nest moves into it or out of it.
 BlockNode: TypeAlias = SerialNode | ArmNode
 
-Node: TypeAlias = Leaf | LoopNode | SerialNode | BranchNode | BindNode | FetchNode
+Node: TypeAlias = Leaf | LoopNode | SerialNode | BranchNode | BindNode | NoteNode | FetchNode
 
 
 def build_tree(
@@ -125,7 +132,9 @@ def build_tree(
                 nodes.append(FetchNode(name, maker.fetched(statement), dtype, text))
             case ir.Bind(name, value, text):
                 run.extend(maker.nests(statement))
-                if not has_lanes(value, maker.bindings):
+                if has_lanes(value, maker.bindings):
+                    nodes.append(NoteNode(text))
+                else:
                     nodes.append(BindNode(name, value, text))
             case _:
                 run.extend(maker.nests(statement))
@@ -161,7 +170,7 @@ def leaves(nodes: list[Node]) -> Iterator[Leaf]:
             case BranchNode():
                 yield from leaves(node.body.children)
                 yield from leaves(node.orelse.children)
-            case BindNode() | FetchNode():
+            case BindNode() | NoteNode() | FetchNode():
                 pass
             case _:
                 assert_never(node)

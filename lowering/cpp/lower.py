@@ -19,6 +19,7 @@ from sketchc.lowering.cpp.fusion import (
     Leaf,
     LoopNode,
     Node,
+    NoteNode,
     SerialNode,
     build_tree,
     leaves,
@@ -92,6 +93,8 @@ class _Lowering(Calls):
                     found.append(loops.Branch(branch.condition, arms[0], arms[1], branch.text))
                 case FetchNode():
                     found += self._fetch(node, scope)
+                case NoteNode(text):
+                    found.append(loops.Note(text))
                 case BindNode(name, value, text):
                     found.append(loops.Note(text))
                     dtype = scalar_dtype(value)

@@ -109,11 +109,15 @@ inline void end_streams()
 template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
 constexpr T floor_div(T a, T b)
 {
-    if (b == 0 || b == -1) {
-        return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
     }
-    const T quotient = static_cast<T>(a / b);
-    return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
 }
 constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
 constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }

@@ -1,0 +1,213 @@
+// avg_pool2d: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace sketch {
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+} // namespace sketch
+
+extern "C" int64_t avg_pool2d(
+    const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t H, int64_t W,
+    int64_t kernel_size, int64_t stride, int64_t padding)
+{
+    constexpr int64_t TH = 16;
+    constexpr int64_t TW = 64;
+
+    [[maybe_unused]] const int64_t OH = sketch::floor_div(H + 2 * padding - kernel_size, stride) +
+        1;
+    [[maybe_unused]] const int64_t OW = sketch::floor_div(W + 2 * padding - kernel_size, stride) +
+        1;
+    // require: stride >= 1
+    if (!(stride >= 1)) {
+        return 1;
+    }
+    // require: OH >= 0
+    if (!(OH >= 0)) {
+        return 2;
+    }
+    // require: OW >= 0
+    if (!(OW >= 0)) {
+        return 3;
+    }
+    // require: kernel_size >= 1 and stride >= 1
+    if (!(kernel_size >= 1 && stride >= 1)) {
+        return 4;
+    }
+    // require: padding >= 0 and 2*padding <= kernel_size
+    if (!(padding >= 0 && 2 * padding <= kernel_size)) {
+        return 5;
+    }
+    const bool Y_streams = sketch::streams(sizeof(float), {N, C, OH, OW});
+    #pragma omp parallel
+    {
+        #pragma omp for collapse(4) schedule(static)
+        for (int64_t n = 0; n < N; ++n) {
+            for (int64_t c = 0; c < C; ++c) {
+                for (int64_t i = 0; i < sketch::ceil_div(OH, TH); ++i) {
+                    for (int64_t j = 0; j < sketch::ceil_div(OW, TW); ++j) {
+                        alignas(64) float y[TH * TW];
+                        for (int64_t row = 0; row < TH; ++row) {
+                            // y = alloc([TH, TW], init=0.0)
+                            float *const y_row = y + row * TW;
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < TW; ++lane) {
+                                y_row[lane] = 0.0f;
+                            }
+                        }
+                        // for kh in range(kernel_size):
+                        for (int64_t kh = 0; kh < kernel_size; ++kh) {
+                            // for kw in range(kernel_size):
+                            for (int64_t kw = 0; kw < kernel_size; ++kw) {
+                                // h = i*TH*stride + kh - padding
+                                const int64_t h = i * TH * stride + kh - padding;
+                                // w = j*TW*stride + kw - padding
+                                const int64_t w = j * TW * stride + kw - padding;
+                                const int64_t part = sketch::floor_div(-h - 1, stride) + 1;
+                                const int64_t part_2 = sketch::floor_div(H - h - 1, stride) + 1;
+                                const int64_t part_3 = sketch::floor_div(-w - 1, stride) + 1;
+                                const int64_t part_4 = sketch::floor_div(W - w - 1, stride) + 1;
+                                for (int64_t row = 0; row < TH; ++row) {
+                                    // load(X[n, c, h:h+TH*stride:stride, w:w+TW*stride:stride] -> x, pad=0)
+                                    // add(y, x, y)
+                                    const int64_t part_5 = part <= row;
+                                    const int64_t part_6 = row < part_2;
+                                    float *const y_row_2 = y + row * TW;
+                                    #pragma omp simd
+                                    for (int64_t lane = 0; lane < TW; ++lane) {
+                                        const float y_value = y_row_2[lane];
+                                        const float x = (((part_5 && part_6) && part_3 <= lane) &&
+                                            lane < part_4) ? X[((n * C + c) * H + (h + row *
+                                            stride)) * W + (w + lane * stride)] : 0.0f;
+                                        const float y_value_2 = y_value + x;
+                                        y_row_2[lane] = y_value_2;
+                                    }
+                                }
+                            }
+                        }
+                        // top = (i*TH+iota(TH))*stride - padding
+                        // left = (j*TW+iota(TW))*stride - padding
+                        // rows = min(top + kernel_size, H) - max(top, 0)
+                        // columns = min(left + kernel_size, W) - max(left, 0)
+                        for (int64_t row = 0; row < TH; ++row) {
+                            // div(y, rows[:, None]*columns[None, :], y)
+                            float *const y_row_3 = y + row * TW;
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < TW; ++lane) {
+                                const float y_value = y_row_3[lane];
+                                const float y_value_2 = y_value /
+                                    static_cast<float>((std::min<int64_t>((i * TH + row) * stride -
+                                    padding + kernel_size, H) - std::max<int64_t>((i * TH + row) *
+                                    stride - padding, 0)) * (std::min<int64_t>((j * TW + lane) *
+                                    stride - padding + kernel_size, W) - std::max<int64_t>((j * TW +
+                                    lane) * stride - padding, 0)));
+                                y_row_3[lane] = y_value_2;
+                            }
+                        }
+                        for (int64_t row = 0; row < std::min<int64_t>(TH, OH - i * TH); ++row) {
+                            // store(y -> Y[n, c, i*TH:(i+1)*TH, j*TW:(j+1)*TW])
+                            const float *const y_row_4 = y + row * TW;
+                            for (int64_t block = 0; block < std::min<int64_t>(TW, OW - j * TW);
+                                block += 1024) {
+                                const int64_t block_end = std::min<int64_t>(std::min<int64_t>(TW, OW
+                                    - j * TW), block + 1024);
+                                alignas(64) float Y_block[1024];
+                                float *const Y_row = Y_streams ? Y_block : Y + (((n * C + c) * OH +
+                                    (i * TH + row)) * OW + j * TW + block);
+                                #pragma omp simd
+                                for (int64_t lane = block; lane < block_end; ++lane) {
+                                    const float y_value = y_row_4[lane];
+                                    Y_row[lane - block] = y_value;
+                                }
+                                if (Y_streams) {
+                                    sketch::stream(Y + (((n * C + c) * OH + (i * TH + row)) * OW + j
+                                        * TW + block), Y_block, block_end - block);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        sketch::end_streams();
+    }
+    return 0;
+}

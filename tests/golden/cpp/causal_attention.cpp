@@ -1,0 +1,553 @@
+// causal_attention: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+// g++ calls the vector versions of these (libmvec) from SIMD loops.
+#if defined(__x86_64__) && defined(__GLIBC__)
+#if __GLIBC_PREREQ(2, 35)
+#define SKETCH_VECTORS __attribute__((simd("notinbranch"), const))
+#endif
+#endif
+#ifndef SKETCH_VECTORS
+#define SKETCH_VECTORS
+#endif
+extern "C" {
+SKETCH_VECTORS double exp(double x) noexcept;
+}
+
+namespace sketch {
+
+// Scratch memory: pieces are added, then allocated at once for all threads, on cache lines.
+class arena {
+public:
+    arena() = default;
+    arena(const arena &) = delete;
+    arena &operator=(const arena &) = delete;
+    ~arena() { std::free(memory_); }
+
+    // Adds a piece of `extents` elements and returns its place.
+    int64_t add(int64_t element_bytes, std::initializer_list<int64_t> extents)
+    {
+        const int64_t place = bytes_;
+        int64_t size = element_bytes;
+        for (const int64_t extent : extents) {
+            fits_ = !__builtin_mul_overflow(size, std::max<int64_t>(extent, 0), &size) && fits_;
+        }
+        fits_ = !__builtin_add_overflow(size, int64_t{63}, &size) && fits_;
+        fits_ = !__builtin_add_overflow(bytes_, size / 64 * 64, &bytes_) && fits_;
+        return place;
+    }
+
+    // False when the memory cannot be had.
+    bool allocate(int64_t threads)
+    {
+        int64_t total = 0;
+        fits_ = !__builtin_mul_overflow(bytes_, threads, &total) && fits_;
+        if (fits_ && total > 0) {
+            memory_ = static_cast<char *>(std::aligned_alloc(64, static_cast<size_t>(total)));
+        }
+        return fits_ && (total == 0 || memory_ != nullptr);
+    }
+
+    template <class T> T *at(int64_t place, int64_t thread) const
+    {
+        return reinterpret_cast<T *>(memory_ + thread * bytes_ + place);
+    }
+
+private:
+    char *memory_ = nullptr;
+    int64_t bytes_ = 0;
+    bool fits_ = true;
+};
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_mod(T a, T b)
+{
+    return static_cast<T>(a - b * floor_div(a, b));
+}
+constexpr int64_t floor_mod(int64_t a, int b) { return floor_mod(a, int64_t{b}); }
+constexpr int64_t floor_mod(int a, int64_t b) { return floor_mod(int64_t{a}, b); }
+inline float floor_mod(float a, float b) { return __builtin_fmaf(-b, floor_div(a, b), a); }
+inline double floor_mod(double a, double b) { return __builtin_fma(-b, floor_div(a, b), a); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+inline uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+inline float float_of(uint32_t bits)
+{
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
+// The smaller; NaN wins. Only `smaller` waits for `a`, the accumulator of a loop.
+template <class T> inline T min(T a, T b)
+{
+    const T smaller = b < a ? b : a;
+    return b != b ? b : smaller;
+}
+inline bool min(bool a, bool b) { return a && b; }
+
+// e^x = 2^n * e^r with |r| <= ln(2)/2, e^r by a polynomial; n is the nearest integer, from the low
+// bits of a large float. The power of two is applied in two parts, so that subnormal results and
+// overflow to infinity come out right.
+inline float exp(float x)
+{
+    const float bounded = x < -104.0F ? -104.0F : (x > 89.0F ? 89.0F : x);
+    const float shifted = bounded * 1.44269504F + 12582912.0F;
+    const float n = shifted - 12582912.0F;
+    const float r = (bounded - n * 0.693145752F) - n * 1.42860677e-06F;
+    float p = 0.00138145403F;
+    p = p * r + 0.00836874527F;
+    p = p * r + 0.0416683908F;
+    p = p * r + 0.166665204F;
+    p = p * r + 0.499999934F;
+    p = p * r + 1.0F;
+    p = p * r + 1.0F;
+    const bool small = x < 0.0F;
+    const float power = float_of((bits_of(shifted) + (small ? 191U : 126U)) << 23);
+    return p * power * (small ? 0x1p-64F : 2.0F);
+}
+inline double exp(double x) { return ::exp(x); }
+
+// Element (r, c) of a strided matrix is data[r * row + c * column].
+template <class T> struct matrix {
+    T *data;
+    int64_t row;
+    int64_t column;
+};
+
+#if defined(__AVX512F__)
+constexpr int64_t vector_bytes = 64;
+constexpr int64_t block_rows = 12;
+#elif defined(__AVX2__)
+constexpr int64_t vector_bytes = 32;
+constexpr int64_t block_rows = 6;
+#else
+constexpr int64_t vector_bytes = 16;
+constexpr int64_t block_rows = 4;
+#endif
+constexpr int64_t block_depth = 256;
+
+template <class T> struct blocking {
+    typedef T vector __attribute__((vector_size(vector_bytes)));
+    static constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(T));
+    static constexpr int64_t columns = 2 * lanes;
+};
+
+template <class T, class S> inline T widened(S x)
+{
+    if constexpr (sizeof(S) == 2) {
+        return static_cast<T>(to_float(x));
+    } else {
+        return static_cast<T>(x);
+    }
+}
+
+// Packs `width` lines of `depth` elements into panels of `size` lines; missing lines become 0.
+// Element (line, k) is data[line * row + k * column].
+template <int64_t size, class T, class S>
+inline void pack(const matrix<const S> &from, int64_t width, int64_t depth, T *panels)
+{
+    for (int64_t line = 0; line < width; line += size) {
+        const S *const data = from.data + line * from.row;
+        const int64_t count = std::min(size, width - line);
+        if (count == size && from.row == 1) {
+            for (int64_t k = 0; k < depth; ++k) {
+                for (int64_t i = 0; i < size; ++i) {
+                    panels[k * size + i] = widened<T>(data[k * from.column + i]);
+                }
+            }
+        } else {
+            // Blocks of 16 keep the panel's part in the first-level cache while lines are read.
+            for (int64_t start = 0; start < depth; start += 16) {
+                const int64_t stop = std::min(start + 16, depth);
+                for (int64_t i = 0; i < size; ++i) {
+                    for (int64_t k = start; k < stop; ++k) {
+                        panels[k * size + i] =
+                            i < count ? widened<T>(data[i * from.row + k * from.column]) : T{0};
+                    }
+                }
+            }
+        }
+        panels += size * depth;
+    }
+}
+
+// block_rows x two vectors of the product, in registers along the depth.
+template <class T>
+inline void multiply_block(const T *a, const T *b, int64_t depth, T *to, int64_t row)
+{
+    using vector = typename blocking<T>::vector;
+    constexpr int64_t lanes = blocking<T>::lanes;
+    vector sums[block_rows][2] = {};
+    for (int64_t k = 0; k < depth; ++k) {
+        vector first;
+        vector second;
+        std::memcpy(&first, b + k * 2 * lanes, sizeof first);
+        std::memcpy(&second, b + k * 2 * lanes + lanes, sizeof second);
+#pragma GCC unroll 16
+        for (int64_t r = 0; r < block_rows; ++r) {
+            sums[r][0] += a[k * block_rows + r] * first;
+            sums[r][1] += a[k * block_rows + r] * second;
+        }
+    }
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < block_rows; ++r) {
+        vector old[2];
+        std::memcpy(old, to + r * row, sizeof old);
+        old[0] += sums[r][0];
+        old[1] += sums[r][1];
+        std::memcpy(to + r * row, old, sizeof old);
+    }
+}
+
+// to += a @ b for a [rows, depth] and b [depth, columns]; `left` and `right` hold packed panels.
+template <class T, class A, class B>
+void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, matrix<const B> b,
+              matrix<T> to, T *left, T *right)
+{
+    constexpr int64_t width = blocking<T>::columns;
+    for (int64_t k = 0; k < depth; k += block_depth) {
+        const int64_t part = std::min(block_depth, depth - k);
+        pack<block_rows>(matrix<const A>{a.data + k * a.column, a.row, a.column}, rows, part,
+                         left);
+        pack<width>(matrix<const B>{b.data + k * b.row, b.column, b.row}, columns, part, right);
+        for (int64_t c = 0; c < columns; c += width) {
+            for (int64_t r = 0; r < rows; r += block_rows) {
+                T *const target = to.data + r * to.row + c;
+                const int64_t high = std::min(block_rows, rows - r);
+                const int64_t wide = std::min(width, columns - c);
+                if (high == block_rows && wide == width) {
+                    multiply_block(left + r * part, right + c * part, part, target, to.row);
+                    continue;
+                }
+                alignas(64) T edge[block_rows * width] = {};
+                multiply_block(left + r * part, right + c * part, part, edge, width);
+                for (int64_t i = 0; i < high; ++i) {
+                    for (int64_t j = 0; j < wide; ++j) {
+                        target[i * to.row + j] += edge[i * width + j];
+                    }
+                }
+            }
+        }
+    }
+}
+
+} // namespace sketch
+
+#pragma omp declare reduction(propagating_max : float, double \
+                              : omp_out = sketch::max(omp_out, omp_in)) \
+    initializer(omp_priv = omp_orig)
+
+extern "C" int64_t causal_attention(
+    const float *__restrict Q, const float *__restrict K, const float *__restrict V, const float
+    *__restrict MASK, float *__restrict Y, int64_t B, int64_t HQ, int64_t HK, int64_t M, int64_t
+    N, int64_t D)
+{
+    constexpr int64_t TM = 64;
+    constexpr int64_t TN = 64;
+
+    [[maybe_unused]] const double scale = static_cast<double>(1.0 /
+        std::sqrt(static_cast<double>(D)));
+    // require: HK >= 1
+    if (!(HK >= 1)) {
+        return 1;
+    }
+    // require: HK >= 1 and HQ % HK == 0
+    if (!(HK >= 1 && sketch::floor_mod(HQ, HK) == 0)) {
+        return 2;
+    }
+    // require: M <= N and D >= 1
+    if (!(M <= N && D >= 1)) {
+        return 3;
+    }
+    // require: HQ//HK >= 1
+    if (!(sketch::floor_div(HQ, HK) >= 1)) {
+        return 4;
+    }
+    const bool Y_streams = sketch::streams(sizeof(float), {B, HQ, M, D});
+    {
+        // Scratch memory of each thread.
+        sketch::arena arena;
+        const int64_t y_place = arena.add(sizeof(float), {TM, D});
+        const int64_t q_mul_place = arena.add(sizeof(float), {TM, D});
+        const int64_t scores_place = arena.add(sizeof(float), {TM, TN});
+        const int64_t q_mul_panels_place = arena.add(sizeof(float), {std::min<int64_t>(D, 256), TM +
+            16});
+        const int64_t k_panels_place = arena.add(sizeof(float), {std::min<int64_t>(D, 256), TN +
+            64});
+        const int64_t scores_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TN, 256), TM
+            + 16});
+        const int64_t v_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TN, 256), D +
+            64});
+        if (!arena.allocate(omp_get_max_threads())) {
+            return -1;
+        }
+        #pragma omp parallel
+        {
+            float *const __restrict y = arena.at<float>(y_place, omp_get_thread_num());
+            float *const __restrict q_mul = arena.at<float>(q_mul_place, omp_get_thread_num());
+            float *const __restrict scores = arena.at<float>(scores_place, omp_get_thread_num());
+            float *const __restrict q_mul_panels = arena.at<float>(q_mul_panels_place,
+                omp_get_thread_num());
+            float *const __restrict k_panels = arena.at<float>(k_panels_place,
+                omp_get_thread_num());
+            float *const __restrict scores_panels = arena.at<float>(scores_panels_place,
+                omp_get_thread_num());
+            float *const __restrict v_panels = arena.at<float>(v_panels_place,
+                omp_get_thread_num());
+            #pragma omp for collapse(3) schedule(static)
+            for (int64_t b = 0; b < B; ++b) {
+                for (int64_t h = 0; h < HQ; ++h) {
+                    for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
+                        alignas(64) float running_sum[TM];
+                        alignas(64) float running_max[TM];
+                        for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
+                            // running_sum = alloc([TM, 1], init=0.0)
+                            running_sum[row] = 0.0f;
+                            // running_max = alloc([TM, 1], init=-inf)
+                            running_max[row] = -std::numeric_limits<float>::infinity();
+                            // y = alloc([TM, D], init=0.0)
+                            // load(Q[b, h, i*TM:(i+1)*TM, 0:D] -> q)
+                            // mul(q, scale, q)
+                            float *const y_row = y + row * D;
+                            const float *const Q_row = Q + ((b * HQ + h) * M + (i * TM + row)) * D;
+                            float *const q_mul_row = q_mul + row * D;
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < D; ++lane) {
+                                y_row[lane] = 0.0f;
+                                const float q = Q_row[lane];
+                                const float q_mul_value = q * static_cast<float>(scale);
+                                q_mul_row[lane] = q_mul_value;
+                            }
+                        }
+                        // for j in range(ceil(min((i+1)*TM + N - M, N), TN)):
+                        for (int64_t j = 0; j < sketch::ceil_div(std::min<int64_t>((i + 1) * TM + N
+                            - M, N), TN); ++j) {
+                            for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
+                                float *const scores_row = scores + row * TN;
+                                #pragma omp simd
+                                for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN);
+                                    ++lane) {
+                                    scores_row[lane] = 0.0f;
+                                }
+                            }
+                            // load(K[b, h//(HQ//HK), j*TN:(j+1)*TN, 0:D] -> k)
+                            // matmul(q, k, scores, trans_b=True)
+                            sketch::multiply(
+                                std::min<int64_t>(TM, M - i * TM), std::min<int64_t>(TN, N - j *
+                                    TN), D,
+                                sketch::matrix<const float>{q_mul, D, 1},
+                                sketch::matrix<const float>{K + D * HK * N * b +
+                                    sketch::floor_div(h, sketch::floor_div(HQ, HK)) * D * N + D * TN
+                                    * j, 1, D},
+                                sketch::matrix<float>{scores, TN, 1},
+                                q_mul_panels, k_panels);
+                            // if present(MASK):
+                            if (MASK != nullptr) {
+                                for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM);
+                                    ++row) {
+                                    // load(MASK[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> mask)
+                                    // add(scores, mask, scores)
+                                    float *const scores_row_2 = scores + row * TN;
+                                    const float *const MASK_row = MASK + ((i * TM + row) * N + j *
+                                        TN);
+                                    #pragma omp simd
+                                    for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN);
+                                        ++lane) {
+                                        const float scores_value = scores_row_2[lane];
+                                        const float mask = MASK_row[lane];
+                                        const float scores_value_2 = scores_value + mask;
+                                        scores_row_2[lane] = scores_value_2;
+                                    }
+                                }
+                            }
+                            // query = i*TM + iota(TM)
+                            // key = j*TN + iota(TN)
+                            for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
+                                float block_sum = 0.0f;
+                                float block_max = -std::numeric_limits<float>::infinity();
+                                // where(key[None, :] <= query[:, None] + N - M, scores, -inf, scores)
+                                // reduce_max(scores, 1, block_max)
+                                float *const scores_row_3 = scores + row * TN;
+                                #pragma omp simd reduction(propagating_max : block_max)
+                                for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN);
+                                    ++lane) {
+                                    const float scores_value = scores_row_3[lane];
+                                    const float scores_value_2 = (j * TN + lane <= i * TM + row + N
+                                        - M) ? scores_value :
+                                        (-std::numeric_limits<float>::infinity());
+                                    scores_row_3[lane] = scores_value_2;
+                                    block_max = sketch::max(block_max, scores_value_2);
+                                }
+                                // max(running_max, block_max, new_max)
+                                const float running_max_value = running_max[row];
+                                const float new_max = sketch::max(running_max_value, block_max);
+                                // sub(running_max, new_max, correction)
+                                const float correction = running_max_value - new_max;
+                                // exp(correction, correction)
+                                const float correction_exp = sketch::exp(correction);
+                                // sub(scores, new_max, scores)
+                                // exp(scores, scores)
+                                // reduce_sum(scores, 1, block_sum)
+                                float *const scores_row_4 = scores + row * TN;
+                                #pragma omp simd reduction(+ : block_sum)
+                                for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN);
+                                    ++lane) {
+                                    const float scores_value = scores_row_4[lane];
+                                    const float scores_value_2 = scores_value - new_max;
+                                    const float scores_value_3 = sketch::exp(scores_value_2);
+                                    scores_row_4[lane] = scores_value_3;
+                                    block_sum += scores_value_3;
+                                }
+                                // fma(running_sum, correction, block_sum, running_sum)
+                                const float running_sum_value = running_sum[row];
+                                const float running_sum_value_2 = running_sum_value * correction_exp
+                                    + block_sum;
+                                running_sum[row] = running_sum_value_2;
+                                // mul(y, correction, y)
+                                float *const y_row_2 = y + row * D;
+                                #pragma omp simd
+                                for (int64_t lane = 0; lane < D; ++lane) {
+                                    const float y_value = y_row_2[lane];
+                                    const float y_value_2 = y_value * correction_exp;
+                                    y_row_2[lane] = y_value_2;
+                                }
+                                // copy(new_max, running_max)
+                                const float running_max_value_2 = new_max;
+                                running_max[row] = running_max_value_2;
+                            }
+                            // load(V[b, h//(HQ//HK), j*TN:(j+1)*TN, 0:D] -> v)
+                            // gemm(scores, v, y)
+                            sketch::multiply(
+                                std::min<int64_t>(TM, M - i * TM), D, std::min<int64_t>(TN, N - j *
+                                    TN),
+                                sketch::matrix<const float>{scores, TN, 1},
+                                sketch::matrix<const float>{V + D * HK * N * b +
+                                    sketch::floor_div(h, sketch::floor_div(HQ, HK)) * D * N + D * TN
+                                    * j, D, 1},
+                                sketch::matrix<float>{y, D, 1},
+                                scores_panels, v_panels);
+                        }
+                        for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
+                            // div(y, running_sum, y)
+                            // store(y -> Y[b, h, i*TM:(i+1)*TM, 0:D])
+                            const float running_sum_value = running_sum[row];
+                            const float *const y_row_3 = y + row * D;
+                            for (int64_t block = 0; block < D; block += 1024) {
+                                const int64_t block_end = std::min<int64_t>(D, block + 1024);
+                                alignas(64) float Y_block[1024];
+                                float *const Y_row = Y_streams ? Y_block : Y + (((b * HQ + h) * M +
+                                    (i * TM + row)) * D + block);
+                                #pragma omp simd
+                                for (int64_t lane = block; lane < block_end; ++lane) {
+                                    const float y_value = y_row_3[lane];
+                                    const float y_value_2 = y_value / running_sum_value;
+                                    Y_row[lane - block] = y_value_2;
+                                }
+                                if (Y_streams) {
+                                    sketch::stream(Y + (((b * HQ + h) * M + (i * TM + row)) * D +
+                                        block), Y_block, block_end - block);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            sketch::end_streams();
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,182 @@
+// depthwise_conv2d: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace sketch {
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+} // namespace sketch
+
+extern "C" int64_t depthwise_conv2d(
+    const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t N,
+    int64_t C, int64_t H, int64_t W, int64_t KH, int64_t KW, int64_t stride, int64_t padding,
+    int64_t dilation)
+{
+    constexpr int64_t T = 256;
+
+    [[maybe_unused]] const int64_t OH = sketch::floor_div(H + 2 * padding - dilation * (KH - 1) - 1,
+        stride) + 1;
+    [[maybe_unused]] const int64_t OW = sketch::floor_div(W + 2 * padding - dilation * (KW - 1) - 1,
+        stride) + 1;
+    // require: stride >= 1
+    if (!(stride >= 1)) {
+        return 1;
+    }
+    // require: OH >= 0
+    if (!(OH >= 0)) {
+        return 2;
+    }
+    // require: OW >= 0
+    if (!(OW >= 0)) {
+        return 3;
+    }
+    // require: stride >= 1 and dilation >= 1 and padding >= 0
+    if (!((stride >= 1 && dilation >= 1) && padding >= 0)) {
+        return 4;
+    }
+    const bool Y_streams = sketch::streams(sizeof(float), {N, C, OH, OW});
+    #pragma omp parallel
+    {
+        #pragma omp for collapse(4) schedule(static)
+        for (int64_t n = 0; n < N; ++n) {
+            for (int64_t c = 0; c < C; ++c) {
+                for (int64_t oh = 0; oh < OH; ++oh) {
+                    for (int64_t j = 0; j < sketch::ceil_div(OW, T); ++j) {
+                        alignas(64) float y[T];
+                        // y = alloc([T], init=0.0)
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < T; ++lane) {
+                            y[lane] = 0.0f;
+                        }
+                        // for kh in range(KH):
+                        for (int64_t kh = 0; kh < KH; ++kh) {
+                            // h = oh*stride + kh*dilation - padding
+                            const int64_t h = oh * stride + kh * dilation - padding;
+                            // if h >= 0 and h < H:
+                            if (h >= 0 && h < H) {
+                                // for kw in range(KW):
+                                for (int64_t kw = 0; kw < KW; ++kw) {
+                                    // first = j*T*stride + kw*dilation - padding
+                                    const int64_t first = j * T * stride + kw * dilation - padding;
+                                    // load(X[n, c, h, first:first+T*stride:stride] -> x, pad=0)
+                                    // load(WEIGHT[c, 0, kh, kw] -> w)
+                                    // fma(x, w, y, y)
+                                    const float w = WEIGHT[(c * KH + kh) * KW + kw];
+                                    const int64_t part = sketch::floor_div(-first - 1, stride) + 1;
+                                    const int64_t part_2 = sketch::floor_div(W - first - 1, stride)
+                                        + 1;
+                                    #pragma omp simd
+                                    for (int64_t lane = 0; lane < T; ++lane) {
+                                        const float x = (part <= lane && lane < part_2) ? X[((n * C
+                                            + c) * H + h) * W + (first + lane * stride)] : 0.0f;
+                                        const float y_value = y[lane];
+                                        const float y_value_2 = x * w + y_value;
+                                        y[lane] = y_value_2;
+                                    }
+                                }
+                            }
+                        }
+                        // store(y -> Y[n, c, oh, j*T:(j+1)*T])
+                        for (int64_t block = 0; block < std::min<int64_t>(T, OW - j * T); block +=
+                            1024) {
+                            const int64_t block_end = std::min<int64_t>(std::min<int64_t>(T, OW - j
+                                * T), block + 1024);
+                            alignas(64) float Y_block[1024];
+                            float *const Y_row = Y_streams ? Y_block : Y + (((n * C + c) * OH + oh)
+                                * OW + j * T + block);
+                            #pragma omp simd
+                            for (int64_t lane = block; lane < block_end; ++lane) {
+                                const float y_value = y[lane];
+                                Y_row[lane - block] = y_value;
+                            }
+                            if (Y_streams) {
+                                sketch::stream(Y + (((n * C + c) * OH + oh) * OW + j * T + block),
+                                    Y_block, block_end - block);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        sketch::end_streams();
+    }
+    return 0;
+}

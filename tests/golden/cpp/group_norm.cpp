@@ -1,0 +1,224 @@
+// group_norm: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace sketch {
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+inline float rsqrt(float x) { return 1.0F / __builtin_sqrtf(x); }
+inline double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
+
+} // namespace sketch
+
+extern "C" int64_t group_norm(
+    const float *__restrict X, const float *__restrict WEIGHT, const float *__restrict BIAS, float
+    *__restrict Y, int64_t N, int64_t C, int64_t H, int64_t W, int64_t groups, double eps)
+{
+    constexpr int64_t T = 1024;
+
+    [[maybe_unused]] const int64_t CG = sketch::floor_div(C, groups);
+    // require: groups >= 1
+    if (!(groups >= 1)) {
+        return 1;
+    }
+    // require: groups >= 0
+    if (!(groups >= 0)) {
+        return 2;
+    }
+    // require: CG*H*W >= 0
+    if (!(CG * H * W >= 0)) {
+        return 3;
+    }
+    // require: N*groups*(CG*H*W) == N*C*H*W
+    if (!(N * groups * (CG * H * W) == N * C * H * W)) {
+        return 4;
+    }
+    // require: CG >= 0
+    if (!(CG >= 0)) {
+        return 5;
+    }
+    // require: groups*CG == C
+    if (!(groups * CG == C)) {
+        return 6;
+    }
+    // require: N*groups*CG*(H*W) == N*C*H*W
+    if (!(N * groups * CG * (H * W) == N * C * H * W)) {
+        return 7;
+    }
+    // require: groups >= 1 and C == CG*groups
+    if (!(groups >= 1 && C == CG * groups)) {
+        return 8;
+    }
+    const bool Y_streams = sketch::streams(sizeof(float), {N, C, H, W});
+    #pragma omp parallel
+    {
+        #pragma omp for collapse(2) schedule(static)
+        for (int64_t n = 0; n < N; ++n) {
+            for (int64_t g = 0; g < groups; ++g) {
+                // variance = alloc([1], init=0.0)
+                float variance = 0.0f;
+                // mean = alloc([1], init=0.0)
+                float mean = 0.0f;
+                // for j in range(ceil(CG*H*W, T)):
+                for (int64_t j = 0; j < sketch::ceil_div(CG * H * W, T); ++j) {
+                    float sum_ = 0.0f;
+                    // load(XR[n, g, j*T:(j+1)*T] -> x)
+                    // reduce_sum(x, 0, sum)
+                    const float *const X_row = X + ((n * groups + g) * (CG * H * W) + j * T);
+                    #pragma omp simd reduction(+ : sum_)
+                    for (int64_t lane = 0; lane < std::min<int64_t>(T, CG * H * W - j * T);
+                        ++lane) {
+                        const float x = X_row[lane];
+                        sum_ += x;
+                    }
+                    // add(mean, sum, mean)
+                    mean = mean + sum_;
+                }
+                // div(mean, CG*H*W, mean)
+                mean = mean / static_cast<float>(CG * H * W);
+                // for j in range(ceil(CG*H*W, T)):
+                for (int64_t j_2 = 0; j_2 < sketch::ceil_div(CG * H * W, T); ++j_2) {
+                    float sum__2 = 0.0f;
+                    // load(XR[n, g, j*T:(j+1)*T] -> x)
+                    // sub(x, mean, x)
+                    // mul(x, x, x)
+                    // reduce_sum(x, 0, sum)
+                    const float *const X_row_2 = X + ((n * groups + g) * (CG * H * W) + j_2 * T);
+                    #pragma omp simd reduction(+ : sum__2)
+                    for (int64_t lane = 0; lane < std::min<int64_t>(T, CG * H * W - j_2 * T);
+                        ++lane) {
+                        const float x_2 = X_row_2[lane];
+                        const float x_2_sub = x_2 - mean;
+                        const float x_2_mul = x_2_sub * x_2_sub;
+                        sum__2 += x_2_mul;
+                    }
+                    // add(variance, sum, variance)
+                    variance = variance + sum__2;
+                }
+                // div(variance, CG*H*W, variance)
+                variance = variance / static_cast<float>(CG * H * W);
+                // add(variance, eps, variance)
+                variance = variance + static_cast<float>(eps);
+                // rsqrt(variance, variance)
+                variance = sketch::rsqrt(variance);
+                // for c in range(CG):
+                for (int64_t c = 0; c < CG; ++c) {
+                    // for j in range(ceil(H*W, T)):
+                    for (int64_t j_3 = 0; j_3 < sketch::ceil_div(H * W, T); ++j_3) {
+                        // load(XV[n, g, c, j*T:(j+1)*T] -> x)
+                        // sub(x, mean, x)
+                        // mul(x, variance, x)
+                        // load(WV[g, c] -> weight)
+                        // load(BV[g, c] -> bias)
+                        // fma(x, weight, bias, x)
+                        // store(x -> YV[n, g, c, j*T:(j+1)*T])
+                        const float weight = WEIGHT[g * CG + c];
+                        const float bias = BIAS[g * CG + c];
+                        const float *const X_row_3 = X + (((n * groups + g) * CG + c) * (H * W) +
+                            j_3 * T);
+                        for (int64_t block = 0; block < std::min<int64_t>(T, H * W - j_3 * T); block
+                            += 1024) {
+                            const int64_t block_end = std::min<int64_t>(std::min<int64_t>(T, H * W -
+                                j_3 * T), block + 1024);
+                            alignas(64) float Y_block[1024];
+                            float *const Y_row = Y_streams ? Y_block : Y + (((n * groups + g) * CG +
+                                c) * (H * W) + j_3 * T + block);
+                            #pragma omp simd
+                            for (int64_t lane = block; lane < block_end; ++lane) {
+                                const float x_3 = X_row_3[lane];
+                                const float x_3_sub = x_3 - mean;
+                                const float x_3_mul = x_3_sub * variance;
+                                const float x_3_fma = x_3_mul * weight + bias;
+                                Y_row[lane - block] = x_3_fma;
+                            }
+                            if (Y_streams) {
+                                sketch::stream(Y + (((n * groups + g) * CG + c) * (H * W) + j_3 * T
+                                    + block), Y_block, block_end - block);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        sketch::end_streams();
+    }
+    return 0;
+}

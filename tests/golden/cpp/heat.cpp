@@ -1,0 +1,168 @@
+// heat: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+
+namespace sketch {
+
+// Scratch memory: pieces are added, then allocated at once for all threads, on cache lines.
+class arena {
+public:
+    arena() = default;
+    arena(const arena &) = delete;
+    arena &operator=(const arena &) = delete;
+    ~arena() { std::free(memory_); }
+
+    // Adds a piece of `extents` elements and returns its place.
+    int64_t add(int64_t element_bytes, std::initializer_list<int64_t> extents)
+    {
+        const int64_t place = bytes_;
+        int64_t size = element_bytes;
+        for (const int64_t extent : extents) {
+            fits_ = !__builtin_mul_overflow(size, std::max<int64_t>(extent, 0), &size) && fits_;
+        }
+        fits_ = !__builtin_add_overflow(size, int64_t{63}, &size) && fits_;
+        fits_ = !__builtin_add_overflow(bytes_, size / 64 * 64, &bytes_) && fits_;
+        return place;
+    }
+
+    // False when the memory cannot be had.
+    bool allocate(int64_t threads)
+    {
+        int64_t total = 0;
+        fits_ = !__builtin_mul_overflow(bytes_, threads, &total) && fits_;
+        if (fits_ && total > 0) {
+            memory_ = static_cast<char *>(std::aligned_alloc(64, static_cast<size_t>(total)));
+        }
+        return fits_ && (total == 0 || memory_ != nullptr);
+    }
+
+    template <class T> T *at(int64_t place, int64_t thread) const
+    {
+        return reinterpret_cast<T *>(memory_ + thread * bytes_ + place);
+    }
+
+private:
+    char *memory_ = nullptr;
+    int64_t bytes_ = 0;
+    bool fits_ = true;
+};
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
+} // namespace sketch
+
+extern "C" int64_t heat(float *__restrict U, int64_t M, int64_t N, int64_t steps, double rate)
+{
+    constexpr int64_t TM = 32;
+    constexpr int64_t TN = 128;
+
+    // Memory shared by the phases.
+    sketch::arena workspace;
+    const int64_t NEXT_place = workspace.add(sizeof(float), {M, N});
+    if (!workspace.allocate(1)) {
+        return -1;
+    }
+    float *const NEXT = workspace.at<float>(NEXT_place, 0);
+    // for step in range(steps):
+    for (int64_t step = 0; step < steps; ++step) {
+        // Phase 1 of 2.
+        {
+            #pragma omp parallel for collapse(2) schedule(static)
+            for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
+                for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
+                    for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
+                        // load(U[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> here)
+                        // mul(here, -4, around)
+                        // load(U[i*TM-1:(i+1)*TM-1, j*TN:(j+1)*TN] -> side, pad=0)
+                        // add(around, side, around)
+                        // load(U[i*TM+1:(i+1)*TM+1, j*TN:(j+1)*TN] -> side, pad=0)
+                        // load(U[i*TM:(i+1)*TM, j*TN-1:(j+1)*TN-1] -> side, pad=0)
+                        // load(U[i*TM:(i+1)*TM, j*TN+1:(j+1)*TN+1] -> side, pad=0)
+                        // fma(around, rate, here, here)
+                        // store(here -> NEXT[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+                        const float *const U_row = U + ((i * TM + row) * N + j * TN);
+                        const float *const U_row_2 = U + ((i * TM - 1 + row) * N + j * TN);
+                        const float *const U_row_3 = U + ((i * TM + 1 + row) * N + j * TN);
+                        const float *const U_row_4 = U + ((i * TM + row) * N + (j * TN - 1));
+                        const float *const U_row_5 = U + ((i * TM + row) * N + j * TN + 1);
+                        float *const NEXT_row = NEXT + ((i * TM + row) * N + j * TN);
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
+                            const float here = U_row[lane];
+                            const float around = here * -4.0f;
+                            const float side = ((1 - TM * i <= row && row < M - (i * TM - 1)) &&
+                                lane < N - j * TN) ? U_row_2[lane] : 0.0f;
+                            const float around_add = around + side;
+                            const float side_next = (row < M - (i * TM + 1) && lane < N - j * TN) ?
+                                U_row_3[lane] : 0.0f;
+                            const float around_add_2 = around_add + side_next;
+                            const float side_next_2 = ((row < M - i * TM && 1 - TN * j <= lane) &&
+                                lane < N - (j * TN - 1)) ? U_row_4[lane] : 0.0f;
+                            const float around_add_3 = around_add_2 + side_next_2;
+                            const float side_next_3 = (row < M - i * TM && lane < N - (j * TN + 1))
+                                ? U_row_5[lane] : 0.0f;
+                            const float around_add_4 = around_add_3 + side_next_3;
+                            const float here_fma = around_add_4 * static_cast<float>(rate) + here;
+                            NEXT_row[lane] = here_fma;
+                        }
+                    }
+                }
+            }
+        }
+        // Phase 2 of 2.
+        {
+            #pragma omp parallel for collapse(2) schedule(static)
+            for (int64_t i_2 = 0; i_2 < sketch::ceil_div(M, TM); ++i_2) {
+                for (int64_t j_2 = 0; j_2 < sketch::ceil_div(N, TN); ++j_2) {
+                    for (int64_t row = 0; row < std::min<int64_t>(TM, M - i_2 * TM); ++row) {
+                        // load(NEXT[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> next)
+                        // store(next -> U[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+                        const float *const NEXT_row = NEXT + ((i_2 * TM + row) * N + j_2 * TN);
+                        float *const U_row = U + ((i_2 * TM + row) * N + j_2 * TN);
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j_2 * TN); ++lane) {
+                            const float next = NEXT_row[lane];
+                            U_row[lane] = next;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    return 0;
+}

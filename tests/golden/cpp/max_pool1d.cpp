@@ -1,0 +1,175 @@
+// max_pool1d: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace sketch {
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
+} // namespace sketch
+
+extern "C" int64_t max_pool1d(
+    const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t L, int64_t
+    kernel_size, int64_t stride, int64_t padding, int64_t dilation)
+{
+    constexpr int64_t T = 512;
+
+    [[maybe_unused]] const int64_t OL = sketch::floor_div(L + 2 * padding - dilation * (kernel_size
+        - 1) - 1, stride) + 1;
+    // require: stride >= 1
+    if (!(stride >= 1)) {
+        return 1;
+    }
+    // require: OL >= 0
+    if (!(OL >= 0)) {
+        return 2;
+    }
+    // require: kernel_size >= 1 and stride >= 1 and dilation >= 1
+    if (!((kernel_size >= 1 && stride >= 1) && dilation >= 1)) {
+        return 3;
+    }
+    // require: padding >= 0 and 2*padding <= kernel_size
+    if (!(padding >= 0 && 2 * padding <= kernel_size)) {
+        return 4;
+    }
+    const bool Y_streams = sketch::streams(sizeof(float), {N, C, OL});
+    #pragma omp parallel
+    {
+        #pragma omp for collapse(3) schedule(static)
+        for (int64_t n = 0; n < N; ++n) {
+            for (int64_t c = 0; c < C; ++c) {
+                for (int64_t j = 0; j < sketch::ceil_div(OL, T); ++j) {
+                    alignas(64) float y[T];
+                    // y = alloc([T], init=-inf)
+                    #pragma omp simd
+                    for (int64_t lane = 0; lane < T; ++lane) {
+                        y[lane] = -std::numeric_limits<float>::infinity();
+                    }
+                    // for k in range(kernel_size):
+                    for (int64_t k = 0; k < kernel_size; ++k) {
+                        // first = j*T*stride + k*dilation - padding
+                        const int64_t first = j * T * stride + k * dilation - padding;
+                        // load(X[n, c, first:first+T*stride:stride] -> x, pad=-inf)
+                        // max(y, x, y)
+                        const int64_t part = sketch::floor_div(-first - 1, stride) + 1;
+                        const int64_t part_2 = sketch::floor_div(L - first - 1, stride) + 1;
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < T; ++lane) {
+                            const float y_value = y[lane];
+                            const float x = (part <= lane && lane < part_2) ? X[(n * C + c) * L +
+                                (first + lane * stride)] :
+                                (-std::numeric_limits<float>::infinity());
+                            const float y_value_2 = sketch::max(y_value, x);
+                            y[lane] = y_value_2;
+                        }
+                    }
+                    // store(y -> Y[n, c, j*T:(j+1)*T])
+                    for (int64_t block = 0; block < std::min<int64_t>(T, OL - j * T); block +=
+                        1024) {
+                        const int64_t block_end = std::min<int64_t>(std::min<int64_t>(T, OL - j *
+                            T), block + 1024);
+                        alignas(64) float Y_block[1024];
+                        float *const Y_row = Y_streams ? Y_block : Y + ((n * C + c) * OL + j * T +
+                            block);
+                        #pragma omp simd
+                        for (int64_t lane = block; lane < block_end; ++lane) {
+                            const float y_value = y[lane];
+                            Y_row[lane - block] = y_value;
+                        }
+                        if (Y_streams) {
+                            sketch::stream(Y + ((n * C + c) * OL + j * T + block), Y_block,
+                                block_end - block);
+                        }
+                    }
+                }
+            }
+        }
+        sketch::end_streams();
+    }
+    return 0;
+}

@@ -1,0 +1,84 @@
+// scatter_add: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+
+namespace sketch {
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+// Replaces an element by what `combine` makes of it; no update of another thread is lost.
+template <class T, class F> inline void atomic_update(T *place, F combine)
+{
+    T old;
+    __atomic_load(place, &old, __ATOMIC_RELAXED);
+    T next = combine(old);
+    while (!__atomic_compare_exchange(place, &old, &next, true, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED)) {
+        next = combine(old);
+    }
+}
+
+template <class T> inline void atomic_add(T *place, T value)
+{
+    if constexpr (std::is_integral_v<T>) {
+        __atomic_fetch_add(place, value, __ATOMIC_RELAXED);
+    } else {
+        atomic_update(place, [value](T old) { return old + value; });
+    }
+}
+
+} // namespace sketch
+
+extern "C" int64_t scatter_add(
+    float *__restrict TOTAL, const int64_t *__restrict INDEX, const float *__restrict SRC, int64_t
+    R, int64_t N, int64_t D)
+{
+    constexpr int64_t TN = 32;
+    constexpr int64_t TD = 128;
+
+    #pragma omp parallel for collapse(2) schedule(static)
+    for (int64_t i = 0; i < sketch::ceil_div(N, TN); ++i) {
+        for (int64_t j = 0; j < sketch::ceil_div(D, TD); ++j) {
+            for (int64_t row = 0; row < std::min<int64_t>(TN, N - i * TN); ++row) {
+                // load(SRC[i*TN:(i+1)*TN, j*TD:(j+1)*TD] -> x)
+                // load(INDEX[i*TN:(i+1)*TN] -> index)
+                // atomic_add(x -> TOTAL[index, j*TD:(j+1)*TD])
+                const int64_t index = INDEX[i * TN + row];
+                for (int64_t lane = 0; lane < std::min<int64_t>(TD, D - j * TD); ++lane) {
+                    const float x = SRC[(i * TN + row) * D + (j * TD + lane)];
+                    if (0 <= index && index < R) {
+                        sketch::atomic_add(&TOTAL[index * D + (j * TD + lane)], x);
+                    }
+                }
+            }
+        }
+    }
+    return 0;
+}

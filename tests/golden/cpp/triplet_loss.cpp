@@ -1,0 +1,153 @@
+// triplet_loss: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+
+namespace sketch {
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+template <class T> inline T relu(T x) { return x < T{0} ? T{0} : x; }
+
+inline float sqrt(float x) { return __builtin_sqrtf(x); }
+inline double sqrt(double x) { return __builtin_sqrt(x); }
+
+// Replaces an element by what `combine` makes of it; no update of another thread is lost.
+template <class T, class F> inline void atomic_update(T *place, F combine)
+{
+    T old;
+    __atomic_load(place, &old, __ATOMIC_RELAXED);
+    T next = combine(old);
+    while (!__atomic_compare_exchange(place, &old, &next, true, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED)) {
+        next = combine(old);
+    }
+}
+
+template <class T> inline void atomic_add(T *place, T value)
+{
+    if constexpr (std::is_integral_v<T>) {
+        __atomic_fetch_add(place, value, __ATOMIC_RELAXED);
+    } else {
+        atomic_update(place, [value](T old) { return old + value; });
+    }
+}
+
+} // namespace sketch
+
+extern "C" int64_t triplet_loss(
+    const float *__restrict ANCHOR, const float *__restrict POSITIVE, const float *__restrict
+    NEGATIVE, float *__restrict LOSS, int64_t M, int64_t N, double margin, double eps)
+{
+    constexpr int64_t TM = 16;
+    constexpr int64_t TN = 256;
+
+    // require: M >= 1
+    if (!(M >= 1)) {
+        return 1;
+    }
+    // LOSS starts as 0.0.
+    #pragma omp parallel for simd schedule(static)
+    for (int64_t element = 0; element < 1; ++element) {
+        LOSS[element] = 0.0f;
+    }
+    #pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
+        alignas(64) float far[TM];
+        alignas(64) float near[TM];
+        // far = alloc([TM, 1], init=0.0)
+        // near = alloc([TM, 1], init=0.0)
+        #pragma omp simd
+        for (int64_t lane = 0; lane < std::min<int64_t>(TM, M - i * TM); ++lane) {
+            far[lane] = 0.0f;
+            near[lane] = 0.0f;
+        }
+        // for j in range(ceil(N, TN)):
+        for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
+            for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
+                float sum__reduce_sum = 0.0f;
+                float sum_ = 0.0f;
+                // load(ANCHOR[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> anchor)
+                // add(anchor, eps, anchor)
+                // load(POSITIVE[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> other)
+                // sub(anchor, other, other)
+                // mul(other, other, other)
+                // reduce_sum(other, 1, sum)
+                // load(NEGATIVE[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> other)
+                const float *const ANCHOR_row = ANCHOR + ((i * TM + row) * N + j * TN);
+                const float *const POSITIVE_row = POSITIVE + ((i * TM + row) * N + j * TN);
+                const float *const NEGATIVE_row = NEGATIVE + ((i * TM + row) * N + j * TN);
+                #pragma omp simd reduction(+ : sum_, sum__reduce_sum)
+                for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
+                    const float anchor = ANCHOR_row[lane];
+                    const float anchor_add = anchor + static_cast<float>(eps);
+                    const float other = POSITIVE_row[lane];
+                    const float other_sub = anchor_add - other;
+                    const float other_mul = other_sub * other_sub;
+                    sum_ += other_mul;
+                    const float other_next = NEGATIVE_row[lane];
+                    const float other_sub_2 = anchor_add - other_next;
+                    const float other_mul_2 = other_sub_2 * other_sub_2;
+                    sum__reduce_sum += other_mul_2;
+                }
+                // add(near, sum, near)
+                const float near_value = near[row];
+                const float near_value_2 = near_value + sum_;
+                near[row] = near_value_2;
+                // add(far, sum, far)
+                const float far_value = far[row];
+                const float far_value_2 = far_value + sum__reduce_sum;
+                far[row] = far_value_2;
+            }
+        }
+        float total = 0.0f;
+        // sqrt(near, near)
+        // sqrt(far, far)
+        // sub(near, far, loss)
+        // add(loss, margin, loss)
+        // relu(loss, loss)
+        // div(loss, M, loss)
+        // reduce_sum(loss, [0, 1], total)
+        #pragma omp simd reduction(+ : total)
+        for (int64_t lane = 0; lane < std::min<int64_t>(TM, M - i * TM); ++lane) {
+            const float near_value = near[lane];
+            const float near_value_2 = sketch::sqrt(near_value);
+            const float far_value = far[lane];
+            const float far_value_2 = sketch::sqrt(far_value);
+            const float loss = near_value_2 - far_value_2;
+            const float loss_add = loss + static_cast<float>(margin);
+            const float loss_relu = sketch::relu(loss_add);
+            const float loss_div = loss_relu / static_cast<float>(M);
+            total += loss_div;
+        }
+        // atomic_add(total -> LOSS[])
+        sketch::atomic_add(&LOSS[0], total);
+    }
+    return 0;
+}

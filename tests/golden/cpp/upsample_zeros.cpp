@@ -1,0 +1,63 @@
+// upsample_zeros: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+
+namespace sketch {
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+} // namespace sketch
+
+extern "C" int64_t upsample_zeros(
+    const float *__restrict X, float *__restrict Y, int64_t M, int64_t N)
+{
+    constexpr int64_t FACTOR = 3;
+    constexpr int64_t T = 512;
+
+    // Y starts as 0.0.
+    #pragma omp parallel for simd schedule(static)
+    for (int64_t element = 0; element < M * (N * FACTOR); ++element) {
+        Y[element] = 0.0f;
+    }
+    #pragma omp parallel for collapse(2) schedule(static)
+    for (int64_t i = 0; i < M; ++i) {
+        for (int64_t j = 0; j < sketch::ceil_div(N, T); ++j) {
+            // load(X[i, j*T:(j+1)*T] -> x)
+            // store(x -> Y[i, j*T*FACTOR:(j+1)*T*FACTOR:FACTOR])
+            const float *const X_row = X + (i * N + j * T);
+            #pragma omp simd
+            for (int64_t lane = 0; lane < std::min<int64_t>(T, N - j * T); ++lane) {
+                const float x = X_row[lane];
+                Y[i * (N * FACTOR) + (j * T * FACTOR + lane * FACTOR)] = x;
+            }
+        }
+    }
+    return 0;
+}
