@@ -4,8 +4,8 @@ For an access (or any index tile) at one place of a sketch, `Lanes` names the ti
 of the tile is the variable `'lane<a>`, with 0 <= lane < extent. `Lanes.pointwise` writes an index
 tile as an ordinary scalar expression over these names (bindings with lanes written out), which
 `Scope.form`, `evaluate` and `symbolic` understand; `Lanes.form` gives its affine form. What comes
-from memory is an unknown of its element type. Domain inference, coverage and independence all read
-accesses this way (`sites.touched`):
+from memory is an unknown of its element type. Domain inference reads
+accesses this way:
 
     lanes = Lanes.of(scope, tile.extents, element_indices(access, tile.extents))
     lanes = lanes.within(statement.domain).given(guards)
