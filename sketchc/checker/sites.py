@@ -8,7 +8,6 @@ from typing import assert_never
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.affine import Fact, Linear, add, constant
-from sketchc.checker.affine import Fact, Linear, add, constant
 from sketchc.checker.scope import Branch, Scope, Step, host_path, phase_scope
 from sketchc.source import Span
 
@@ -126,15 +125,6 @@ def collect(sketch: ir.Sketch, root: Scope) -> tuple[Site, ...]:
 def loops_of(site: Site) -> tuple[ir.For | ir.HostFor, ...]:
     """The loops around a site, those of the host first."""
     return tuple(step for step in site.path if isinstance(step, ir.For | ir.HostFor))
-
-
-def lane_facts(scope: Scope, lane: Linear, extent: ir.Expr, valid: ir.AxisDomain) -> Iterator[Fact]:
-    """0 <= lane < extent, and the axis domain's bounds."""
-    yield Fact(lane)
-    for bound in (extent, *valid.upper):
-        yield Fact(add(add(scope.form(bound), lane, -1), constant(-1)))
-    for bound in valid.lower:
-        yield Fact(add(lane, scope.form(bound), -1))
 
 
 def lane_facts(scope: Scope, lane: Linear, extent: ir.Expr, valid: ir.AxisDomain) -> Iterator[Fact]:
