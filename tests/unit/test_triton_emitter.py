@@ -64,7 +64,8 @@ def test_emitted_code_is_lint_free_and_formatted(
     for name, kernel in kernels[target].items():
         (tmp_path / f"{name}.py").write_text(kernel.source)
     options = ["--no-cache", "--config", str(CONFIGURATION), str(tmp_path)]
-    for command in (["check"], ["format", "--diff"]):
+    # A symbol is spelled as a constant is, so that some conditions look turned around.
+    for command in (["check", "--extend-ignore", "SIM300"], ["format", "--diff"]):
         run = [sys.executable, "-m", "ruff", *command, *options]
         done = subprocess.run(run, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
