@@ -87,8 +87,11 @@ def make_case(
     return Case(kernel, inputs, dict(symbols), given, expected)
 
 
-def run_cases(cases: list[Case], folder: Path, poison: bool = True) -> list[dict[str, Array] | str]:
-    """The outputs of every case under Triton's interpreter, or its error as "Type: message"."""
+def run_cases(
+    cases: list[Case], folder: Path, poison: bool = True, interpret: bool = True
+) -> list[dict[str, Array] | str]:
+    """The outputs of every case under Triton's interpreter (without `interpret`: on the GPU), or its
+    error as "Type: message"."""
     requests, arrays = [], {}
     for index, case in enumerate(cases):
         source = _write(case.kernel, folder / str(index))
@@ -102,7 +105,7 @@ def run_cases(cases: list[Case], folder: Path, poison: bool = True) -> list[dict
         f"{BATCH}:run_batch",
         {"cases": requests},
         arrays,
-        environment={"TRITON_INTERPRET": "1"},
+        environment={"TRITON_INTERPRET": "1" if interpret else "0"},
     )
     assert result.reply is not None, result.describe() + result.traceback + result.output
     outputs: list[dict[str, Array] | str] = []
