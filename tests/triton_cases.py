@@ -90,7 +90,7 @@ def make_case(
 def run_cases(
     cases: list[Case], folder: Path, poison: bool = True, interpret: bool = True
 ) -> list[dict[str, Array] | str]:
-    """The outputs of every case under Triton's interpreter (without `interpret`: on the GPU), or its
+    """The outputs of every case under Triton's interpreter (on the GPU without `interpret`), or the
     error as "Type: message"."""
     requests, arrays = [], {}
     for index, case in enumerate(cases):
