@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import attrs
@@ -300,7 +301,10 @@ def _assemble(
     for name in (*scalars, *scope.hoisted.values()):
         if name in text.in_memory:
             lines.append(f"    {names[name]} = tl.load({names[f'{name}_ptr']})")
+    words = set(re.findall(r"\w+", "\n".join(emitter.lines)))
     for extent, lane in scope.lanes.items():
+        if lane not in words:
+            continue  # asked for, and then written without
         arange = f"tl.arange(0, {extent})"
         lines.append(f"    {lane} = {arange}.to(INDEX)" if guarded else f"    {lane} = {arange}")
     lines += emitter.lines
