@@ -27,13 +27,15 @@ Shape = tuple[Code, ...]
 @attrs.frozen
 class Place:
     """Element offsets from `pointer`: the parts are summed. `shape` is what the vectors among them
-    broadcast to; `last` is the largest offset inside the tensor, None for a single element."""
+    broadcast to; the tensor has these extents, and strides where they are not those of a dense
+    one."""
 
     tensor: str
     pointer: Code
     parts: tuple[Code, ...]
     shape: Shape
-    last: Code | None
+    extents: tuple[ir.Expr, ...]
+    strides: tuple[Code, ...] | None
 
     @property
     def address(self) -> Code:
@@ -43,11 +45,24 @@ class Place:
         """The address with offsets outside of the tensor brought to its ends; the wrapper gives a
         tensor without elements one."""
         scope.read_anyway[self.tensor] = None
-        if not self.parts or self.last is None:
+        last = self._last(scope) if self.parts else None
+        if last is None:
             return self.address
-        offset = PYTHON.call("tl.minimum", PYTHON.fold("+", list(self.parts)), self.last)
+        offset = PYTHON.call("tl.minimum", PYTHON.fold("+", list(self.parts)), last)
         offset = PYTHON.call("tl.maximum", offset, Code("0"))
         return PYTHON.binary("+", self.pointer, scope.bind(f"{stem}_at", offset))
+
+    def _last(self, scope: Scope) -> Code | None:
+        """The largest offset inside of the tensor; None for a single element."""
+        one = Code("1")
+        if self.strides is None:
+            product = _product(self.extents, scope)
+            return None if product is None else PYTHON.binary("-", product, one)
+        reaches = [
+            PYTHON.binary("*", PYTHON.binary("-", kernel_expression(e, scope), one), stride)
+            for e, stride in zip(self.extents, self.strides, strict=True)
+        ]
+        return PYTHON.fold("+", reaches) if reaches else None
 
 
 def is_plain(access: ir.Access) -> bool:
@@ -76,16 +91,10 @@ def place(access: ir.Access, tile: str | None, scope: Scope) -> Place:
         strides = [_stride_name(tensor, axis, scope) for axis in range(len(extents))]
         parts = _strided_origin(origin, strides, scope)
         parts += [_times(lane, strides[d]) for d, lane in vectors]
-        reaches = [
-            PYTHON.binary("*", PYTHON.binary("-", kernel_expression(e, scope), Code("1")), stride)
-            for e, stride in zip(extents, strides, strict=True)
-        ]
-        last = PYTHON.fold("+", reaches) if reaches else None
-    else:
-        parts = _dense_origin(origin, extents, scope)
-        parts += [_times(lane, _dense_stride(extents[d + 1 :], scope)) for d, lane in vectors]
-        last = _last(extents, scope)
-    return Place(tensor.name, pointer, tuple(parts), shape, last)
+        return Place(tensor.name, pointer, tuple(parts), shape, extents, tuple(strides))
+    parts = _dense_origin(origin, extents, scope)
+    parts += [_times(lane, _dense_stride(extents[d + 1 :], scope)) for d, lane in vectors]
+    return Place(tensor.name, pointer, tuple(parts), shape, extents, None)
 
 
 def _split(
@@ -138,11 +147,6 @@ def _dense_stride(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
     if product is None or product.level != PYTHON.binary_levels["*"]:
         return product
     return Code(f"({product.text})")
-
-
-def _last(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
-    product = _product(extents, scope)
-    return None if product is None else PYTHON.binary("-", product, Code("1"))
 
 
 def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Scope) -> list[Code]:
