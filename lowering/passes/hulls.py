@@ -136,6 +136,7 @@ def is_downward(step: ir.Expr) -> bool | None:
 def trip_count(loop: ir.For | ir.HostFor) -> ir.Expr:
     """The number of iterations, never negative where a loop may be empty by its bounds."""
     zero, one = ir.Literal(0), ir.Literal(1)
+    span: ir.Expr
     if loop.step == one:
         if loop.start == zero:
             return loop.stop

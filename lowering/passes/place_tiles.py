@@ -250,7 +250,7 @@ def tiles_used(statement: ir.Statement) -> list[str]:
     that it has."""
     match statement:
         case ir.Load(access, tile) | ir.Store(tile, access) | ir.Atomic(_, tile, access):
-            read = [e for e in _subscripts(access) for e in tiles_read(e)]
+            read = [name for e in _subscripts(access) for name in tiles_read(e)]
             return [tile, *read, *(name for g in statement.guards for name in tiles_read(g))]
         case ir.Fetch(_, access):
             return [name for e in _subscripts(access) for name in tiles_read(e)]
