@@ -14,10 +14,10 @@ from pathlib import Path
 import jinja2
 import numpy as np
 import pytest
-from test_prompt_facts import PROMPT, STORED, codes, probe
+from prompt_probes import PROMPT, STORED, codes, probe
 
 from sketchc.agents.prompts.hardware import hardware
-from sketchc.agents.prompts.language import EXAMPLES, example_sketches, facts, language
+from sketchc.agents.prompts.language import EXAMPLES, example_sketches, language
 from sketchc.agents.prompts.rendering import as_json, fenced, render
 from sketchc.checker.api import check
 from sketchc.checker.hints import LOOP_HINTS, TILE_HINTS
@@ -27,12 +27,12 @@ from sketchc.interpreter import interpret
 from sketchc.lowering.hardware import HARDWARE, load_hardware
 from sketchc.lowering.passes import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
-from sketchc.ops import OPS, Category, Op, Result, Shape
+from sketchc.ops import OPS, Op, Result, Shape
 from sketchc.runtime.frontends.binding import bind
 from sketchc.runtime.frontends.torch_task import TaskDescription, TensorSpec
 from sketchc.selfcheck import self_check
 from sketchc.source import Source
-from sketchc.types import LOWERED, DType
+from sketchc.types import DType
 from sketchc.vocabulary import SECTIONS
 
 FOLDER = Path(__file__).parents[2] / "agents" / "prompts"
@@ -124,39 +124,48 @@ def test_sketches_in_the_prompt_mean_what_they_say(name: str, sizes: tuple[int, 
 def test_types_hints_and_sections_are_all_named() -> None:
     for hint in LOOP_HINTS | TILE_HINTS:
         assert f'"{hint}"' in PROMPT
-    types = ", ".join(dtype.value for dtype in LOWERED)
+    types = ", ".join(dtype.value for dtype in DType)
     assert f"Element types: {types}." in PROMPT
     for section in SECTIONS:
         assert f"- `{section}:" in language()
 
 
-def test_constructs_that_are_not_lowered_are_named_with_what_to_write() -> None:
-    from sketchc.explain import codes as all_codes
-
-    unavailable = facts()["unavailable"]
-    assert [item.code for item in unavailable] == [c for c in all_codes() if c.startswith("SK09")]
-    for item in unavailable:
-        assert item.advice
-        assert f"- {item.name} ({item.code}): {item.advice}" in PROMPT
-        assert "lowered yet" not in item.name
-
-
 # ---------------------------------------------------------------- the op table
+
+
+#: Shapes of the destinations, where they are not that of the sources.
+_SHAPES = {
+    Shape.REDUCED: "[16, 1]",
+    Shape.TOP_K: "[16, 4]",
+}
+#: Types of the operands and of the destination, where they are not f32.
+_GIVEN = {Result.INTEGER: "i32"}
+_MADE = {Result.INTEGER: "i32", Result.BOOL: "bool", Result.I64: "i64"}
+
+
+def _operand(row: Op, name: str) -> str:
+    """An operand called `name` in the op table."""
+    if row.name == "fill":
+        return "2.5"
+    return {"condition": "c", "indices": "k[None, :]", "seed": "7", "offset": "k"}.get(name, "a")
 
 
 def _call(row: Op) -> str:
     """Statements that make operands for `row` and call it in the form that the prompt prints."""
-    boolean = row.result is Result.BOOL or row.name.startswith("logical")
-    integer = row.result is Result.INTEGER
-    given = "i32" if integer else "bool" if row.name in ("reduce_any", "reduce_all") else "f32"
-    made = "bool" if boolean else "i32" if integer else "f32"
-    shape = {Shape.REDUCED: "[16, 1]", Shape.MATRIX_PRODUCT: "[16, 16]"}.get(row.shape, "[16, 16]")
-    init = ", init=0" if row.accumulates else ""
+    boolean = row.name.startswith("logical") or row.name in ("reduce_any", "reduce_all")
+    given = "bool" if row.name in ("reduce_any", "reduce_all") else _GIVEN.get(row.result, "f32")
+    made = "bool" if boolean else _MADE.get(row.result, "f32")
+    shape = "[16, 32]" if row.name == "concat" else _SHAPES.get(row.shape, "[16, 16]")
     lines = [f"a = alloc([16, 16], {given})", f"fill({'False' if given == 'bool' else 1}, a)"]
-    lines += ["c = alloc([16, 16], bool)", "fill(True, c)", f"d = alloc({shape}, {made}{init})"]
-    operands = ["c" if name == "condition" else "a" for name in row.operands]
-    operands = ["2.5"] if row.name == "fill" else operands
-    operands += ["1" for item in row.attributes if item.positional]
+    lines += ["c = alloc([16, 16], bool)", "fill(True, c)", "k = iota(16)"]
+    first = ", init=-inf" if row.outputs == 2 and row.accumulates else ", init=0"
+    lines += [f"d = alloc({shape}, {made}{first if row.accumulates else ''})"]
+    destinations = ["d"]
+    if row.outputs == 2:
+        lines += [f"e = alloc({shape}, i64{', init=-1' if row.accumulates else ''})"]
+        destinations += ["e"]
+    operands = [_operand(row, name) for name in row.operands]
+    operands += ["[1, 0]" if a.name == "axes" else "1" for a in row.attributes if a.positional]
     keywords = [
         f'{item.name}="{item.default}"'
         if item.choices
@@ -164,39 +173,29 @@ def _call(row: Op) -> str:
         for item in row.attributes
         if not item.positional
     ]
-    return "\n".join([*lines, f"{row.name}({', '.join([*operands, 'd', *keywords])})"])
+    return "\n".join([*lines, f"{row.name}({', '.join([*operands, *destinations, *keywords])})"])
 
 
-@pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.lowered])
-def test_each_lowered_operation_stands_in_the_prompt_and_checks(name: str) -> None:
+@pytest.mark.parametrize("name", OPS)
+def test_each_operation_stands_in_the_prompt_and_checks(name: str) -> None:
     row = OPS[name]
-    table = language().partition("## Operations")[2].partition("## Parsed")[0]
+    table = language().partition("## Operations")[2].partition("## Mistakes")[0]
     calls = re.findall(rf"- `{name}\((.*?)\)`: ", table)
     assert len(calls) == 1
     arguments = calls[0].split(", ")
     positional = [item.name for item in row.attributes if item.positional]
-    assert (
-        arguments[: len(row.operands) + 1]
-        == [*row.operands, *positional, "dst"][: len(row.operands) + 1]
-    )
+    destinations = ["dst", "dst_indices"][: row.outputs]
+    wanted = [*row.operands, *positional, *destinations]
+    assert arguments[: len(wanted)] == wanted
     assert {item.name for item in row.attributes} <= set(re.findall(r"\w+", calls[0]))
     assert f"`: {row.doc}\n" in table
     assert codes(probe(STORED + _call(row))) == set()
 
 
-def test_no_operation_is_promised_that_is_not_lowered() -> None:
-    missing = facts()["missing_operations"]
-    assert set(missing) == {name for name, row in OPS.items() if not row.lowered}
-    for name in missing:
-        assert f"`{name}(" not in PROMPT
-        row = OPS[name]
-        operands = ["y"] * len(row.operands) + ["0" for a in row.attributes if a.positional]
-        call = f"{name}({', '.join([*operands, *(['b'] * row.outputs)])})"
-        if row.category is Category.SORTING:
-            call = f"{name}(y, b, 0, y, b)"
-        (code,) = codes(probe(STORED + call))
-        assert code.startswith("SK09")
-        assert f"({code})" in PROMPT
+def test_there_is_no_other_operation() -> None:
+    assert "There is no other operation" in PROMPT
+    table = language().partition("## Operations")[2].partition("## Mistakes")[0]
+    assert set(re.findall(r"^- `(\w+)\(", table, re.M)) == set(OPS)
 
 
 # ---------------------------------------------------------------- the hardware
@@ -369,9 +368,3 @@ def test_numbers_have_four_digits_and_text_stays() -> None:
     given = {"a": [1.23456789, True, 7, float("nan"), float("-inf")], "b": {"c": "1.23456"}}
     kept = {"a": [1.235, True, 7, "nan", "-inf"], "b": {"c": "1.23456"}}
     assert json.loads(as_json(given)) == kept
-
-
-def test_every_type_of_the_language_is_lowered_or_named_as_missing() -> None:
-    named = {dtype.value for dtype in LOWERED}
-    missing = {dtype.value for dtype in DType} - named
-    assert all(re.search(rf"\b{name}\b", PROMPT) for name in missing)
