@@ -387,6 +387,8 @@ def _show(expression: ir.Expr, minimum: int) -> str:
         case ir.Literal(value):
             text = str(value)
             return f"({text})" if text.startswith("-") and minimum > 5 else text
+        case ir.Ref(name=name, kind=ir.NameKind.PRESENT):
+            return f"present({name})"
         case ir.Ref(name=name, layout=layout):
             return name if layout is None else name + _layout(layout)
         case ir.Unary(operator, operand):
