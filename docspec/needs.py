@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
 import attrs
 
@@ -15,7 +16,13 @@ _CATEGORIES = {
     Category.REDUCTION: "reduction",
     Category.MATRIX: "matrix",
     Category.LAYOUT: "layout",
+    Category.INDEX: "reduction",
+    Category.SCAN: "scan",
+    Category.SORTING: "sorting",
+    Category.RANDOM: "random",
 }
+
+_Access = ir.Load | ir.Store | ir.Atomic
 
 
 @attrs.frozen
@@ -30,7 +37,7 @@ def needs_of(sketch: ir.Sketch) -> Needs:
     """The needs of a sketch. The order of its statements does not matter."""
     statements = list(_walk(sketch))
     operations = sorted(filter(None, map(_operation, statements)))
-    topics = {*_of_declarations(sketch), *_of_types(sketch)}
+    topics = {*_of_declarations(sketch), *_of_types(sketch), *_of_host(sketch.steps)}
     for statement in statements:
         topics.update(_of_statement(sketch, statement))
     if _grid_axes(sketch) > 1:
@@ -43,8 +50,13 @@ def _walk(sketch: ir.Sketch) -> Iterator[ir.Statement]:
     while stack:
         statement = stack.pop()
         yield statement
-        if isinstance(statement, ir.For):
-            stack.extend(statement.body)
+        match statement:
+            case ir.For():
+                stack.extend(statement.body)
+            case ir.If():
+                stack.extend((*statement.body, *statement.orelse))
+            case _:
+                pass
 
 
 def _operation(statement: ir.Statement) -> str:
@@ -69,8 +81,26 @@ def _of_declarations(sketch: ir.Sketch) -> set[str]:
         "workspace": any(tensor.role is ir.Role.WORKSPACE for tensor in sketch.tensors),
         "inout": any(tensor.role is ir.Role.INOUT for tensor in sketch.tensors),
         "broadcast-extent": any(any(tensor.broadcast) for tensor in sketch.tensors),
+        "optional": any(tensor.optional for tensor in sketch.tensors),
     }
     return {topic for topic, holds in shown.items() if holds}
+
+
+def _of_host(steps: tuple[ir.HostStep, ...]) -> set[str]:
+    topics: set[str] = set()
+    for step in steps:
+        match step:
+            case ir.HostFor():
+                topics |= {"host", *_of_host(step.body)}
+            case ir.HostIf():
+                topics |= {"host", *_of_host((*step.body, *step.orelse))}
+            case ir.Fetch():
+                topics |= {"host", "fetch"}
+            case ir.Launch() | ir.Bind():
+                pass
+            case _:
+                assert_never(step)
+    return topics
 
 
 def _of_types(sketch: ir.Sketch) -> set[str]:
@@ -94,17 +124,40 @@ def _of_statement(sketch: ir.Sketch, statement: ir.Statement) -> set[str]:
                 topics.add("loop")
             if statement.carried:
                 topics.add("carried")
-        case ir.Load() | ir.Store():
-            if _may_cross_edge(sketch, statement):
-                topics.add("ragged")
+        case ir.If():
+            topics.add("branch")
+        case ir.Fetch():
+            topics.add("fetch")
+        case ir.Load() | ir.Store() | ir.Atomic():
+            topics.update(_of_access(sketch, statement))
         case ir.Compute():
             topics.update(_of_compute(sketch, statement))
-        case _:
+        case ir.Alloc() | ir.Bind():
             pass
+        case _:
+            assert_never(statement)
     return topics
 
 
-def _may_cross_edge(sketch: ir.Sketch, statement: ir.Load | ir.Store) -> bool:
+def _of_access(sketch: ir.Sketch, statement: _Access) -> set[str]:
+    kinds = [type(subscript) for subscript in statement.access.subscripts]
+    loads = isinstance(statement, ir.Load)
+    shown = {
+        "ragged": _may_cross_edge(sketch, statement),
+        "gather": loads and ir.IndexSubscript in kinds,
+        "scatter": not loads and ir.IndexSubscript in kinds,
+        "stride": any(
+            isinstance(subscript, ir.SliceSubscript) and subscript.step != ir.Literal(1)
+            for subscript in statement.access.subscripts
+        ),
+        "padding": isinstance(statement, ir.Load) and statement.pad is not None,
+        "mask": statement.where is not None,
+        "atomic": isinstance(statement, ir.Atomic),
+    }
+    return {topic for topic, holds in shown.items() if holds}
+
+
+def _may_cross_edge(sketch: ir.Sketch, statement: _Access) -> bool:
     """Whether a slice of several lanes ends elsewhere than its axis, as `i*T:(i+1)*T` does. Domains
     would say it exactly, but they are inferred later than a sketch is first looked at."""
     access = statement.access
@@ -115,6 +168,8 @@ def _may_cross_edge(sketch: ir.Sketch, statement: ir.Load | ir.Store) -> bool:
             single = next(lanes, None) == ir.Literal(1)
             if not single and subscript.upper != extent:
                 return True
+        elif isinstance(subscript, ir.IndexSubscript):
+            next(lanes, None)
     return False
 
 

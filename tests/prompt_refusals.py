@@ -273,6 +273,12 @@ REFUSED: dict[str, tuple[str, str, str, set[str]]] = {
         "symbols: K;\n    tensors: Z[K*2]: in f32;",
         {"SK0205", "SK0611"},
     ),
+    "lists of axes": (
+        "`axis` is a number, of a reduction also a list",
+        STORED + "cumsum(y, [0], b)",
+        "",
+        {"SK0211"},
+    ),
     "attributes are constants": (
         "Keywords behind `dst` are compile-time constants",
         STORED + "leaky_relu(y, y, slope=alpha)",

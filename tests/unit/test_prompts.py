@@ -38,7 +38,7 @@ from sketchc.vocabulary import SECTIONS
 FOLDER = Path(__file__).parents[2] / "agents" / "prompts"
 
 #: Tokens are estimated as a third of the characters: more than tokenisers make of such text.
-MOST_TOKENS = 9000
+MOST_TOKENS = 9600
 
 Arrays = dict[str, np.ndarray]
 
