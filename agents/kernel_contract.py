@@ -108,7 +108,8 @@ def _described(tensor: ir.Tensor, language: str) -> str:
     kind = tensor.dtype.value if language == "c++" else TORCH[tensor.dtype]
     if language == "c++" and tensor.dtype in _BITS:
         kind += " (the pointer is to its 16 bits)"
-    return f"{kind} [{extents}]"
+    absent = ("nullptr" if language == "c++" else "None") if tensor.optional else ""
+    return f"{kind} [{extents}]" + (f", or {absent} where it is absent" if absent else "")
 
 
 def _scalars(sketch: ir.Sketch, language: str) -> tuple[str, ...]:
@@ -157,7 +158,14 @@ def _python_head(sketch: ir.Sketch, entry: str) -> str:
     outputs = [t for t in sketch.tensors if t.role is ir.Role.OUT]
     given = [t for t in _tensors(sketch) if t.role is not ir.Role.OUT]
     results = [t for t in _tensors(sketch) if t.role is not ir.Role.IN]
-    parameters = [f"{names[tensor.name]}: torch.Tensor" for tensor in given]
+    # `None` is a default only where no tensor that must be given follows.
+    last = max((place for place, tensor in enumerate(given) if not tensor.optional), default=-1)
+    parameters = [
+        f"{names[tensor.name]}: torch.Tensor"
+        + (" | None" if tensor.optional else "")
+        + (" = None" if place > last else "")
+        for place, tensor in enumerate(given)
+    ]
     keywords = []
     for param in sketch.params:
         kind = "float" if param.dtype.is_float else "int"
