@@ -8,7 +8,7 @@ the answer is used as an order of magnitude only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
@@ -41,7 +41,10 @@ def estimate(
         return None
     try:
         values = host_values(plan.sketch, symbols, params)
-        moved = sum(_traffic(plan.sketch, phase.body, 1, values) for phase in plan.sketch.phases)
+        moved = sum(
+            _traffic(plan.sketch, phase.body, _launches(plan.sketch, index, values), values)
+            for index, phase in enumerate(plan.sketch.phases)
+        )
         operations = int(evaluate(plan.flops, values))
     except (KeyError, ArithmeticError, ValueError):
         return None
@@ -49,6 +52,18 @@ def estimate(
     cores = int(plan.hardware.facts.get("cores", plan.hardware.cores))
     seconds = max(moved / plan.hardware.memory_bandwidth, operations / OPERATIONS_PER_CORE / cores)
     return Estimate(moved, operations, seconds)
+
+
+def _launches(sketch: ir.Sketch, phase: int, values: Mapping[str, int | float | bool]) -> int:
+    """How often the host launches a phase: branches count as taken."""
+    from sketchc.evaluate import evaluate
+    from sketchc.lowering.passes.map_grid import trip_count
+
+    total = 1
+    for step in sketch.around(phase):
+        if isinstance(step, ir.HostFor):
+            total *= max(0, int(evaluate(trip_count(step), values)))
+    return total
 
 
 def _traffic(
@@ -67,12 +82,19 @@ def _traffic(
             case ir.For():
                 inner = trips * max(0, int(evaluate(trip_count(statement), values)))
                 total += _traffic(sketch, statement.body, inner, values)
-            case ir.Load() | ir.Store():
+            case ir.If():
+                branches = (statement.body, statement.orelse)
+                total += max(_traffic(sketch, part, trips, values) for part in branches)
+            case ir.Load() | ir.Store() | ir.Atomic():
                 tile = sketch.tile(statement.tile)
                 size = tile.dtype.bytes * trips
                 for extent in tile.extents:
                     size *= int(evaluate(extent, values))
-                total += size
+                total += size * 2 if isinstance(statement, ir.Atomic) else size
+            case ir.Fetch():
+                total += statement.dtype.bytes * trips
             case ir.Compute() | ir.Alloc() | ir.Bind():
                 pass
+            case _:
+                assert_never(statement)
     return total

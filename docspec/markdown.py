@@ -19,7 +19,7 @@ from sketchc.ops import OPS
 from sketchc.types import DType
 
 #: What an `ops:` line may hold.
-OPERATIONS = frozenset(OPS) | {"load", "store"}
+OPERATIONS = frozenset(OPS) | {"load", "store", "atomic_add", "atomic_max", "atomic_min"}
 #: What a `keywords:` line may hold.
 KEYWORDS = frozenset(TOPICS) | frozenset(FAILURES) | {dtype.value for dtype in DType}
 #: Languages of fenced blocks, and whether such a block must be an excerpt of an example.

@@ -27,7 +27,8 @@ _Access = ir.Load | ir.Store | ir.Atomic
 
 @attrs.frozen
 class Needs:
-    """The multiset of operations (sorted, repeated; "load" and "store" among them) and topics."""
+    """The multiset of operations (sorted, repeated; "load", "store"
+    and the atomics among them) and topics."""
 
     operations: tuple[str, ...]
     topics: tuple[str, ...]
@@ -66,6 +67,8 @@ def _operation(statement: ir.Statement) -> str:
             return "load"
         case ir.Store():
             return "store"
+        case ir.Atomic():
+            return f"atomic_{statement.operation}"
         case ir.Compute():
             return statement.operation
         case _:

@@ -77,6 +77,11 @@ _COMMON: _Claims = {
         "x + tl.program_id(0).to(tl.int64)",
     ),
     "tl.cdiv": _each("x + tl.cdiv(n, 16)"),
+    "Branches on scalars": (
+        "a = x\nif n > 3:\n    a = x + y\nelse:\n    a = x - y\ntl.store(O + at, a)",
+        "a = x\nif tl.load(I + n) > 3:\n    a = x + y\ntl.store(O + at, a)",
+        "if 16 == 16:\n    tl.store(O + at, x)",
+    ),
     "tl.debug_barrier": (
         "tl.store(O + at, x)\ntl.debug_barrier()\ntl.store(O + at, tl.load(O + at))",
     ),
@@ -250,7 +255,12 @@ AVAILABLE: Mapping[str, _Claims] = {
             *_JOINED,
             "tl.store(O + tl.arange(0, 64), tl.cat(v, v, can_reorder=True))",
         ),
-        "tl.rand, tl.randn": (*_COMMON["tl.rand, tl.randn"], *_each("tl.randint(0, at) * 1.0")),
+        "tl.rand, tl.randn": (
+            *_COMMON["tl.rand, tl.randn"],
+            *_each(
+                "tl.randint(0, at) * 1.0", "tl.umulhi(at.to(tl.uint32), at.to(tl.uint32)) * 1.0"
+            ),
+        ),
         "tl.multiple_of, tl.max_contiguous, tl.assume": (
             "tl.assume(n > 0)\n"
             "tl.store(O + at, x + tl.multiple_of(n, 2) + tl.max_contiguous(i, (1, 32)))",
@@ -289,7 +299,7 @@ AVAILABLE: Mapping[str, _Claims] = {
         "tl.cumsum, tl.cumprod": _each(
             "tl.cumsum(x, axis=1)", "tl.cumprod(x, axis=1)", "tl.cumsum(x, axis=0, reverse=True)"
         ),
-        "tl.flip": _each("tl.flip(x, 1)"),
+        "tl.flip, tl.gather": _each("tl.flip(x, 1)", "tl.gather(x, i, 1)"),
         "tl.dot": (*_DOTS, _PRODUCT.format('tl.dot(x, xb, input_precision="hf32")')),
         "tl.join, tl.interleave": _JOINED,
     },
@@ -298,8 +308,8 @@ AVAILABLE: Mapping[str, _Claims] = {
 #: Entries that the front end takes and the check on a CPU cannot run.
 UNCHECKED: Mapping[str, _Claims] = {
     "triton_ascend": {
-        "tl.sort, tl.topk, tl.gather, tl.histogram": (
-            *_each("tl.sort(x, 1, False)", "tl.gather(x, i, 1)"),
+        "tl.sort, tl.topk, tl.histogram": (
+            *_each("tl.sort(x, 1, False)"),
             "tl.store(I + r32, tl.histogram(tl.reshape(i, (512,)), 32))",
             "a, b = tl.reduce((x, y), 1, add_two)\ntl.store(O + at, x + (a + b)[:, None])",
             *_each("x + tl.reduce(i, 1, product)[:, None]"),

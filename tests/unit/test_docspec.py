@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sketchc.checker.api import check
 from sketchc.diagnostics import UsageError
 from sketchc.docspec.loader import TARGETS, folder_of, inspect, load
 from sketchc.docspec.manifest import PLACEHOLDERS
 from sketchc.docspec.markdown import KEYWORDS, OPERATIONS
+from sketchc.docspec.needs import needs_of
 from sketchc.docspec.schema import (
     FAILURES,
     TOPICS,
@@ -36,6 +38,7 @@ from sketchc.docspec.selector import (
 from sketchc.lowering.registry import TARGETS as LOWERED
 from sketchc.ops import OPS
 from sketchc.runtime.verify.verdict import FAILURES as FAILURE_CLASSES
+from sketchc.source import Source
 
 API = documents.FILES["api.md"]
 MANIFEST = documents.MANIFEST
@@ -293,7 +296,34 @@ def test_the_documents_of_a_target_are_without_findings(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_operation_is_served(target: str) -> None:
-    assert select(load(target), list(OPS), (), 0).unserved == ()
+    statements = ("load", "store", "atomic_add", "atomic_max", "atomic_min")
+    assert select(load(target), [*OPS, *statements], (), 0).unserved == ()
+
+
+#: What an example of the repository shows besides its operations.
+CONSTRUCTS = {
+    "conv2d": {"gather", "scatter", "padding", "optional", "branch"},
+    "segment_max": {"atomic", "gather", "scatter"},
+    "masked_select": {"mask", "scatter", "atomic", "scan"},
+    "power_iteration": {"host", "fetch"},
+    "cross_entropy": {"fetch"},
+    "upsample_zeros": {"stride"},
+    "topk": {"sorting"},
+    "add_noise": {"random"},
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_construct_is_served(target: str) -> None:
+    served = {word for section in load(target).sections for word in section.keywords}
+    assert set().union(*CONSTRUCTS.values()) <= served
+
+
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_constructs_are_seen_in_a_sketch(name: str) -> None:
+    path = Path(__file__).parents[2] / "examples" / f"{name}.sketch"
+    (checked,) = check(Source(path.name, path.read_text("utf-8"))).sketches
+    assert set(needs_of(checked.sketch).topics) >= CONSTRUCTS[name]
 
 
 # ---------------------------------------------------------------- selection
