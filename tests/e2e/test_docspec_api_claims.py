@@ -249,6 +249,16 @@ def test_a_strided_load_reads_past_the_end(ascend: Any, tmp_path: Path) -> None:
         run_row(ascend, tmp_path, body, np.arange(7, dtype=np.float32))
 
 
+@pytest.mark.parametrize("mask", UNKNOWN_MASKS[:3])
+def test_a_safe_offset_replaces_such_a_mask(ascend: Any, tmp_path: Path, mask: str) -> None:
+    body = (
+        f"inside = {mask}\nx = tl.load(X + tl.where(inside, lanes, 0))\n"
+        "tl.store(Y + lanes, tl.where(inside, x, -1.0))"
+    )
+    found = run_row(ascend, tmp_path, body, np.arange(5, dtype=np.float32))
+    np.testing.assert_array_equal(found, [0, 1, 2, 3, 4, -1, -1, -1])
+
+
 def test_reductions_on_ascend(ascend: Any, tmp_path: Path) -> None:
     """NaN and narrow sums, as the pitfalls tell them."""
     body = "\n".join(
