@@ -492,3 +492,9 @@ def test_the_estimate_counts_what_the_plan_loads_each_time() -> None:
     assert more is not None
     assert more.seconds == pytest.approx(2 * found.seconds)
     assert estimate(plan, {"M": 256}, {}) is None
+
+
+def test_the_estimate_counts_every_launch() -> None:
+    plan = plan_of((EXAMPLES / "heat.sketch").read_text(), session_of(None))
+    once, twice = (estimate(plan, {"M": 64, "N": 64}, {"steps": n, "rate": 0.2}) for n in (1, 2))
+    assert (twice.bytes if twice else 0) == 2 * (once.bytes if once else -1)
