@@ -8,8 +8,8 @@ from typing import Protocol
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
 
-#: target -> module with `CAPABILITIES`, `DESCRIPTION`, `emit(plan) -> Kernel`, `answers(plan)` (what
-#: the hints became that only the target can answer), and, where the target fuses by itself,
+#: target -> module with `CAPABILITIES`, `DESCRIPTION`, `emit(plan) -> Kernel`, `answers(plan)`
+#: (what the hints became that only the target can answer), and, where the target fuses by itself,
 #: `placements(plan)`: tile -> the memory it is left in, or "fused".
 TARGETS: dict[str, str] = {
     "triton_cuda": "sketchc.lowering.triton.cuda",

@@ -106,7 +106,7 @@ def diagnostic_table() -> str:
 
     lines = ["| code | says |", "|---|---|"]
     for code in codes():
-        title = page(code).partition("\n")[0].removeprefix(f"# {code}: ")
+        title = (page(code) or "").partition("\n")[0].removeprefix(f"# {code}: ")
         lines.append(f"| {code} | {_cell(title)} |")
     return "\n".join(lines)
 

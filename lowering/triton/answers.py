@@ -25,8 +25,8 @@ def answers(plan: Plan, dialect: Dialect) -> tuple[HintAnswer, ...]:
             if isinstance(statement, ir.For):
                 found += _loop(plan, phase, statement, position in hazards.loops, dialect)
     on_grid = {axis.variable for phase in plan.phases for axis in phase.grid}
-    for phase in plan.sketch.phases:
-        for statement in walk(phase.body):
+    for source in plan.sketch.phases:
+        for statement in walk(source.body):
             if isinstance(statement, ir.For) and statement.variable in on_grid:
                 found += _grid_loop(plan, statement, dialect)
     found += _tiles(plan, dialect)

@@ -7,7 +7,7 @@ params, then the actual extents of axes that may broadcast (`X[M|1]`).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,7 @@ def _check(tensor: ir.Tensor, array: np.ndarray[Any, Any] | None, shape: list[in
         raise ToolchainError(stage="launch", message=msg)
 
 
-def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: list[int | None]) -> int:
+def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: Sequence[int | None]) -> int:
     """Call the entry point; returns its status. A tensor that is absent is a null pointer."""
     function = getattr(library, request["entry"])
     function.restype = ctypes.c_int64

@@ -65,8 +65,9 @@ def test_ascend_agrees_with_the_interpreter(chunk, tmp_path):
         try:
             kernel = lowered(generated, "triton_ascend")
         except DiagnosticError as refused:
-            assert all(d.code in ("SK0703",) for d in refused.diagnostics), refused
-            continue
+            if all(found.code == "SK0703" for found in refused.diagnostics):
+                continue
+            raise
         done += 1
         sizes = generated.sizes[-1]
         given = inputs(generated, sketch, sizes)

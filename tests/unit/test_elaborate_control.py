@@ -424,7 +424,7 @@ for s in range(n, 0, -1):
 
 def test_a_branch_around_a_nest_runs_on_the_host():
     two = f"if present(W):\n{indented(vector(LOAD_W))}else:\n{indented(vector(''))}"
-    assert steps(good(two)) == ["if W", "  launch 0", "else", "  launch 1"]
+    assert steps(good(two)) == ["if present(W)", "  launch 0", "else", "  launch 1"]
     known = f"if CAUSAL:\n{indented(vector(''))}else:\n{indented(vector('neg(x, x)'))}"
     sketch = good(known)
     assert sketch.schedule == ()
