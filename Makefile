@@ -9,7 +9,7 @@ PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 PIP_ARGS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 PYTEST_ARGS ?=
 
 VENV := .venv

@@ -48,9 +48,9 @@ def sizes(kernel: Kernel, params: dict[str, Any]) -> list[dict[str, int]]:
     sketch = kernel.sketch
     names = [symbol.name for symbol in sketch.symbols]
     tiles = [int(c.value) for c in sketch.constants if int(c.value) <= 64] or [16]
-    tile = max(tiles) if len(names) <= 4 else 8  # work grows with their product
+    tile = max(tiles) if len(names) <= 2 else 8  # work grows with their product
     found = [sizes_for(sketch, (size,), params) for size in (1, tile - 1, tile, tile + 1)]
-    found.append(sizes_for(sketch, (5, 37, 13, 71) if len(names) <= 4 else (5, 7, 3), params))
+    found.append(sizes_for(sketch, (5, 37, 13, 71) if len(names) <= 3 else (5, 7, 3), params))
     empty = dict.fromkeys(names, 0)
     if not any(name in kernel.name for name in NOT_EMPTY) and not refusal(sketch, empty, params):
         found.append(empty)

@@ -31,7 +31,7 @@ from sketchc.runtime.worker import run_worker
 from sketchc.source import Source
 
 #: So many sketches whose plan a bug changes are tried for each.
-TRIES = 6
+TRIES = 4
 
 
 def plan_of(generated: Generated) -> Plan:
