@@ -48,10 +48,10 @@ def _fill(
     for _ in range(steps):
         if operations.step() is None:
             break
-    for tile in operations.tiles[first:]:
-        # What varies along no tiled axis would be written by every block.
-        if set(accesses.axes) <= set(tile.extents):
-            _store(draft, accesses, tile)
+    # What varies along no tiled axis would be written by every block.
+    made = [tile for tile in operations.tiles[first:] if set(accesses.axes) <= set(tile.extents)]
+    for tile in made or [again]:
+        _store(draft, accesses, tile)
 
 
 def _store(draft: Draft, accesses: Accesses, tile: Tile) -> None:
