@@ -60,8 +60,9 @@ def indices_exist(
 
 
 def into_range(array: Array, lower: int, upper: int) -> Array:
-    """Integers moved into [lower, upper) where they lie outside; as they are where it is empty."""
-    if upper <= lower:
+    """Integers moved into [lower, upper) where they lie outside; as they are where it is empty, and
+    anything but integers as it is."""
+    if upper <= lower or array.dtype.kind not in "iu":
         return array
     outside = (array < lower) | (array >= upper)
     if not outside.any():
