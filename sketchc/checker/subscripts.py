@@ -232,8 +232,11 @@ def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Findin
     host = concrete.host_sample(prover.sketch, symbols)
     if not concrete.admissible(prover.sketch, host):
         return None
-    where = iteration(site, site.scope, outcome.point, host)
-    return _failure(prover, site, goal, symbols, where)
+    try:
+        where = iteration(site, site.scope, outcome.point, host)
+        return _failure(prover, site, goal, symbols, where)
+    except concrete.Untried:
+        return None  # loops whose bounds come from memory have no numbers to show
 
 
 def _enumerated(prover: Prover, site: Site, goal: Goal) -> Finding | None:
