@@ -13,6 +13,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.lowering.plan import Plan
+from sketchc.ops import OPS, Category
 
 Rewrite = Callable[[ir.Statement], tuple[ir.Statement, ...]]
 
@@ -94,11 +95,20 @@ def _lost_carry(plan: Plan) -> Plan:
 
 
 def _dropped_identity(plan: Plan) -> Plan:
-    """Every operand counts as if its void lanes were the identity, and loads fill them with 7."""
-    every = frozenset(range(4))
-    fills = {key: True if value in (True, False) else 7 for key, value in plan.fills.items()}
-    keys = {(p.index, n) for p in plan.phases for n in range(400)}
-    return attrs.evolve(plan, neutral=dict.fromkeys(keys, every), fills=fills)
+    """Reductions and scans take every lane of their source, void ones too."""
+    across = (Category.REDUCTION, Category.SCAN)
+
+    def full(operand: ir.Operand) -> ir.Operand:
+        if isinstance(operand, ir.TileOperand):
+            return attrs.evolve(operand, domain=tuple(ir.FULL for _ in operand.domain))
+        return operand
+
+    def one(statement: ir.Statement) -> tuple[ir.Statement, ...]:
+        if isinstance(statement, ir.Compute) and OPS[statement.operation].category in across:
+            return (attrs.evolve(statement, operands=tuple(map(full, statement.operands))),)
+        return (statement,)
+
+    return rewritten(plan, one)
 
 
 def _last_block_dropped(plan: Plan) -> Plan:
