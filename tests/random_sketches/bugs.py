@@ -12,8 +12,7 @@ from typing import Any
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.plan import Plan
-from sketchc.ops import OPS, Category
+from sketchc.lowering.plan import Plan, walk
 
 Rewrite = Callable[[ir.Statement], tuple[ir.Statement, ...]]
 
@@ -94,21 +93,32 @@ def _lost_carry(plan: Plan) -> Plan:
     return attrs.evolve(rewritten(plan, one), fills={}, neutral={})
 
 
-def _dropped_identity(plan: Plan) -> Plan:
-    """Reductions and scans take every lane of their source, void ones too."""
-    across = (Category.REDUCTION, Category.SCAN)
+def _full(operand: ir.Operand) -> ir.Operand:
+    if isinstance(operand, ir.TileOperand):
+        return attrs.evolve(operand, domain=tuple(ir.FULL for _ in operand.domain))
+    return operand
 
-    def full(operand: ir.Operand) -> ir.Operand:
-        if isinstance(operand, ir.TileOperand):
-            return attrs.evolve(operand, domain=tuple(ir.FULL for _ in operand.domain))
-        return operand
+
+def _dropped_identity(plan: Plan) -> Plan:
+    """Void lanes of what a loop reduces hold 7 and count, where they should be left out."""
 
     def one(statement: ir.Statement) -> tuple[ir.Statement, ...]:
-        if isinstance(statement, ir.Compute) and OPS[statement.operation].category in across:
-            return (attrs.evolve(statement, operands=tuple(map(full, statement.operands))),)
-        return (statement,)
+        match statement:
+            case ir.Load(pad=None) if any(not axis.full for axis in statement.domain):
+                full = tuple(ir.FULL for _ in statement.domain)
+                return (attrs.evolve(statement, domain=full, pad=7),)
+            case ir.Compute(operation="reduce_sum" | "reduce_max", operands=operands):
+                return (attrs.evolve(statement, operands=tuple(map(_full, operands))),)
+            case _:
+                return (statement,)
 
-    return rewritten(plan, one)
+    loops = [s for phase in plan.phases for s in walk(phase.body) if isinstance(s, ir.For)]
+    reduced = any(
+        isinstance(inner, ir.Compute) and inner.operation in ("reduce_sum", "reduce_max")
+        for loop in loops
+        for inner in loop.body
+    )
+    return rewritten(plan, one) if reduced else plan
 
 
 def _last_block_dropped(plan: Plan) -> Plan:
