@@ -236,8 +236,11 @@ def touches(
 def base_element(
     sketch: ir.Sketch, name: str, element: tuple[int, ...], values: Mapping[str, Value]
 ) -> tuple[int, ...]:
-    """The element in the tensor's own coordinates, for an access through a view."""
+    """The element in the tensor's own coordinates, for an access through a view. What has another
+    number of coordinates than the view is in the tensor's own already, or names no element."""
     extents = [int(evaluate(extent, values)) for extent in sketch.extents(name)]
+    if len(element) != len(extents):
+        return element
     position = 0
     for index, extent in zip(element, extents, strict=True):
         position = position * extent + index
