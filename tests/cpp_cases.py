@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+from example_sizes import sizes_for
 
 from sketchc import ir
 from sketchc.evaluate import evaluate, host_values
@@ -19,6 +22,7 @@ from sketchc.lowering.passes import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import target_module
 from sketchc.parser import parse
+from sketchc.runtime.frontends.sizes import refusal
 from sketchc.runtime.toolchains.cpp import TOOLCHAIN
 from sketchc.source import Source
 from sketchc.types import DType
@@ -129,3 +133,43 @@ def check(
         assert native(tensors, symbols, params) == 0
         assert_equal(kernel.sketch, tensors, expected, ulps)
     return kernel
+
+
+#: Small tiles, so that small sizes have whole and partial tiles.
+TILES: dict[str, dict[str, int]] = {
+    "add": {"TM": 4, "TN": 256},
+    "batched_matmul": {"TM": 32, "TN": 32, "TK": 16},
+    "matmul": {"TM": 32, "TN": 64, "TK": 16},
+    "matmul_bias_gelu": {"TM": 64, "TN": 32, "TK": 32},
+    "rms": {"TILE_SIZE": 4},
+    "sum_middle": {"TM": 8, "TN": 128},
+}
+PARAMS = {"rms": {"eps": 1e-5}}
+
+
+#: What cannot be computed without elements.
+NOT_EMPTY = ("softmax", "layer_norm", "rms", "normalise_rows")
+
+
+def sizes(kernel: Kernel, params: dict[str, Any]) -> list[dict[str, int]]:
+    """0, 1, T - 1, T, T + 1 and primes, another for each symbol; the nearest that are allowed."""
+    sketch = kernel.sketch
+    names = [symbol.name for symbol in sketch.symbols]
+    tiles = [int(c.value) for c in sketch.constants if int(c.value) <= 64] or [16]
+    tile = max(tiles) if len(names) <= 2 else 8  # work grows with their product
+    found = [sizes_for(sketch, (size,), params) for size in (1, tile - 1, tile, tile + 1)]
+    found.append(sizes_for(sketch, (5, 37, 13, 71) if len(names) <= 3 else (5, 7, 3), params))
+    empty = dict.fromkeys(names, 0)
+    if not any(name in kernel.name for name in NOT_EMPTY) and not refusal(sketch, empty, params):
+        found.append(empty)
+    return found
+
+
+def load_module(path: Path, name: str) -> ModuleType:
+    """The Python module in a file."""
+    specification = importlib.util.spec_from_file_location(name, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module

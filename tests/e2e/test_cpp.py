@@ -1,61 +1,39 @@
-"""The C++ target end to end: examples at ragged sizes, every feature, sanitizers, the module."""
+"""The C++ target end to end: examples at ragged sizes, every feature, the toolchain."""
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from cpp_cases import EXAMPLES, NAMES, check, example, inputs, lower, reference
-from example_sizes import params_for, sizes_for
+from cpp_cases import (
+    EXAMPLES,
+    NAMES,
+    PARAMS,
+    TILES,
+    check,
+    example,
+    inputs,
+    load_module,
+    lower,
+    reference,
+    sizes,
+)
+from example_sizes import params_for
 from toolchains import require
 from triton_sketches import SKETCHES
 
 from sketchc import ir
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.frontends.sizes import refusal
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.toolchains.cpp import FLAGS, LIBRARIES, TOOLCHAIN, find_compiler
-from sketchc.types import DType
+from sketchc.runtime.toolchains.cpp import TOOLCHAIN
 
 require("cpp")
 
 F = torch.nn.functional
 GRID = '@llm_hint("parallel", "grididx")'
-
-#: Small tiles, so that small sizes have whole and partial tiles.
-TILES: dict[str, dict[str, int]] = {
-    "add": {"TM": 4, "TN": 256},
-    "batched_matmul": {"TM": 32, "TN": 32, "TK": 16},
-    "matmul": {"TM": 32, "TN": 64, "TK": 16},
-    "matmul_bias_gelu": {"TM": 64, "TN": 32, "TK": 32},
-    "rms": {"TILE_SIZE": 4},
-    "sum_middle": {"TM": 8, "TN": 128},
-}
-PARAMS = {"rms": {"eps": 1e-5}}
-
-
-#: What cannot be computed without elements.
-NOT_EMPTY = ("softmax", "layer_norm", "rms", "normalise_rows")
-
-
-def sizes(kernel: Kernel, params: dict[str, Any]) -> list[dict[str, int]]:
-    """0, 1, T - 1, T, T + 1 and primes, another for each symbol; the nearest that are allowed."""
-    sketch = kernel.sketch
-    names = [symbol.name for symbol in sketch.symbols]
-    tiles = [int(c.value) for c in sketch.constants if int(c.value) <= 64] or [16]
-    tile = max(tiles) if len(names) <= 2 else 8  # work grows with their product
-    found = [sizes_for(sketch, (size,), params) for size in (1, tile - 1, tile, tile + 1)]
-    found.append(sizes_for(sketch, (5, 37, 13, 71) if len(names) <= 3 else (5, 7, 3), params))
-    empty = dict.fromkeys(names, 0)
-    if not any(name in kernel.name for name in NOT_EMPTY) and not refusal(sketch, empty, params):
-        found.append(empty)
-    return found
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -264,159 +242,6 @@ def test_second_build_comes_from_the_cache(tmp_path: Path) -> None:
     assert again.details["cached"]
     assert again.library is not None
     assert again.library.read_bytes() == (tmp_path / "first" / f"{kernel.name}.so").read_bytes()
-
-
-# ---------------------------------------------------------------- sanitizers
-
-
-#: One example for each way in which code touches memory.
-SANITIZED = (
-    *("add", "batched_matmul", "layer_norm", "matmul_bias_gelu", "online_softmax", "rms"),
-    *("sum_middle", "conv2d", "causal_attention", "cumsum_two_phase", "gather", "histogram"),
-    *("masked_select", "scatter_add", "sort_rows", "topk", "unpack_int4", "heat"),
-)
-_C_TYPES = {
-    DType.F64: "double",
-    DType.F32: "float",
-    DType.F16: "uint16_t",
-    DType.BF16: "uint16_t",
-    DType.I64: "int64_t",
-    DType.I32: "int32_t",
-    DType.I16: "int16_t",
-    DType.I8: "int8_t",
-    DType.U8: "uint8_t",
-    DType.U32: "uint32_t",
-    DType.BOOL: "bool",
-}
-
-
-@pytest.mark.parametrize("name", SANITIZED)
-def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
-    """A program calls the kernel at ragged sizes on exact heap blocks, under ASan and UBSan."""
-    _, kernel = lower(example(name), TILES.get(name))
-    params = params_for(kernel.sketch, PARAMS.get(name))
-    cases = sizes(kernel, params)
-    (tmp_path / "kernel.cpp").write_text(kernel.source + _main(kernel, cases, params))
-    optimise = [flag for flag in FLAGS if flag not in ("-shared", "-fPIC", "-O3", "-fwrapv")]
-    command = [str(find_compiler()), *optimise, "-O1", "-g", "-fsanitize=address,undefined"]
-    command += ["-fno-sanitize-recover=all", str(tmp_path / "kernel.cpp"), *LIBRARIES]
-    command += ["-o", str(tmp_path / "program")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    ran = subprocess.run(
-        [str(tmp_path / "program")],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"OMP_NUM_THREADS": "2", "ASAN_OPTIONS": "detect_leaks=1"},
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout == "clean\n"
-
-
-def _main(kernel: Kernel, cases: list[dict[str, int]], params: dict[str, Any]) -> str:
-    """A C++ main that calls the kernel once for each case, all elements 1."""
-    from sketchc.evaluate import evaluate, host_values
-
-    lines = [
-        *("#include <algorithm>", "#include <cstdint>", "#include <cstdio>", "#include <memory>"),
-        "template <class T> std::unique_ptr<T[]> ones(long count)",
-        "{ std::unique_ptr<T[]> all(new T[count]); std::fill_n(all.get(), count, T(1));",
-        "  return all; }",
-        *("int main()", "{"),
-    ]
-    for number, symbols in enumerate(cases):
-        values = host_values(kernel.sketch, symbols, params)
-        arguments = []
-        for tensor in kernel.sketch.tensors:
-            if tensor.role is ir.Role.WORKSPACE:
-                continue
-            count = int(np.prod([int(evaluate(e, values)) for e in tensor.extents]))
-            kind = _C_TYPES[tensor.dtype]
-            lines.append(f"    auto {tensor.name}_{number} = ones<{kind}>({count});")
-            arguments.append(f"{tensor.name}_{number}.get()")
-        arguments += [str(symbols[symbol.name]) for symbol in kernel.sketch.symbols]
-        for param in kernel.sketch.params:
-            floats = param.dtype.is_float
-            arguments.append(repr(float(values[param.name]) if floats else int(values[param.name])))
-        for tensor in kernel.sketch.tensors:
-            for extent, free in zip(tensor.extents, tensor.broadcast, strict=False):
-                arguments += [str(int(evaluate(extent, values)))] if free else []
-        lines.append(f"    if ({kernel.entry}({', '.join(arguments)}) != 0) return 1;")
-    return "\n".join([*lines, '    std::puts("clean");', "}", ""])
-
-
-# ---------------------------------------------------------------- the importable module
-
-
-def load_module(path: Path, name: str) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-def test_module_is_a_drop_in(tmp_path: Path) -> None:
-    _, kernel = lower(example("layer_norm"))
-    path = TOOLCHAIN.build_module(kernel, tmp_path)
-    module = load_module(path, "layer_norm_module")
-    x, weight, bias = torch.randn(5, 37), torch.randn(37), torch.randn(37)
-    wanted = F.layer_norm(x, (37,), weight, bias, 1e-3)
-    from_torch = module.layer_norm(x, weight, bias, eps=1e-3)
-    assert isinstance(from_torch, torch.Tensor)
-    torch.testing.assert_close(from_torch, wanted)
-    from_numpy = module.layer_norm(x.numpy(), weight.numpy(), bias.numpy(), eps=1e-3)
-    assert isinstance(from_numpy, np.ndarray)
-    np.testing.assert_array_equal(from_numpy, from_torch.numpy())
-    strided = torch.randn(37, 5).T
-    torch.testing.assert_close(
-        module.layer_norm(strided, weight, bias), F.layer_norm(strided, (37,), weight, bias)
-    )
-    with pytest.raises(ValueError, match="WEIGHT has extent 36 on axis 0, expected N = 37"):
-        module.layer_norm(x, weight[1:], bias)
-    with pytest.raises(ValueError, match="X must be float32, not float64"):
-        module.layer_norm(x.double(), weight, bias)
-    with pytest.raises(ValueError, match="X must have 2 dimensions, not 1"):
-        module.layer_norm(x[0], weight, bias)
-
-
-def test_module_with_inout_bfloat16_and_requires(tmp_path: Path) -> None:
-    text = f"""sketch update {{
-    symbols: M, N;
-    params: scale: f32 = 2.0; count: i64;
-    tensors: X[M, N]: inout bf16; S[N]: in bf16; Y[M, N]: out bf16;
-    constexpr: T = 16;
-    require: count > 0;
-    {GRID}
-    for i in range(M):
-        {GRID}
-        for j in range(ceil(N, T)):
-            x = alloc([T])
-            s = alloc([T])
-            load(X[i, j*T:(j+1)*T] -> x)
-            load(S[j*T:(j+1)*T] -> s)
-            store(x -> Y[i, j*T:(j+1)*T])
-            fma(x, scale, s, x)
-            store(x -> X[i, j*T:(j+1)*T])
-}}"""
-    _, kernel = lower(text)
-    module = load_module(TOOLCHAIN.build_module(kernel, tmp_path), "update_module")
-    original = torch.randn(3, 37).bfloat16()
-    shift = torch.randn(37).bfloat16()
-    x = original.clone()
-    result, copy = module.update(x, shift, scale=3.0, count=1)
-    wanted = (original.double() * 3.0 + shift.double()).bfloat16()
-    assert torch.equal(copy, original)
-    assert torch.equal(x, wanted)
-    assert result is x
-    with pytest.raises(ValueError, match="count > 0"):
-        module.update(x, shift, count=0)
-    with pytest.raises(ValueError, match="must not overlap"):
-        module.update(x, x[0], count=1)
-    with pytest.raises(TypeError):
-        module.update(x, shift)
 
 
 def test_examples_are_where_they_should_be() -> None:
