@@ -86,7 +86,7 @@ class _Lowering(Calls):
                     found.append(self._serial(node, scope))
                 case BranchNode(branch, body, orelse):
                     # Either side may change what was read before.
-                    scope.values.clear()
+                    self._forget_changed(node, scope)
                     arms = [
                         tuple(self.nodes(arm.children, scope.inner(None))) for arm in (body, orelse)
                     ]
@@ -106,12 +106,19 @@ class _Lowering(Calls):
     def _serial(self, node: SerialNode, scope: Scope) -> loops.SerialLoop:
         loop = node.loop
         # Iterations may change what was read before the loop.
-        scope.values.clear()
+        self._forget_changed(node, scope)
         body = tuple(self.nodes(node.children, scope.inner(None)))
         direction = step_sign(loop.step, self.maker.sketch)
         return loops.SerialLoop(
             loop.variable, loop.start, loop.stop, loop.step, body, loop.text, direction
         )
+
+    def _forget_changed(self, node: SerialNode | BranchNode, scope: Scope) -> None:
+        """Forget all reads, and the index calculations of tiles that are written inside."""
+        scope.values.clear()
+        for leaf in leaves([node]):
+            for target in leaf.nest.targets:
+                self.forget(target, scope)
 
     def _fetch(self, node: FetchNode, scope: Scope) -> list[loops.Statement]:
         notes = [loops.Note(node.text)] if node.text else []

@@ -80,6 +80,8 @@ class Reads:
             places = key.indices if key.condition is None else (*key.indices, key.condition)
             if any(reference.name == home for place in places for reference in references(place)):
                 del scope.values[key]
+        for value in [v for v in scope.known if any(r.name == home for r in references(v))]:
+            del scope.known[value]
 
     def _base(self, tensor: str) -> str:
         return self.maker.sketch.tensor(tensor).name
