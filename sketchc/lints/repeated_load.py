@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sketchc import ir, syntax
 from sketchc.diagnostics import Diagnostic, Label, Severity
-from sketchc.lints.uses import access_names, access_tiles, bodies, stored, walk, writes
+from sketchc.lints.uses import access_names, bodies, reads, stored, walk, writes
 from sketchc.symbolic import references
 
 
@@ -30,18 +30,16 @@ def _twice(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> Iterator[Diagno
             same = next((other for other in alive if _equal(sketch, other, statement)), None)
             if same is not None:
                 yield _report_twice(sketch, same, statement)
-            alive = [other for other in alive if other.tile != statement.tile]
-            alive.append(statement)
-            continue
         changed = stored(sketch, (statement,))
         touched = {tile for inner in walk((statement,)) for tile in writes(inner)}
         alive = [
             load
             for load in alive
             if sketch.tensor(load.access.tensor).name not in changed
-            and load.tile not in touched
-            and not access_tiles(load.access) & touched
+            and not (reads(load) | writes(load)) & touched
         ]
+        if isinstance(statement, ir.Load) and not reads(statement) & touched:
+            alive.append(statement)
 
 
 def _equal(sketch: ir.Sketch, left: ir.Load, right: ir.Load) -> bool:
@@ -87,9 +85,7 @@ def _invariant(sketch: ir.Sketch, loop: ir.For) -> Iterator[Diagnostic]:
         names = access_names(statement.access)
         if statement.where is not None:
             names |= {ref.name for ref in references(statement.where)}
-        once = written.get(statement.tile) == 1 and not access_tiles(statement.access) & set(
-            written
-        )
+        once = written.get(statement.tile) == 1 and not reads(statement) & written.keys()
         extents = sketch.tile(statement.tile).extents
         sized = {ref.name for extent in extents for ref in references(extent)}
         fixed = not (names | sized) & within

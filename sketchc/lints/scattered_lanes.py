@@ -8,7 +8,7 @@ from typing import assert_never
 from sketchc import ir, syntax
 from sketchc.diagnostics import Diagnostic, Severity
 from sketchc.lints.uses import walk
-from sketchc.symbolic import constant_value, references, show
+from sketchc.symbolic import constant_value, show
 
 _ONE = ir.Literal(1)
 #: The bytes that memory moves at least; nearer neighbours share them.
@@ -57,10 +57,8 @@ def _scattered(sketch: ir.Sketch, access: ir.Access, tile: ir.Tile) -> str:
             if tile.extents[-1] == _ONE or near:
                 return ""
             return f"neighbouring lanes lie `{show(step)}` elements apart"
-        case ir.IndexSubscript(value):
-            if _has_lanes(value):
-                return ""
-            return f"neighbouring lanes lie {_apart(outer, extent)} apart"
+        case ir.IndexSubscript():
+            return ""
         case _:
             assert_never(innermost)
 
@@ -73,11 +71,6 @@ def _apart(outer: list[tuple[ir.Subscript, ir.Expr]], innermost: ir.Expr) -> str
             break
         extents.insert(0, extent)
     return "`" + "*".join(show(extent) for extent in extents) + "` elements"
-
-
-def _has_lanes(value: ir.Expr) -> bool:
-    kinds = (ir.NameKind.BINDING,)
-    return "iota" in show(value) or any(ref.kind in kinds for ref in references(value))
 
 
 def _report(statement: ir.Load | ir.Store, why: str) -> Diagnostic:

@@ -6,20 +6,23 @@ from collections.abc import Iterator
 
 from sketchc import ir, syntax
 from sketchc.diagnostics import Diagnostic, Edit, Fix, Severity
-from sketchc.lints.uses import bodies, children, exposed, reads, walk, writes
+from sketchc.lints.uses import bodies, children, exposed, left_out, reads, walk, writes
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """Loads whose tile is read nowhere, or is written anew before anything reads it."""
-    del tree
+    elsewhere = left_out(sketch, tree)
     for phase in sketch.phases:
         used = {tile for statement in walk(phase.body) for tile in reads(statement)}
         for body in bodies(phase.body):
             for position, statement in enumerate(body):
                 if not isinstance(statement, ir.Load):
                     continue
-                if sketch.tile(statement.tile).initial is not None:
+                tile = sketch.tile(statement.tile)
+                if tile.initial is not None:
                     continue  # a masked update: what it leaves alone still counts
+                if tile.source_name in elsewhere:
+                    continue
                 if statement.tile not in used or _lost(statement.tile, body[position + 1 :]):
                     yield _report(sketch, statement, alone=len(body) == 1)
 

@@ -6,19 +6,22 @@ from collections.abc import Iterator
 
 from sketchc import ir, syntax
 from sketchc.diagnostics import Diagnostic, Edit, Fix, Severity
-from sketchc.lints.uses import bodies, reads, walk, writes
+from sketchc.lints.uses import bodies, left_out, reads, walk, writes
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """Allocs of tiles that no statement reads or writes."""
-    del tree
+    elsewhere = left_out(sketch, tree)
     for phase in sketch.phases:
         statements = list(walk(phase.body))
         used = {tile for each in statements for tile in reads(each) | writes(each)}
         for body in bodies(phase.body):
             for statement in body:
-                if isinstance(statement, ir.Alloc) and statement.tile not in used:
-                    yield _report(sketch.tile(statement.tile), statement, alone=len(body) == 1)
+                if not isinstance(statement, ir.Alloc) or statement.tile in used:
+                    continue
+                tile = sketch.tile(statement.tile)
+                if tile.source_name not in elsewhere:
+                    yield _report(tile, statement, alone=len(body) == 1)
 
 
 def _report(tile: ir.Tile, alloc: ir.Alloc, alone: bool) -> Diagnostic:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from sketchc import ir, syntax
+from sketchc.checker.survey import names
 from sketchc.lanes import tiles_read
 from sketchc.ops import OPS
 from sketchc.symbolic import references
@@ -138,6 +139,50 @@ def exposed(body: Iterable[ir.Statement]) -> set[str]:
 
     visit(body, certain=True)
     return found
+
+
+def left_out(sketch: ir.Sketch, tree: syntax.Sketch) -> set[str]:
+    """The names used in branches that these constants do not take, as the source writes them: at
+    other constants they are used."""
+    taken = {statement.span for phase in sketch.phases for statement in walk(phase.body)}
+    found: set[str] = set()
+
+    def visit(statements: Iterable[syntax.Statement], inside: bool) -> None:
+        for statement in statements:
+            match statement:
+                case syntax.For(body=body):
+                    visit(body, inside)
+                case syntax.If(body=body, orelse=orelse):
+                    visit((*body, *orelse), inside=True)
+                case _ if inside and statement.span not in taken:
+                    found.update(_mentioned(statement))
+                case _:
+                    pass
+
+    visit(tree.body, inside=False)
+    return found
+
+
+def _mentioned(statement: syntax.Statement) -> Iterator[str]:
+    """Every name that a simple statement uses."""
+    parts: tuple[syntax.Expression | syntax.Keyword, ...] = ()
+    match statement:
+        case (
+            syntax.Load(access=access, tile=tile, keywords=keywords)
+            | syntax.Store(access=access, tile=tile, keywords=keywords)
+            | syntax.Atomic(access=access, tile=tile, keywords=keywords)
+        ):
+            parts = (access, tile, *keywords)
+        case syntax.Compute(arguments=arguments, keywords=keywords):
+            parts = (*arguments, *keywords)
+        case syntax.Binding(values=values):
+            parts = values
+        case syntax.Fetch(access=access):
+            parts = (access,)
+        case _:
+            pass
+    for part in parts:
+        yield from names(part)
 
 
 def alloc_of(tree: syntax.Sketch, tile: ir.Tile) -> syntax.Alloc | None:
