@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from sketchc.diagnostics import Edit, Fix, InternalError
+
+#: Between two statements of one line.
+_SEPARATOR = re.compile(r"[ \t]*;[ \t]*")
 
 
 def apply(text: str, fix: Fix) -> str:
@@ -22,15 +26,20 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
             raise InternalError(message)
         start, end = (edit.span.start, edit.span.end)
         if not edit.replacement:
-            start, end = _whole_line(text, start, end)
+            start, end = _removed(text, start, end)
         parts += [text[position : max(start, position)], edit.replacement]
         position = end
     return "".join([*parts, text[position:]])
 
 
-def _whole_line(text: str, start: int, end: int) -> tuple[int, int]:
-    """What to cut so that the removal of `text[start:end]` leaves no blank line behind."""
+def _removed(text: str, start: int, end: int) -> tuple[int, int]:
+    """What to cut so that the removal of `text[start:end]` leaves no blank line behind, nor the
+    `;` between it and its neighbour."""
     before = text.rfind("\n", 0, start) + 1
+    if start < end and (follows := _SEPARATOR.match(text, end)):
+        end = follows.end()
+    elif start < end and text[before:start].rstrip().endswith(";"):
+        start = text.rindex(";", before, start)
     after = text.find("\n", end)
     last = len(text) if after < 0 else after + 1
     if start < end and not text[before:start].strip() and not text[end:last].strip():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Iterable
 
 import click
 
 from sketchc import fixes
 from sketchc import records as attrs
 from sketchc.cli.check import Request, check_text
-from sketchc.diagnostics import Diagnostic, DiagnosticError, UsageError
+from sketchc.cli.fmt import difference
+from sketchc.cli.fmt import write as replace
+from sketchc.diagnostics import Diagnostic, DiagnosticError, Fix, Severity, UsageError
+from sketchc.parser import parse
 from sketchc.reading import read
 from sketchc.source import Source
 
@@ -38,39 +41,53 @@ def mend_files(paths: list[str], request: Request, write: bool) -> None:
             continue
         mended = mend(source, request)
         if not write:
-            click.echo(_difference(source, mended.text), nl=False)
+            click.echo(difference(source, mended.text, "mended"), nl=False)
             continue
         if path == "-":
             click.echo(mended.text, nl=False)
         elif mended.text != source.text:
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                file.write(mended.text)
+            replace(path, mended.text)
         if mended.answered:
             click.echo(f"{source.name}: {_summary(mended)}", err=True)
 
 
 def mend(source: Source, request: Request) -> Mended:
-    """Carry out fix-its; a round that brings a new kind of error is undone, and ends it."""
+    """Carry out fix-its, a round of them at a time, but none that would break the syntax."""
     text = source.text
     answered: list[Diagnostic] = []
     for _ in range(_ROUNDS):
         report = check_text(Source(source.name, text), request)
         offered = [found for found in report.diagnostics if found.fixes]
-        kept = fixes.combine(found.fixes[0] for found in offered)
-        if not kept:
-            break
-        changed = fixes.apply_edits(text, (edit for fix in kept for edit in fix.edits))
-        after = check_text(Source(source.name, changed), request)
-        if changed == text or _errors(after.diagnostics) - _errors(report.diagnostics):
+        kept = _parsing(text, fixes.combine(found.fixes[0] for found in offered))
+        changed = _applied(text, kept)
+        if changed == text:
             break
         text = changed
         answered += [found for found in offered if found.fixes[0] in kept]
     return Mended(text, tuple(answered))
 
 
-def _errors(diagnostics: tuple[Diagnostic, ...]) -> set[str]:
-    """Codes of syntax errors: what a fix must never bring in."""
-    return {found.code for found in diagnostics if found.code.startswith("SK01")}
+def _applied(text: str, kept: Iterable[Fix]) -> str:
+    return fixes.apply_edits(text, (edit for fix in kept for edit in fix.edits))
+
+
+def _parsing(text: str, offered: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """All fixes where these together bring no new kind of syntax error, else as many as do not:
+    two may each remove one of the two statements of a block."""
+    before = _syntax_errors(text)
+    if _syntax_errors(_applied(text, offered)) <= before:
+        return offered
+    kept: tuple[Fix, ...] = ()
+    for fix in offered:
+        if _syntax_errors(_applied(text, (*kept, fix))) <= before:
+            kept = (*kept, fix)
+    return kept
+
+
+def _syntax_errors(text: str) -> set[str]:
+    """The codes of what is wrong with the syntax."""
+    _, found = parse(Source("", text))
+    return {each.code for each in found if each.severity is Severity.ERROR}
 
 
 def _summary(mended: Mended) -> str:
@@ -80,13 +97,3 @@ def _summary(mended: Mended) -> str:
     total = len(mended.answered)
     listed = ", ".join(f"{code} x {n}" if n > 1 else code for code, n in counts.items())
     return f"{total} finding{'' if total == 1 else 's'} mended ({listed})"
-
-
-def _difference(source: Source, text: str) -> str:
-    lines = difflib.unified_diff(
-        source.text.splitlines(keepends=True),
-        text.splitlines(keepends=True),
-        source.name,
-        f"{source.name} (mended)",
-    )
-    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)

@@ -47,7 +47,7 @@ def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> int:
             continue
         changed += 1
         if diff:
-            click.echo(difference(source, text), nl=False)
+            click.echo(difference(source, text, "formatted"), nl=False)
         elif only_check:
             click.echo(f"would reformat {path}", err=True)
         else:
@@ -79,15 +79,15 @@ def formatted(path: str) -> tuple[Source, str]:
     return source, format_file(tree, source)
 
 
-def difference(source: Source, text: str) -> str:
-    """A unified diff from the file to its canonical text."""
+def difference(source: Source, text: str, changed: str) -> str:
+    """A unified diff from the file to another text of it, labelled by how that came about."""
     import difflib
 
     lines = difflib.unified_diff(
         source.text.splitlines(keepends=True),
         text.splitlines(keepends=True),
         source.name,
-        f"{source.name} (formatted)",
+        f"{source.name} ({changed})",
     )
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 

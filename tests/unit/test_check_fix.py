@@ -117,3 +117,29 @@ def test_fixes_that_touch_the_same_text_wait_for_the_next_round():
     offered = [fix for found in report.diagnostics for fix in found.fixes[:1]]
     kept = combine([*offered, *offered])
     assert list(kept) == offered
+
+
+BLOCK = """sketch sums {
+    symbols: M, N <= 64;
+    tensors: X[M, N]: in f32; Z[M, N]: in f32; Y[M, N]: out f32;
+
+    @llm_hint("parallel")
+    for i in range(M):
+        x = alloc([N]); a = alloc([N]); b = alloc([N])  # why
+        load(X[i, 0:N] -> x)
+        for j in range(3):
+            load(X[i, 0:N] -> a)
+            load(Z[i, 0:N] -> b)
+        store(x -> Y[i, 0:N])
+}
+"""
+
+
+def test_a_block_whose_statements_all_go_keeps_one(tmp_path):
+    """Each removal alone leaves the other statement; both together would leave no block."""
+    path = tmp_path / "sums.sketch"
+    path.write_text(BLOCK, "utf-8")
+    assert run(["check", "--fix", "--quiet", str(path)]) == 0
+    text = path.read_text("utf-8")
+    assert "        x = alloc([N])  # why\n" in text
+    assert "range(3):\n            pass\n" in text
