@@ -99,6 +99,7 @@ CASES: dict[str, Feature] = {
     "moving_indices": Feature(
         on("M=1 N=1", "M=7 N=37", "M=5 N=0"), {"K": 3}, hold={"I": "below M"}
     ),
+    "negative_constants": Feature(on("N=1", "N=13", "N=18", "N=0")),
     "negative_step_loop": Feature(on("K=1 N=1", "K=7 N=17", "K=0 N=5"), terms=16),
     "nested_loops": Feature(
         on("C=1 H=1 W=1 O=1 KH=1 KW=1", "C=3 H=5 W=11 O=2 KH=2 KW=3", "C=0 H=3 W=9 O=2 KH=1 KW=1")

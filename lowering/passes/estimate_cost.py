@@ -8,10 +8,18 @@ from typing import assert_never
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.passes.hulls import Range, extreme, loop_range, trip_count, varies
+from sketchc.lowering.passes.hulls import (
+    Range,
+    extreme,
+    loop_range,
+    negative_constants,
+    resolved,
+    trip_count,
+    varies,
+)
 from sketchc.lowering.plan import Plan
 from sketchc.ops import OPS, Category
-from sketchc.symbolic import references, show, simplify
+from sketchc.symbolic import references, show, simplify, substitute
 
 
 @attrs.frozen
@@ -41,8 +49,9 @@ class EstimateCost:
             trips: tuple[ir.Expr, ...] = ()
             for step in sketch.around(index):
                 if isinstance(step, ir.HostFor):
-                    trips = (*trips, *_trips(step, ranges))
-                    _enter(step, ranges)
+                    loop = resolved(step, negative_constants(sketch))
+                    trips = (*trips, *_trips(loop, ranges))
+                    _enter(loop, ranges)
             _count(sketch, phase.body, trips, ranges, operations)
         return attrs.evolve(
             plan, bytes_moved=simplify(_sum(moved)), flops=simplify(_sum(operations))
@@ -59,8 +68,9 @@ def _count(
     for statement in body:
         match statement:
             case ir.For():
-                inner = (*trips, *_trips(statement, ranges))
-                _enter(statement, ranges)
+                loop = resolved(statement, negative_constants(sketch))
+                inner = (*trips, *_trips(loop, ranges))
+                _enter(loop, ranges)
                 _count(sketch, statement.body, inner, ranges, found)
             case ir.If(_, then, orelse):
                 _count(sketch, then, trips, ranges, found)
@@ -70,6 +80,7 @@ def _count(
             case ir.Atomic(tile=tile):
                 found.append(_product((*trips, *sketch.tile(tile).extents)))
             case ir.Bind(name, value):
+                value = substitute(value, negative_constants(sketch))
                 low, high = (extreme(value, ranges, upper) for upper in (False, True))
                 if low is not None and high is not None:
                     ranges[name] = Range(low, high)

@@ -1,17 +1,21 @@
 """Bounds that hold for all values of the loop variables in an expression.
 
 An inner parallel loop may run to an outer one's variable (`for j in range(i + 1)`); a launch grid
-is a box, so it takes the hull, and so does a count of operations.
+is a box, so it takes the hull, and so does a count of operations. Names of constants stand for
+values of 0 or more: those below stand as numbers (`negative_constants`, `resolved`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import attrs
 
 from sketchc import ir
-from sketchc.symbolic import children, simplify
+from sketchc.symbolic import children, simplify, substitute
+
+_Loop = TypeVar("_Loop", ir.For, ir.HostFor)
 
 
 @attrs.frozen
@@ -25,6 +29,21 @@ class Range:
 Ranges = Mapping[str, Range]
 
 
+def negative_constants(sketch: ir.Sketch) -> dict[str, ir.Expr]:
+    """The values of the constants below 0, by name."""
+    return {c.name: ir.Literal(c.value) for c in sketch.constants if c.value < 0}
+
+
+def resolved(loop: _Loop, definitions: Mapping[str, ir.Expr]) -> _Loop:
+    """The loop with names in its bounds replaced."""
+    return attrs.evolve(
+        loop,
+        start=substitute(loop.start, definitions),
+        stop=substitute(loop.stop, definitions),
+        step=substitute(loop.step, definitions),
+    )
+
+
 def extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None:
     """A host expression that the given one never exceeds (`upper`), or never falls below, while the
     names in `ranges` stay within them; None where none is found."""
@@ -34,6 +53,8 @@ def extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None:
 
 def _extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None:
     match expression:
+        case ir.Ref(name=name) if name in ranges:
+            return ranges[name].high if upper else ranges[name].low
         case (
             ir.Literal()
             | ir.Ref(
@@ -46,9 +67,6 @@ def _extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None
             )
         ):
             return expression
-        case ir.Ref(name=name):
-            found = ranges.get(name)
-            return None if found is None else found.high if upper else found.low
         case ir.Unary("-", operand):
             inner = _extreme(operand, ranges, not upper)
             return None if inner is None else ir.Unary("-", inner)
@@ -99,7 +117,6 @@ def non_negative(expression: ir.Expr) -> bool:
         case ir.Literal(value):
             return value >= 0
         case ir.Ref(kind=kind):
-            # A constant that shapes tiles is positive; one that does not is no factor of a bound.
             return kind in (ir.NameKind.SYMBOL, ir.NameKind.CONSTANT)
         case ir.Binary("+" | "*" | "//" | "cdiv" | "min" | "max", left, right):
             return non_negative(left) and non_negative(right)

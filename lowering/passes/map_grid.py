@@ -10,6 +10,8 @@ from sketchc.lowering.passes.hulls import (
     extreme,
     is_downward,
     loop_range,
+    negative_constants,
+    resolved,
     trip_count,
     varies,
 )
@@ -38,7 +40,7 @@ class MapGrid:
         phases = []
         for index, phase in enumerate(plan.sketch.phases):
             name = f"{plan.sketch.name}_phase_{index + 1}" if several else plan.sketch.name
-            axes, body = _chain(phase.body, (), {}, {})
+            axes, body = _chain(phase.body, (), {}, {}, negative_constants(plan.sketch))
             phases.append(_phase_plan(plan.sketch, index, name, axes, body))
         seen = [phase for phase in phases if phase.stores]
         if not seen or len(seen) == len(phases):
@@ -53,11 +55,12 @@ def _chain(
     axes: tuple[GridAxis, ...],
     ranges: dict[str, Range],
     bindings: dict[str, ir.Expr],
+    negative: dict[str, ir.Expr],
 ) -> tuple[tuple[GridAxis, ...], tuple[ir.Statement, ...]]:
     """Peel parallel loops off `body`; returns the grid axes and what each program runs.
 
     `ranges` are those of the variables of the chain so far, `bindings` what stands between its
-    levels, over these variables.
+    levels, over these variables; `negative` the constants below 0.
     """
     parallel = [s for s in body if isinstance(s, ir.For) and s.parallel]
     if len(parallel) != 1 or not _replicable([s for s in body if s is not parallel[0]]):
@@ -67,31 +70,29 @@ def _chain(
     for statement in before:
         if isinstance(statement, ir.Bind):
             bindings[statement.name] = substitute(statement.value, bindings)
-    written = attrs.evolve(
-        loop,
-        start=substitute(loop.start, bindings),
-        stop=substitute(loop.stop, bindings),
-        step=substitute(loop.step, bindings),
-    )
-    found = _axis(written, ranges)
-    span = loop_range(written, ranges)
+    written = resolved(loop, bindings)
+    found = _axis(written, ranges, negative)
+    span = loop_range(resolved(written, negative), ranges)
     if found is None:
         return axes, body
     axis, guard = found
     inside = dict(ranges) if span is None else {**ranges, loop.variable: span}
-    inner_axes, inner = _chain(loop.body, (*axes, axis), inside, bindings)
+    inner_axes, inner = _chain(loop.body, (*axes, axis), inside, bindings, negative)
     if guard is not None:
         inner = (ir.If(guard, inner, text=loop.text, span=loop.span),)
     # Whatever follows the loop at this level has no effect that anyone could see (no stores).
     return inner_axes, (*before, *inner)
 
 
-def _axis(loop: ir.For, ranges: dict[str, Range]) -> tuple[GridAxis, ir.Expr | None] | None:
+def _axis(
+    loop: ir.For, ranges: dict[str, Range], negative: dict[str, ir.Expr]
+) -> tuple[GridAxis, ir.Expr | None] | None:
     """The grid axis of a parallel loop, and the guard that its body needs."""
+    loop = attrs.evolve(loop, step=substitute(loop.step, negative))
     count = trip_count(loop)
     if not any(varies(bound, ranges) for bound in (loop.start, loop.stop, loop.step)):
         return GridAxis(loop.variable, loop.start, loop.step, count, loop.text), None
-    hull = extreme(count, ranges, upper=True)
+    hull = extreme(substitute(count, negative), ranges, upper=True)
     if hull is None or is_downward(loop.step) is None or varies(loop.step, {}):
         return None
     if not _reaches(loop.start, ranges):
