@@ -280,29 +280,41 @@ class Atoms:
 
     def quotient(self, numerator: Linear, divisor: Linear, non_negative: bool) -> Linear:
         """floor(numerator / divisor), the divisor known to be at least 1. Terms that are products
-        with the divisor are taken out, and floor(floor(a / b) / c) becomes floor(a / (b*c))."""
+        with the divisor are taken out, and floor(floor(a / b) / c) becomes floor(a / (b*c)).
+
+        `non_negative` may be known in one branch alone: the quotient there is an atom apart, which
+        equals the one that stands elsewhere."""
         whole, rest = self.divided(numerator, divisor)
         if not rest:
             return whole
         outer: tuple[Linear, Linear] | None = None
+        known = non_negative and not whole
         if len(rest) == 1:
             ((atom, coefficient),) = rest.items()
             inner = self.definitions[atom]
             if coefficient == 1 and isinstance(inner, Quotient | Floor):
                 outer = (rest, divisor)
+                known = known or self.non_negative[atom]
                 by = inner.divisor if isinstance(inner, Quotient) else constant(inner.divisor)
                 rest, divisor = inner.numerator, self.multiply(by, divisor)
+        number = self._quotient(rest, divisor, known)
+        if outer is not None:
+            self._add_facts(number, self._remainder(*outer, number))
+        return add(whole, {number: 1})
+
+    def _quotient(self, rest: Linear, divisor: Linear, non_negative: bool) -> int:
         key = ("/", tuple(sorted(rest.items())), tuple(sorted(divisor.items())))
-        number = self._numbers.get(key)
+        number = self._numbers.get((*key, non_negative))
         if number is None:
             name = f"floor(({self.describe(rest)}) / ({self.describe(divisor)}))"
             depends = self.depends(rest) | self.depends(divisor)
             definition = Quotient(rest, divisor)
-            number = self._new(key, name, definition, depends, non_negative and not whole)
+            number = self._new((*key, non_negative), name, definition, depends, non_negative)
             self._add_facts(number, self._remainder(rest, divisor, number))
-        if outer is not None:
-            self._add_facts(number, self._remainder(*outer, number))
-        return add(whole, {number: 1})
+        known, anywhere = (self._numbers.get((*key, holds)) for holds in (True, False))
+        if known is not None and anywhere is not None:
+            self._add_facts(known, (Fact({known: 1, anywhere: -1}, equality=True),))
+        return number
 
     def _remainder(self, numerator: Linear, divisor: Linear, quotient: int) -> tuple[Fact, Fact]:
         """0 <= numerator - divisor * quotient < divisor."""

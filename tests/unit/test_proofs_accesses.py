@@ -318,3 +318,25 @@ def test_tiers_are_ordered_from_best_to_worst() -> None:
         "unproved",
         "refuted",
     ]
+
+
+def test_a_quotient_known_not_negative_in_one_branch_may_be_so_in_the_other() -> None:
+    _, errors = judged("""sketch shifted {
+    symbols: N;
+    params: D: i64; K: i64;
+    tensors: X[N]: in f32; Y[N]: out f32 = 0;
+    require: D >= 1;
+    @llm_hint("parallel")
+    for i in range(N):
+        if i >= K:
+            x = alloc([1])
+            if (i-K)//D < N:
+                load(X[(i-K)//D] -> x)
+                store(x -> Y[i])
+        else:
+            y = alloc([1])
+            load(X[(i-K)//D] -> y)
+            store(y -> Y[i])
+}
+""")
+    assert errors["SK0501"] == "for N = 1, X[-1] is out of range: axis 0 has 1 elements"
