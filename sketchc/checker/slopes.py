@@ -18,7 +18,10 @@ def slope(form: Linear, counter: int, scope: Scope) -> int | None:
             continue
         factors = scope.atoms.factors(atom)
         rest = [factor for factor in factors if factor != counter]
-        if len(factors) - len(rest) != 1 or not all(scope.atoms.non_negative[f] for f in rest):
+        fixed = all(counter not in scope.atoms.dependencies[factor] for factor in rest)
+        if len(factors) - len(rest) != 1 or not fixed:
+            return None  # `i * ((N - i)//D)` grows, then falls
+        if not all(scope.atoms.non_negative[factor] for factor in rest):
             return None
         signs.add(1 if coefficient > 0 else -1)
     return signs.pop() if len(signs) == 1 else None

@@ -340,3 +340,21 @@ def test_a_quotient_known_not_negative_in_one_branch_may_be_so_in_the_other() ->
 }
 """)
     assert errors["SK0501"] == "for N = 1, X[-1] is out of range: axis 0 has 1 elements"
+
+
+def test_what_grows_and_then_falls_has_its_largest_value_at_neither_end() -> None:
+    """No launch check over the last iteration would do."""
+    tiers, errors = judged("""sketch arch {
+    symbols: N, M;
+    params: D: i64;
+    tensors: X[M]: in f32; Y[N]: inout f32;
+    require: D >= 1;
+    @llm_hint("parallel")
+    for i in range(N):
+        x = alloc([1])
+        load(X[i*((N-i)//D)] -> x)
+        store(x -> Y[i])
+}
+""")
+    assert errors["SK0501"].endswith("iteration i = 2 reads X[6], but axis 0 of `X` has extent 5")
+    assert tiers == {}
