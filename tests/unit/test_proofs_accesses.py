@@ -358,3 +358,17 @@ def test_what_grows_and_then_falls_has_its_largest_value_at_neither_end() -> Non
 """)
     assert errors["SK0501"].endswith("iteration i = 2 reads X[6], but axis 0 of `X` has extent 5")
     assert tiers == {}
+
+
+def test_a_loaded_index_does_not_say_which_lane_writes_an_element() -> None:
+    """Lane e + 3 - v would write element e, if its own v were that one."""
+    _, errors = judged("""sketch near {
+    tensors: X[16]: in f32; V[16]: in i64; Y[13]: out f32;
+    x = alloc([16])
+    v = alloc([16], i64)
+    load(X[0:16] -> x)
+    load(V[0:16] -> v)
+    store(x -> Y[iota(16) + v % 4 - 3], unique=True)
+}
+""")
+    assert set(errors) == {"SK0513"}
