@@ -158,6 +158,7 @@ class _Pointwise:
     def __init__(self, extents: Sequence[ir.Expr], bindings: Mapping[str, ir.Expr]) -> None:
         self.extents = extents
         self.bindings = bindings
+        self.binding = ""  # the one that is being written out
         self.loaded: dict[str, ir.TileLanes] = {}
 
     def visit(self, value: ir.Expr, places: tuple[int, ...]) -> ir.Expr:
@@ -167,7 +168,10 @@ class _Pointwise:
             case ir.Ref(name=name, layout=layout):
                 if not has_lanes(value, self.bindings):
                     return value
-                return self.visit(self.bindings[name], _own(places, layout))
+                outer, self.binding = self.binding, name
+                written = self.visit(self.bindings[name], _own(places, layout))
+                self.binding = outer
+                return written
             case ir.Unary(operator, operand):
                 return ir.Unary(operator, self.visit(operand, places), span=value.span)
             case ir.Binary(operator, left, right):
@@ -195,6 +199,8 @@ class _Pointwise:
             if extent != ir.Literal(1)
         ]
         name = f"'{value.tile} at {','.join(varying)}"
+        if self.binding:  # a snapshot: the tile may hold other values by now
+            name += f" in {self.binding}"
         self.loaded[name] = value
         dtype = DType.BOOL if value.dtype is DType.BOOL else DType.I64
         return ir.Ref(name, ir.NameKind.BINDING, dtype)

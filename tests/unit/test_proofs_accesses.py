@@ -372,3 +372,13 @@ def test_a_loaded_index_does_not_say_which_lane_writes_an_element() -> None:
 }
 """)
     assert set(errors) == {"SK0513"}
+
+
+def test_a_snapshot_is_not_what_its_tile_holds_later() -> None:
+    lines = """v = alloc([T], i64)
+        load(V[i*T:(i+1)*T] -> v)
+        p = v + 0
+        load(V[N-1-i*T:N-1-(i+1)*T:-1] -> v)"""
+    text = tiles("store(x -> Y[i*T + iota(T) + p - v])", "V[N]: in i64; Y[N]: out f32", lines)
+    _, errors = judged(text)
+    assert set(errors) == {"SK0513", "SK0523"}
