@@ -202,17 +202,9 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
                 f"`{operator}` takes numbers, and this is a condition",
                 "bool, not a number",
             )
+    is_float = left.dtype.is_float or right.dtype.is_float
     extents = _joined(context, left, right, node.span)
     value = ir.Binary(operator, left.value, right.value, span=node.span)
-    is_float = left.dtype.is_float or right.dtype.is_float
-    if is_float and extents is not None:
-        raise context.error(
-            node.span,
-            "SK0302",
-            "index tiles hold integers",
-            "a float beside lanes",
-            help="`cast` the index tile into a float tile and compute there",
-        )
     if operator in ("and", "or") or operator in _COMPARISONS:
         return Typed(value, DType.BOOL, extents)
     if operator == "/" and not is_float and not host:
@@ -247,6 +239,17 @@ def _integer_division(context: Context, node: syntax.Binary) -> InvalidError:
 
 
 def _joined(context: Context, left: Typed, right: Typed, span: Span) -> tuple[ir.Expr, ...] | None:
+    """The shape of an operation on both, None for scalars; raises `InvalidError` after reporting
+    shapes that do not broadcast, and floats beside lanes."""
+    scalar = left.extents is None and right.extents is None
+    if not scalar and (left.dtype.is_float or right.dtype.is_float):
+        raise context.error(
+            span,
+            "SK0302",
+            "index tiles hold integers",
+            "a float beside lanes",
+            help="`cast` the index tile into a float tile and compute there",
+        )
     if left.extents is None or right.extents is None:
         return right.extents if left.extents is None else left.extents
     joined = broadcast(context, (left.extents, right.extents))

@@ -14,6 +14,7 @@ from sketchc.checker.context import Context
 from sketchc.checker.names import TileName, TileState
 from sketchc.checker.text import statement_text
 from sketchc.diagnostics import Edit, Fix
+from sketchc.ops import OPS
 from sketchc.source import NOWHERE
 from sketchc.types import DType
 
@@ -50,8 +51,11 @@ def cast_fix(
     node: syntax.Load | syntax.Store | syntax.Atomic | syntax.Compute,
     dtype: DType,
 ) -> tuple[Fix, ...]:
-    """Put a tile of type `dtype` and a `cast` between a statement and its tile."""
+    """Put a tile of type `dtype` and a `cast` between a statement and its tile; nothing where the
+    statement adds to what the tile holds."""
     match node:
+        case syntax.Compute(operation=operation) if OPS[operation].accumulates:
+            return ()
         case (
             syntax.Load(tile=syntax.Name(id=name))
             | syntax.Store(tile=syntax.Name(id=name))
@@ -103,18 +107,28 @@ def late_positional_fix(node: syntax.Compute) -> Fix:
     return Fix("put the keywords last", (Edit(node.span, statement_text(node)),))
 
 
+#: What combines two results of a reduction, by its identity.
+_COMBINING = {
+    "zero": "add",
+    "one": "mul",
+    "lowest": "max",
+    "highest": "min",
+    "false": "logical_or",
+    "true": "logical_and",
+}
+
+
 def accumulate_fix(context: Context, node: syntax.Compute, tile: TileState) -> tuple[Fix, ...]:
     """Reduce into a tile of its own, then add that to the accumulator."""
     original = context.allocs.get(tile.name)
+    operation = _COMBINING.get(OPS[node.operation].identity or "")
     match node:
         case syntax.Compute(arguments=(*_, syntax.Name(id=name))) if (
-            original is not None and name == tile.source_name
+            original is not None and operation is not None and name == tile.source_name
         ):
             part = _free_name(context, f"{name}_part")
             made = syntax.Alloc(part, original.extents, original.dtype, None, ())
             arguments = (*node.arguments[:-1], syntax.Name(part))
-            combine = {"reduce_max": "max", "reduce_min": "min", "reduce_prod": "mul"}
-            operation = combine.get(node.operation, "add")
             lines = [
                 statement_text(made),
                 statement_text(attrs.evolve(node, arguments=arguments)),

@@ -348,3 +348,63 @@ def test_casts_put_in_by_fixes_convert(source, destination):
     result = interpreted(apply(text, error.fixes[0]), {"X": values})["Y"]
     assert result.dtype == numpy_type[destination]
     np.testing.assert_array_equal(result, values.astype(numpy_type[destination]))
+
+
+TRUTHS = """sketch truths {
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[M]: out bool;
+    constexpr: n0 = 4;
+    @llm_hint("parallel")
+    for i in range(M):
+        total = alloc([1], bool, init=START)
+        for j in range(0, N, n0):
+            x = alloc([n0])
+            positive = alloc([n0], bool)
+            load(X[i, j:j+n0] -> x)
+            gt(x, 0, positive)
+            REDUCE(positive, 0, total)
+        store(total -> Y[i])
+}
+"""
+
+
+@pytest.mark.parametrize("reduce", ["any", "all"])
+def test_repaired_reductions_of_conditions_combine_conditions(reduce):
+    text = TRUTHS.replace("START", str(reduce == "all")).replace("REDUCE", f"reduce_{reduce}")
+    (warning,) = said(text)
+    values = signed(9, 11)
+    values[0], values[1] = 1.0, -1.0
+    result = interpreted(apply(text, warning.fixes[0]), {"X": values})["Y"]
+    np.testing.assert_array_equal(result, getattr(values > 0, reduce)(axis=1))
+
+
+def test_no_cast_is_put_between_a_product_and_its_accumulator():
+    """It would keep the last product alone."""
+    text = """sketch products {
+    symbols: M <= 16, K;
+    tensors: A[M, K]: in f16; C[M, M]: out i32;
+    constexpr: T = 16;
+    acc = alloc([M, M], i32, init=0)
+    for k in range(0, K, T):
+        a = alloc([M, T])
+        load(A[:, k:k+T] -> a)
+        gemm(a, a, acc, trans_b=True)
+    store(acc -> C[:, :])
+}
+"""
+    (error,) = said(text)
+    assert (error.code, error.fixes) == ("SK0307", ())
+
+
+@pytest.mark.parametrize("value", ["iota(4) + 0.5", "min(iota(4), 0.5)", "max(1.5, iota(4))"])
+def test_floats_beside_lanes_are_errors(value):
+    text = f"""sketch lanes {{
+    symbols: N;
+    tensors: X[N]: in f32; Y[4]: out f32;
+    x = alloc([4])
+    load(X[0:4] -> x)
+    add(x, {value}, x)
+    store(x -> Y[0:4])
+}}
+"""
+    assert "SK0302" in codes(text)
