@@ -169,9 +169,8 @@ def _typed_value(
 ) -> tuple[Value, DType]:
     """A constant in its declared type (or the natural one: bool, i64, f64)."""
     if dtype is None:
-        if isinstance(value, bool):
-            return value, DType.BOOL
-        return (value, DType.I64) if isinstance(value, int) else (value, DType.F64)
+        dtype = DType.I64 if isinstance(value, int) else DType.F64
+        dtype = DType.BOOL if isinstance(value, bool) else dtype
     if not literal_fits(value, dtype):
         raise context.error(
             span, "SK0214", f"{what} cannot be {value}: its type is {dtype.value}", "does not fit"

@@ -121,10 +121,9 @@ def _require_speed(candidate: Candidate) -> None:
 
 def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
     """The sizes of `--symbols`. Raises `UsageError` for what is not a positive integer."""
-    sizes = {}
-    for name, value in options.parse_assignments(pairs, "--symbols").items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    sizes = options.parse_sizes(pairs)
+    for name, value in sizes.items():
+        if value < 1:
             msg = f"--symbols {name}={value}: a size to measure at is a positive integer"
             raise UsageError(msg)
-        sizes[name] = value
     return sizes

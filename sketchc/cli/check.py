@@ -130,8 +130,7 @@ def check(
       sketchc check my.sketch --target triton_cuda --fix
     """
     constants = tuple(options.parse_assignments(settings, "--set").items())
-    sizes = options.parse_assignments(symbols, "--symbols")
-    shapes = tuple((name, int(size)) for name, size in sizes.items())
+    shapes = tuple(options.parse_sizes(symbols).items())
     if target is not None:
         _check_target(target)
     paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))

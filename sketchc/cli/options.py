@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sketchc import syntax
 
 Scalar = int | float | bool
+LARGEST_SIZE = 2**63 - 1
 
 
 def parse_assignments(pairs: Iterable[str], option: str) -> dict[str, Scalar]:
@@ -31,6 +32,20 @@ def parse_assignments(pairs: Iterable[str], option: str) -> dict[str, Scalar]:
                 raise UsageError(msg)
             values[name.strip()] = _scalar(text.strip(), option)
     return values
+
+
+def parse_sizes(pairs: Iterable[str]) -> dict[str, int]:
+    """The sizes of `--symbols`. Raises `UsageError` for what is not an integer of 64 bits."""
+    sizes: dict[str, int] = {}
+    for name, value in parse_assignments(pairs, "--symbols").items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            msg = f"--symbols: the size {name} must be a whole number, not {value}"
+            raise UsageError(msg)
+        if abs(value) > LARGEST_SIZE:
+            msg = f"--symbols: the size {name} does not fit 64 bits"
+            raise UsageError(msg)
+        sizes[name] = value
+    return sizes
 
 
 def _scalar(text: str, option: str) -> Scalar:

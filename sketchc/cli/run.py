@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 #: How many leading values of an output are shown.
 SHOWN_VALUES = 4
-LARGEST_SIZE = 2**63 - 1
 
 
 @click.command()
@@ -56,7 +55,7 @@ def run(
       sketchc run examples/softmax.sketch --symbols M=4,N=300
       sketchc run examples/rms.sketch --inputs x.npz --set eps=1e-5 --out y.npz
     """
-    sizes = _sizes(options.parse_assignments(symbols, "--symbols"))
+    sizes = options.parse_sizes(symbols)
     constants = options.parse_assignments(settings, "--set")
     if seed < 0:
         msg = f"--seed takes 0 or more, not {seed}"
@@ -67,17 +66,6 @@ def run(
     except options.SketchError as error:
         options.show_diagnostics(error.source, error.diagnostics)
         return 1
-
-
-def _sizes(values: Mapping[str, options.Scalar]) -> dict[str, int]:
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int):
-            msg = f"--symbols: the size {name} must be a whole number, not {value}"
-            raise UsageError(msg)
-        if abs(value) > LARGEST_SIZE:
-            msg = f"--symbols: the size {name} does not fit 64 bits"
-            raise UsageError(msg)
-    return {name: int(value) for name, value in values.items()}
 
 
 def _run(

@@ -243,3 +243,16 @@ def test_unproved_claims_are_errors_unless_allowed(tmp_path, capsys):
     for flags, status in (([], 1), (["--allow-unproved"], 0)):
         assert run(["lower", path, "--target", "cpp", "-o", os.devnull, *flags]) == status
         assert "SK0502" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["inf", "nan", "2.5", "true", str(10**30)])
+def test_sizes_are_integers(size, capsys):
+    assert run(["check", "--symbols", f"M={size}", str(EXAMPLES[0])]) == 2
+    assert "--symbols: the size M" in capsys.readouterr().err
+
+
+def test_settings_that_do_not_fit_are_errors(capsys):
+    path = str(ROOT / "examples" / "matmul.sketch")
+    (name, *_) = sorted(check_file(path, Request()).names or ())
+    assert run(["check", "--quiet", "--set", f"{name}={10**30}", path]) == 1
+    assert "SK0214" in capsys.readouterr().out
