@@ -65,6 +65,7 @@ CASES: dict[str, Feature] = {
     "fetch_bound": Feature(PLAIN, hold={"LENGTH": "up to N"}, terms=64),
     "flat_views": Feature(CUBE),
     "float_scalars": Feature(PLAIN, {"gain": 2.5}, hold={"X": "positive"}, factor=64.0),
+    "function_names": Feature(PLAIN, hold={"X": "moderate", "truncate": "moderate"}, factor=16.0),
     "gather_lane_form": Feature(
         on("M=1 N=1 K=1", "M=5 N=11 K=37", "M=2 N=3 K=0"), hold={"I": "below M", "J": "below N"}
     ),

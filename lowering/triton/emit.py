@@ -7,8 +7,8 @@ from sketchc.lowering.plan import Plan
 from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import literal
-from sketchc.lowering.triton.kernel import emit_phase
-from sketchc.lowering.triton.library import function_names, function_sources
+from sketchc.lowering.triton.kernel import KernelText, emit_phase
+from sketchc.lowering.triton.library import function_names, function_sources, with_callees
 from sketchc.lowering.triton.scope import Names
 from sketchc.lowering.triton.wrapper import (
     ABSENT_HELPER,
@@ -28,10 +28,8 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
     Raises `InternalError` for a plan that its passes should have refused.
     """
     sketch = plan.sketch
-    names = Names(sketch)
-    names.taken.update(function_names())
+    names, kernels = _kernels(plan, dialect, frozenset())
     entry = names[sketch.name]
-    kernels = tuple(emit_phase(plan, phase, dialect, names) for phase in plan.phases)
     wrapper = WrapperEmitter(plan, dialect, names, kernels).emit()
     sections = [
         _head(plan, wrapper) + _constants(plan, names),
@@ -59,6 +57,21 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
         source="\n\n\n".join(sections) + "\n",
         sketch=sketch,
     )
+
+
+def _kernels(
+    plan: Plan, dialect: Dialect, reserved: frozenset[str]
+) -> tuple[Names, tuple[KernelText, ...]]:
+    """The phases' kernels, in which no name of the sketch hides a device function that is called:
+    which are called is known once the kernels are written. Params keep their names, by which the
+    wrapper is called."""
+    names = Names(plan.sketch, reserved)
+    declared = set(names.mapping.values()) - {names[param.name] for param in plan.sketch.params}
+    names.taken.update(function_names())
+    _ = names[plan.sketch.name]  # before the names that kernels make up
+    kernels = tuple(emit_phase(plan, phase, dialect, names) for phase in plan.phases)
+    hidden = declared & with_callees(name for kernel in kernels for name in kernel.functions)
+    return _kernels(plan, dialect, reserved | hidden) if hidden else (names, kernels)
 
 
 def _head(plan: Plan, wrapper: list[str]) -> str:

@@ -31,8 +31,8 @@ def function_names() -> tuple[str, ...]:
     return tuple(_sources())
 
 
-def function_sources(names: Iterable[str]) -> list[str]:
-    """The texts of these functions and of all they call, callees first."""
+def with_callees(names: Iterable[str]) -> set[str]:
+    """These functions and all that they call."""
     sources = _sources()
     needed: set[str] = set()
     pending = list(names)
@@ -41,4 +41,11 @@ def function_sources(names: Iterable[str]) -> list[str]:
         if name not in needed:
             needed.add(name)
             pending.extend(used for used in sources[name][1] if used in sources)
+    return needed
+
+
+def function_sources(names: Iterable[str]) -> list[str]:
+    """The texts of these functions and of all they call, callees first."""
+    sources = _sources()
+    needed = with_callees(names)
     return [text for name, (text, _) in sources.items() if name in needed]

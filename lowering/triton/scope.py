@@ -23,10 +23,12 @@ RESERVED = frozenset((*keyword.kwlist, *_USED.split()))
 
 
 class Names:
-    """Injective map from sketch names to Python identifiers, plus fresh names beside them."""
+    """Injective map from sketch names to Python identifiers, plus fresh names beside them. No name
+    of the sketch becomes one of `reserved`."""
 
-    def __init__(self, sketch: ir.Sketch) -> None:
-        self.taken = set(RESERVED)
+    def __init__(self, sketch: ir.Sketch, reserved: frozenset[str] = frozenset()) -> None:
+        reserved |= RESERVED
+        self.taken = set(reserved)
         self.mapping: dict[str, str] = {}
         declared = [
             *(d.name for d in sketch.symbols),
@@ -45,7 +47,7 @@ class Names:
                     declared.append(statement.name)
         declared += host_names(sketch.schedule)
         # Names that stand as they are go first, so that a renamed one cannot take their place.
-        for name in sorted(declared, key=lambda name: name in RESERVED):
+        for name in sorted(declared, key=lambda name: name in reserved):
             if name not in self.mapping:
                 self.mapping[name] = self.fresh(name)
 
