@@ -7,11 +7,12 @@ emitter walks it and decides nothing that stands here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import attrs
 
 from sketchc import ir
+from sketchc.ops import OPS, Category
 
 
 @attrs.frozen
@@ -100,7 +101,7 @@ class MemoryUse:
 @attrs.frozen
 class PhasePlan:
     """One launch. `body` runs once per grid point with the grid variables bound; loops that remain
-    in it are sequential for this target. `text_before` are comments for the emitted code."""
+    in it are sequential for this target."""
 
     index: int
     name: str  # "rms_norm_optimized", or "..._phase_2"
@@ -144,9 +145,25 @@ class Plan:
     notes: tuple[str, ...] = ()
     answers: tuple[HintAnswer, ...] = ()
 
+    def cores(self, phase: PhasePlan) -> int:
+        """The cores that run a launch: matrix products take the matrix cores."""
+        return self.hardware.matrix_cores if has_product(phase.body) else self.hardware.cores
+
     @property
     def target(self) -> str:
         return self.capabilities.name
+
+
+def is_product(statement: ir.Statement) -> TypeGuard[ir.Compute]:
+    """True for a matrix product."""
+    return (
+        isinstance(statement, ir.Compute) and OPS[statement.operation].category is Category.MATRIX
+    )
+
+
+def has_product(body: tuple[ir.Statement, ...]) -> bool:
+    """True where a matrix product stands in the body, at whatever depth."""
+    return any(is_product(statement) for statement in walk(body))
 
 
 def walk(body: tuple[ir.Statement, ...]) -> list[ir.Statement]:

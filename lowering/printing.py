@@ -11,8 +11,8 @@ from typing import assert_never
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.plan import PhasePlan, Plan, TilePlan, walk
-from sketchc.ops import OPS, Category
+from sketchc.lowering.plan import Plan, TilePlan
+from sketchc.ops import OPS
 from sketchc.symbolic import show
 
 _INDENT = "    "
@@ -42,7 +42,7 @@ def _launches(plan: Plan) -> list[str]:
     for phase in plan.phases:
         axes = " x ".join(f"{axis.variable} in {show(axis.count)}" for axis in phase.grid)
         how = (
-            f"programs shared out over at most {_cores(plan, phase)} cores"
+            f"programs shared out over at most {plan.cores(phase)} cores"
             if plan.capabilities.persistent_grid
             else "one program each"
         )
@@ -63,15 +63,6 @@ def _answers(plan: Plan) -> list[str]:
         why = f" ({answer.reason})" if answer.reason else ""
         lines.append(f'# hint "{answer.hint}" of {answer.subject}: {answer.became}{why}')
     return list(dict.fromkeys(lines))
-
-
-def _cores(plan: Plan, phase: PhasePlan) -> int:
-    """Matrix products run on the matrix cores, everything else on the vector cores."""
-    matrix = any(
-        isinstance(s, ir.Compute) and OPS[s.operation].category is Category.MATRIX
-        for s in walk(phase.body)
-    )
-    return plan.hardware.matrix_cores if matrix else plan.hardware.cores
 
 
 @attrs.define

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from sketchc import ir
 from sketchc.lowering.passes.answer_hints import source_loops, subject
-from sketchc.lowering.plan import HintAnswer, Plan, walk
-from sketchc.ops import OPS, Category
+from sketchc.lowering.plan import HintAnswer, Plan, has_product
 
 _LANES = ("vectorize", "simd", "warp", "threadidx")
 
@@ -46,10 +45,6 @@ def _loop(loop: ir.For) -> Iterator[HintAnswer]:
 
 
 def _products(loop: ir.For) -> tuple[str, str]:
-    found = any(
-        isinstance(statement, ir.Compute) and OPS[statement.operation].category is Category.MATRIX
-        for statement in walk(loop.body)
-    )
-    if not found:
+    if not has_product(loop.body):
         return "not used", "there is no matrix product in it"
     return "packed panels and vector multiply-adds", "this target has no matrix unit"

@@ -14,8 +14,8 @@ import attrs
 
 from sketchc import ir
 from sketchc.lanes import tiles_read
-from sketchc.lowering.plan import walk
-from sketchc.ops import OPS, Category
+from sketchc.lowering.plan import is_product, walk
+from sketchc.ops import OPS
 from sketchc.symbolic import constant_value, references
 
 #: (id of the statement, operand position or tile), the statement being kept alive by the plan.
@@ -283,10 +283,10 @@ def _worthwhile(versions: Versions, load: ir.Load, at: _Event, uses: list[_Event
         return (
             len(uses) == 1
             and uses[0].loops == at.loops
-            and not _is_product(uses[0].statement)
+            and not is_product(uses[0].statement)
             and not versions.single & set(indices)
         )
-    others = [use for use in uses if not _is_product(use.statement)]
+    others = [use for use in uses if not is_product(use.statement)]
     if len(others) <= 1:
         return True
     tensor = sketch.tensor(load.access.tensor)
@@ -297,12 +297,6 @@ def _worthwhile(versions: Versions, load: ir.Load, at: _Event, uses: list[_Event
     contiguous = bool(slices) and isinstance(load.access.subscripts[-1], ir.SliceSubscript)
     return contiguous or all(
         constant_value(extent) == 1 for extent in extents[len(extents) - len(slices) :]
-    )
-
-
-def _is_product(statement: ir.Statement) -> bool:
-    return (
-        isinstance(statement, ir.Compute) and OPS[statement.operation].category is Category.MATRIX
     )
 
 

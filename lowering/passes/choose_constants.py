@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from typing import TypeGuard
 
 import attrs
 
@@ -18,8 +17,7 @@ from sketchc.lowering.passes.place_tiles import (
     physical_bytes,
     sample_values,
 )
-from sketchc.lowering.plan import Capabilities, Hardware, Plan, walk
-from sketchc.ops import OPS, Category
+from sketchc.lowering.plan import Capabilities, Hardware, Plan, is_product, walk
 
 Choice = dict[str, int]
 
@@ -79,7 +77,7 @@ class ChooseConstants:
 
     def _cost(self, plan: Plan, values: Mapping[str, int | float | bool]) -> float:
         aims = self.hardware.facts["tuning"]
-        matrix = [s for p in plan.phases for s in walk(p.body) if _is_matrix(s)]
+        matrix = [s for p in plan.phases for s in walk(p.body) if is_product(s)]
         if matrix:
             return math.fsum(self._matrix_cost(plan, s, values, aims) for s in matrix)
         cost = 0.0
@@ -113,12 +111,6 @@ class ChooseConstants:
             + _distance(columns, aims["matrix_columns"])
             + _distance(depth, aims["matrix_depth"])
         )
-
-
-def _is_matrix(statement: ir.Statement) -> TypeGuard[ir.Compute]:
-    return (
-        isinstance(statement, ir.Compute) and OPS[statement.operation].category is Category.MATRIX
-    )
 
 
 def _candidates(constant: ir.Constant) -> tuple[int, ...]:

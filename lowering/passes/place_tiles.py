@@ -18,9 +18,9 @@ from sketchc.lowering.plan import (
     PhysicalExtent,
     Plan,
     TilePlan,
+    is_product,
     walk,
 )
-from sketchc.ops import OPS, Category
 
 #: What an unbounded symbol counts as while sizes are estimated.
 SAMPLE = 1024
@@ -97,9 +97,7 @@ def _matrix_roles(phases: Iterable[PhasePlan]) -> dict[str, str]:
     roles: dict[str, str] = {}
     for phase in phases:
         for statement in walk(phase.body):
-            if not isinstance(statement, ir.Compute):
-                continue
-            if OPS[statement.operation].category is not Category.MATRIX:
+            if not is_product(statement):
                 continue
             sides = ("matrix_left", "matrix_right")
             for side, operand in zip(sides, statement.operands, strict=True):

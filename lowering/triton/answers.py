@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from sketchc import ir
 from sketchc.lowering.passes.answer_hints import subject
-from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, walk
+from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, is_product, walk
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.pipelining import contains_product, stages_of
 from sketchc.lowering.triton.products import product_unit
-from sketchc.ops import OPS, Category
 
 _LANES = ("vectorize", "simd", "warp", "threadidx")
 
@@ -101,12 +100,7 @@ def _units(
     plan: Plan, body: tuple[ir.Statement, ...], hint: str, where: str, dialect: Dialect
 ) -> Iterator[HintAnswer]:
     """What the matrix products of a loop run on."""
-    products = [
-        statement
-        for statement in walk(body)
-        if isinstance(statement, ir.Compute)
-        and OPS[statement.operation].category is Category.MATRIX
-    ]
+    products = [statement for statement in walk(body) if is_product(statement)]
     if not products:
         yield HintAnswer(hint, where, "not used", "there is no matrix product in it")
     for product in products:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, TilePlan, walk
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, TilePlan, has_product, walk
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.bounds import (
     LIMIT,
@@ -22,7 +22,6 @@ from sketchc.lowering.triton.expressions import is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.scope import Names, Scope, host_names
 from sketchc.lowering.triton.statements import BodyEmitter
-from sketchc.ops import OPS, Category
 from sketchc.types import DType
 
 #: Rows of blocks that run together in the grouped order of a matrix product.
@@ -143,7 +142,7 @@ def _decode(emitter: BodyEmitter, phase: PhasePlan, dialect: Dialect) -> None:
     scope = emitter.scope
     grid = phase.grid
     persistent = dialect.capabilities.persistent_grid
-    grouped = dialect.grouped_order and len(grid) >= 2 and has_product(phase)
+    grouped = dialect.grouped_order and len(grid) >= 2 and has_product(phase.body)
     # The outermost count is needed for the total and for the groups only.
     counts = _counts(emitter, grid, persistent or (grouped and len(grid) == 2))
     if persistent:
@@ -232,14 +231,6 @@ def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code
     within = PYTHON.binary("%", in_group, Code(group_rows))
     _bind_axis(emitter, row, PYTHON.binary("+", Code(group_start), within))
     _bind_axis(emitter, column, PYTHON.binary("//", in_group, Code(group_rows)))
-
-
-def has_product(phase: PhasePlan) -> bool:
-    """True where the phase holds a matrix product."""
-    return any(
-        isinstance(s, ir.Compute) and OPS[s.operation].category is Category.MATRIX
-        for s in walk(phase.body)
-    )
 
 
 def phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:

@@ -8,14 +8,14 @@ from typing import assert_never
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.plan import Plan, walk
+from sketchc.lowering.plan import Plan, has_product, walk
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.atomics import needs_canonical_nan
 from sketchc.lowering.triton.bounds import never_negative
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import host_expression, is_literal, names_in
-from sketchc.lowering.triton.kernel import KernelText, has_product
+from sketchc.lowering.triton.kernel import KernelText
 from sketchc.lowering.triton.scope import Names, host_names
 from sketchc.lowering.triton.tuning import launch_options
 from sketchc.symbolic import show
@@ -155,7 +155,7 @@ class HostEmitter:
         for name, value in kernel.buckets:
             power = PYTHON.call("triton.next_power_of_2", self.host(value))
             least = 1
-            if has_product(kernel.phase):
+            if has_product(kernel.phase.body):
                 # High enough for the depth of every matrix product.
                 least = max(self.plan.capabilities.matrix_minimum.values(), default=1)
             self.line(f"{self.names[name]} = max({power}, {least})")
@@ -180,7 +180,7 @@ class HostEmitter:
             deeper += "    "
         grid = "(programs,)"
         if self.plan.capabilities.persistent_grid:
-            grid = f"(min(programs, {_cores(self.plan, kernel)}),)"
+            grid = f"(min(programs, {self.plan.cores(kernel.phase)}),)"
         self.line(f"{kernel.name}[{grid}]({', '.join(self._call(kernel))})", deeper)
 
     def _bounded(self, expression: ir.Expr, limit: int) -> bool:
@@ -243,7 +243,3 @@ class HostEmitter:
         if self.dialect.launch_options:
             arguments += launch_options(self.plan, kernel, self.names)
         return arguments
-
-
-def _cores(plan: Plan, kernel: KernelText) -> int:
-    return plan.hardware.matrix_cores if has_product(kernel.phase) else plan.hardware.cores

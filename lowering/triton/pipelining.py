@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from sketchc import ir
-from sketchc.lowering.plan import Plan, TilePlan
-from sketchc.ops import OPS, Category
+from sketchc.lowering.plan import Plan, TilePlan, is_product
 
 #: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).
 FEWEST_STAGES = 4
@@ -55,10 +54,7 @@ def loop_stages(plan: Plan, loop: ir.For) -> int | None:
 
 def contains_product(loop: ir.For) -> bool:
     """Whether a matrix product stands directly in the loop."""
-    return any(
-        isinstance(statement, ir.Compute) and OPS[statement.operation].category is Category.MATRIX
-        for statement in loop.body
-    )
+    return any(is_product(statement) for statement in loop.body)
 
 
 def size_of(tile: TilePlan) -> tuple[int, list[str]]:

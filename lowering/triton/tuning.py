@@ -8,11 +8,10 @@ matrix products at most 64 accumulator elements per thread.
 from __future__ import annotations
 
 from sketchc import ir
-from sketchc.lowering.plan import Plan, walk
-from sketchc.lowering.triton.kernel import KernelText, has_product, phase_tiles
+from sketchc.lowering.plan import Plan, has_product, is_product, walk
+from sketchc.lowering.triton.kernel import KernelText, phase_tiles
 from sketchc.lowering.triton.pipelining import size_of
 from sketchc.lowering.triton.scope import Names
-from sketchc.ops import OPS, Category
 
 ELEMENTS_PER_THREAD = 8
 ACCUMULATORS_PER_THREAD = 64
@@ -22,7 +21,7 @@ LARGEST_WARPS = 16
 
 def launch_options(plan: Plan, kernel: KernelText, names: Names) -> list[str]:
     """`num_warps=...` and, where it matters, `num_stages=...`."""
-    if has_product(kernel.phase):
+    if has_product(kernel.phase.body):
         return _product_options(plan, kernel)
     fixed, bucketed = 1, ""
     for tile in phase_tiles(plan, kernel.phase):
@@ -41,9 +40,7 @@ def launch_options(plan: Plan, kernel: KernelText, names: Names) -> list[str]:
 def _product_options(plan: Plan, kernel: KernelText) -> list[str]:
     largest, per_stage = 1, 1
     for statement in walk(kernel.phase.body):
-        if not isinstance(statement, ir.Compute):
-            continue
-        if OPS[statement.operation].category is not Category.MATRIX:
+        if not is_product(statement):
             continue
         largest = max(largest, size_of(plan.tiles[statement.destination])[0])
         operands = [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]
