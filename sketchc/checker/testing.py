@@ -18,12 +18,13 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.index_ranges import loaded_names
-from sketchc.checker.scope import root_scope
+from sketchc.checker.scope import Branch, Step, free_names, root_scope
 from sketchc.checker.sites import Site, collect
 from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes
 from sketchc.checker.workload import workload
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError
 from sketchc.lanes import element_indices
+from sketchc.symbolic import references
 
 if TYPE_CHECKING:
     from sketchc.interpreter import Violation
@@ -84,19 +85,33 @@ def try_out(
 
 
 def decided_by_sizes(sketch: ir.Sketch, sites: Sequence[Site]) -> bool:
-    """Whether what is accessed follows from the sizes alone, not from data or params."""
+    """Whether what is accessed follows from the sizes alone, not from data, params, or whether an
+    optional tensor is there."""
     if any(not param.dtype.is_float for param in sketch.params):
         return False
+    varying = {param.name for param in sketch.params}
+    for let in sketch.lets:
+        if free_names(let.value) & varying:
+            varying.add(let.name)
+            if not let.dtype.is_float:
+                return False
     for site in sites:
         if isinstance(site.statement, ir.Fetch):
             return False
-        if any(isinstance(step, ir.Fetch) for step in site.path):
+        if any(isinstance(step, ir.Fetch) or _asks_for_optional(step) for step in site.path):
             return False
         extents, bindings = site.tile.extents, site.scope.bindings
         values = (*element_indices(site.access, extents), *site.guards)
         if any(loaded_names(value, extents, bindings) for value in values):
             return False
     return True
+
+
+def _asks_for_optional(step: Step) -> bool:
+    """Whether it is a branch that asks for an optional tensor."""
+    return isinstance(step, Branch) and any(
+        name.kind is ir.NameKind.PRESENT for name in references(step.condition)
+    )
 
 
 def _at_other_tiles(finding: Finding, known: Collection[tuple[str, str]]) -> Finding:
@@ -117,11 +132,13 @@ class _Runs:
     def __init__(self, sketch: ir.Sketch) -> None:
         self.sketch = sketch
         self.count = 0
-        self.broken: dict[tuple[str, str], tuple[dict[str, int], Violation]] = {}
+        self.optional = tuple(tensor.name for tensor in sketch.tensors if tensor.optional)
+        #: The sizes, the optional tensors that were absent, and what broke.
+        self.broken: dict[tuple[str, str], tuple[dict[str, int], tuple[str, ...], Violation]] = {}
         self.bases = {view.name: view.base for view in sketch.views}
 
     def execute(self, sizes: Iterable[dict[str, int]], run_limit: int) -> None:
-        """Run at one setting after the other."""
+        """Run at one setting after the other, every second time without the optional tensors."""
         import numpy as np
 
         from sketchc.interpreter import Options, interpret
@@ -143,13 +160,15 @@ class _Runs:
                     continue
                 left -= cost
                 inputs = random_inputs(self.sketch, shapes, generator)
+                absent = self.optional if self.count % 2 else ()
+                inputs = {name: array for name, array in inputs.items() if name not in absent}
                 result = interpret(self.sketch, inputs, symbols, params, options)
             except (DiagnosticError, UsageError):
                 continue  # a launch would refuse these sizes
             self.count += 1
             for violation in result.violations:
                 subject = self.bases.get(violation.tensor, violation.tensor)
-                self.broken.setdefault((violation.kind, subject), (symbols, violation))
+                self.broken.setdefault((violation.kind, subject), (symbols, absent, violation))
             if self.count >= MOST_RUNS or left < TOTAL_LIMIT // 20:
                 return
 
@@ -190,14 +209,21 @@ class _Runs:
         detail = f"{proof.detail}; interpreted {times} without a violation"
         return Finding(attrs.evolve(proof, tier=ir.Tier.TESTED, detail=detail), (), ())
 
-    def _refuted(self, finding: Finding, symbols: dict[str, int], violation: Violation) -> Finding:
+    def _refuted(
+        self,
+        finding: Finding,
+        symbols: dict[str, int],
+        absent: tuple[str, ...],
+        violation: Violation,
+    ) -> Finding:
         proof = finding.proof
         host = concrete.host_sample(self.sketch, symbols)
         element = violation.element
         if violation.tensor in self.bases:
             with suppress(ArithmeticError):
                 element = concrete.base_element(self.sketch, violation.tensor, element, host)
-        text = for_sizes(symbols) + _told(violation)
+        without = f"without {' and '.join(f'`{name}`' for name in absent)}, " if absent else ""
+        text = for_sizes(symbols) + without + _told(violation)
         example = ir.CounterExample(symbols, violation.iterations, element, text)
         code = _CODES.get(proof.claim, "SK0521" if " reads " in violation.text else "SK0520")
         diagnostic = Diagnostic(

@@ -382,3 +382,31 @@ def test_a_snapshot_is_not_what_its_tile_holds_later() -> None:
     text = tiles("store(x -> Y[i*T + iota(T) + p - v])", "V[N]: in i64; Y[N]: out f32", lines)
     _, errors = judged(text)
     assert set(errors) == {"SK0513", "SK0523"}
+
+
+BRANCHED = """sketch branched {{
+    symbols: N;
+    params: alpha: f32 = 1.0;
+    tensors: X[N]: in f32; B[N]: in f32?; Y[N]: out f32;
+    @llm_hint("parallel")
+    for i in range(N):
+        x = alloc([1])
+        load(X[i] -> x)
+        if {condition}:
+            store(x -> Y[i])
+}}
+"""
+
+
+def test_optional_tensors_are_absent_from_every_second_run() -> None:
+    _, errors = judged(BRANCHED.format(condition="present(B)"))
+    assert errors["SK0510"] == "for N = 1, without `B`, Y[0] is never written"
+
+
+@pytest.mark.parametrize("condition", ["present(B)", "alpha > 0.5"])
+def test_sizes_alone_do_not_decide_what_a_param_or_an_absent_tensor_does(condition: str) -> None:
+    tree, _ = parse(Source("test", BRANCHED.format(condition=condition)))
+    assert tree is not None
+    checked, _ = check_sketch(tree.sketches[0], shapes={"N": 9})
+    tiers = () if checked is None else {proof.tier for proof in checked.proofs}
+    assert ir.Tier.PROVED_FOR_SHAPES not in tiers
