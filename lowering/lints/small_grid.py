@@ -21,7 +21,7 @@ def run(plan: Plan) -> Iterator[Diagnostic]:
     """Phases that load in a loop or many lanes at once, and cannot fill the chip at any size."""
     for phase in plan.phases:
         programs = _most(plan, phase)
-        if programs < plan.hardware.cores and _heavy(plan, phase):
+        if programs < plan.cores(phase) and _heavy(plan, phase):
             yield _report(plan, phase, int(programs))
 
 
@@ -60,7 +60,7 @@ def _report(plan: Plan, phase: PhasePlan, programs: int) -> Diagnostic:
     return Diagnostic(
         "SK0658",
         Severity.WARNING,
-        f"{count} for the {plan.hardware.cores} cores of {plan.hardware.name}",
+        f"{count} for the {plan.cores(phase)} cores of {plan.hardware.name}",
         _span(phase),
         "the launch that this belongs to",
         notes=("its work grows with the sizes, its grid does not",),
