@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sketchc import ir
 from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.triton import products
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.memory import convert
@@ -84,19 +85,10 @@ def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Val
     destination = sketch.tile(statement.destination)
     flags = [bool(statement.attributes.get(name)) for name in ("trans_a", "trans_b")]
     dtype = promote(*(sketch.tile(name).dtype for name in names))
-    accumulator = _accumulator(dtype, destination.dtype)
+    accumulator = products.accumulator_dtype(dtype, destination.dtype)
     shape = scope.shape(destination.name)
     blocks = [bool(scope.shape(name)) for name in names]
-    smallest = scope.plan.capabilities.matrix_minimum.get(dtype.value, 1)
-    # A bucket is a run-time choice: the wrapper makes it at least the smallest depth.
-    depth_extent = scope.plan.tiles[names[0]].extents[1 ^ flags[0]].value or smallest
-    by_dot = (
-        all(blocks)
-        and bool(shape)
-        and depth_extent >= smallest
-        and dtype in scope.dialect.dot_dtypes
-        and accumulator is (DType.F32 if dtype.is_float else DType.I32)
-    )
+    by_dot = not products.dot_refusal(scope.plan, statement, scope.dialect)
     if not by_dot:
         dtype = accumulator
     codes = []
@@ -118,13 +110,6 @@ def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Val
     else:
         code = _broadcast_product(codes, blocks, shape, accumulator.is_float, scope)
     return Value(code if old is None else PYTHON.binary("+", old, code), accumulator, shape)
-
-
-def _accumulator(operands: DType, destination: DType) -> DType:
-    """The type in which products are added up, of integers at least 32 bits."""
-    if operands is DType.F64:
-        return operands
-    return destination.compute if destination.is_float else carrier(destination)
 
 
 def _count(extents: tuple[PhysicalExtent, ...]) -> int:
