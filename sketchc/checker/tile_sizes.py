@@ -63,6 +63,7 @@ def _with_symbols(sketch: ir.Sketch, names: frozenset[str]) -> ir.Sketch:
         requires=(*_rename(sketch.requires, names), *at_least_one),
         tiles=_rename(sketch.tiles, names),
         phases=_rename(sketch.phases, names),
+        schedule=_rename(sketch.schedule, names),
     )
 
 
