@@ -40,10 +40,7 @@ def random_inputs(
         for tensor in sketch.tensors
         if tensor.role in (ir.Role.IN, ir.Role.INOUT)
     }
-    given = {p.name: p.default if p.default is not None else 1 for p in sketch.params}
-    for name, (lower, upper) in index_ranges(
-        sketch, _symbols(sketch, shapes), {**given, **(params or {})}
-    ).items():
+    for name, (lower, upper) in _ranges(sketch, shapes, params).items():
         arrays[name] = into_range(arrays[name], lower, upper)
     return arrays
 
@@ -54,9 +51,16 @@ def indices_exist(
     params: Mapping[str, Value] | None = None,
 ) -> bool:
     """Whether valid indices exist for every tensor of indices that has elements."""
-    given = {p.name: p.default if p.default is not None else 1 for p in sketch.params}
-    ranges = index_ranges(sketch, _symbols(sketch, shapes), {**given, **(params or {})})
+    ranges = _ranges(sketch, shapes, params)
     return all(lower < upper or 0 in shapes[name] for name, (lower, upper) in ranges.items())
+
+
+def _ranges(
+    sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, Value] | None
+) -> dict[str, tuple[int, int]]:
+    """The half-open ranges of valid indices, by tensor of indices."""
+    given = {p.name: p.default if p.default is not None else 1 for p in sketch.params}
+    return index_ranges(sketch, _symbols(sketch, shapes), {**given, **(params or {})})
 
 
 def into_range(array: Array, lower: int, upper: int) -> Array:
