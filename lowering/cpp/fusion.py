@@ -14,6 +14,7 @@ from typing import TypeAlias, assert_never
 import attrs
 
 from sketchc import ir
+from sketchc.lowering.cpp.indices import index_rank
 from sketchc.lowering.cpp.nest_maker import NestMaker
 from sketchc.lowering.cpp.nests import Axis, Kind, Nest, Read
 from sketchc.symbolic import equal
@@ -132,7 +133,7 @@ def build_tree(
                 nodes.append(FetchNode(name, maker.fetched(statement), dtype, text))
             case ir.Bind(name, value, text):
                 run.extend(maker.nests(statement))
-                if has_lanes(value, maker.bindings):
+                if index_rank(value, maker.bindings):
                     nodes.append(NoteNode(text))
                 else:
                     nodes.append(BindNode(name, value, text))
@@ -140,23 +141,6 @@ def build_tree(
                 run.extend(maker.nests(statement))
     close()
     return nodes
-
-
-def has_lanes(expression: ir.Expr, bindings: dict[str, ir.Expr]) -> bool:
-    """True for an index tile: it contains lanes, itself or through a binding."""
-    match expression:
-        case ir.Iota() | ir.TileLanes():
-            return True
-        case ir.Ref(name, ir.NameKind.BINDING):
-            return name in bindings and has_lanes(bindings[name], bindings)
-        case ir.Unary(_, operand):
-            return has_lanes(operand, bindings)
-        case ir.Binary(_, left, right):
-            return has_lanes(left, bindings) or has_lanes(right, bindings)
-        case ir.Function(_, arguments):
-            return any(has_lanes(argument, bindings) for argument in arguments)
-        case _:
-            return False
 
 
 def leaves(nodes: list[Node]) -> Iterator[Leaf]:

@@ -34,6 +34,7 @@ from sketchc.lowering.cpp.tiles import (
     tile_reference,
 )
 from sketchc.lowering.cpp.whole import RULES
+from sketchc.lowering.passes.choose_fills import identity_value
 from sketchc.ops import OPS, Category
 from sketchc.symbolic import show
 from sketchc.types import DType
@@ -264,7 +265,7 @@ class NestMaker(Tiles):
             total = self.temporary(f"{tile}_total", tuple(extents[a] for a in kept), dtype)
             start_loops = outer.loops
             body_loops = tuple(every.loops[axis] for axis in kept)
-        value = _identity_value(identity, dtype)
+        value = identity_value(identity, dtype)
         start = self.fill(total, outer, start_loops, value, dtype)
         body = Nest(
             Kind.ACCUMULATE,
@@ -407,27 +408,3 @@ def _kept_domain(written: ir.Domain, rank: int, axes: tuple[int, ...]) -> dict[i
     if len(written) == rank:
         return {axis: written[axis] for axis in kept}
     return dict(zip(kept, written, strict=False))
-
-
-def integer_limits(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest value of an integer type."""
-    bits = 8 * dtype.bytes
-    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.is_signed else (0, 2**bits - 1)
-
-
-def _identity_value(name: str, dtype: DType) -> int | float | bool:
-    match name:
-        case "zero":
-            return 0
-        case "one":
-            return 1
-        case "false":
-            return False
-        case "true":
-            return True
-        case _ if dtype is DType.BOOL:
-            return name == "highest"
-        case _ if dtype.is_float:
-            return float("-inf") if name == "lowest" else float("inf")
-        case _:
-            return integer_limits(dtype)[0 if name == "lowest" else 1]

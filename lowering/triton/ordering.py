@@ -12,7 +12,7 @@ from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import kernel_expression, literal
 from sketchc.lowering.triton.memory import conditions, conjunction
-from sketchc.lowering.triton.scope import Scope, spread
+from sketchc.lowering.triton.scope import Scope, shape_code, spread
 from sketchc.lowering.triton.shuffles import axis_of
 from sketchc.lowering.triton.values import (
     Shape,
@@ -23,7 +23,6 @@ from sketchc.lowering.triton.values import (
     operand_value,
     own_dtype,
     selected,
-    shape_code,
     tile_name,
 )
 from sketchc.types import DType, promote

@@ -7,7 +7,7 @@ from sketchc.diagnostics import InternalError
 from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.expressions import kernel_expression, literal
-from sketchc.lowering.triton.scope import Scope, spread
+from sketchc.lowering.triton.scope import Scope, shape_code, spread
 from sketchc.lowering.triton.values import (
     Shape,
     Value,
@@ -15,7 +15,6 @@ from sketchc.lowering.triton.values import (
     full,
     lane_numbers,
     operand_value,
-    shape_code,
     tile_name,
 )
 

@@ -11,7 +11,7 @@ from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import kernel_expression, on_host
 from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
-from sketchc.lowering.triton.scope import Scope
+from sketchc.lowering.triton.scope import Scope, shape_code
 from sketchc.types import DType
 
 Shape = tuple[Code, ...]
@@ -34,12 +34,6 @@ def fit(value: Value, dtype: DType, shape: Shape) -> Code:
     if value.shape == shape:
         return code
     return PYTHON.call("tl.broadcast_to", code, shape_code(shape))
-
-
-def shape_code(shape: Shape) -> str:
-    """A shape as a tuple."""
-    inner = ", ".join(extent.text for extent in shape)
-    return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
 # ---------------------------------------------------------------- operands
