@@ -93,7 +93,8 @@ def difference(source: Source, text: str, changed: str) -> str:
 
 
 def write(path: str, text: str) -> None:
-    """Replace a file's content, written aside first so that no failure loses it."""
+    """Replace a file's content, written aside first so that no failure loses it; a link stays."""
+    path = os.path.realpath(path)
     aside = f"{path}.{os.getpid()}.tmp"
     try:
         mode = os.stat(path).st_mode

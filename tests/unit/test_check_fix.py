@@ -143,3 +143,12 @@ def test_a_block_whose_statements_all_go_keeps_one(tmp_path):
     text = path.read_text("utf-8")
     assert "        x = alloc([N])  # why\n" in text
     assert "range(3):\n            pass\n" in text
+
+
+def test_a_link_stays_one(tmp_path):
+    path, link = tmp_path / "sums.sketch", tmp_path / "link.sketch"
+    path.write_text(BLOCK, "utf-8")
+    link.symlink_to(path)
+    assert run(["check", "--fix", "--quiet", str(link)]) == 0
+    assert link.is_symlink()
+    assert path.read_text("utf-8") != BLOCK
