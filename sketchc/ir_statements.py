@@ -247,8 +247,8 @@ class For:
 @attrs.frozen
 class If:
     """`condition` is uniform: a scalar, the same for all lanes. A condition that is known at
-    compile time leaves no If, only the branch taken. `carried` names the tiles that are live
-    before and written in a branch, or written in both and read after."""
+    compile time leaves no If, only the branch taken. `carried` names the tiles that a
+    branch writes and that are read afterwards, in order of first write."""
 
     condition: Expr
     body: tuple[Statement, ...]

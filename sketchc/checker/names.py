@@ -35,8 +35,8 @@ RESERVED = frozenset((*_CPP.split(), *_PYTHON.split(), *keyword.kwlist, *keyword
 
 @attrs.define(eq=False)
 class TileState:
-    """A tile while its sketch is elaborated. `loops` are the For spans around its alloc;
-    `dtype` is None until it is inferred (R6)."""
+    """A tile while its sketch is elaborated; `loops` are the identities of those around its
+    alloc, outermost first."""
 
     name: str
     source_name: str
