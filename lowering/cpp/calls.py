@@ -37,12 +37,7 @@ class Calls(Reads):
                 loops.TileView(home.name, home.dtype, *bounds, strides(home.extents, None))
             )
         targets = {target.name for target in nest.targets}
-        operands = len(call.blocks) - len(nest.targets)
-        written = [
-            number
-            for number, block in enumerate(call.blocks)
-            if number >= operands or block.reference.name in targets
-        ]
+        written = [n for n, block in enumerate(call.blocks) if block.reference.name in targets]
         values = tuple(self.source(value, scope) for value in call.values)
         for target in nest.targets:
             self.forget(target, scope)

@@ -114,14 +114,14 @@ def _drop_dead(
                 kept_until[buffer] = max(kept_until.get(buffer, -1), end)
     counter = iter(range(len(order)))
 
-    def dead_from(at: int) -> set[str]:
-        return {buffer for buffer in private if kept_until.get(buffer, -1) <= at}
+    def dead(buffer: str, at: int) -> bool:
+        return buffer in private and kept_until.get(buffer, -1) <= at
 
     def visit(statements: tuple[loops.Statement, ...]) -> tuple[loops.Statement, ...]:
         found = []
         for statement in statements:
             at = next(counter)
-            if isinstance(statement, loops.Write) and statement.buffer in dead_from(at):
+            if isinstance(statement, loops.Write) and dead(statement.buffer, at):
                 continue
             found.append(_with_body(statement, visit))
         return _without_overwritten(found, private)

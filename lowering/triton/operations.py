@@ -190,8 +190,8 @@ def _invert(request: Request) -> Code:
     return PYTHON.binary("^", request.first, typed(ones, request.dtype))
 
 
-#: Operation -> writer. `cast`, `fill`, `where`, `broadcast` and `transpose` depend on shapes and
-#: types, and stand in `statements`.
+#: Operation -> writer. `cast`, `fill` and `where` depend on shapes and types, and stand in
+#: `compute`; what moves lanes stands in `shuffles`.
 WRITERS: dict[str, Writer] = {
     "copy": lambda request: request.first,
     "neg": lambda request: PYTHON.unary("-", request.first),

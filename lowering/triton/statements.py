@@ -167,8 +167,6 @@ class BodyEmitter:
 def condition(expression: ir.Expr, scope: Scope) -> Code:
     """The condition of a branch; one on presence alone is settled when the kernel is compiled."""
     match expression:
-        case ir.Ref(kind=ir.NameKind.PRESENT):
-            return kernel_expression(expression, scope)
         case ir.Unary("not", ir.Ref(kind=ir.NameKind.PRESENT) as inner):
             return PYTHON.unary("not", kernel_expression(inner, scope))
         case _:

@@ -14,10 +14,8 @@ from collections.abc import Iterator, Mapping
 from sketchc import ir
 from sketchc.evaluate import Value, evaluate, host_values
 from sketchc.index_ranges import MOST_TRIPS
-from sketchc.lowering.plan import GridAxis, Plan, walk
+from sketchc.lowering.plan import GridAxis, Plan, is_product, walk
 from sketchc.runtime.frontends.binding import Binding
-
-_CROSS_LANE = ("cumsum", "cumprod", "reduce_sum", "reduce_prod")
 
 
 def adds_in_any_order(plan: Plan) -> bool:
@@ -140,9 +138,7 @@ def _reduced(sketch: ir.Sketch, statement: ir.Compute, values: Mapping[str, Valu
         return 1
     extents = [_known(extent, values) for extent in sketch.tile(source.tile).extents]
     lanes = [math.inf if extent is None else float(extent) for extent in extents]
-    if statement.operation in ("gemm", "matmul", "dot"):
+    if is_product(statement):
         return lanes[-2] if statement.attributes.get("trans_a") else lanes[-1]
     axes = statement.attributes.get("axis")
-    if isinstance(axes, int) and statement.operation in _CROSS_LANE:
-        axes = (axes,)
     return math.prod(lanes[axis] for axis in axes) if isinstance(axes, tuple) else 1

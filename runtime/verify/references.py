@@ -67,7 +67,6 @@ class References:
             either = np.where(actual == own, own, reference)
             return compare(name, actual, either.astype(reference.dtype), dtype, length)
         rounded = own.astype(numpy_dtype(dtype))
-        rounded = own.astype(numpy_dtype(dtype))
         own_wrong = wrong_elements(rounded, reference, dtype, length)
         if not own_wrong.any():
             return found

@@ -111,8 +111,9 @@ def tile_sizes(plan: Plan) -> dict[str, set[int]]:
 def candidates(plan: Plan) -> dict[str, tuple[int, ...]]:
     """The sizes at which each symbol is tried, its upper bound kept."""
     found = {}
+    by_symbol = tile_sizes(plan)
     for symbol in plan.sketch.symbols:
-        sizes = tile_sizes(plan)[symbol.name]
+        sizes = by_symbol[symbol.name]
         tiles = {size for size in sizes if size > 1}
         if sizes == {1}:
             tried = [1, 2, 3, 5]
