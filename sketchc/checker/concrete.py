@@ -6,7 +6,7 @@ that a mistake in the symbolic part cannot become a wrong accusation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
 from sketchc import ir
@@ -93,21 +93,25 @@ def runs(site: Site, host: Mapping[str, Value], iteration: Mapping[str, int]) ->
     return values
 
 
-def iterations(site: Site, host: Mapping[str, Value]) -> Iterator[Values]:
-    """All iterations that reach a site, each with all names. Raises `Untried`."""
+def iterations(
+    site: Site, host: Mapping[str, Value], take: Callable[[], None] = lambda: None
+) -> Iterator[Values]:
+    """All iterations that reach a site, each with all names. Raises `Untried`, and what `take`
+    raises, which is called for every iteration of every loop: those within may all be empty."""
     count = 0
 
     def visit(place: int, values: Values, bindings: dict[str, ir.Expr]) -> Iterator[Values]:
         nonlocal count
         if place == len(site.path):
-            count += 1
-            if count > ITERATION_LIMIT:
-                raise TooLong
             yield values
             return
         step = site.path[place]
         if isinstance(step, ir.For | ir.HostFor):
             for value in _range(step, values):
+                take()
+                count += 1
+                if count > ITERATION_LIMIT:
+                    raise TooLong
                 yield from visit(place + 1, {**values, step.variable: value}, bindings)
             return
         values, bindings = dict(values), dict(bindings)

@@ -93,8 +93,7 @@ def _failing(
     steps = _Steps()
     for symbols, host in admissible_hosts(sketch):
         try:
-            for values in concrete.iterations(site, host):
-                steps.take()
+            for values in concrete.iterations(site, host, steps.take):
                 if fails(values):
                     return symbols, values
         except (Untried, ArithmeticError, KeyError):
@@ -114,7 +113,7 @@ def unwritten_element(
             written = {
                 element
                 for store in stores
-                for values in concrete.iterations(store, host)
+                for values in concrete.iterations(store, host, steps.take)
                 for element in _elements(store, values, steps)
             }
             shape = [int(evaluate(extent, host)) for extent in extents]
@@ -138,10 +137,10 @@ def conflicting_iterations(
     for symbols, host in admissible_hosts(sketch):
         touched: dict[tuple[int, ...], list[dict[str, int]]] = {}
         try:
-            for values in concrete.iterations(first, host):
+            for values in concrete.iterations(first, host, steps.take):
                 for element in _elements(first, values, steps):
                     touched.setdefault(element, []).append(iteration_of(first, values))
-            for values in concrete.iterations(second, host):
+            for values in concrete.iterations(second, host, steps.take):
                 here = iteration_of(second, values)
                 for element in _elements(second, values, steps):
                     for there in touched.get(element, ()):

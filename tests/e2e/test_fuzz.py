@@ -8,9 +8,12 @@ that many inputs instead of the moderate default; a failure names its seed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,10 +38,13 @@ from sketchc.types import DType
 
 COUNT = int(os.environ.get("SKETCHC_FUZZ", "2000"))
 CHUNK = 100
-EXAMPLES = [
-    path.read_text("utf-8")
+#: CPU seconds that one input may take; most take a few hundredths.
+SECONDS = 60
+BY_NAME = {
+    path.stem: path.read_text("utf-8")
     for path in sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
-]
+}
+EXAMPLES = list(BY_NAME.values())
 FEATURES = [
     path.read_text("utf-8")
     for path in sorted((Path(__file__).parents[1] / "golden" / "diagnostics").glob("*.sketch"))
@@ -58,8 +64,30 @@ WORDS = sorted(
 # ---------------------------------------------------------------- what is done with an input
 
 
+@contextlib.contextmanager
+def clock() -> Iterator[None]:
+    """An `AssertionError` inside for whoever takes too long."""
+
+    def stop(*_: object) -> None:
+        msg = f"it takes longer than {SECONDS} s"
+        raise AssertionError(msg)
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
 def exercise(text: str, seed: int = 0) -> None:
     """Take a text as far as it goes; raises for anything that a user must never see."""
+    with clock():
+        _exercise(text, seed)
+
+
+def _exercise(text: str, seed: int) -> None:
     source = Source("fuzz.sketch", text)
     tree, found = parse(source)
     assert (tree is None) == any(d.severity.value == "error" for d in found)
@@ -186,8 +214,10 @@ def test_mutated_examples(chunk):
 
 #: What the fuzzer found once.
 REGRESSIONS = [
-    EXAMPLES[-1].replace("j*TN:", "inf:"),
-    EXAMPLES[-1].replace("X[b, ", "X[nan, "),
+    BY_NAME["sum_middle"].replace("j*TN:", "inf:"),
+    BY_NAME["sum_middle"].replace("X[b, ", "X[nan, "),
+    # A loop without end around one that is empty.
+    BY_NAME["triangular_matmul"].replace("range(i + 1)", f"range(i + {2**63 - 1})"),
 ]
 
 
