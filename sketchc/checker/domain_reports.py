@@ -131,8 +131,11 @@ def _needs_pad(
     )
 
 
-def padded(compute: ir.Compute, operand: ir.TileOperand, tile: ir.Tile, axis: int) -> Diagnostic:
-    """Lanes that are valid only by `pad=` meet others in a cross-lane operation."""
+def padded(
+    compute: ir.Compute, operand: ir.TileOperand | ir.IndexOperand, tile: ir.Tile, axis: int
+) -> Diagnostic:
+    """Lanes that are valid only by `pad=` meet others in a cross-lane operation: those of `tile`,
+    which is the operand or a part of it."""
     return Diagnostic(
         "SK0428",
         Severity.ERROR,

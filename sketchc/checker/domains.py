@@ -9,8 +9,9 @@ Where the language contract is silent, these rules hold:
 
 * Where the branches of an `if` leave a tile with different valid lanes, it may not be read
   afterwards; different bounds that say the same under the branch's condition do not differ.
-* What element-wise operations make of padded lanes counts as padded (R5), and so does an `init=`
-  tile that such lanes were written into, until it is made again.
+* What element-wise operations make of padded lanes counts as padded (R5), and so does an index
+  tile over them, what is loaded through it, and an `init=` tile that such lanes were written into,
+  until it is made again.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from sketchc.checker import accumulators, bounds
 from sketchc.checker import domain_reports as reports
 from sketchc.checker.accumulators import Axes, Write
 from sketchc.checker.domain_reports import describe
-from sketchc.checker.index_ranges import validity
-from sketchc.checker.operation_axes import attribute_axes, axis_map, cross_lane
+from sketchc.checker.index_ranges import parts, validity
+from sketchc.checker.operation_axes import attribute_axes, axis_map, cross_lane, own_axes
 from sketchc.checker.reach import Reach, reach
 from sketchc.checker.scope import Branch, Scope, Step, phase_scope, root_scope
 from sketchc.checker.versions import Version, joined, plain, renewed
 from sketchc.diagnostics import Diagnostic, InternalError
+from sketchc.lanes import element_indices, tiles_read
 from sketchc.ops import OPS, Category, Shape
 from sketchc.source import Span
 from sketchc.symbolic import simplify
@@ -85,6 +87,7 @@ class _Walk:
         self.reached = reached
         self.tiles = {tile.name: tile for tile in sketch.tiles}
         self.versions: dict[str, Version] = {}
+        self.snapshots: dict[str, dict[str, Version]] = {}  # by binding, what its tiles held
         self.born: dict[str, Scope] = {}
         self.writes: dict[str, list[Write]] = {name: [] for name in initial}
         self.diagnostics: list[Diagnostic] = []
@@ -109,6 +112,9 @@ class _Walk:
                     self.versions[tile] = plain(self.initial.get(tile, _full(self.tiles[tile])))
                 case ir.Bind():
                     done = attrs.evolve(statement, value=self._read(statement.value, statement))
+                    self.snapshots[statement.name] = {
+                        tile: self._version(tile, statement) for tile in tiles_read(statement.value)
+                    }
                     scope = self._inside(scope, done, statement)
                 case ir.Fetch():
                     scope = self._inside(scope, statement, statement)
@@ -192,7 +198,7 @@ class _Walk:
         if tile.name in self.initial:
             counting = tuple((axis,) for axis in domain)
             self._write(tile, counting, scope, load.span)
-        self.versions[tile.name] = Version(domain, found.padded)
+        self.versions[tile.name] = Version(domain, self._loaded_padding(load, tile, found, scope))
         return attrs.evolve(load, domain=domain, read=found.touched, guards=found.guards)
 
     def _store(self, store: ir.Store | ir.Atomic, scope: Scope) -> ir.Store | ir.Atomic:
@@ -318,6 +324,9 @@ class _Walk:
             return operand.extents
         return self.tiles[operand.tile].extents
 
+    def _rank(self, operand: ir.Operand) -> int:
+        return 0 if isinstance(operand, ir.ScalarOperand) else len(self._extents(operand))
+
     def _result_axes(
         self,
         compute: ir.Compute,
@@ -386,8 +395,9 @@ class _Walk:
         places: tuple[int | None, ...],
     ) -> None:
         """Axes that must be valid as a whole, or from lane 0 on."""
+        named = own_axes(compute, len(operand.domain), self._rank(compute.operands[0]))
         for axis, valid in enumerate(operand.domain):
-            along = axis in attribute_axes(compute)
+            along = axis in named
             prefix = along and (
                 compute.operation == "sort" or (compute.operation == "concat" and position == 1)
             )
@@ -398,24 +408,59 @@ class _Walk:
                 tile = self.tiles[operand.tile] if isinstance(operand, ir.TileOperand) else None
                 self.diagnostics.append(reports.partial(compute, operand, tile, axis, valid))
 
+    # ------------------------------------------------------------ padding (R5)
+
     def _padded(self, compute: ir.Compute, tile: ir.Tile, scope: Scope) -> tuple[bool, ...]:
         """The destination's axes valid only by padding; reports cross-lane operations over such."""
         result = [False for _ in tile.extents]
         for position, operand in enumerate(compute.operands):
-            if not isinstance(operand, ir.TileOperand):
+            if isinstance(operand, ir.ScalarOperand):
                 continue
-            version = self.versions.get(operand.tile)
-            if version is None or not any(version.padded):
+            sources = self._padding(operand, scope)
+            if not sources:
                 continue
-            source = self.tiles[operand.tile]
-            for axis in cross_lane(compute, position, len(source.extents)):
-                if version.padded[axis]:
+            extents = self._extents(operand)
+            first = self._rank(compute.operands[0])
+            for axis in cross_lane(compute, position, len(extents), first):
+                if axis in sources:
+                    source = self.tiles[sources[axis]]
                     self.diagnostics.append(reports.padded(compute, operand, source, axis))
-            places = axis_map(compute, position, source.extents, tile.extents, scope)
-            for place, padded in zip(places, version.padded, strict=True):
-                if padded and place is not None:
+            places = axis_map(compute, position, extents, tile.extents, scope)
+            for axis, place in enumerate(places):
+                if axis in sources and place is not None:
                     result[place] = True
         return tuple(result)
+
+    def _padding(self, operand: ir.TileOperand | ir.IndexOperand, scope: Scope) -> dict[int, str]:
+        """The axes of an operand valid only by padding, each with a tile that has it."""
+        if isinstance(operand, ir.IndexOperand):
+            return self._index_padding(operand.value, len(operand.extents), scope)
+        version = self.versions.get(operand.tile)
+        flags = () if version is None else version.padded
+        return {axis: operand.tile for axis, padded in enumerate(flags) if padded}
+
+    def _index_padding(self, value: ir.Expr, rank: int, scope: Scope) -> dict[int, str]:
+        """The same for an index tile that broadcasts to `rank` axes."""
+        result: dict[int, str] = {}
+        for part in parts(value, rank, scope.bindings):
+            if isinstance(part.value, ir.TileLanes):
+                known = self.snapshots[part.binding] if part.binding else self.versions
+                version = known.get(part.value.tile)
+                flags = () if version is None else version.padded
+                for place, padded in zip(part.places, flags, strict=False):
+                    if padded:
+                        result.setdefault(place, part.value.tile)
+        return result
+
+    def _loaded_padding(
+        self, load: ir.Load, tile: ir.Tile, found: Reach, scope: Scope
+    ) -> tuple[bool, ...]:
+        """The axes of a loaded tile valid only by padding: by its own, or by that of an index."""
+        padded = list(found.padded)
+        for index in element_indices(load.access, tile.extents):
+            for place in self._index_padding(index, len(tile.extents), scope):
+                padded[place] = True
+        return tuple(padded)
 
 
 def _reads(operand: ir.Operand, tiles: tuple[str, ...]) -> bool:

@@ -15,14 +15,14 @@ accesses this way:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.affine import Extremum, Fact, Linear, add, constant
 from sketchc.checker.scope import Scope
-from sketchc.symbolic import simplify
+from sketchc.symbolic import children, simplify
 from sketchc.types import DType
 
 #: How often a minimum or maximum in a claim is taken apart into its two cases.
@@ -246,6 +246,33 @@ class Validity:
     stretched: tuple[ir.AxisDomain, ...] = ()
 
 
+@attrs.frozen
+class Part:
+    """An `iota`, or the lanes of a tile, in an index tile. `places` are the axes of the whole at
+    which its own stand; `binding` is the innermost one that it is read through, if any."""
+
+    value: ir.Iota | ir.TileLanes
+    places: tuple[int, ...]
+    binding: str = ""
+
+
+def parts(value: ir.Expr, rank: int, bindings: Mapping[str, ir.Expr]) -> Iterator[Part]:
+    """What an index tile that broadcasts to `rank` axes is made of."""
+
+    def visit(expression: ir.Expr, places: tuple[int, ...], binding: str) -> Iterator[Part]:
+        match expression:
+            case ir.Ref(name=name, layout=layout):
+                if name in bindings:
+                    yield from visit(bindings[name], _own(places, layout), name)
+            case ir.Iota(layout=layout) | ir.TileLanes(layout=layout):
+                yield Part(expression, _own(places, layout), binding)
+            case _:
+                for child in children(expression):
+                    yield from visit(child, places, binding)
+
+    return visit(value, tuple(range(rank)), "")
+
+
 def validity(
     value: ir.Expr, extents: Sequence[ir.Expr], bindings: Mapping[str, ir.Expr]
 ) -> Validity:
@@ -260,31 +287,16 @@ def validity(
         one = ir.Literal(1)
         (stretched if extent == one and extents[axis] != one else axes[axis]).append(domain)
 
-    def visit(expression: ir.Expr, places: tuple[int, ...]) -> None:
-        match expression:
-            case ir.Literal():
-                pass
-            case ir.Ref(name=name, layout=layout):
-                if name in bindings:
-                    visit(bindings[name], _own(places, layout))
-            case ir.Iota(extent, lower, upper, layout):
+    for part in parts(value, len(extents), bindings):
+        match part.value:
+            case ir.Iota(extent, lower, upper):
                 if upper is not None:
-                    (axis,) = _own(places, layout)
+                    (axis,) = part.places
                     limit = ir.Binary("-", upper, lower) if lower != ir.Literal(0) else upper
                     place(axis, extent, ir.AxisDomain((), (simplify(limit),)))
-            case ir.TileLanes(extents=own, layout=layout, domain=domain):
-                for axis, extent, valid in zip(_own(places, layout), own, domain, strict=False):
+            case ir.TileLanes(extents=own, domain=domain):
+                for axis, extent, valid in zip(part.places, own, domain, strict=False):
                     place(axis, extent, valid)
-            case ir.Unary(operand=operand):
-                visit(operand, places)
-            case ir.Binary(left=left, right=right):
-                visit(left, places)
-                visit(right, places)
-            case ir.Function(arguments=arguments):
-                for argument in arguments:
-                    visit(argument, places)
             case _:
-                assert_never(expression)
-
-    visit(value, tuple(range(len(extents))))
+                assert_never(part.value)
     return Validity(tuple(map(tuple, axes)), tuple(stretched))

@@ -88,12 +88,18 @@ def _reshaped(extents: Sequence[ir.Expr], result: Sequence[ir.Expr], scope: Scop
     )
 
 
-def cross_lane(compute: ir.Compute, position: int, rank: int) -> tuple[int, ...]:
-    """The axes of an operand over which lanes meet."""
+def own_axes(compute: ir.Compute, rank: int, first: int) -> tuple[int, ...]:
+    """The axes that `axis=` names, as axes of an operand of this rank. It names those of the first
+    operand, of rank `first`; an index of lower rank is aligned to the right."""
+    return tuple(axis - (first - rank) for axis in attribute_axes(compute) if axis >= first - rank)
+
+
+def cross_lane(compute: ir.Compute, position: int, rank: int, first: int) -> tuple[int, ...]:
+    """The axes of an operand over which lanes meet; `first` is the rank of the first operand."""
     op = OPS[compute.operation]
     match op.category:
         case Category.REDUCTION | Category.INDEX | Category.SCAN | Category.SORTING:
-            return attribute_axes(compute)
+            return own_axes(compute, rank, first)
         case Category.MATRIX:
             flag = bool(compute.attributes.get(("trans_a", "trans_b")[position]))
             return (rank - 1 if (position == 0) != flag else rank - 2,)
