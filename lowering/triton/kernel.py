@@ -38,6 +38,7 @@ class KernelText:
     tensors: tuple[str, ...]  # base tensors
     strides: tuple[tuple[str, int], ...]  # (tensor, axis)
     scalars: tuple[str, ...]  # host scalars, sketch names
+    truths: frozenset[str]  # those that are bools: they travel as integers
     in_memory: frozenset[str]  # those (and hoisted ones) that travel through memory
     hoisted: tuple[tuple[str, ir.Expr], ...]  # (argument, host expression)
     constants: tuple[str, ...]  # compile-time constants, sketch names
@@ -271,6 +272,7 @@ def _assemble(
         tuple(t.name for t in sketch.tensors if t.name in scope.tensors),
         tuple(sorted(scope.strides)),
         scalars,
+        frozenset(name for name in scalars if scope.dtypes[name] is DType.BOOL),
         in_memory or frozenset(),
         tuple((name, value) for value, name in scope.hoisted.items()),
         tuple(c.name for c in sketch.constants if c.name in scope.scalars),
@@ -289,6 +291,10 @@ def _assemble(
     if guarded and integers:
         lines += ["    # Indices are as wide as the wrapper found necessary."]
         lines += [f"    {names[n]} = tl.cast({names[n]}, INDEX)" for n in integers]
+    # A bool as an argument fails in Triton's interpreter; a cast keeps 1 from being a constant.
+    truths = [names[n] for n in scalars if n in text.truths]
+    lines += ["    # Bools arrive as integers."] if truths else []
+    lines += [f"    {name} = tl.cast({name}, tl.int1)" for name in truths]
     for name in (*scalars, *scope.hoisted.values()):
         if name in text.in_memory:
             lines.append(f"    {names[name]} = tl.load({names[f'{name}_ptr']})")

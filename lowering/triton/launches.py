@@ -233,7 +233,8 @@ class HostEmitter:
             dense = self.dense(name)
             arguments.append(f"0 if {dense}.shape[{axis}] == 1 else {dense}.stride({axis})")
         for name in (*kernel.scalars, *(name for name, _ in kernel.hoisted)):
-            arguments.append(kernel.pointer_or_name(name))
+            argument = kernel.pointer_or_name(name)
+            arguments.append(f"int({argument})" if name in kernel.truths else argument)
         for name in (*kernel.constants, *(name for name, _ in kernel.buckets)):
             arguments.append(f"{self.names[name]}={self.names[name]}")
         for name in kernel.given:

@@ -90,7 +90,8 @@ def _round_to_bfloat16() -> None:
 
 def _take_bools() -> None:
     """Let Triton's interpreter take Python's bools as arguments: it makes 32-bit numbers of them
-    and then finds that they are no bools."""
+    and then finds that they are no bools. Our own kernels pass integers; files of others pass what
+    works on GPUs."""
     import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter

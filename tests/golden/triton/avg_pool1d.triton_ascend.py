@@ -45,6 +45,8 @@ def avg_pool1d_kernel(
     kernel_size = tl.cast(kernel_size, INDEX)
     stride = tl.cast(stride, INDEX)
     padding = tl.cast(padding, INDEX)
+    # Bools arrive as integers.
+    count_include_pad = tl.cast(count_include_pad, tl.int1)
     t_lanes = tl.arange(0, T).to(INDEX)
     j_count = -floor_quotient(-OL, T)
     # Each core takes every num_programs-th program.
@@ -204,7 +206,7 @@ def avg_pool1d(
             kernel_size,
             stride,
             padding,
-            count_include_pad,
+            int(count_include_pad),
             T=T,
             INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
         )

@@ -43,6 +43,8 @@ def avg_pool1d_kernel(
     kernel_size = tl.cast(kernel_size, INDEX)
     stride = tl.cast(stride, INDEX)
     padding = tl.cast(padding, INDEX)
+    # Bools arrive as integers.
+    count_include_pad = tl.cast(count_include_pad, tl.int1)
     t_lanes = tl.arange(0, T).to(INDEX)
     j_count = -floor_quotient(-OL, T)
     program = tl.cast(tl.program_id(0), INDEX)
@@ -193,7 +195,7 @@ def avg_pool1d(
                 kernel_size,
                 stride,
                 padding,
-                count_include_pad,
+                int(count_include_pad),
                 T=T,
                 INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
                 num_warps=2,
