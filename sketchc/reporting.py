@@ -267,7 +267,8 @@ def render_proofs(name: str, proofs: Sequence[ir.Proof], colour: bool = False) -
         subject = _clean(proof.subject)
         lines.append(f"  {proof.claim:<{width}}  {subject}: {tier}{detail}")
         if proof.counter_example is not None:
-            lines += [f"    {line}" for line in counter_example(proof.counter_example)]
+            told = counter_example(proof.counter_example)
+            lines += [f"    {_clean(line)}" for line in told if line != proof.detail]
     if len(lines) == 1:
         lines.append("  nothing to prove")
     return "\n".join(lines) + "\n"

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from sketchc import ir, syntax
 from sketchc import records as attrs
-from sketchc.diagnostics import Diagnostic, has_errors
+from sketchc.diagnostics import Diagnostic, DiagnosticError, has_errors
 from sketchc.source import Source
 
 #: Claims by name and subject.
@@ -16,7 +16,7 @@ Claims: TypeAlias = frozenset[tuple[str, str]]
 
 @attrs.frozen
 class CheckedSketch:
-    """One sketch at one assignment of its constants."""
+    """One sketch at one assignment of its constants, with all verdicts, refuted ones included."""
 
     sketch: ir.Sketch
     proofs: tuple[ir.Proof, ...]
@@ -24,13 +24,15 @@ class CheckedSketch:
 
 @attrs.frozen
 class CheckResult:
-    """What is known of one file. `sketches` holds each sketch at its default constants (empty for
-    a sketch with errors); `diagnostics` covers every tuning point, without repeats."""
+    """What is known of one file. `sketches` holds each sketch without errors at its default
+    constants, `judged` those as well whose claims were judged and found wrong; `diagnostics` covers
+    every tuning point, without repeats."""
 
     source: Source
     tree: syntax.File | None
     sketches: tuple[CheckedSketch, ...]
     diagnostics: tuple[Diagnostic, ...]
+    judged: tuple[CheckedSketch, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -53,6 +55,19 @@ def check_sketch(
     what no run reaches is an error, or a warning with `allow_unproved`. Returns None with the
     diagnostics when there are errors.
     """
+    judged, found = judge_sketch(tree, constants, allow_unproved, known, shapes)
+    return (None if has_errors(found) else judged), found
+
+
+def judge_sketch(
+    tree: syntax.Sketch,
+    constants: Mapping[str, int | float | bool] | None = None,
+    allow_unproved: bool = False,
+    known: Claims = frozenset(),
+    shapes: Mapping[str, int] | None = None,
+) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
+    """As `check_sketch`, but the verdicts stay when some of them are errors: None only for a sketch
+    that is wrong before any claim of it can be judged."""
     from sketchc.checker.domains import infer_domains
     from sketchc.checker.elaborate import elaborate
     from sketchc.checker.initialisation import explain
@@ -68,8 +83,34 @@ def check_sketch(
     if has_errors(found):
         return None, found
     sketch, proofs, more = prove(sketch, allow_unproved, test=True, tried=known, shapes=shapes)
-    found += more
-    return (None if has_errors(found) else CheckedSketch(sketch, proofs)), found
+    refused = () if shapes is None else _refused_sizes(sketch, shapes)
+    return CheckedSketch(sketch, proofs), (*found, *more, *refused)
+
+
+def _refused_sizes(sketch: ir.Sketch, shapes: Mapping[str, int]) -> tuple[Diagnostic, ...]:
+    """Why no launch has these sizes (SK0801), where they are sizes of all symbols; conditions on
+    params without a value are left to the launch."""
+    from sketchc.checker.scope import free_names
+    from sketchc.checker.testing import sample_params
+    from sketchc.interpreter_launch import bind_values
+
+    if set(shapes) != {symbol.name for symbol in sketch.symbols}:
+        return ()
+    params = sample_params(sketch)
+    unknown = set(params)
+    for let in sketch.lets:
+        if free_names(let.value) & unknown:
+            unknown.add(let.name)
+    host = attrs.evolve(
+        sketch,
+        lets=tuple(let for let in sketch.lets if let.name not in unknown),
+        requires=tuple(r for r in sketch.requires if not free_names(r.condition) & unknown),
+    )
+    try:
+        bind_values(host, shapes, params)
+    except DiagnosticError as error:
+        return error.diagnostics
+    return ()
 
 
 def check(
@@ -88,15 +129,19 @@ def check(
         return CheckResult(source, None, (), tuple(found))
     diagnostics = list(found)
     sketches = []
+    judged = []
     for sketch in tree.sketches:
-        checked, more = check_sketch(sketch, constants, allow_unproved, shapes=shapes)
+        checked, more = judge_sketch(sketch, constants, allow_unproved, shapes=shapes)
         diagnostics.extend(more)
         if checked is not None:
+            judged.append(checked)
+        if checked is not None and not has_errors(more):
             sketches.append(checked)
             known = tested_claims(checked.proofs)
             diagnostics.extend(_check_points(sketch, constants or {}, allow_unproved, known))
             diagnostics.extend(lint(checked.sketch, sketch))
-    return CheckResult(source, tree, tuple(sketches), tuple(dict.fromkeys(diagnostics)))
+    found = tuple(dict.fromkeys(diagnostics))
+    return CheckResult(source, tree, tuple(sketches), found, tuple(judged))
 
 
 def tested_claims(proofs: Iterable[ir.Proof]) -> Claims:

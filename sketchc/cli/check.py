@@ -258,7 +258,7 @@ def check_text(source: Source, request: Request) -> FileReport:
             except DiagnosticError as error:
                 diagnostics += error.diagnostics
     sketches = []
-    for number, checked in enumerate(result.sketches):
+    for number, checked in enumerate(result.judged):
         proofs = list(checked.proofs)
         if result.ok and result.tree is not None:
             proof, more = _executed(result.tree.sketches[number], checked, request)

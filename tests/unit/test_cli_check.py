@@ -256,3 +256,41 @@ def test_settings_that_do_not_fit_are_errors(capsys):
     (name, *_) = sorted(check_file(path, Request()).names or ())
     assert run(["check", "--quiet", "--set", f"{name}={10**30}", path]) == 1
     assert "SK0214" in capsys.readouterr().out
+
+
+ODD = """sketch odd {{
+    symbols: N;
+    params: alpha: i64;
+    tensors: X[N]: in f32; Y[N]: out f32;
+    require: N % 7 != 0;
+    require: alpha > 100;
+    @llm_hint("parallel", "grididx")
+    for i in range(N):
+        x = alloc([1])
+        load(X[i] -> x)
+        store(x -> Y[{index}])
+}}
+"""
+
+
+def test_sizes_that_no_launch_accepts_are_refused(tmp_path, capsys):
+    path = write(tmp_path, "a.sketch", ODD.format(index="i"))
+    assert run(["check", "--symbols", "N=14", path]) == 1
+    out = capsys.readouterr().out
+    assert "error[SK0801]: the condition N % 7 != 0 does not hold" in out
+    assert "with N = 14" in out
+    assert run(["check", "--symbols", "N=13", "--quiet", path]) == 0
+
+
+def test_claims_of_a_refuted_sketch_are_shown(tmp_path, capsys):
+    path = write(tmp_path, "a.sketch", ODD.format(index="i // 2"))
+    assert run(["check", path]) == 1
+    out = capsys.readouterr().out
+    assert "  in-bounds    X: proved" in out
+    assert "  independent  Y: refuted (for " in out
+    assert "counter-example: N = " in out
+    assert out.count(" both write Y[0]") == 2  # in the diagnostic and beside the claim
+    assert "2 refuted" in out.splitlines()[-1]
+    assert run(["check", "--format", "json", path]) == 1
+    (sketch,) = json.loads(capsys.readouterr().out)["sketches"]
+    assert {proof["tier"] for proof in sketch["proofs"]} >= {"proved", "refuted"}
