@@ -130,13 +130,14 @@ def numbered(source: str) -> str:
 
 def plan_text(plan: Plan) -> str:
     """The printed plan, the same on any machine: cores that were counted here are those of the
-    chip's file."""
+    chip's file. Hints are answered as for code that fuses its own way."""
     hardware = plan.hardware
     if hardware.facts.get("detect"):
         hardware = attrs.evolve(
             hardware, cores=hardware.facts["cores"], matrix_cores=hardware.facts["matrix_cores"]
         )
-    return print_plan(attrs.evolve(plan, hardware=hardware))
+    answers = tuple(answer.unfused or answer for answer in plan.answers)
+    return print_plan(attrs.evolve(plan, hardware=hardware, answers=answers))
 
 
 def _system(assignment: Assignment) -> Message:

@@ -331,6 +331,16 @@ class Program:
     body: tuple[Statement, ...]
 
 
+@attrs.frozen
+class Placements:
+    """What a target's own fusion leaves in memory. `memories`: tile -> "fused" (scalars of a loop,
+    or the tensor itself), "stack" or "arena"; `storages`: what the code of each phase reserves for
+    one program, buffers that no tile asked for included."""
+
+    memories: Mapping[str, str]
+    storages: tuple[tuple[Storage, ...], ...]
+
+
 def children(statement: Statement) -> tuple[Statement, ...]:
     """The statements directly inside; empty for a leaf."""
     match statement:

@@ -86,6 +86,7 @@ class TilePlan:
     memory: str  # "register", "shared", "unified_buffer", "l0", "stack", "arena", "fused"
     bytes: int | None
     reason: str = ""
+    home: str = ""  # the target's memory for such tiles; `memory` is where its fusion leaves it
 
 
 @attrs.frozen
@@ -115,12 +116,14 @@ class PhasePlan:
 @attrs.frozen
 class HintAnswer:
     """What one hint of the sketch became on this target: `subject` is the loop or tile that carries
-    it ("loop k", "tile acc"), `became` what was done ("num_stages=3", "not used"), `reason` why."""
+    it ("loop k", "tile acc"), `became` what was done ("num_stages=3", "not used"), `reason` why.
+    `unfused` is the answer for code by others, where the emitter's own fusion decided this one."""
 
     hint: str
     subject: str
     became: str
     reason: str = ""
+    unfused: HintAnswer | None = None
 
 
 @attrs.frozen

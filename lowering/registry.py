@@ -10,7 +10,7 @@ from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
 
 #: target -> module with `CAPABILITIES`, `DESCRIPTION`, `emit(plan) -> Kernel`, `answers(plan)`
 #: (what the hints became that only the target can answer), and, where the target fuses by itself,
-#: `placements(plan)`: tile -> the memory it is left in, or "fused".
+#: `placements(plan) -> loops.Placements`.
 TARGETS: dict[str, str] = {
     "triton_cuda": "sketchc.lowering.triton.cuda",
     "triton_ascend": "sketchc.lowering.triton.ascend",

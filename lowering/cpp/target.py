@@ -91,18 +91,20 @@ def emit(plan: Plan) -> Kernel:
     )
 
 
-def placements(plan: Plan) -> dict[str, str]:
-    """Where each tile of the sketch really lives after fusion: "fused" (scalars of a loop, or the
-    tensor itself), "stack", or "arena"; for a plan whose phases are mapped."""
+def placements(plan: Plan) -> loops.Placements:
+    """Where each tile of the sketch really lives after fusion, and what each phase reserves; for a
+    plan whose phases are mapped."""
     memories = {tile.name: "fused" for tile in plan.sketch.tiles}
+    storages = []
     host = _Host(plan)
     for phase in plan.phases:
         versions = find_versions(plan.sketch, phase.body, host.names())
-        for storage in host.program(phase, versions).storages:
+        storages.append(host.program(phase, versions).storages)
+        for storage in storages[-1]:
             tile = versions.origin(storage.name)
             if tile in memories and memories[tile] != "arena":
                 memories[tile] = storage.memory
-    return memories
+    return loops.Placements(memories, tuple(storages))
 
 
 @attrs.define

@@ -28,6 +28,7 @@ PASSES: tuple[str, ...] = (
     "sketchc.lowering.passes.check_scratch:CheckScratch",
     "sketchc.lowering.passes.choose_fills:ChooseFills",
     "sketchc.lowering.passes.estimate_cost:EstimateCost",
+    "sketchc.lowering.passes.settle_tiles:SettleTiles",
     "sketchc.lowering.passes.answer_hints:AnswerHints",
 )
 
@@ -55,7 +56,6 @@ def build_plan(
     sketch does not check, a proof fails, or the target cannot do it.
     """
     from sketchc.lowering.hardware import chips_like, load_hardware
-    from sketchc.lowering.passes.place_tiles import settle
     from sketchc.lowering.registry import TARGETS, target_module
 
     if target not in TARGETS:
@@ -75,9 +75,6 @@ def build_plan(
     for path in PASSES:
         module, _, name = path.partition(":")
         plan = getattr(importlib.import_module(module), name)().run(plan)
-    placements = getattr(target_module(target), "placements", None)
-    if placements is not None:
-        plan = settle(plan, placements(plan))
     plan = attrs.evolve(plan, answers=(*plan.answers, *target_module(target).answers(plan)))
     return PlannedSketch(plan, proofs, diagnostics)
 

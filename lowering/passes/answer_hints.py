@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.plan import HintAnswer, Plan, walk
+from sketchc.lowering.plan import HintAnswer, Plan, TilePlan, walk
 
 _GRID = ("parallel", "grididx", "coreidx")
 _SPEEDS = ("fastest", "fast", "medium", "slow")
@@ -21,7 +21,7 @@ class AnswerHints:
     """Fill in `Plan.answers` for loops on the grid and for the memories of tiles.
 
     Why: a hint is advice (R9), and whoever gives it wants to know what came of it. Requires: phases
-    mapped, tiles placed. Ensures: one answer for each hint of a loop or tile, but for those in
+    mapped, tiles settled. Ensures: one answer for each hint of a loop or tile, but for those in
     `OWN`, which the target's module adds with `answers(plan)`.
     """
 
@@ -62,21 +62,35 @@ def _loops(plan: Plan) -> Iterator[HintAnswer]:
 
 def _tiles(plan: Plan) -> Iterator[HintAnswer]:
     for placed in plan.tiles.values():
-        tile = placed.tile
-        memory = placed.memory.replace("_", " ")
-        for hint in tile.hints:
-            if hint in _SPEEDS:
-                why = "this target has one memory for such tiles"
-                if placed.reason and not placed.reason.startswith("hint"):
-                    why = f"it is a {placed.reason}"
-                yield HintAnswer(hint, f"tile {tile.name}", memory, why)
-            elif hint in _PURPOSES:
-                yield HintAnswer(hint, f"tile {tile.name}", memory, "for people; changes nothing")
-            elif hint == "shared_between_threads":
-                became = memory if placed.memory == "shared" else f"{memory}, not shared memory"
-                why = "where threads share a tile is the target's compiler's choice"
-                yield HintAnswer(hint, f"tile {tile.name}", became, why)
-            elif hint == "init_zero":
-                yield HintAnswer(hint, f"tile {tile.name}", "init=0")
-            elif hint == "no_init":
-                yield HintAnswer(hint, f"tile {tile.name}", "nothing: no `init=`, no code")
+        unfused = attrs.evolve(placed, memory=placed.home)
+        for hint in placed.tile.hints:
+            answer = _tile(hint, placed)
+            if answer is not None:
+                yield attrs.evolve(answer, unfused=_tile(hint, unfused))
+
+
+def _tile(hint: str, placed: TilePlan) -> HintAnswer | None:
+    """The answer for a tile's hint; None for those in `OWN`."""
+    subject = f"tile {placed.tile.name}"
+    fused = placed.memory == "fused"
+    memory = "fused into its loops" if fused else placed.memory.replace("_", " ")
+    if hint in _SPEEDS:
+        why = "this target has one memory for such tiles"
+        if fused:
+            why = "as scalars, or as the tensor itself: it takes no memory"
+        elif placed.memory != placed.home:
+            why = "it is small, and its size is known when the code is compiled"
+        elif placed.reason and not placed.reason.startswith("hint"):
+            why = f"it is a {placed.reason}"
+        return HintAnswer(hint, subject, memory, why)
+    if hint in _PURPOSES:
+        return HintAnswer(hint, subject, memory, "for people; changes nothing")
+    if hint == "shared_between_threads":
+        became = memory if placed.memory == "shared" else f"{memory}, not shared memory"
+        why = "where threads share a tile is the target's compiler's choice"
+        return HintAnswer(hint, subject, became, why)
+    if hint == "init_zero":
+        return HintAnswer(hint, subject, "init=0")
+    if hint == "no_init":
+        return HintAnswer(hint, subject, "nothing: no `init=`, no code")
+    return None

@@ -51,25 +51,6 @@ class PlaceTiles:
         return attrs.evolve(plan, tiles=tiles, phases=phases)
 
 
-def settle(plan: Plan, memories: Mapping[str, str]) -> Plan:
-    """The plan with the memories that a target's own fusion leaves each tile in, and the account
-    of what still takes scratch. "fused" tiles are scalars of a loop: they take none."""
-    tiles = {
-        name: attrs.evolve(
-            placed,
-            memory=memories[name],
-            bytes=0 if memories[name] == "fused" else placed.bytes,
-        )
-        for name, placed in plan.tiles.items()
-    }
-    values = sample_values(plan.sketch)
-    phases = tuple(
-        attrs.evolve(phase, memory_use=memory_use(phase, tiles, plan.hardware, values))
-        for phase in plan.phases
-    )
-    return attrs.evolve(plan, tiles=tiles, phases=phases)
-
-
 def sample_values(sketch: ir.Sketch) -> dict[str, int | float | bool]:
     """Host values for size estimates: a symbol's upper bound, or `SAMPLE`; params default to 1."""
     symbols = {s.name: SAMPLE if s.upper_bound is None else s.upper_bound for s in sketch.symbols}
@@ -118,7 +99,7 @@ def _place(plan: Plan, tile: ir.Tile, role: str, buckets: dict[ir.Expr, str]) ->
         size = None if size is None or extent.value is None else size * extent.value
     hint = next((h for h in tile.hints if h in ("fastest", "fast", "medium", "slow")), None)
     reason = role.replace("_", " ") if role != "default" else f'hint "{hint}"' if hint else ""
-    return TilePlan(tile, extents, memory, size, reason)
+    return TilePlan(tile, extents, memory, size, reason, memory)
 
 
 def _physical(

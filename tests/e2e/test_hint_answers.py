@@ -119,6 +119,19 @@ def test_every_hint_gets_an_answer(target):
     assert {("parallel", f"loop {name}") for name in "ij"} <= given
 
 
+def test_tiles_that_the_code_fuses_are_said_to_take_no_memory():
+    text = PRODUCT.format(dtype="f32", precision="ieee", hints='"pipeline"')
+    assert answer(text, "cpp", "fast", "tile a") == "fused into its loops"
+    assert answer(text, "cpp", "fastest", "tile c") == "arena"
+    assert answer(text, "triton_cuda", "fast", "tile a") == "shared"
+    # Who writes other code than the emitter is told of the memory that there is.
+    (given,) = [
+        a for a in plan_of(text, "cpp").answers if (a.hint, a.subject) == ("fast", "tile a")
+    ]
+    assert given.unfused is not None
+    assert given.unfused.became == "arena"
+
+
 def test_the_command_line_shows_the_answers(tmp_path, capsys):
     path = tmp_path / "product.sketch"
     hints = '"pipeline", "async", "tensor_core"'

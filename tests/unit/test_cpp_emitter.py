@@ -54,10 +54,20 @@ def test_operations_are_fused(name: str, lane_loops: int, storages: set[str]) ->
 
 
 def test_placements_name_fused_tiles() -> None:
-    rms = placements(lower(example("rms"))[0])
+    rms = placements(lower(example("rms"))[0]).memories
     kept = {name for name, memory in rms.items() if memory != "fused"}
     assert kept == {"square_sum", "rms_row"}
-    assert set(placements(lower(example("gelu"))[0]).values()) == {"fused"}
+    assert set(placements(lower(example("gelu"))[0]).memories.values()) == {"fused"}
+
+
+def test_the_plan_accounts_for_packed_panels() -> None:
+    plan = lower(example("matmul"), constants={"TM": 64, "TN": 64, "TK": 128})[0]
+    (use,) = plan.phases[0].memory_use
+    assert (use.memory, use.bytes) == ("arena", sum(size for _, size in use.parts))
+    sizes = dict(use.parts)
+    assert sizes.keys() == {"c", "a_panels", "b_panels"}
+    assert sizes["c"] == 4 * 64 * 64
+    assert min(sizes["a_panels"], sizes["b_panels"]) > 4 * 64 * 128  # and a margin
 
 
 def test_whole_tiles_have_constant_bounds() -> None:
