@@ -37,7 +37,7 @@ class CounterExample:
     iterations: tuple[Mapping[str, int], ...] = ()
     element: tuple[int, ...] = ()
     text: str = ""
-    params: Mapping[str, int] = attrs.field(factory=dict)
+    params: Mapping[str, int | float | bool] = attrs.field(factory=dict)
 
 
 @attrs.frozen

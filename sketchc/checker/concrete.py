@@ -36,16 +36,16 @@ class NeedsData(Untried):
     """What is touched depends on elements of a tensor."""
 
 
-def host_values(sketch: ir.Sketch, symbols: Mapping[str, int]) -> Values:
-    """Host scalars for given symbols. Params that proofs cannot depend on (floats) take their
-    default, or 1."""
+def host_values(sketch: ir.Sketch, symbols: Mapping[str, Value]) -> Values:
+    """Host scalars for given symbols. Params that `symbols` does not name take their default, or
+    1."""
     values = host_scalars(sketch, symbols)
     for let in sketch.lets:
         values[let.name] = evaluate(let.value, values)
     return values
 
 
-def host_sample(sketch: ir.Sketch, symbols: Mapping[str, int]) -> Values:
+def host_sample(sketch: ir.Sketch, symbols: Mapping[str, Value]) -> Values:
     """The same, where a let may have no value for the params assumed: see `sample_let`."""
     values = host_scalars(sketch, symbols)
     for let in sketch.lets:
@@ -53,7 +53,7 @@ def host_sample(sketch: ir.Sketch, symbols: Mapping[str, int]) -> Values:
     return values
 
 
-def host_scalars(sketch: ir.Sketch, symbols: Mapping[str, int]) -> Values:
+def host_scalars(sketch: ir.Sketch, symbols: Mapping[str, Value]) -> Values:
     """Constants, params and symbols, without lets."""
     values: Values = {constant.name: constant.value for constant in sketch.constants}
     for param in sketch.params:
@@ -73,7 +73,7 @@ def admissible(sketch: ir.Sketch, values: Mapping[str, Value]) -> bool:
             for tensor in sketch.tensors
             for extent in tensor.extents
         )
-    except ZeroDivisionError:
+    except (ArithmeticError, ValueError):
         return False
 
 
@@ -141,6 +141,8 @@ def _passes(step: Step, values: Values, bindings: dict[str, ir.Expr]) -> bool:
                 return bool(evaluate(condition, values)) == holds
             except KeyError as missing:
                 raise NeedsData from missing
+            except ValueError as error:  # the root of a negative param, say
+                raise Untried from error
         case _:
             pass
     return True

@@ -15,6 +15,7 @@ from sketchc.checker import concrete
 from sketchc.checker.affine import Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.conflicts import from_memory
 from sketchc.checker.enumeration import shared_loops, unwritten_element
+from sketchc.checker.param_values import ParamValues
 from sketchc.checker.prover import PROVED, UNKNOWN, Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.scope import Scope, phase_scope
 from sketchc.checker.sites import Site
@@ -200,7 +201,7 @@ def _missing(
     stores: Sequence[Site],
     element: tuple[int, ...],
     symbols: dict[str, int],
-    params: dict[str, int],
+    params: ParamValues,
 ) -> Finding:
     """An element that no iteration writes at these numbers."""
     host = concrete.host_sample(prover.sketch, {**symbols, **params})
@@ -340,7 +341,7 @@ def _read_too_early_at(
     stores: Sequence[Site],
     elements: Elements,
     outcome: Outcome,
-    params: dict[str, int],
+    params: ParamValues,
     host: concrete.Values,
 ) -> Finding | None:
     """A load that finds nothing written at these numbers."""

@@ -16,6 +16,7 @@ from sketchc.checker.affine import ONE, Atoms, Fact, Product
 from sketchc.checker.conditions import HOST_CONDITION
 from sketchc.checker.enumeration import size_assignments
 from sketchc.checker.feasibility import infeasible
+from sketchc.checker.param_values import ParamValues, other_params
 from sketchc.checker.polyhedra import Answer, GaveUpError, Space
 from sketchc.checker.scope import Scope, contains_iota, root_scope
 from sketchc.checker.sites import Site
@@ -178,18 +179,28 @@ class Prover:
         """The symbols' values at a point; what it does not mention is 1."""
         return {name: point.get(atom, 1) for name, atom in self.symbols.items()}
 
-    def hosts(self, point: Mapping[int, int]) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
+    def hosts(self, point: Mapping[int, int]) -> Iterator[tuple[ParamValues, dict[str, Any]]]:
         """Params and all host scalars to try at a point: params at their defaults, then integer
-        ones as the point has them."""
+        ones as the point has them; where it says which way conditions on others go, these at other
+        values."""
         sizes = self.sizes(point)
         yield {}, concrete.host_sample(self.sketch, sizes)
-        params = {
+        params: ParamValues = {
             param.name: point[self.atoms.variable(param.name)]
             for param in self.sketch.params
             if param.dtype.is_integer and self.atoms.variable(param.name) in point
         }
         if params:
             yield params, concrete.host_sample(self.sketch, {**sizes, **params})
+        if any(self.atoms.names[atom].startswith(HOST_CONDITION) for atom in point):
+            rest = [param.name for param in self.sketch.params if param.name not in params]
+            for some in other_params(self.sketch, rest):
+                numbers = {**params, **some}
+                try:
+                    host = concrete.host_values(self.sketch, {**sizes, **numbers})
+                except (ArithmeticError, ValueError):
+                    continue  # a launch would refuse these values
+                yield numbers, host
 
 
 def counters(scope: Scope) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from sketchc.checker.enumeration import (
     repeating_iteration,
     shared_loops,
 )
+from sketchc.checker.param_values import ParamValues
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.sites import Site
 from sketchc.checker.touches import Touch, touched
@@ -209,7 +210,7 @@ def _failure(
     symbols: dict[str, int],
     one: dict[str, int],
     two: dict[str, int],
-    params: dict[str, int],
+    params: ParamValues,
 ) -> Finding | None:
     """The failure at these numbers, or None where it does not happen."""
     sketch = prover.sketch

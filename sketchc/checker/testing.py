@@ -11,18 +11,20 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.index_ranges import loaded_names
-from sketchc.checker.scope import Branch, Step, free_names, root_scope
+from sketchc.checker.param_values import ParamValues, deciding_params, other_params
+from sketchc.checker.scope import Branch, Step, root_scope
 from sketchc.checker.sites import Site, collect
 from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes
 from sketchc.checker.workload import workload
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError
+from sketchc.evaluate import Value
 from sketchc.lanes import element_indices
 from sketchc.symbolic import references
 
@@ -39,6 +41,9 @@ SHAPE_LIMIT = 200_000_000
 #: Runs at most, and at least for a claim to count as tested.
 MOST_RUNS = 16
 FEWEST_RUNS = 3
+
+#: Sizes with values of params at which a run is tried, whether a launch accepts them or not.
+PARAM_ATTEMPTS = 40
 
 #: Sizes beside those around the constants; 7 is prime.
 SIZES = (0, 1, 2, 3, 7)
@@ -87,14 +92,8 @@ def try_out(
 def decided_by_sizes(sketch: ir.Sketch, sites: Sequence[Site]) -> bool:
     """Whether what is accessed follows from the sizes alone, not from data, params, or whether an
     optional tensor is there."""
-    if any(not param.dtype.is_float for param in sketch.params):
+    if deciding_params(sketch, sites):
         return False
-    varying = {param.name for param in sketch.params}
-    for let in sketch.lets:
-        if free_names(let.value) & varying:
-            varying.add(let.name)
-            if not let.dtype.is_float:
-                return False
     for site in sites:
         if isinstance(site.statement, ir.Fetch):
             return False
@@ -126,51 +125,88 @@ def _open(finding: Finding) -> bool:
     return finding.proof.tier is ir.Tier.UNPROVED and finding.testable
 
 
+@attrs.frozen
+class _Broken:
+    """What broke, and where: sizes, values of params other than their defaults, and the optional
+    tensors that were absent."""
+
+    violation: Violation
+    symbols: dict[str, int]
+    params: ParamValues
+    absent: tuple[str, ...]
+
+
 class _Runs:
     """What the interpreter found: violations by claim and tensor, and how many runs there were."""
 
     def __init__(self, sketch: ir.Sketch) -> None:
+        import numpy as np
+
         self.sketch = sketch
+        self.sites = collect(sketch, root_scope(sketch))
         self.count = 0
+        self.sizes = 0  # so many of them at different sizes, the others at other values of params
         self.optional = tuple(tensor.name for tensor in sketch.tensors if tensor.optional)
-        #: The sizes, the optional tensors that were absent, and what broke.
-        self.broken: dict[tuple[str, str], tuple[dict[str, int], tuple[str, ...], Violation]] = {}
+        #: Other values of the params that decide what is accessed.
+        self.others = other_params(sketch, deciding_params(sketch, self.sites))
+        self.generator = np.random.default_rng(0)
+        self.broken: dict[tuple[str, str], _Broken] = {}
         self.bases = {view.name: view.base for view in sketch.views}
 
     def execute(self, sizes: Iterable[dict[str, int]], run_limit: int) -> None:
-        """Run at one setting after the other, every second time without the optional tensors."""
-        import numpy as np
+        """Run at one setting after the other, every second time without the optional tensors; then
+        at other values of the params that decide what is accessed, largest sizes first."""
+        most = MOST_RUNS
+        if self.others:  # half of the runs at the defaults, at as varied sizes as all of them
+            most = MOST_RUNS // 2
+            sizes = tuple(sizes)
+            if len(sizes) >= MOST_RUNS:
+                sizes = (*sizes[:MOST_RUNS:2], *sizes[1:MOST_RUNS:2], *sizes[MOST_RUNS:])
+        left = max(TOTAL_LIMIT, run_limit)
+        used: list[dict[str, int]] = []
+        for symbols in sizes:
+            cost = self._run(symbols, {}, min(left, run_limit))
+            if cost is None:
+                continue
+            left -= cost
+            used.append(symbols)
+            if self.count >= most or left < TOTAL_LIMIT // 20:
+                break
+        self.sizes = len(used)
+        used.sort(key=lambda symbols: _weight(tuple(symbols.values())), reverse=True)
+        for symbols, params in islice(product(used, self.others), PARAM_ATTEMPTS):
+            if self.count >= MOST_RUNS or left < TOTAL_LIMIT // 20:
+                return
+            left -= self._run(symbols, params, min(left, run_limit)) or 0
 
+    def _run(self, symbols: dict[str, int], params: ParamValues, limit: int) -> int | None:
+        """The work of one run; None where it would be more than `limit`, or a launch refuses."""
         from sketchc.interpreter import Options, interpret
         from sketchc.interpreter_inputs import indices_exist, random_inputs
         from sketchc.interpreter_launch import bind_values, tensor_shapes
 
         options = Options(collect=True, shuffle=1, memory_limit=64 * 2**20)
-        generator = np.random.default_rng(0)
-        left = max(TOTAL_LIMIT, run_limit)
-        params = sample_params(self.sketch)
-        for symbols in sizes:
-            try:
-                values = bind_values(self.sketch, symbols, params)
-                shapes = tensor_shapes(self.sketch, values, options.memory_limit)
-                if not indices_exist(self.sketch, shapes, params):
-                    continue
-                cost = workload(self.sketch, values, min(left, run_limit))
-                if cost is None:
-                    continue
-                left -= cost
-                inputs = random_inputs(self.sketch, shapes, generator)
-                absent = self.optional if self.count % 2 else ()
-                inputs = {name: array for name, array in inputs.items() if name not in absent}
-                result = interpret(self.sketch, inputs, symbols, params, options)
-            except (DiagnosticError, UsageError):
-                continue  # a launch would refuse these sizes
-            self.count += 1
-            for violation in result.violations:
-                subject = self.bases.get(violation.tensor, violation.tensor)
-                self.broken.setdefault((violation.kind, subject), (symbols, absent, violation))
-            if self.count >= MOST_RUNS or left < TOTAL_LIMIT // 20:
-                return
+        given = {**sample_params(self.sketch), **params}
+        absent = self.optional if self.count % 2 else ()
+        try:
+            values = bind_values(self.sketch, symbols, given)
+            shapes = tensor_shapes(self.sketch, values, options.memory_limit)
+            if not indices_exist(self.sketch, shapes, given):
+                return None
+            cost = workload(self.sketch, values, limit)
+            if cost is None:
+                return None
+            inputs = random_inputs(self.sketch, shapes, self.generator, given)
+            inputs = {name: array for name, array in inputs.items() if name not in absent}
+            result = interpret(self.sketch, inputs, symbols, given, options)
+        except (DiagnosticError, UsageError):
+            return None
+        self.count += 1
+        for violation in result.violations:
+            subject = self.bases.get(violation.tensor, violation.tensor)
+            broken = _Broken(violation, symbols, params, absent)
+            self.broken.setdefault((violation.kind, subject), broken)
+        return cost
 
     def at_shapes(self, finding: Finding, shapes: Mapping[str, int]) -> Finding:
         """The verdict of one run at the sizes asked about: it is a proof for these shapes, which
@@ -178,9 +214,8 @@ class _Runs:
         proof = finding.proof
         broken = self.broken.get((proof.claim, self.bases.get(proof.subject, proof.subject)))
         if broken is not None:
-            return self._refuted(finding, *broken)
-        root = root_scope(self.sketch)
-        if not decided_by_sizes(self.sketch, collect(self.sketch, root)):
+            return self._refuted(finding, broken)
+        if not decided_by_sizes(self.sketch, self.sites):
             return finding
         detail = f"interpreted at {assignments(shapes)} without a violation"
         requires = tuple(
@@ -200,31 +235,30 @@ class _Runs:
         subject = self.bases.get(proof.subject, proof.subject)
         broken = self.broken.get((proof.claim, subject))
         if broken is not None:
-            return self._refuted(finding, *broken)
-        if self.count < FEWEST_RUNS and self.sketch.symbols:
+            return self._refuted(finding, broken)
+        if self.sizes < FEWEST_RUNS and self.sketch.symbols:
             return finding
         if self.count == 0:
             return finding
-        times = "once" if self.count == 1 else f"at {self.count} sizes"
+        times = "once" if self.sizes == 1 else f"at {self.sizes} sizes"
+        if self.count > self.sizes:
+            times += f" and {self.count - self.sizes} times with other params"
         detail = f"{proof.detail}; interpreted {times} without a violation"
         return Finding(attrs.evolve(proof, tier=ir.Tier.TESTED, detail=detail), (), ())
 
-    def _refuted(
-        self,
-        finding: Finding,
-        symbols: dict[str, int],
-        absent: tuple[str, ...],
-        violation: Violation,
-    ) -> Finding:
-        proof = finding.proof
-        host = concrete.host_sample(self.sketch, symbols)
+    def _refuted(self, finding: Finding, broken: _Broken) -> Finding:
+        proof, violation = finding.proof, broken.violation
+        numbers = {**broken.symbols, **broken.params}
+        host = concrete.host_sample(self.sketch, numbers)
         element = violation.element
         if violation.tensor in self.bases:
             with suppress(ArithmeticError):
                 element = concrete.base_element(self.sketch, violation.tensor, element, host)
-        without = f"without {' and '.join(f'`{name}`' for name in absent)}, " if absent else ""
-        text = for_sizes(symbols) + without + _told(violation)
-        example = ir.CounterExample(symbols, violation.iterations, element, text)
+        names = " and ".join(f"`{name}`" for name in broken.absent)
+        text = for_sizes(numbers) + (f"without {names}, " if names else "") + _told(violation)
+        example = ir.CounterExample(
+            broken.symbols, violation.iterations, element, text, broken.params
+        )
         code = _CODES.get(proof.claim, "SK0521" if " reads " in violation.text else "SK0520")
         diagnostic = Diagnostic(
             code,
@@ -250,7 +284,7 @@ def _told(violation: Violation) -> str:
 # ---------------------------------------------------------------- sizes
 
 
-def sample_params(sketch: ir.Sketch) -> dict[str, int | float | bool]:
+def sample_params(sketch: ir.Sketch) -> ParamValues:
     """A value for each param that has no default."""
     return {
         param.name: 0.5 if param.dtype.is_float else 2 if param.dtype.is_integer else True
@@ -281,7 +315,10 @@ def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
         for key in chosen
         if all(limit is None or size <= limit for size, limit in zip(key, limits, strict=True))
     ]
-    accepted = [key for key in host if _admissible(sketch, dict(zip(names, key, strict=True)))]
+    params = sample_params(sketch)
+    accepted = [
+        key for key in host if _admissible(sketch, {**params, **dict(zip(names, key, strict=True))})
+    ]
     weight = {key: _weight(key) for key in accepted}
     small = sorted(accepted, key=lambda key: weight[key])[: 4 * MOST_RUNS]
     stride = max(1, len(small) // MOST_RUNS)
@@ -308,8 +345,8 @@ def _sizes(sketch: ir.Sketch) -> tuple[int, ...]:
     return tuple(sorted({*SIZES, *around}))
 
 
-def _admissible(sketch: ir.Sketch, symbols: Mapping[str, int]) -> bool:
+def _admissible(sketch: ir.Sketch, numbers: Mapping[str, Value]) -> bool:
     try:
-        return concrete.admissible(sketch, concrete.host_values(sketch, symbols))
+        return concrete.admissible(sketch, concrete.host_values(sketch, numbers))
     except (ArithmeticError, ValueError):
         return False

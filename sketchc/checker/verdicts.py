@@ -35,7 +35,7 @@ def assignments(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in values.items())
 
 
-def for_sizes(symbols: Mapping[str, int]) -> str:
+def for_sizes(symbols: Mapping[str, object]) -> str:
     """`for M = 300, ` or nothing where a sketch has no symbols."""
     return f"for {assignments(symbols)}, " if symbols else ""
 

@@ -1,0 +1,88 @@
+"""Values of params that runs and counter-examples try, beside their defaults.
+
+What a sketch accesses may depend on params: `if alpha > 0.0` around a store, say. No size shows
+what happens on the other side.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeAlias, assert_never
+
+from sketchc import ir
+from sketchc.checker import concrete
+from sketchc.checker.flow import expressions
+from sketchc.checker.scope import Branch, free_names
+from sketchc.checker.sites import Site
+from sketchc.types import DType
+
+ParamValues: TypeAlias = dict[str, int | float | bool]
+
+#: Mixed assignments, where there are several params.
+_MIXED = 4
+
+_LARGE_FLOAT = {DType.F16: 60_000.0}
+_LARGE = {DType.I8: 100, DType.U8: 200, DType.I16: 30_000}
+_UNSIGNED = (DType.U8, DType.U32)
+
+
+def _values(param: ir.Param) -> tuple[int | float | bool, ...]:
+    """Zero, negative, positive and large values; both truth values."""
+    if param.dtype is DType.BOOL:
+        return (False, True)
+    if param.dtype.is_float:
+        return (0.0, -1.5, 2.5, 1.0, _LARGE_FLOAT.get(param.dtype, 1e30))
+    negative = () if param.dtype in _UNSIGNED else (-1,)
+    return (0, *negative, 3, 1, _LARGE.get(param.dtype, 1_000_000))
+
+
+def other_params(sketch: ir.Sketch, names: Collection[str]) -> tuple[ParamValues, ...]:
+    """Assignments to the params named that differ from their defaults: all changed together and one
+    by one, then mixed at random."""
+    defaults = {param.name: param.default for param in sketch.params}
+    values = {param.name: _values(param) for param in sketch.params if param.name in names}
+    chosen: list[ParamValues] = []
+    for place in range(max(map(len, values.values()), default=0)):
+        some = {name: options[place % len(options)] for name, options in values.items()}
+        chosen.append(some)
+        chosen.extend({name: value} for name, value in some.items())
+    generator = random.Random(0)
+    for _ in range(_MIXED if len(values) > 1 else 0):
+        chosen.append({name: generator.choice(options) for name, options in values.items()})
+    kept = [some for some in chosen if any(defaults[n] != value for n, value in some.items())]
+    return tuple(some for place, some in enumerate(kept) if some not in kept[:place])
+
+
+def deciding_params(sketch: ir.Sketch, sites: Sequence[Site]) -> tuple[str, ...]:
+    """The params that decide which elements are accessed, other than through data."""
+    used: set[str] = set()
+    for site in sites:
+        for expression in _accessed(site):
+            used |= concrete.names(expression, site)
+    shapes = [tensor.extents for tensor in sketch.tensors] + [v.extents for v in sketch.views]
+    for extents in shapes:
+        used.update(name for extent in extents for name in free_names(extent))
+    for let in reversed(sketch.lets):
+        if let.name in used:
+            used |= free_names(let.value)
+    return tuple(param.name for param in sketch.params if param.name in used)
+
+
+def _accessed(site: Site) -> Iterator[ir.Expr]:
+    """The expressions that decide whether a site is reached, and what it touches."""
+    yield from expressions(site.statement)
+    yield from site.tile.extents
+    for step in site.path:
+        match step:
+            case Branch(condition):
+                yield condition
+            case (
+                ir.For(start=start, stop=stop, step=stride)
+                | ir.HostFor(start=start, stop=stop, step=stride)
+            ):
+                yield from (start, stop, stride)
+            case ir.Bind() | ir.Fetch():  # what is bound is found where it is used
+                pass
+            case _:
+                assert_never(step)

@@ -1,0 +1,113 @@
+"""Claims that hold at the defaults of params only are refuted (LANGUAGE section 6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sketchc import ir
+from sketchc.checker.api import CheckResult, check
+from sketchc.checker.elaborate import elaborate
+from sketchc.checker.param_values import other_params
+from sketchc.parser import parse
+from sketchc.source import Source
+
+
+def storing(params: str, condition: str, head: str = "", index: str = "i:i+4") -> str:
+    return f"""sketch storing {{
+    symbols: N;
+    params: {params};
+    {head}
+    tensors: X[N]: in f32; Y[N]: out f32;
+    @llm_hint("parallel")
+    for i in range(0, N, 4):
+        x = alloc([4])
+        load(X[i:i+4] -> x)
+        if {condition}:
+            store(x -> Y[{index}])
+}}
+"""
+
+
+def checked(text: str, shapes: dict[str, int] | None = None) -> CheckResult:
+    return check(Source("test", text), shapes=shapes)
+
+
+def tier(result: CheckResult, claim: str) -> ir.Tier:
+    (sketch,) = result.sketches
+    return next(proof.tier for proof in sketch.proofs if proof.claim == claim)
+
+
+#: A subscript that proofs leave open.
+ODD = "(i*i + i)//(i + 1) + iota(4)"
+
+
+@pytest.mark.parametrize("index", ["i:i+4", ODD])
+@pytest.mark.parametrize(
+    ("params", "condition", "head"),
+    [
+        ("alpha: f32 = 1.0", "alpha > 0.0", ""),
+        ("alpha: f16 = 1.0", "alpha < 100.0", ""),
+        ("alpha: f32", "alpha != 0.0", ""),
+        ("flag: bool = True", "flag", ""),
+        ("flag: bool = False", "not flag", ""),
+        ("k: i64 = 3", "k*k > 1", ""),
+        ("k: u8 = 3", "k*k > 1", ""),
+        ("k: i32 = 3", "k*k < 1000", ""),
+        ("alpha: f32 = 1.0; beta: f32 = 1.0", "alpha > 0.0 or beta > 0.0", ""),
+        ("alpha: f32 = 1.0", "root > 0.5", "let: root = sqrt(alpha);"),
+        ("alpha: f32 = 2.0", "alpha > 0.0", "require: alpha > -2.0;"),
+    ],
+)
+def test_other_values_of_params_are_tried(
+    params: str, condition: str, head: str, index: str
+) -> None:
+    result = checked(storing(params, condition, head, index))
+    assert "SK0510" in {diagnostic.code for diagnostic in result.diagnostics}, result
+
+
+@pytest.mark.parametrize("index", ["i:i+4", ODD])
+@pytest.mark.parametrize(
+    ("params", "condition", "head"),
+    [
+        ("alpha: f32 = 1.0", "alpha > 0.0", "require: alpha > 0.0;"),
+        ("flag: bool = True", "flag", "require: flag;"),
+        ("k: i64", "k*k > 1", "require: k >= 2;"),
+        ("alpha: f32 = 1.0", "root >= 0.0", "let: root = sqrt(alpha);"),
+    ],
+)
+def test_values_that_a_launch_refuses_do_not_count(
+    params: str, condition: str, head: str, index: str
+) -> None:
+    result = checked(storing(params, condition, head, index))
+    assert result.ok, result.diagnostics
+    assert tier(result, "covered") is ir.Tier.TESTED
+
+
+def test_iterations_that_overlap_on_one_side_of_a_condition() -> None:
+    text = storing("alpha: f32 = 1.0", "alpha < 0.0", index="0:4").replace(
+        "Y[N]: out", "Y[N]: inout"
+    )
+    result = checked(text)
+    (found,) = [d for d in result.diagnostics if d.code == "SK0520"]
+    assert "alpha = -1.5" in found.label
+
+
+def test_sizes_do_not_decide_what_a_param_decides() -> None:
+    guarded = storing("alpha: f32 = 1.0", "alpha > 0.0", "require: alpha > 0.0;", ODD)
+    assert tier(checked(guarded, {"N": 9}), "covered") is ir.Tier.TESTED
+    plain = storing("alpha: f32 = 1.0", "N > 0", index=ODD)
+    assert tier(checked(plain, {"N": 9}), "covered") is ir.Tier.PROVED_FOR_SHAPES
+
+
+def test_other_params_are_never_the_defaults() -> None:
+    text = storing("a: f32 = 0.0; b: bool = True; c: u8", "a > 0.0 or b or c > 1")
+    tree, _ = parse(Source("test", text))
+    assert tree is not None
+    sketch, _ = elaborate(tree.sketches[0], {})
+    assert sketch is not None
+    found = other_params(sketch, ("a", "b"))
+    assert {"a": 0.0} not in found
+    assert {"b": False} in found
+    assert len({tuple(sorted(some.items())) for some in found}) == len(found)
+    assert other_params(sketch, ()) == ()
+    assert all(some["c"] >= 0 for some in other_params(sketch, ("c",)))
