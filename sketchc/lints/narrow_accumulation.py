@@ -1,4 +1,4 @@
-"""Sums and products accumulated in f16 or bf16 (SK0651)."""
+"""Sums and products accumulated in f16 or bf16 (SK0651): in a tile, or by atomics in a tensor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from sketchc.diagnostics import Diagnostic, Label, Severity
 from sketchc.lints.uses import alloc_of, walk
 from sketchc.types import DType
 
-_NARROW = (DType.F16, DType.BF16)
+#: The narrow types, with the bits that a number of each has.
+_DIGITS = {DType.F16: "11", DType.BF16: "8"}
+_NOTE = "the error grows with the number of terms, and small terms are lost altogether"
 #: Operations that add or multiply many values into each result.
 _ACROSS = ("reduce_sum", "reduce_prod", "cumsum", "cumprod", "gemm", "matmul", "dot")
 #: Element-wise operations that accumulate when the destination is an operand too.
@@ -18,14 +20,23 @@ _STEP = ("add", "sub", "mul", "fma")
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """One warning for each narrow tile, at the first statement that accumulates into it."""
+    """One warning for each narrow tile or tensor, at the first statement that accumulates into it;
+    tiles hinted as accumulators have one already (SK0602)."""
     seen: set[str] = set()
     for phase in sketch.phases:
         for statement in _accumulations(phase.body):
             tile = sketch.tile(statement.destination)
-            if tile.dtype in _NARROW and tile.name not in seen:
+            if "accumulator" in tile.hints:
+                continue
+            if tile.dtype in _DIGITS and tile.name not in seen:
                 seen.add(tile.name)
                 yield _report(tree, statement, tile)
+        for atomic in walk(phase.body):
+            if isinstance(atomic, ir.Atomic) and atomic.operation == "add":
+                tensor = sketch.tensor(atomic.access.tensor)
+                if tensor.dtype in _DIGITS and tensor.name not in seen:
+                    seen.add(tensor.name)
+                    yield _report_atomic(atomic, tensor)
 
 
 def _accumulations(body: tuple[ir.Statement, ...]) -> Iterator[ir.Compute]:
@@ -58,15 +69,28 @@ def _steps(statement: ir.Compute, made: set[str]) -> bool:
 
 def _report(tree: syntax.Sketch, statement: ir.Compute, tile: ir.Tile) -> Diagnostic:
     made = alloc_of(tree, tile)
-    digits = {DType.F16: "11", DType.BF16: "8"}[tile.dtype]
     return Diagnostic(
         "SK0651",
         Severity.WARNING,
         f"`{statement.operation}` accumulates in {tile.dtype.value}",
         statement.span,
-        f"each partial result is rounded to {digits} bits",
+        f"each partial result is rounded to {_DIGITS[tile.dtype]} bits",
         labels=(Label(tile.span, f"`{tile.source_name}` is {tile.dtype.value}"),),
-        notes=("the error grows with the number of terms, and small terms are lost altogether",),
+        notes=(_NOTE,),
         help=f"make `{tile.source_name}` f32; a store rounds it once, at the end",
         fixes=() if made is None else (dtype_fix(made, DType.F32),),
+    )
+
+
+def _report_atomic(statement: ir.Atomic, tensor: ir.Tensor) -> Diagnostic:
+    return Diagnostic(
+        "SK0651",
+        Severity.WARNING,
+        f"`atomic_add` accumulates in {tensor.dtype.value}",
+        statement.span,
+        f"each partial result is rounded to {_DIGITS[tensor.dtype]} bits",
+        labels=(Label(tensor.span, f"`{tensor.name}` is {tensor.dtype.value}"),),
+        notes=(_NOTE,),
+        help=f"make `{tensor.name}` f32, or add up in an f32 workspace and convert in a second "
+        "phase",
     )

@@ -6,17 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sketchc import ir, syntax
-from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.diagnostics import Diagnostic, Edit, Fix, Label, Severity
+from sketchc.lints.unused_load import unread
 from sketchc.lints.uses import access_names, bodies, reads, stored, walk, writes
 from sketchc.symbolic import references
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """Both kinds, in program order."""
-    del tree
+    """Both kinds, in program order; what nothing reads is another finding (SK0650)."""
+    needless = unread(sketch, tree)
     for phase in sketch.phases:
         for body in bodies(phase.body):
-            yield from _twice(sketch, body)
+            yield from _twice(sketch, tuple(each for each in body if each.span not in needless))
         for statement in walk(phase.body):
             if isinstance(statement, ir.For) and not statement.parallel:
                 yield from _invariant(sketch, statement)
@@ -53,7 +54,9 @@ def _equal(sketch: ir.Sketch, left: ir.Load, right: ir.Load) -> bool:
 
 
 def _report_twice(sketch: ir.Sketch, first: ir.Load, second: ir.Load) -> Diagnostic:
-    name = sketch.tile(first.tile).source_name
+    one, other = sketch.tile(first.tile), sketch.tile(second.tile)
+    name = one.source_name
+    copied = Edit(second.span, f"copy({name}, {other.source_name})")
     return Diagnostic(
         "SK0653",
         Severity.WARNING,
@@ -62,6 +65,8 @@ def _report_twice(sketch: ir.Sketch, first: ir.Load, second: ir.Load) -> Diagnos
         "loaded a second time",
         labels=(Label(first.span, "first loaded here"),),
         help=f"use `{name}`, or `copy` it where a second tile is written later",
+        # Integers may be indices, whose ranges a copy does not keep.
+        fixes=(Fix(f"copy `{name}`", (copied,)),) if one.dtype.is_float else (),
     )
 
 

@@ -58,9 +58,29 @@ def _scattered(sketch: ir.Sketch, access: ir.Access, tile: ir.Tile) -> str:
                 return ""
             return f"neighbouring lanes lie `{show(step)}` elements apart"
         case ir.IndexSubscript():
+            axis = next(
+                axis for axis in range(1, len(tile.extents) + 1) if tile.extents[-axis] != _ONE
+            )
+            if _varies(innermost, axis):
+                return ""
+            still = [extent]
+            for subscript, outer_extent in reversed(outer):
+                if _varies(subscript, axis):
+                    return f"neighbouring lanes lie {_product(still)} apart"
+                still.insert(0, outer_extent)
             return ""
         case _:
             assert_never(innermost)
+
+
+def _varies(subscript: ir.Subscript, axis: int) -> bool:
+    """Whether an index in lane form varies along a tile's axis, counted from the last, 1."""
+    return (
+        isinstance(subscript, ir.IndexSubscript)
+        and subscript.axis is None
+        and len(subscript.extents) >= axis
+        and subscript.extents[-axis] != _ONE
+    )
 
 
 def _apart(outer: list[tuple[ir.Subscript, ir.Expr]], innermost: ir.Expr) -> str:
@@ -70,6 +90,10 @@ def _apart(outer: list[tuple[ir.Subscript, ir.Expr]], innermost: ir.Expr) -> str
         if not isinstance(subscript, ir.ScalarSubscript):
             break
         extents.insert(0, extent)
+    return _product(extents)
+
+
+def _product(extents: list[ir.Expr]) -> str:
     return "`" + "*".join(show(extent) for extent in extents) + "` elements"
 
 

@@ -1,30 +1,58 @@
-"""A load into a tile that nothing reads afterwards (SK0650)."""
+"""A load into a tile that nothing reads afterwards, or that feeds nothing but such tiles
+(SK0650)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sketchc import ir, syntax
 from sketchc.diagnostics import Diagnostic, Edit, Fix, Severity
 from sketchc.lints.uses import bodies, children, exposed, left_out, reads, walk, writes
+from sketchc.source import Span
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """Loads whose tile is read nowhere, or is written anew before anything reads it."""
+    """Loads whose tile is read nowhere, or only on the way to what is never stored, or is written
+    anew before anything reads it."""
     elsewhere = left_out(sketch, tree)
     for phase in sketch.phases:
-        used = {tile for statement in walk(phase.body) for tile in reads(statement)}
-        for body in bodies(phase.body):
-            for position, statement in enumerate(body):
-                if not isinstance(statement, ir.Load):
-                    continue
-                tile = sketch.tile(statement.tile)
-                if tile.initial is not None:
-                    continue  # a masked update: what it leaves alone still counts
-                if tile.source_name in elsewhere:
-                    continue
-                if statement.tile not in used or _lost(statement.tile, body[position + 1 :]):
-                    yield _report(sketch, statement, alone=len(body) == 1)
+        dead = _dead(phase)
+        told: set[Span] = set()
+        for load, body in _unread(sketch, phase, elsewhere):
+            told.add(load.span)
+            yield _report(load, sketch.tile(load.tile), _removal([load], [body]))
+        for load in (each for each in walk(phase.body) if isinstance(each, ir.Load)):
+            tile = sketch.tile(load.tile)
+            if load.span in told or load.tile not in dead or tile.initial is not None:
+                continue
+            chain = _chain(phase, load)
+            names = {sketch.tile(name).source_name for each in chain for name in writes(each)}
+            if not names & elsewhere:
+                yield _report_chain(load, tile, _removal(chain, list(bodies(phase.body))))
+
+
+def unread(sketch: ir.Sketch, tree: syntax.Sketch) -> set[Span]:
+    """Where the loads stand whose tile no statement reads."""
+    elsewhere = left_out(sketch, tree)
+    return {load.span for phase in sketch.phases for load, _ in _unread(sketch, phase, elsewhere)}
+
+
+def _unread(
+    sketch: ir.Sketch, phase: ir.Phase, elsewhere: set[str]
+) -> Iterator[tuple[ir.Load, tuple[ir.Statement, ...]]]:
+    """These loads, each with the straight code that it stands in."""
+    used = {tile for statement in walk(phase.body) for tile in reads(statement)}
+    for body in bodies(phase.body):
+        for position, statement in enumerate(body):
+            if not isinstance(statement, ir.Load):
+                continue
+            tile = sketch.tile(statement.tile)
+            if tile.initial is not None:
+                continue  # a masked update: what it leaves alone still counts
+            if tile.source_name in elsewhere:
+                continue
+            if statement.tile not in used or _lost(statement.tile, body[position + 1 :]):
+                yield statement, body
 
 
 def _lost(tile: str, rest: tuple[ir.Statement, ...]) -> bool:
@@ -39,15 +67,77 @@ def _lost(tile: str, rest: tuple[ir.Statement, ...]) -> bool:
     return False
 
 
-def _report(sketch: ir.Sketch, load: ir.Load, alone: bool) -> Diagnostic:
-    name = sketch.tile(load.tile).source_name
-    fix = Fix("remove the load", (Edit(load.span, "pass" if alone else ""),))
+def _dead(phase: ir.Phase) -> set[str]:
+    """The tiles on which nothing depends that the phase stores, or does at all."""
+    statements = list(walk(phase.body))
+    live: set[str] = set()
+    for statement in statements:
+        if not isinstance(statement, ir.Compute | ir.Load):
+            live |= reads(statement)
+    tiles = {tile for statement in statements for tile in writes(statement)}
+    changed = True
+    while changed:
+        needed = {
+            tile
+            for statement in statements
+            if isinstance(statement, ir.Compute | ir.Load) and writes(statement) & live
+            for tile in reads(statement)
+        }
+        changed = not needed <= live
+        live |= needed
+    return tiles - live
+
+
+def _chain(phase: ir.Phase, load: ir.Load) -> Sequence[ir.Statement]:
+    """The statements that a load of a dead tile feeds, itself among them, with all that writes
+    the same tiles: what goes with it."""
+    statements = [each for each in walk(phase.body) if isinstance(each, ir.Compute | ir.Load)]
+    fed = {load.tile}
+    while True:
+        chain = [each for each in statements if (reads(each) | writes(each)) & fed]
+        more = {tile for each in chain for tile in writes(each)}
+        if more <= fed:
+            return chain
+        fed |= more
+
+
+def _removal(
+    statements: Sequence[ir.Statement], among: Sequence[tuple[ir.Statement, ...]]
+) -> tuple[Edit, ...]:
+    """The edits that remove statements of these bodies; nothing where one shares its text with
+    what stays."""
+    spans = {statement.span for statement in statements}
+    chosen = {id(statement) for statement in statements}
+    edits: list[Edit] = []
+    for body in among:
+        gone = [each for each in body if each.span in spans]
+        if any(id(each) not in chosen for each in gone):
+            return ()
+        alone = len(gone) == len(body)
+        for place, span in enumerate(dict.fromkeys(each.span for each in gone)):
+            edits.append(Edit(span, "pass" if alone and place == 0 else ""))
+    return tuple(edits)
+
+
+def _report(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...]) -> Diagnostic:
     return Diagnostic(
         "SK0650",
         Severity.WARNING,
-        f"`{name}` is loaded here, and nothing reads it",
+        f"`{tile.source_name}` is loaded here, and nothing reads it",
         load.span,
         "moves bytes for nothing",
         help="remove the load, or use what it brings",
-        fixes=(fix,),
+        fixes=(Fix("remove the load", edits),) if edits else (),
+    )
+
+
+def _report_chain(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...]) -> Diagnostic:
+    return Diagnostic(
+        "SK0650",
+        Severity.WARNING,
+        f"`{tile.source_name}` is loaded here, and nothing that is stored depends on it",
+        load.span,
+        "moves bytes for nothing",
+        help="remove the load and what is computed of it, or use the result",
+        fixes=(Fix("remove the load and what is computed of it", edits),) if edits else (),
     )
