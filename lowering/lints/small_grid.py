@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sketchc import ir
 from sketchc.diagnostics import Diagnostic, Severity
@@ -16,13 +16,23 @@ from sketchc.symbolic import references
 #: With unbounded symbols the grid is as large as the launch makes it.
 _UNKNOWN = math.inf
 
+#: Lanes that one program loads and stores; from here on, moving them takes longer than a launch.
+_MUCH = 2**16
+
+_GROWS = "its work grows with the sizes, its grid does not"
+
 
 def run(plan: Plan) -> Iterator[Diagnostic]:
-    """Phases that load in a loop or many lanes at once, and cannot fill the chip at any size."""
+    """Phases with much work for each program that cannot fill the chip at any size."""
     for phase in plan.phases:
         programs = _most(plan, phase)
-        if programs < plan.cores(phase) and _heavy(plan, phase):
-            yield _report(plan, phase, int(programs))
+        if programs >= plan.cores(phase):
+            continue
+        if _grows(plan, phase):
+            yield _report(plan, phase, int(programs), _GROWS)
+        elif (lanes := _lanes(plan, phase.body, sample_values(plan.sketch))) >= _MUCH:
+            work = f"each program loads and stores {lanes:,} lanes"
+            yield _report(plan, phase, int(programs), work)
 
 
 def _most(plan: Plan, phase: PhasePlan) -> float:
@@ -38,7 +48,7 @@ def _most(plan: Plan, phase: PhasePlan) -> float:
     return total
 
 
-def _heavy(plan: Plan, phase: PhasePlan) -> bool:
+def _grows(plan: Plan, phase: PhasePlan) -> bool:
     """Whether the phase's work grows with a symbol that has no bound."""
     free = {s.name for s in plan.sketch.symbols if s.upper_bound is None}
     grows: list[ir.Expr] = []
@@ -55,7 +65,31 @@ def _heavy(plan: Plan, phase: PhasePlan) -> bool:
     return any(ref.name in free for part in grows for ref in references(part))
 
 
-def _report(plan: Plan, phase: PhasePlan, programs: int) -> Diagnostic:
+def _lanes(
+    plan: Plan, body: tuple[ir.Statement, ...], values: Mapping[str, int | float | bool]
+) -> int:
+    """How many lanes one program loads and stores at least: what depends on more than constants and
+    bounds, as the loops around it do, counts as nothing."""
+    total = 0
+    for statement in body:
+        try:
+            match statement:
+                case ir.For(start=start, stop=stop, step=step, body=inner):
+                    ends = (int(evaluate(end, values)) for end in (start, stop, step))
+                    total += len(range(*ends)) * _lanes(plan, inner, values)
+                case ir.If(body=inner, orelse=other):
+                    total += min(_lanes(plan, inner, values), _lanes(plan, other, values))
+                case ir.Load(tile=tile) | ir.Store(tile=tile):
+                    extents = plan.tiles[tile].tile.extents
+                    total += math.prod(int(evaluate(extent, values)) for extent in extents)
+                case _:
+                    pass
+        except KeyError:
+            continue
+    return total
+
+
+def _report(plan: Plan, phase: PhasePlan, programs: int, work: str) -> Diagnostic:
     count = "one program" if programs == 1 else f"at most {programs} programs"
     return Diagnostic(
         "SK0658",
@@ -63,7 +97,7 @@ def _report(plan: Plan, phase: PhasePlan, programs: int) -> Diagnostic:
         f"{count} for the {plan.cores(phase)} cores of {plan.hardware.name}",
         _span(phase),
         "the launch that this belongs to",
-        notes=("its work grows with the sizes, its grid does not",),
+        notes=(work,),
         help="split the long axis over a parallel loop: partial results in a workspace and a "
         "second phase, or atomics",
     )

@@ -1,11 +1,18 @@
-"""Advice that would be wrong is not given."""
+"""Advice is given where it helps, and none that would be wrong."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from sketchc.checker.api import check
+from sketchc.lowering.lints import lint as lint_plan
+from sketchc.lowering.passes import build_plan
+from sketchc.parser import parse
 from sketchc.source import Source
+
+ROOT = Path(__file__).parents[2]
 
 BRANCH = """sketch masked {
     symbols: M, N <= 256;
@@ -71,3 +78,87 @@ def test_no_advice_against_what_is_needed(text: str, code: str):
     result = check(Source("a.sketch", text))
     assert result.ok
     assert code not in {found.code for found in result.diagnostics}
+
+
+FRAME = """sketch a {{
+    symbols: M, N;
+    tensors: X[M, N]: in f32; H[M, N]: in f16; Y[M, N]: out f32; S[M]: out f16 = 0;
+    constexpr: T = 64;
+
+    @llm_hint("parallel")
+    for i in range(0, M, T):
+        for j in range(0, N, T):
+{body}
+}}
+"""
+
+
+def advice(*body: str) -> list[str]:
+    """The codes for these statements in two loops, in the order of the text."""
+    text = FRAME.format(body="\n".join(" " * 12 + line for line in body))
+    result = check(Source("a.sketch", text), allow_unproved=True)
+    assert result.sketches, [found.message for found in result.diagnostics]
+    warned = sorted(result.diagnostics, key=lambda found: found.span.start)
+    return [found.code for found in warned if found.code.startswith("SK065")]
+
+
+TILES = ("x = alloc([T, T])", "p = iota(T, i, M)", "q = iota(T, j, N)")
+
+
+@pytest.mark.parametrize(
+    ("load", "store", "codes"),
+    [
+        ("p[:, None], q[None, :]", "i:i + T, j:j + T", []),
+        ("p[None, :], q[:, None]", "p[None, :], q[:, None]", ["SK0652", "SK0652"]),
+        ("p[:, None], 0*q[None, :]", "i:i + T, j:j + T", []),
+    ],
+)
+def test_lanes_of_indices_run_along_the_last_dimension(load: str, store: str, codes: list[str]):
+    assert advice(*TILES, f"load(X[{load}] -> x)", f"store(x -> Y[{store}])") == codes
+
+
+def test_an_atomic_sum_in_a_narrow_tensor():
+    tiles = ("x = alloc([T, T])", "part = alloc([T])", "load(X[i:i + T, j:j + T] -> x)")
+    rest = ("store(x -> Y[i:i + T, j:j + T])", "reduce_sum(x, 1, part)")
+    assert advice(*tiles, *rest, "atomic_add(part -> S[i:i + T])") == ["SK0651"]
+    assert advice(*tiles, *rest, "atomic_max(part -> S[i:i + T])") == []
+
+
+def test_what_a_load_feeds_in_vain_goes_with_it():
+    tiles = ("x = alloc([T, T])", "c = alloc([T, T])", "d = alloc([T, T])")
+    loads = ("load(X[i:i + T, j:j + T] -> x)", "load(H[i:i + T, j:j + T] -> c)")
+    last = "store(x -> Y[i:i + T, j:j + T])"
+    assert advice(*tiles, *loads, "mul(c, 2.0, d)", "add(d, x, d)", last) == ["SK0650"]
+    assert advice(*tiles, *loads, "mul(c, 2.0, d)", "add(d, x, x)", last) == []
+
+
+def test_a_narrow_accumulator_is_said_once():
+    text = (ROOT / "tests/golden/diagnostics/SK0602_narrow_accumulator.sketch").read_text("utf-8")
+    codes = [found.code for found in check(Source("a.sketch", text)).diagnostics]
+    assert codes == ["SK0602"]
+
+
+COLUMNS = """sketch columns {{
+    tensors: X[64, {size}]: in f32; Y[64]: out f32;
+    constexpr: T = 1024;
+
+    @llm_hint("parallel")
+    for i in range(64):
+        total = alloc([1], init=0)
+        for j in range(0, {size}, T):
+            x = alloc([T])
+            part = alloc([1])
+            load(X[i, j:j + T] -> x)
+            reduce_sum(x, 0, part)
+            add(total, part, total)
+        store(total -> Y[i])
+}}
+"""
+
+
+@pytest.mark.parametrize(("size", "codes"), [(2**20, ["SK0658"]), (2**14, [])])
+def test_a_small_grid_is_judged_at_constant_extents(size: int, codes: list[str]):
+    tree, _ = parse(Source("a.sketch", COLUMNS.format(size=size)))
+    assert tree is not None
+    plan = build_plan(tree.sketches[0], "triton_cuda", None, {}, False).plan
+    assert [found.code for found in lint_plan(plan)] == codes
