@@ -6,10 +6,12 @@ wrong with a hint is therefore only ever a warning.
 
 from __future__ import annotations
 
+from sketchc import records as attrs
 from sketchc import syntax
 from sketchc.checker.context import Context
 from sketchc.checker.names import closest
 from sketchc.diagnostics import Edit, Fix
+from sketchc.source import Span
 
 LOOP_HINTS = frozenset(
     [
@@ -88,16 +90,24 @@ HARDWARE_HINTS = {
 }
 _GRID = ("grididx", "coreidx")
 
+#: Words of which one list has one at most: a tile lies in one memory.
+_LEVELS = frozenset(["fastest", "fast", "medium", "slow"])
+
 
 def tile_hints(context: Context, words: tuple[syntax.String, ...]) -> tuple[str, ...]:
     """The known words of an alloc; warns of the others."""
-    return tuple(word.value for word in words if _known(context, word, TILE_HINTS))
+    return tuple(word.value for word in words if _known(context, word, words, TILE_HINTS))
 
 
 def loop_hints(context: Context, node: syntax.For) -> tuple[tuple[str, ...], int | None]:
     """The known words of a loop, and its `stages`; warns of the rest."""
     words = [word for hint in node.hints for word in hint.words]
-    known = tuple(word.value for word in words if _known(context, word, LOOP_HINTS))
+    known = tuple(
+        word.value
+        for hint in node.hints
+        for word in hint.words
+        if _known(context, word, hint.words, LOOP_HINTS)
+    )
     stages: int | None = None
     for hint in node.hints:
         for keyword in hint.keywords:
@@ -137,20 +147,23 @@ def loop_hints(context: Context, node: syntax.For) -> tuple[tuple[str, ...], int
     return known, stages
 
 
-def _known(context: Context, word: syntax.String, words: frozenset[str]) -> bool:
-    if word.value in words:
+def _known(
+    context: Context, word: syntax.String, words: tuple[syntax.String, ...], known: frozenset[str]
+) -> bool:
+    """Whether a word of the list `words` is known; warns of it where it is not."""
+    if word.value in known:
         return True
     portable = HARDWARE_HINTS.get(word.value.lower())
-    if portable is not None and portable in words:
+    if portable is not None and portable in known:
         context.warn(
             word.span,
             "SK0605",
             f'"{word.value}" names hardware; a sketch says what, not where',
             "ignored",
-            fixes=(Fix(f'say "{portable}"', (Edit(word.span, f'"{portable}"'),)),),
+            fixes=(_portable_fix(word, words, portable),),
         )
         return False
-    meant = closest(word.value, words)
+    meant = closest(word.value, known)
     context.warn(
         word.span,
         "SK0606",
@@ -159,3 +172,27 @@ def _known(context: Context, word: syntax.String, words: frozenset[str]) -> bool
         fixes=() if meant is None else (Fix(f'say "{meant}"', (Edit(word.span, f'"{meant}"'),)),),
     )
     return False
+
+
+def _portable_fix(word: syntax.String, words: tuple[syntax.String, ...], portable: str) -> Fix:
+    """Say the portable word, or nothing where the list says as much, or names another memory."""
+    place = words.index(word)
+    said = {other.value for other in words}
+    said |= {HARDWARE_HINTS.get(other.value.lower(), "") for other in words[:place]}
+    if not said & ({portable} | (_LEVELS if portable in _LEVELS else set())):
+        return Fix(f'say "{portable}"', (Edit(word.span, f'"{portable}"'),))
+    if place:
+        return Fix("leave it out", (Edit(_after(words[place - 1].span, word.span), ""),))
+    return Fix("leave it out", (Edit(_before(word.span, words[1].span), ""),))
+
+
+def _after(first: Span, last: Span) -> Span:
+    """From the end of one to the end of the other."""
+    return attrs.evolve(
+        first.to(last), start=first.end, line=first.end_line, column=first.end_column
+    )
+
+
+def _before(first: Span, last: Span) -> Span:
+    """From the start of one to the start of the other."""
+    return attrs.evolve(first.to(last), end=last.start, end_line=last.line, end_column=last.column)

@@ -152,3 +152,36 @@ def test_a_link_stays_one(tmp_path):
     assert run(["check", "--fix", "--quiet", str(link)]) == 0
     assert link.is_symlink()
     assert path.read_text("utf-8") != BLOCK
+
+
+@pytest.mark.parametrize(
+    ("hints", "mended"),
+    [
+        ('["medium", "input_cache", "l1_buffer"]', '["medium", "input_cache"]'),
+        ('["ub", "medium", "l1"]', '["medium"]'),
+        ('["ub", "l0a"]', '["fast"]'),
+        ('["accumulator", "l0c"]', '["accumulator", "fastest"]'),
+    ],
+)
+def test_a_tile_keeps_one_memory(hints, mended, tmp_path):
+    text = WASTEFUL.replace("alloc([1], f16, init=0)", f"alloc([1], f32, init=0, llm_hint={hints})")
+    path = tmp_path / "a.sketch"
+    path.write_text(text, "utf-8")
+    assert run(["check", "--fix", "--quiet", str(path)]) == 0
+    assert f"llm_hint={mended})" in path.read_text("utf-8")
+    assert not findings(path.read_text("utf-8"))
+
+
+def test_what_is_loaded_twice_is_copied_and_what_feeds_nothing_removed(tmp_path):
+    text = WASTEFUL.replace(
+        "add(total, part", "add(x, unused, unused)\n            add(total, part"
+    )
+    kept = text.replace("reduce_sum(x,", "add(x, unused, x)\n            reduce_sum(x,")
+    path = tmp_path / "a.sketch"
+    path.write_text(kept.replace("add(x, unused, unused)", "pass"), "utf-8")
+    assert run(["check", "--fix", "--quiet", str(path)]) == 0
+    assert "copy(x, unused)" in path.read_text("utf-8")
+    path.write_text(text, "utf-8")
+    assert run(["check", "--fix", "--quiet", str(path)]) == 0
+    assert "unused" not in path.read_text("utf-8")
+    assert not findings(path.read_text("utf-8"))
