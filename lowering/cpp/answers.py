@@ -13,7 +13,7 @@ _LANES = ("vectorize", "simd", "warp", "threadidx")
 
 def answers(plan: Plan) -> tuple[HintAnswer, ...]:
     """One answer for each hint that only the emitter can answer, in program order."""
-    found = [answer for loop in source_loops(plan) for answer in _loop(loop)]
+    found = [answer for loop in source_loops(plan) for answer in _loop(plan, loop)]
     for tile in plan.sketch.tiles:
         for hint in tile.hints:
             if hint == "tensor_core":
@@ -27,19 +27,19 @@ def answers(plan: Plan) -> tuple[HintAnswer, ...]:
 _OVERLAP = "the core's out-of-order execution and its prefetchers overlap loads with work"
 
 
-def _loop(loop: ir.For) -> Iterator[HintAnswer]:
+def _loop(plan: Plan, loop: ir.For) -> Iterator[HintAnswer]:
     for hint in loop.hints:
         match hint.split(".")[0]:
             case "pipeline" | "async":
-                yield HintAnswer(hint, subject(loop), "not used", _OVERLAP)
+                yield HintAnswer(hint, subject(plan, loop), "not used", _OVERLAP)
             case "tensor_core":
-                yield HintAnswer(hint, subject(loop), *_products(loop))
+                yield HintAnswer(hint, subject(plan, loop), *_products(loop))
             case "unroll":
                 why = "the C++ compiler unrolls where its cost model says so"
-                yield HintAnswer(hint, subject(loop), "left to the C++ compiler", why)
+                yield HintAnswer(hint, subject(plan, loop), "left to the C++ compiler", why)
             case word if word in _LANES:
                 why = "tiles are the vectors here: their innermost axis is an `omp simd` loop"
-                yield HintAnswer(hint, subject(loop), "a loop over vectorised tiles", why)
+                yield HintAnswer(hint, subject(plan, loop), "a loop over vectorised tiles", why)
             case _:
                 pass
 

@@ -56,6 +56,7 @@ def build_plan(
     sketch does not check, a proof fails, or the target cannot do it.
     """
     from sketchc.lowering.hardware import chips_like, load_hardware
+    from sketchc.lowering.passes.answer_hints import ignored
     from sketchc.lowering.registry import TARGETS, target_module
 
     if target not in TARGETS:
@@ -75,7 +76,8 @@ def build_plan(
     for path in PASSES:
         module, _, name = path.partition(":")
         plan = getattr(importlib.import_module(module), name)().run(plan)
-    plan = attrs.evolve(plan, answers=(*plan.answers, *target_module(target).answers(plan)))
+    own = target_module(target).answers(plan)
+    plan = attrs.evolve(plan, answers=(*plan.answers, *own, *ignored(tree, plan)))
     return PlannedSketch(plan, proofs, diagnostics)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 
-from sketchc import ir
+from sketchc import ir, syntax
+from sketchc.checker.hints import HARDWARE_HINTS, LOOP_HINTS, TILE_HINTS
 from sketchc.lowering.plan import HintAnswer, Plan, TilePlan, walk
+from sketchc.source import Span
 
 _GRID = ("parallel", "grididx", "coreidx")
 _SPEEDS = ("fastest", "fast", "medium", "slow")
@@ -22,7 +24,7 @@ class AnswerHints:
 
     Why: a hint is advice (R9), and whoever gives it wants to know what came of it. Requires: phases
     mapped, tiles settled. Ensures: one answer for each hint of a loop or tile, but for those in
-    `OWN`, which the target's module adds with `answers(plan)`.
+    `OWN`, which the target's module adds with `answers(plan)`, and those that `ignored` answers.
     """
 
     def run(self, plan: Plan) -> Plan:
@@ -30,9 +32,15 @@ class AnswerHints:
         return attrs.evolve(plan, answers=(*plan.answers, *found))
 
 
-def subject(loop: ir.For) -> str:
-    """`loop k`, by the name in the sketch."""
-    return f"loop {loop.text.split()[1] if loop.text else loop.variable}"
+def subject(plan: Plan, loop: ir.For) -> str:
+    """`loop k`, by the name in the sketch; `loop k of line 7` where several have that name."""
+    name = _source_name(loop)
+    alike = sum(_source_name(other) == name for other in source_loops(plan))
+    return f"loop {name}" if alike == 1 else f"loop {name} of line {loop.span.line}"
+
+
+def _source_name(loop: ir.For) -> str:
+    return loop.text.split()[1] if loop.text else loop.variable
 
 
 def source_loops(plan: Plan) -> tuple[ir.For, ...]:
@@ -46,7 +54,11 @@ def source_loops(plan: Plan) -> tuple[ir.For, ...]:
 
 
 def _loops(plan: Plan) -> Iterator[HintAnswer]:
-    on_grid = {axis.variable for phase in plan.phases for axis in phase.grid}
+    on_grid = {
+        axis.variable: f"axis {number} of {len(phase.grid)}"
+        for phase in plan.phases
+        for number, axis in enumerate(phase.grid, 1)
+    }
     launched = "a share of the cores' programs" if plan.capabilities.persistent_grid else "the grid"
     for loop in source_loops(plan):
         for hint in loop.hints:
@@ -54,10 +66,12 @@ def _loops(plan: Plan) -> Iterator[HintAnswer]:
             if word not in _GRID:
                 continue
             if loop.variable in on_grid:
-                yield HintAnswer(hint, subject(loop), f"an axis of {launched}")
+                why = f"{on_grid[loop.variable]}, outermost first; the order of the loops decides"
+                became = f"an axis of {launched}"
+                yield HintAnswer(hint, subject(plan, loop), became, why if "." in hint else "")
             else:
                 why = "only the outermost chain of parallel loops is launched"
-                yield HintAnswer(hint, subject(loop), "a loop of one program", why)
+                yield HintAnswer(hint, subject(plan, loop), "a loop of one program", why)
 
 
 def _tiles(plan: Plan) -> Iterator[HintAnswer]:
@@ -71,7 +85,7 @@ def _tiles(plan: Plan) -> Iterator[HintAnswer]:
 
 def _tile(hint: str, placed: TilePlan) -> HintAnswer | None:
     """The answer for a tile's hint; None for those in `OWN`."""
-    subject = f"tile {placed.tile.name}"
+    where = f"tile {placed.tile.name}"
     fused = placed.memory == "fused"
     memory = "fused into its loops" if fused else placed.memory.replace("_", " ")
     if hint in _SPEEDS:
@@ -82,15 +96,57 @@ def _tile(hint: str, placed: TilePlan) -> HintAnswer | None:
             why = "it is small, and its size is known when the code is compiled"
         elif placed.reason and not placed.reason.startswith("hint"):
             why = f"it is a {placed.reason}"
-        return HintAnswer(hint, subject, memory, why)
+        return HintAnswer(hint, where, memory, why)
     if hint in _PURPOSES:
-        return HintAnswer(hint, subject, memory, "for people; changes nothing")
+        return HintAnswer(hint, where, memory, "for people; changes nothing")
     if hint == "shared_between_threads":
         became = memory if placed.memory == "shared" else f"{memory}, not shared memory"
         why = "where threads share a tile is the target's compiler's choice"
-        return HintAnswer(hint, subject, became, why)
+        return HintAnswer(hint, where, became, why)
     if hint == "init_zero":
-        return HintAnswer(hint, subject, "init=0")
+        return HintAnswer(hint, where, "init=0")
     if hint == "no_init":
-        return HintAnswer(hint, subject, "nothing: no `init=`, no code")
+        return HintAnswer(hint, where, "nothing: no `init=`, no code")
     return None
+
+
+def ignored(tree: syntax.Sketch, plan: Plan) -> tuple[HintAnswer, ...]:
+    """The answers to hints that nothing takes in: words that are none, and those of host loops."""
+    loops = {loop.span: subject(plan, loop) for loop in source_loops(plan)}
+    tiles = {tile.span: f"tile {tile.name}" for tile in plan.sketch.tiles}
+    return tuple(_ignored(tree.body, loops, tiles))
+
+
+def _ignored(
+    body: tuple[syntax.Statement, ...], loops: Mapping[Span, str], tiles: Mapping[Span, str]
+) -> Iterator[HintAnswer]:
+    for statement in body:
+        match statement:
+            case syntax.For():
+                words = [word.value for hint in statement.hints for word in hint.words]
+                where = loops.get(statement.span)
+                for word in words:
+                    if word not in LOOP_HINTS:
+                        name = where or f"loop {statement.variable.id}"
+                        yield HintAnswer(word, name, "ignored", _unknown(word, LOOP_HINTS, "loop"))
+                    elif where is None:
+                        why = "the loop runs on the host; hints are for loops of kernels"
+                        yield HintAnswer(word, f"loop {statement.variable.id}", "ignored", why)
+                yield from _ignored(statement.body, loops, tiles)
+            case syntax.If():
+                yield from _ignored(statement.body, loops, tiles)
+                yield from _ignored(statement.orelse, loops, tiles)
+            case syntax.Alloc():
+                where = tiles.get(statement.name_span, f"tile {statement.name}")
+                for word in (hint.value for hint in statement.hints):
+                    if word not in TILE_HINTS:
+                        yield HintAnswer(word, where, "ignored", _unknown(word, TILE_HINTS, "tile"))
+            case _:
+                pass
+
+
+def _unknown(word: str, known: frozenset[str], kind: str) -> str:
+    portable = HARDWARE_HINTS.get(word.lower())
+    if portable in known:
+        return f'it names hardware; "{portable}" is the portable word'
+    return f"it is no hint of a {kind}"

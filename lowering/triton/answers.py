@@ -9,7 +9,13 @@ from sketchc.lowering.passes.answer_hints import subject
 from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, is_product, walk
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.pipelining import contains_product, stages_of
+from sketchc.lowering.triton.pipelining import (
+    MOST_UNROLLED,
+    contains_product,
+    iterations_of,
+    stages_of,
+    unrolled,
+)
 from sketchc.lowering.triton.products import product_unit
 
 _LANES = ("vectorize", "simd", "warp", "threadidx")
@@ -39,14 +45,13 @@ def _loop(
         match hint.split(".")[0]:
             case "pipeline" | "async":
                 became, why = _stages(plan, phase, loop, hazard, dialect)
-                yield HintAnswer(hint, subject(loop), became, why)
+                yield HintAnswer(hint, subject(plan, loop), became, why)
             case "tensor_core":
-                yield from _units(plan, loop.body, hint, subject(loop), dialect)
+                yield from _units(plan, loop.body, hint, subject(plan, loop), dialect)
             case "unroll":
-                why = "the loop keeps its run-time bounds; Triton's compiler unrolls short ones"
-                yield HintAnswer(hint, subject(loop), "not used", why)
+                yield HintAnswer(hint, subject(plan, loop), *_unrolling(plan, loop, dialect))
             case word if word in _LANES:
-                yield _lanes(hint, loop)
+                yield _lanes(plan, hint, loop)
             case _:
                 pass
 
@@ -55,20 +60,20 @@ def _grid_loop(plan: Plan, loop: ir.For, dialect: Dialect) -> Iterator[HintAnswe
     for hint in loop.hints:
         match hint.split(".")[0]:
             case "tensor_core":
-                yield from _units(plan, loop.body, hint, subject(loop), dialect)
+                yield from _units(plan, loop.body, hint, subject(plan, loop), dialect)
             case "pipeline" | "async" | "unroll":
                 why = "iterations of a grid axis are programs of their own"
-                yield HintAnswer(hint, subject(loop), "not used", why)
+                yield HintAnswer(hint, subject(plan, loop), "not used", why)
             case word if word in _LANES:
-                yield _lanes(hint, loop)
+                yield _lanes(plan, hint, loop)
             case _:
                 pass
 
 
-def _lanes(hint: str, loop: ir.For) -> HintAnswer:
+def _lanes(plan: Plan, hint: str, loop: ir.For) -> HintAnswer:
     return HintAnswer(
         hint,
-        subject(loop),
+        subject(plan, loop),
         "the lanes of tiles are spread over threads, iterations are not",
         "Triton programs are written for blocks; its compiler lays out threads",
     )
@@ -94,6 +99,18 @@ def _stages(
     if any(isinstance(statement, ir.For) for statement in loop.body):
         return "not used", "only innermost loops are pipelined"
     return "not used", "too few stages fit to be worth it, or tile sizes are known at launch only"
+
+
+def _unrolling(plan: Plan, loop: ir.For, dialect: Dialect) -> tuple[str, str]:
+    """What became of `unroll`."""
+    if not dialect.launch_options:
+        return "not used", "which loops are unrolled is the choice of the vendor's compiler"
+    factor = unrolled(plan, loop)
+    if factor is not None:
+        return f"loop_unroll_factor={factor}", "all of its iterations"
+    if iterations_of(plan, loop) is None:
+        return "not used", "the number of its iterations is known at launch only"
+    return "not used", f"only loops of 2 to {MOST_UNROLLED} iterations are unrolled"
 
 
 def _units(

@@ -1,8 +1,9 @@
-"""How deep the software pipeline of a streaming loop is."""
+"""How deep the software pipeline of a streaming loop is, and which loops are unrolled."""
 
 from __future__ import annotations
 
 from sketchc import ir
+from sketchc.evaluate import constants_of, evaluate
 from sketchc.lowering.plan import Plan, TilePlan, is_product
 
 #: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).
@@ -12,6 +13,9 @@ MOST_STAGES = 6
 
 #: What "async" asks for at least: one load on its way while another is worked on.
 FEWEST_ASYNC_STAGES = 2
+
+#: Loops of more iterations are not unrolled: code grows with each.
+MOST_UNROLLED = 16
 
 
 def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
@@ -50,6 +54,25 @@ def loop_stages(plan: Plan, loop: ir.For) -> int | None:
     if "async" in wanted and loaded:
         return max(stages, FEWEST_ASYNC_STAGES)
     return stages if stages >= FEWEST_STAGES else None
+
+
+def iterations_of(plan: Plan, loop: ir.For) -> int | None:
+    """The number of a loop's iterations where it is known when the kernel is compiled."""
+    try:
+        bounds = [
+            int(evaluate(e, constants_of(plan.sketch))) for e in (loop.start, loop.stop, loop.step)
+        ]
+    except KeyError:
+        return None
+    return len(range(*bounds))
+
+
+def unrolled(plan: Plan, loop: ir.For) -> int | None:
+    """How many iterations of a loop hinted "unroll" are written out by Triton: all, or None."""
+    if "unroll" not in loop.hints:
+        return None
+    count = iterations_of(plan, loop)
+    return count if count is not None and 1 < count <= MOST_UNROLLED else None
 
 
 def contains_product(loop: ir.For) -> bool:

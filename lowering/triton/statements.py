@@ -15,7 +15,7 @@ from sketchc.lowering.triton.compute import compute, full
 from sketchc.lowering.triton.expressions import index_shape, is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.memory import fill_code, load, store
-from sketchc.lowering.triton.pipelining import stages_of
+from sketchc.lowering.triton.pipelining import stages_of, unrolled
 from sketchc.lowering.triton.scope import Scope
 from sketchc.symbolic import show
 
@@ -137,9 +137,12 @@ class BodyEmitter:
             arguments.append(str(step))
         stages = stages_of(scope.plan, loop, position in self.hazards.loops)
         function = "range"
-        if stages is not None and scope.dialect.launch_options:
+        options = [] if stages is None else [f"num_stages={stages}"]
+        unroll = unrolled(scope.plan, loop)
+        options += [] if unroll is None else [f"loop_unroll_factor={unroll}"]
+        if options and scope.dialect.launch_options:
             function = "tl.range"
-            arguments.append(f"num_stages={stages}")
+            arguments += options
         iterations = PYTHON.call(function, *arguments)
         header = f"for {scope.names[loop.variable]} in {iterations}:"
         if loop.text != header:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from toolchains import require
-from triton_cases import compile_all, lower
+from triton_cases import assert_close, compile_all, lower, make_case, run_cases
 
 from sketchc.checker.hints import LOOP_HINTS, TILE_HINTS
 from sketchc.cli.main import run
@@ -51,6 +51,42 @@ STREAM = """sketch stream {{
             add(x, 1.0, x)
             store(x -> Y[i, j:j+T])
 }}
+"""
+MANY = """sketch hinted {
+    symbols: M, N;
+    params: n: i64 = 3;
+    tensors: X[M, N]: in f32; Y[M, N]: out f32; Z[M, N]: out f32;
+    constexpr: T = 16;
+
+    @llm_hint("parallel", "grididx.y", "gibberish")
+    for i in range(M):
+        @llm_hint("parallel", "grididx.x")
+        for j in range(0, N, T):
+            x = alloc([T], llm_hint=["smem", "parallel", "fast"])
+            load(X[i, j:j+T] -> x)
+            a = alloc([T], f32, init=0)
+            add(a, x, a)
+            @llm_hint("unroll")
+            for k in range(4):
+                add(a, k, a)
+            @llm_hint("unroll")
+            for u in range(0, n):
+                add(a, u, a)
+            @llm_hint("unroll")
+            for v in range(9, 0, -2):
+                mul(a, v, a)
+            store(a -> Y[i, j:j+T])
+    @llm_hint("unroll")
+    for h in range(3):
+        @llm_hint("parallel")
+        for i in range(M):
+            @llm_hint("pipeline", stages=2)
+            for j in range(0, N, T):
+                x = alloc([T])
+                load(X[i, j:j+T] -> x)
+                add(x, h, x)
+                store(x -> Z[i, j:j+T])
+}
 """
 
 
@@ -101,6 +137,56 @@ def test_a_loop_that_stores_what_it_loads_is_not_pipelined(tmp_path):
     text = text.replace("X[M, N]: in f32; ", "")
     assert answer(text, "triton_cuda", "pipeline", "loop j") == "num_stages=1"
     assert "cp.async" not in ptx(text, tmp_path)
+
+
+def given(target: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """What the hints of `MANY` became, each answered once."""
+    answers = plan_of(MANY, target).answers
+    found = {(each.hint, each.subject): (each.became, each.reason) for each in answers}
+    assert len(found) == len(answers)
+    return found
+
+
+def test_short_loops_are_unrolled_where_the_plan_says_so(tmp_path):
+    require("triton_cuda")
+    found, kernel = given("triton_cuda"), lower(MANY)[1]
+    assert found["unroll", "loop k"][0] == "loop_unroll_factor=4"
+    assert found["unroll", "loop v"][0] == "loop_unroll_factor=5"
+    assert "launch only" in found["unroll", "loop u"][1]
+    assert set(re.findall(r"for \w+ in (.*):", kernel.source)) >= {
+        "tl.range(4, loop_unroll_factor=4)",
+        "tl.range(9, 0, -2, loop_unroll_factor=5)",
+        "range(n)",
+    }
+    ((variant, *_),) = compile_all([kernel], tmp_path, (90,))
+    # The loop whose bounds the launch tells is the only one left.
+    assert len(re.findall(r"^\$L.*:.*\n.*Loop Header", Path(variant["ptx"]).read_text(), re.M)) == 1
+    case = make_case(kernel, {"M": 3, "N": 21}, {"n": 2})
+    (outputs,) = run_cases([case], tmp_path)
+    assert isinstance(outputs, dict), outputs
+    for name, expected in case.expected.items():
+        assert_close(outputs[name], expected)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_loops_of_one_name_and_axes_of_the_grid_are_told_apart(target):
+    found = given(target)
+    assert "axis 1 of 2" in found["grididx.y", "loop i of line 8"][1]
+    assert "axis 2 of 2" in found["grididx.x", "loop j of line 10"][1]
+    assert ("parallel", "loop i of line 28") in found
+    assert ("pipeline", "loop j of line 30") in found
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_ignored_hints_are_answered(target):
+    found = given(target)
+    ignored = {key: why for key, (became, why) in found.items() if became == "ignored"}
+    assert ignored == {
+        ("gibberish", "loop i of line 8"): "it is no hint of a loop",
+        ("smem", "tile x"): 'it names hardware; "fast" is the portable word',
+        ("parallel", "tile x"): "it is no hint of a tile",
+        ("unroll", "loop h"): "the loop runs on the host; hints are for loops of kernels",
+    }
 
 
 @pytest.mark.parametrize("target", TARGETS)
