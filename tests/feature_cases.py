@@ -155,6 +155,7 @@ CASES: dict[str, Feature] = {
         on("M=1 N=1", "M=5 N=19", "M=3 N=0"),
         hold={"I": "below M", "X": "special", "U": "special", "V": "special"},
     ),
+    "atomic_unsigned": Feature(on("M=1 N=1", "M=5 N=19", "M=3 N=0"), hold={"I": "below M"}),
     "nested_branches": Feature(on("M=1 N=1", "M=5 N=37", "M=3 N=0", "M=6 N=33"), terms=64),
     "triangular_grids": Feature(on("N=1", "N=13", "N=19", "N=0")),
     "fetched_scalars": Feature(on("M=1 N=1", "M=5 N=17", "M=3 N=0"), hold={"I": "below M"}),

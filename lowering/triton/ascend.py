@@ -24,9 +24,9 @@ CAPABILITIES = Capabilities(
     persistent_grid=True,
     maximum_elements=2**20,
     atomics={
-        "add": frozenset({"f32", "bf16", "f16", "i64", "i32"}),
-        "max": frozenset({"f32", "i64", "i32"}),
-        "min": frozenset({"f32", "i64", "i32"}),
+        "add": frozenset({"f32", "bf16", "f16", "i64", "i32", "u32"}),
+        "max": frozenset({"f32", "i64", "i32", "u32"}),
+        "min": frozenset({"f32", "i64", "i32", "u32"}),
     },
     matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "i8": 32},
 )

@@ -22,9 +22,9 @@ CAPABILITIES = Capabilities(
     persistent_grid=False,
     maximum_elements=2**20,
     atomics={
-        "add": frozenset({"f64", "f32", "bf16", "f16", "i64", "i32"}),
-        "max": frozenset({"f64", "f32", "i64", "i32"}),
-        "min": frozenset({"f64", "f32", "i64", "i32"}),
+        "add": frozenset({"f64", "f32", "bf16", "f16", "i64", "i32", "u32"}),
+        "max": frozenset({"f64", "f32", "i64", "i32", "u32"}),
+        "min": frozenset({"f64", "f32", "i64", "i32", "u32"}),
     },
     # Triton pads small M and N itself; K is the contraction of one tensor-core instruction.
     matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "i8": 32, "f64": 16},

@@ -16,7 +16,7 @@ from sketchc.diagnostics import Label
 from sketchc.types import DType
 
 #: The types that hardware combines in memory (some targets refuse the last three).
-_ATOMIC = (DType.I32, DType.I64, DType.F32, DType.F64, DType.F16, DType.BF16)
+_ATOMIC = (DType.I32, DType.I64, DType.U32, DType.F32, DType.F64, DType.F16, DType.BF16)
 
 
 def load(context: Context, node: syntax.Load) -> ir.Load:

@@ -318,12 +318,12 @@ def test_an_atomic_needs_a_value_to_combine_with():
 
 
 def test_atomics_by_type():
-    for dtype in ("i32", "i64", "f32", "f64", "f16", "bf16"):
+    for dtype in ("i32", "i64", "u32", "f32", "f64", "f16", "bf16"):
         good(
             vector("atomic_max(x -> N[i*T:(i+1)*T])"),
             f"X[M]: in {dtype}; N[M]: inout {dtype}; Y[M]: out {dtype};",
         )
-    for dtype in ("i8", "i16", "u8", "u32", "bool"):
+    for dtype in ("i8", "i16", "u8", "bool"):
         found = codes(
             vector("atomic_max(x -> N[i*T:(i+1)*T])"),
             f"X[M]: in {dtype}; N[M]: inout {dtype}; Y[M]: out {dtype};",
