@@ -19,6 +19,7 @@ LINTS: tuple[str, ...] = (
     "sketchc.lints.scattered_lanes",
     "sketchc.lints.repeated_load",
     "sketchc.lints.separate_passes",
+    "sketchc.lints.fusable_launches",
 )
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from sketchc import ir, syntax
-from sketchc import records as attrs
 from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.lints.regions import Space, region
 from sketchc.lints.uses import bodies, exposed, stored, walk, writes
-from sketchc.symbolic import substitute
+from sketchc.source import Span
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
@@ -30,16 +30,16 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
 def _pair(
     sketch: ir.Sketch, first: ir.For, second: ir.For, between: tuple[ir.Statement, ...]
 ) -> Iterator[Diagnostic]:
-    header = (first.start, first.stop, first.step)
-    if header != (second.start, second.stop, second.step):
+    one, other = Space().within(first), Space().within(second)
+    if one.counts != other.counts:
         return
-    common = _common(first, second)
+    common = _common(first, one, second, other)
     if common is None or stored(sketch, first.body) & _loaded(sketch, second.body):
         return
     made = {tile for statement in walk((*first.body, *between)) for tile in writes(statement)}
     needed = exposed(second.body) & made
     if not needed:
-        yield _report(first, second, common)
+        yield report_passes(first.span, second.span, common.span)
     elif not stored(sketch, second.body) and needed <= _maxima(first) and _sums(second):
         yield _report_online(first, second, common)
 
@@ -52,31 +52,11 @@ def _loaded(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> set[str]:
     }
 
 
-def _common(first: ir.For, second: ir.For) -> ir.Load | None:
-    """A load of the second loop that the first does, too, under its own variable."""
-    variable = ir.Ref(first.variable, ir.NameKind.LOOP)
-    accesses = [each.access for each in first.body if isinstance(each, ir.Load)]
-    for statement in second.body:
-        if isinstance(statement, ir.Load):
-            renamed = _renamed(statement.access, {second.variable: variable})
-            if renamed in accesses:
-                return statement
-    return None
-
-
-def _renamed(access: ir.Access, names: dict[str, ir.Expr]) -> ir.Access:
-    subscripts: list[ir.Subscript] = []
-    for subscript in access.subscripts:
-        match subscript:
-            case ir.ScalarSubscript(index):
-                subscripts.append(ir.ScalarSubscript(substitute(index, names)))
-            case ir.SliceSubscript(lower, upper, exact, step):
-                ends = (substitute(lower, names), substitute(upper, names))
-                subscripts.append(ir.SliceSubscript(*ends, exact, step))
-            case ir.IndexSubscript(value):
-                moved = attrs.evolve(subscript, value=substitute(value, names))
-                subscripts.append(moved)
-    return attrs.evolve(access, subscripts=tuple(subscripts))
+def _common(first: ir.For, one: Space, second: ir.For, other: Space) -> ir.Load | None:
+    """A load of the second loop that the first does, too."""
+    known = {region(each.access, one) for each in first.body if isinstance(each, ir.Load)}
+    loads = (each for each in second.body if isinstance(each, ir.Load))
+    return next((load for load in loads if region(load.access, other) in known), None)
 
 
 def _maxima(loop: ir.For) -> set[str]:
@@ -98,16 +78,17 @@ def _sums(loop: ir.For) -> bool:
     return "reduce_sum" in names and bool(names & {"exp", "exp2"})
 
 
-def _report(first: ir.For, second: ir.For, common: ir.Load) -> Diagnostic:
+def report_passes(first: Span, second: Span, common: Span) -> Diagnostic:
+    """Two passes, and what the second loads again (SK0655)."""
     return Diagnostic(
         "SK0655",
         Severity.WARNING,
         "two passes over the same data could be one",
-        common.span,
+        common,
         "loaded again",
         labels=(
-            Label(first.span, "the first pass"),
-            Label(second.span, "the second needs nothing that the first computes"),
+            Label(first, "the first pass"),
+            Label(second, "the second needs nothing that the first computes"),
         ),
         help="do the work of both in one loop: the elements are then moved once",
     )

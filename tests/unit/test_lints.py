@@ -162,3 +162,72 @@ def test_a_small_grid_is_judged_at_constant_extents(size: int, codes: list[str])
     assert tree is not None
     plan = build_plan(tree.sketches[0], "triton_cuda", None, {}, False).plan
     assert [found.code for found in lint_plan(plan)] == codes
+
+
+PASSES = """sketch passes {{
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[M, N]: out f32; A[M]: out f32; B[M]: out f32;
+    workspace: W[M, N]: f32;
+    constexpr: T = 64;
+
+    @llm_hint("parallel")
+    for i in range(M):
+        a = alloc([1], f32, init=0)
+        for j in range(0, N, T):
+            x = alloc([T])
+            part = alloc([1])
+            load(X[i, j:j + T] -> x)
+            reduce_sum(x, 0, part)
+            add(a, part, a)
+            exp(x, x)
+            store(x -> W[i, j:j + T])
+        store(a -> A[i])
+{between}
+        b = alloc([1], f32, init=0)
+        for {loop}:
+            x = alloc([T])
+            part = alloc([1])
+            load({load} -> x)
+{rest}
+            reduce_sum(x, 0, part)
+            add(b, part, b)
+            store(x -> Y[{row}, {columns}])
+        store(b -> B[{row}])
+}}
+"""
+TIMES_T = ("jj in range(ceil(N, T))", "jj*T:(jj+1)*T")
+BY_T = ("c in range(0, N, T)", "c:c + T")
+LAUNCH = '    @llm_hint("parallel")\n    for r in range(M):'
+
+
+@pytest.mark.parametrize("header", [TIMES_T, BY_T], ids=["times", "by"])
+@pytest.mark.parametrize(
+    ("launch", "load", "needs", "found"),
+    [
+        (False, "X[i, {}]", "", True),
+        (False, "X[i, {}]", "sub(x, a, x)", False),
+        (False, "X[0, {}]", "", False),
+        (True, "X[r, {}]", "", True),
+        (True, "X[r, {}]", "load(A[r] -> part); sub(x, part, x)", False),
+        (True, "X[0, {}]", "", False),
+        (True, "W[r, {}]", "", True),
+        (True, "W[r, {}]", "load(A[r] -> part); sub(x, part, x)", False),
+        (True, "W[M-1-r, {}]", "", False),
+    ],
+)
+def test_two_passes(
+    header: tuple[str, str], launch: bool, load: str, needs: str, found: bool
+) -> None:
+    loop, columns = header
+    row = "r" if launch else "i"
+    text = PASSES.format(
+        between=LAUNCH if launch else "        pass",
+        loop=loop,
+        load=load.format(columns),
+        rest="            " + (needs or "pass"),
+        row=row,
+        columns=columns,
+    )
+    result = check(Source("a.sketch", text), allow_unproved=True)
+    assert result.ok, result.diagnostics
+    assert ("SK0655" in {each.code for each in result.diagnostics}) is found
