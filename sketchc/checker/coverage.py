@@ -348,7 +348,7 @@ def _read_too_early_at(
     symbols = prover.sizes(outcome.point)
     element = tuple(outcome.point[atom] for atom in elements.variables)
     try:
-        where = iteration(load, touched(load, prover.root).scope, outcome.point, host)
+        where = iteration(load.path, touched(load, prover.root).scope, outcome.point, host)
         values = concrete.runs(load, host, where)
         if values is None or element not in concrete.box(load, values):
             return None

@@ -12,9 +12,9 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.affine import Fact, add
-from sketchc.checker.prover import Prover, Verdict
-from sketchc.checker.scope import Scope
-from sketchc.checker.verdicts import Finding, assignments, for_sizes, loop_values
+from sketchc.checker.prover import Prover, Verdict, counters, iteration
+from sketchc.checker.scope import Branch, Scope, Step, host_path, phase_scope
+from sketchc.checker.verdicts import Finding, assignments, for_sizes
 from sketchc.diagnostics import Diagnostic, Label, Severity
 from sketchc.lanes import tiles_read
 from sketchc.ops import OPS
@@ -22,11 +22,22 @@ from sketchc.source import Span
 
 
 @attrs.frozen
+class _Place:
+    """A place in a phase: what is known there, and the steps that lead there, the host's first."""
+
+    scope: Scope
+    path: tuple[Step, ...]
+
+    def after(self, step: Step) -> _Place:
+        return _Place(self.scope.after(step), (*self.path, step))
+
+
+@attrs.frozen
 class _Gap:
     """A read of a tile that may not be assigned. `loop`: the one that assigns it, if any does."""
 
     tile: ir.Tile
-    scope: Scope
+    place: _Place
     span: Span
     loop: ir.For | None
 
@@ -34,8 +45,9 @@ class _Gap:
 def findings(prover: Prover) -> list[Finding]:
     """A verdict for every tile that is read."""
     walk = _Walk(prover)
-    for phase in prover.sketch.phases:
-        walk.body(phase.body, prover.root)
+    for index, phase in enumerate(prover.sketch.phases):
+        scope = phase_scope(prover.sketch, prover.root, index)
+        walk.body(phase.body, _Place(scope, host_path(prover.sketch, index)))
     result = [_refuted(prover, gap) for gap in walk.gaps.values()]
     for name, span in walk.read.items():
         if name not in walk.gaps:
@@ -56,7 +68,7 @@ class _Walk:
         self.read: dict[str, Span] = {}
         self.gaps: dict[str, _Gap] = {}
 
-    def body(self, body: tuple[ir.Statement, ...], scope: Scope) -> None:
+    def body(self, body: tuple[ir.Statement, ...], place: _Place) -> None:
         for statement in body:
             match statement:
                 case ir.Alloc(tile):
@@ -64,84 +76,86 @@ class _Walk:
                     self.lost.pop(tile, None)
                     if self.tiles[tile].initial is not None:
                         self.assigned.add(tile)
-                case ir.Bind(name, value):
+                case ir.Bind(value=value):
                     for tile in tiles_read(value):
-                        self._use(tile, scope, statement.span)
-                    scope = scope.bind(name, value)
+                        self._use(tile, place, statement.span)
+                    place = place.after(statement)
                 case ir.Fetch():
-                    pass
+                    place = place.after(statement)
                 case ir.Load(access, tile):
-                    self._indices(access, statement.where, scope)
+                    self._indices(access, statement.where, place)
                     self.assigned.add(tile)
                 case ir.Store(tile, access) | ir.Atomic(_, tile, access):
-                    self._use(tile, scope, statement.span)
-                    self._indices(access, statement.where, scope)
+                    self._use(tile, place, statement.span)
+                    self._indices(access, statement.where, place)
                 case ir.Compute():
-                    self._compute(statement, scope)
+                    self._compute(statement, place)
                 case ir.For():
-                    self._loop(statement, scope)
+                    self._loop(statement, place)
                 case ir.If():
-                    self._branch(statement, scope)
+                    self._branch(statement, place)
                 case _:
                     assert_never(statement)
 
-    def _indices(self, access: ir.Access, where: ir.Expr | None, scope: Scope) -> None:
+    def _indices(self, access: ir.Access, where: ir.Expr | None, place: _Place) -> None:
         """Tiles whose lanes are indices, or decide which lanes take part, are read."""
         values = [part.value for part in access.subscripts if isinstance(part, ir.IndexSubscript)]
         for value in (*values, *(() if where is None else (where,))):
             for tile in tiles_read(value):
-                self._use(tile, scope, access.span)
+                self._use(tile, place, access.span)
 
-    def _branch(self, branch: ir.If, scope: Scope) -> None:
+    def _branch(self, branch: ir.If, place: _Place) -> None:
         """What both branches assign is assigned after them."""
         before = set(self.assigned)
         ends = []
         for body, holds in ((branch.body, True), (branch.orelse, False)):
             self.assigned = set(before)
-            self.body(body, scope.given(branch.condition, holds))
+            self.body(body, place.after(Branch(branch.condition, holds)))
             ends.append(self.assigned)
         self.assigned = ends[0] & ends[1]
 
-    def _compute(self, compute: ir.Compute, scope: Scope) -> None:
+    def _compute(self, compute: ir.Compute, place: _Place) -> None:
         for operand in compute.operands:
             if isinstance(operand, ir.TileOperand):
-                self._use(operand.tile, scope, operand.span)
+                self._use(operand.tile, place, operand.span)
             elif isinstance(operand, ir.IndexOperand):
                 for tile in tiles_read(operand.value):
-                    self._use(tile, scope, operand.span)
+                    self._use(tile, place, operand.span)
         if OPS[compute.operation].accumulates:
             for name in compute.destinations:
-                self._use(name, scope, compute.span)
+                self._use(name, place, compute.span)
         self.assigned.update(compute.destinations)
 
-    def _loop(self, loop: ir.For, scope: Scope) -> None:
+    def _loop(self, loop: ir.For, place: _Place) -> None:
         before = set(self.assigned)
-        self.body(loop.body, scope.enter(loop))
+        self.body(loop.body, place.after(loop))
         for tile in self.assigned - before:
             self.lost[tile] = loop
         self.assigned = before
 
-    def _use(self, tile: str, scope: Scope, span: Span) -> None:
+    def _use(self, tile: str, place: _Place, span: Span) -> None:
         self.read.setdefault(tile, span)
         if tile not in self.assigned:
-            self.gaps.setdefault(tile, _Gap(self.tiles[tile], scope, span, self.lost.get(tile)))
+            self.gaps.setdefault(tile, _Gap(self.tiles[tile], place, span, self.lost.get(tile)))
 
 
 def _refuted(prover: Prover, gap: _Gap) -> Finding:
     """Sizes at which the read is reached and the assigning loop (if any) runs no iteration."""
-    name = gap.tile.source_name
-    facts = gap.scope.facts
+    name, scope = gap.tile.source_name, gap.place.scope
+    facts = scope.facts
     if gap.loop is not None:
-        empty = add(gap.scope.form(gap.loop.start), gap.scope.form(gap.loop.stop), -1)
-        facts = (*facts, Fact(empty))
-    names = [gap.scope.counter(loop) for loop in gap.scope.loops]
-    outcome = prover.search(facts, names)
+        facts = (*facts, Fact(add(scope.form(gap.loop.start), scope.form(gap.loop.stop), -1)))
+    outcome = prover.search(facts, counters(scope))
     if outcome.verdict is not Verdict.REFUTED:
         detail = f"`{name}` is assigned only inside a loop that ended before this read"
         proof = ir.Proof("initialised", name, ir.Tier.UNPROVED, detail, span=gap.span)
         return Finding(proof, (_diagnostic(gap, detail),))
     symbols = prover.sizes(outcome.point)
-    where = loop_values(gap.scope, outcome.point, concrete.host_sample(prover.sketch, symbols))
+    host = concrete.host_sample(prover.sketch, symbols)
+    try:
+        where = iteration(gap.place.path, scope, outcome.point, host)
+    except (concrete.Untried, ArithmeticError):
+        where = {}  # a bound is data, say
     at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
     reason = "which nothing has assigned"
     if gap.loop is not None:

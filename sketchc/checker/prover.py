@@ -18,8 +18,7 @@ from sketchc.checker.enumeration import size_assignments
 from sketchc.checker.feasibility import infeasible
 from sketchc.checker.param_values import ParamValues, other_params
 from sketchc.checker.polyhedra import Answer, GaveUpError, Space
-from sketchc.checker.scope import Scope, contains_iota, root_scope
-from sketchc.checker.sites import Site
+from sketchc.checker.scope import Scope, Step, contains_iota, root_scope
 from sketchc.checker.systems import relevant
 from sketchc.evaluate import evaluate
 
@@ -210,13 +209,13 @@ def counters(scope: Scope) -> tuple[int, ...]:
 
 
 def iteration(
-    site: Site, scope: Scope, point: Mapping[int, int], host: Mapping[str, Any]
+    path: Sequence[Step], scope: Scope, point: Mapping[int, int], host: Mapping[str, Any]
 ) -> dict[str, int]:
-    """The loop variables' values at a point, by name. Raises `concrete.NeedsData`."""
+    """The loop variables along a path at a point, by name. Raises `concrete.NeedsData`."""
     values = dict(host)
     result: dict[str, int] = {}
     bindings: dict[str, ir.Expr] = {}
-    for step in site.path:
+    for step in path:
         if isinstance(step, ir.Bind):
             bindings[step.name] = step.value
             if not contains_iota(step.value, bindings):

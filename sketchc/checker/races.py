@@ -186,8 +186,8 @@ def _refuted(prover: Prover, pair: Pair, outcome: Outcome) -> Finding | None:
     symbols = prover.sizes(outcome.point)
     for params, host in prover.hosts(outcome.point):
         try:
-            one = iteration(pair.first, pair.one.scope, outcome.point, host)
-            two = iteration(pair.second, pair.two.scope, outcome.point, host)
+            one = iteration(pair.first.path, pair.one.scope, outcome.point, host)
+            two = iteration(pair.second.path, pair.two.scope, outcome.point, host)
             finding = _failure(prover, pair, symbols, one, two, params)
         except (concrete.Untried, ArithmeticError):
             continue

@@ -233,7 +233,7 @@ def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Findin
     if not concrete.admissible(prover.sketch, host):
         return None
     try:
-        where = iteration(site, site.scope, outcome.point, host)
+        where = iteration(site.path, site.scope, outcome.point, host)
         return _failure(prover, site, goal, symbols, where)
     except concrete.Untried:
         return None  # loops whose bounds come from memory have no numbers to show

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker.scope import Scope
 from sketchc.diagnostics import Diagnostic, Severity
-from sketchc.evaluate import Value, evaluate
 
 #: What the checker can decide, for those it could not.
 UNDECIDED = (
@@ -48,18 +46,3 @@ def element_text(name: str, element: tuple[int, ...]) -> str:
 def severity(allow_unproved: bool) -> Severity:
     """An unproved claim is an error unless the user allowed it; it is never silent."""
     return Severity.WARNING if allow_unproved else Severity.ERROR
-
-
-def loop_values(
-    scope: Scope, point: Mapping[int, int], host: Mapping[str, Value]
-) -> dict[str, int]:
-    """The loop variables at a point (bounds that use bindings are left to `prover.iteration`)."""
-    values: dict[str, Value] = dict(host)
-    result: dict[str, int] = {}
-    for loop in scope.loops:
-        value = point.get(scope.counter(loop), 0)
-        if scope.atoms.names[scope.counter(loop)].endswith("'trip"):
-            start, step = evaluate(loop.start, values), evaluate(loop.step, values)
-            value = int(start) + int(step) * value
-        values[loop.variable] = result[loop.variable] = value
-    return result
