@@ -84,7 +84,11 @@ class Printed:
 @click.option(
     "--execute", is_flag=True, help="Interpret at more sizes, and vary fixed constants too (R6b)."
 )
-@click.option("--static", is_flag=True, help="Proofs alone: interpret nothing.")
+@click.option(
+    "--static",
+    is_flag=True,
+    help="No runs at several tile sizes (R6b): interpret only what no proof decides.",
+)
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Bind a constexpr or a param."
 )

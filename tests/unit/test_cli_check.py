@@ -141,6 +141,13 @@ def test_results_that_depend_on_tile_sizes_are_refuted_unless_only_proofs_are_as
         assert ": refuted" in out
 
 
+def test_static_leaves_out_the_runs_at_several_tile_sizes_alone(capsys):
+    assert run(["check", "--static", str(ROOT / "examples/conv2d.sketch")]) == 0
+    out = capsys.readouterr().out
+    assert "tile-size" not in out
+    assert "Y: tested" in out  # no proof decides whether it is covered
+
+
 def test_results_that_do_not_depend_on_tile_sizes_are_a_verdict(capsys):
     assert run(["check", str(ROOT / "examples/matmul.sketch")]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "tile-size" in line]
