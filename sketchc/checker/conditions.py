@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from sketchc import ir
 from sketchc.checker.affine import ONE, Fact, Linear, add, constant, constant_value, scale
-from sketchc.checker.scope import Scope, free_names, is_float
+from sketchc.checker.scope import OPPOSITE, Scope, free_names, is_float
 from sketchc.symbolic import references, show
 from sketchc.types import DType
 
@@ -33,7 +33,6 @@ _HOST = (
     ir.NameKind.LET,
     ir.NameKind.PRESENT,
 )
-_OPPOSITE = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", "<": ">=", ">=": "<"}
 
 
 def cases(scope: Scope, condition: ir.Expr, holds: bool = True) -> Cases:
@@ -46,9 +45,9 @@ def cases(scope: Scope, condition: ir.Expr, holds: bool = True) -> Cases:
         case ir.Binary("and" | "or" as operator, left, right):
             sides = (cases(scope, left, holds), cases(scope, right, holds))
             return both(*sides) if (operator == "and") == holds else _either(*sides)
-        case ir.Binary(operator, left, right) if operator in _OPPOSITE and not is_float(condition):
+        case ir.Binary(operator, left, right) if operator in OPPOSITE and not is_float(condition):
             gap = add(scope.form(right), scope.form(left), -1)
-            return _related(operator if holds else _OPPOSITE[operator], gap)
+            return _related(operator if holds else OPPOSITE[operator], gap)
         case ir.Ref(dtype=dtype) if dtype.is_integer and dtype is not DType.BOOL:
             return _related("!=" if holds else "==", scope.form(condition))
         case _:

@@ -21,7 +21,7 @@ from typing import assert_never
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.affine import Extremum, Fact, Linear, add, constant
-from sketchc.checker.scope import Scope
+from sketchc.checker.scope import Scope, contains_iota
 from sketchc.symbolic import children, simplify
 from sketchc.types import DType
 
@@ -166,7 +166,7 @@ class _Pointwise:
             case ir.Literal():
                 return value
             case ir.Ref(name=name, layout=layout):
-                if not has_lanes(value, self.bindings):
+                if not contains_iota(value, self.bindings):
                     return value
                 outer, self.binding = self.binding, name
                 written = self.visit(self.bindings[name], _own(places, layout))
@@ -212,26 +212,6 @@ def _own(places: tuple[int, ...], layout: tuple[bool, ...] | None) -> tuple[int,
         return places
     last = places[len(places) - len(layout) :]
     return tuple(place for place, present in zip(last, layout, strict=True) if present)
-
-
-def has_lanes(value: ir.Expr, bindings: Mapping[str, ir.Expr]) -> bool:
-    """Whether an expression is an index tile: it has `iota` or a tile's lanes in it, perhaps
-    through a binding."""
-    match value:
-        case ir.Literal():
-            return False
-        case ir.Ref(name=name):
-            return name in bindings and has_lanes(bindings[name], bindings)
-        case ir.Iota() | ir.TileLanes():
-            return True
-        case ir.Unary(operand=operand):
-            return has_lanes(operand, bindings)
-        case ir.Binary(left=left, right=right):
-            return has_lanes(left, bindings) or has_lanes(right, bindings)
-        case ir.Function(arguments=arguments):
-            return any(has_lanes(argument, bindings) for argument in arguments)
-        case _:
-            assert_never(value)
 
 
 # ---------------------------------------------------------------- which lanes have a value (R1)

@@ -105,8 +105,3 @@ def cross_lane(compute: ir.Compute, position: int, rank: int, first: int) -> tup
             return (rank - 1 if (position == 0) != flag else rank - 2,)
         case _:
             return ()
-
-
-def merged_axes(mapping: AxisMap, rank: int) -> tuple[int, ...]:
-    """The destination's axes that no axis maps to."""
-    return tuple(axis for axis in range(rank) if axis not in mapping)

@@ -40,6 +40,9 @@ class Branch:
 #: What leads to a statement, from the host's loops on: each step changes what is known.
 Step: TypeAlias = ir.For | ir.HostFor | ir.Bind | ir.Fetch | Branch
 
+#: The relation that holds where another does not.
+OPPOSITE = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", "<": ">=", ">=": "<"}
+
 #: The values of an integer type that is not i64 (R6: all index arithmetic is).
 _RANGES = {
     DType.BOOL: (0, 1),
@@ -261,10 +264,10 @@ class Scope:
                 if (operator == "and") != holds:
                     return ()
                 return (*self.compare(left, holds), *self.compare(right, holds))
-            case ir.Binary(operator, left, right) if operator in _OPPOSITE:
+            case ir.Binary(operator, left, right) if operator in OPPOSITE:
                 if is_float(condition):
                     return ()
-                relation = operator if holds else _OPPOSITE[operator]
+                relation = operator if holds else OPPOSITE[operator]
                 return self._relation(relation, add(self.form(right), self.form(left), -1))
             case _:
                 return ()
@@ -318,9 +321,6 @@ class Scope:
     def below(self, left: ir.Expr, right: ir.Expr) -> bool:
         """True when `left <= right` follows here."""
         return self.proves(add(self.form(right), self.form(left), -1))
-
-
-_OPPOSITE = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", "<": ">=", ">=": "<"}
 
 
 def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") -> Scope:

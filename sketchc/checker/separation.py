@@ -14,9 +14,8 @@ from sketchc import ir, symbolic
 from sketchc import records as attrs
 from sketchc.checker.affine import add, constant, constant_value, scale
 from sketchc.checker.index_ranges import Lanes, lane_name
+from sketchc.checker.scope import OPPOSITE
 from sketchc.symbolic import Polynomial, normalize, rebuild, simplify
-
-_OPPOSITE = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", "<": ">=", ">=": "<"}
 
 
 @attrs.frozen
@@ -51,8 +50,8 @@ def conjuncts(lanes: Lanes, condition: ir.Expr, holds: bool = True) -> Iterator[
 
 def _negated(condition: ir.Expr) -> ir.Expr:
     match condition:
-        case ir.Binary(operator, left, right) if operator in _OPPOSITE:
-            return ir.Binary(_OPPOSITE[operator], left, right, span=condition.span)
+        case ir.Binary(operator, left, right) if operator in OPPOSITE:
+            return ir.Binary(OPPOSITE[operator], left, right, span=condition.span)
         case _:
             return ir.Unary("not", condition, span=condition.span)
 
@@ -66,8 +65,8 @@ def gaps(condition: ir.Expr, holds: bool = True) -> tuple[ir.Expr, ...] | None:
         case ir.Binary("and" | "or" as operator, left, right) if (operator == "and") == holds:
             one, two = gaps(left, holds), gaps(right, holds)
             return None if one is None or two is None else (*one, *two)
-        case ir.Binary(operator, left, right) if operator in _OPPOSITE:
-            relation = operator if holds else _OPPOSITE[operator]
+        case ir.Binary(operator, left, right) if operator in OPPOSITE:
+            relation = operator if holds else OPPOSITE[operator]
             return _comparison(relation, left, right)
         case _:
             return None
