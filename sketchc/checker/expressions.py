@@ -271,10 +271,13 @@ def _shape(extents: tuple[ir.Expr, ...]) -> str:
 def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
     """A divisor is at least 1: known now, or checked at launch; else an error."""
     low, high = interval(context, divisor)
-    if high is not None and high < 1:
-        raise context.error(span, "SK0314", f"the divisor is {high}", "must be at least 1")
     if low is not None and low >= 1:
         return
+    if high is None or high >= 1:  # what cancels, as in `i - i`, is known once written out
+        low, high = interval(context, symbolic.simplify(divisor, context.definitions))
+    if high is not None and high < 1:
+        size = f"{high}" if low == high else f"at most {high}"
+        raise context.error(span, "SK0314", f"the divisor is {size}", "must be at least 1")
     host = context.host_form(divisor)
     if host is None or has_lanes(host):
         raise context.error(

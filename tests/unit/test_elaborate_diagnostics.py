@@ -124,3 +124,29 @@ def test_mistakes_in_different_statements_are_all_reported():
 """
     codes = [diagnostic.code for diagnostic in found_in(text)]
     assert codes == ["SK0301", "SK0303", "SK0210", "SK0201"]
+
+
+@pytest.mark.parametrize(
+    ("divisor", "says"),
+    [
+        ("i - i", "the divisor is 0"),
+        ("N - N", "the divisor is 0"),
+        ("m - i - 2", "the divisor is -1"),
+        ("i - N - i", "the divisor is at most 0"),
+        ("N - 4 + i - i", None),
+        ("m - i", None),
+    ],
+)
+def test_a_divisor_that_cancels_is_known(divisor: str, says: str | None) -> None:
+    found = found_in(f"""sketch dividing {{
+    symbols: N;
+    tensors: X[N]: in f32; Y[N]: out f32 = 0;
+    for i in range(8):
+        x = alloc([4])
+        m = i + 1
+        load(X[5 % ({divisor}):4] -> x)
+        store(x -> Y[0:4])
+}}
+""")
+    divisors = [one.message for one in found if one.code == "SK0314"]
+    assert divisors == ([] if says is None else [says])
