@@ -237,9 +237,8 @@ def _see_body(sketch: ir.Sketch, body: tuple[ir.Statement, ...], seen: Magnitude
                 seen.variables[name] = {}
             case ir.Compute(operands=operands, domain=domain, written=written):
                 _see_domain((*domain, *written), seen)
-                for operand in operands:
-                    if not isinstance(operand, ir.ScalarOperand) or operand.dtype.is_integer:
-                        _see_operand(operand, seen)
+                for operand in _indices(operands):
+                    _see_operand(operand, seen)
             case ir.Bind(name, value):
                 seen.assign(name, (value,), seen.see(value))
             case ir.For(variable, start, stop, step, inner):
@@ -253,6 +252,20 @@ def _see_body(sketch: ir.Sketch, body: tuple[ir.Statement, ...], seen: Magnitude
                 _see_body(sketch, orelse, seen)
             case _:
                 assert_never(statement)
+
+
+def _indices(operands: tuple[ir.Operand, ...]) -> list[ir.Operand]:
+    """The operands that indices may be computed with. A literal beside tiles is data: it takes
+    their type."""
+    data = all(
+        isinstance(operand, ir.TileOperand) or isinstance(operand.value, ir.Literal)
+        for operand in operands
+    )
+    return [
+        operand
+        for operand in operands
+        if not isinstance(operand, ir.ScalarOperand) or (operand.dtype.is_integer and not data)
+    ]
 
 
 def _see_operand(operand: ir.Operand, seen: Magnitudes) -> None:
