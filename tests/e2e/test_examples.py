@@ -14,19 +14,18 @@ from pathlib import Path
 
 import attrs
 import pytest
+from example_targets import EXAMPLES, LOWERED, NAMES, REFUSED
 from toolchains import require
 
+from sketchc.cli.options import SketchError
 from sketchc.cli.verify import prepare
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.registry import TARGETS
 from sketchc.runtime.frontends.torch_task import TorchTask
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact
 from sketchc.runtime.toolchains.triton_cuda import TritonCuda
 from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.verify import Cases, verify
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-NAMES = sorted(path.stem for path in EXAMPLES.glob("*.sketch"))
 #: Of the sizes of a run in Triton's interpreter, their product.
 LARGEST = 100_000
 #: Examples whose task refuses one of the sizes tried: an image that is smaller than a window.
@@ -37,17 +36,23 @@ SKIPS = frozenset(
 
 @pytest.fixture(scope="module")
 def tasks() -> Iterator[Callable[[str], TorchTask]]:
-    """Tasks of the examples, each loaded once."""
+    """Tasks of the examples, each loaded once: the tests of one example follow each other. Only
+    the last one is kept, since each is a process that has imported torch."""
     loaded: dict[str, TorchTask] = {}
+
+    def close() -> None:
+        for one in loaded.values():
+            one.close()
+        loaded.clear()
 
     def task(name: str) -> TorchTask:
         if name not in loaded:
+            close()
             loaded[name] = TorchTask(EXAMPLES / "tasks" / f"{name}.py")
         return loaded[name]
 
     yield task
-    for one in loaded.values():
-        one.close()
+    close()
 
 
 def fewest(cases: Cases) -> Cases:
@@ -90,8 +95,7 @@ def test_every_example_has_a_task() -> None:
     assert tasks - recorded <= set(NAMES) <= tasks
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("name", "target"), LOWERED)
 def test_example_equals_pytorch(
     name: str, target: str, tasks: Callable[[str], TorchTask], tmp_path: Path
 ) -> None:
@@ -110,3 +114,10 @@ def test_example_equals_pytorch(
     assert all(case.passed for case in verdict.cases if case not in skipped), verdict.cases
     # The task itself refuses windows larger than a padded image, and the like.
     assert len(skipped) <= (name in SKIPS)
+
+
+@pytest.mark.parametrize(("name", "target"), REFUSED)
+def test_what_a_target_has_not_is_refused_as_that(name: str, target: str) -> None:
+    with pytest.raises(SketchError) as refused:
+        prepare(str(EXAMPLES / f"{name}.sketch"), None, target, None, {})
+    assert {found.code for found in refused.value.diagnostics} == {REFUSED[name, target]}

@@ -37,6 +37,7 @@ CLASSES = (*REFUTED, "padding", "tile-size")
 #: Examples with a claim that is assumed, or worse, and why. At most two.
 ASSUMED = {
     "masked_select": "where an element goes is a running count of the mask, which is data",
+    "rank_rows": "where an element goes is its place in a sorted row, which is data",
 }
 
 

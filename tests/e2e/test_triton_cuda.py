@@ -138,6 +138,8 @@ def cubins(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
 #: Exact f32 products (`precision="ieee"`) of tiles that are too large for the registers: right, and
 #: slow. The plan's choice of tile sizes does not count registers of products yet.
 SPILLING = frozenset({"causal_attention", "conv2d", "triangular_matmul"})
+#: Sine and cosine of f64 keep the digits of huge arguments in local memory; registers are few.
+LOCAL_MEMORY = frozenset({"great_circle"})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -148,7 +150,7 @@ def test_every_example_compiles(name: str, cubins: dict[str, list[dict[str, Any]
     for variant in built:
         assert Path(variant["cubin"]).stat().st_size > 0
         assert 0 < variant["registers"] <= 255
-        assert variant["spill_bytes"] <= 64 or name in SPILLING
+        assert variant["spill_bytes"] <= 64 or name in SPILLING | LOCAL_MEMORY
 
 
 def test_memory_accesses_are_wide_and_unpredicated_where_sizes_divide(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from triton_cases import EXAMPLES, example, lower
+from example_targets import LOWERED
+from triton_cases import example, lower
 
 FOLDER = Path(__file__).parent / "triton"
-NAMES = sorted(path.stem for path in EXAMPLES.glob("*.sketch"))
+CASES = [(name, target) for name, target in LOWERED if target != "cpp"]
 
 
-@pytest.mark.parametrize("target", ["triton_cuda", "triton_ascend"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "target"), CASES)
 def test_emitted_code_is_as_recorded(
     name: str, target: str, request: pytest.FixtureRequest
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from example_targets import LOWERED
 
 from sketchc.agents.code_writer import selected
 from sketchc.agents.coder import documents_of
@@ -123,11 +124,11 @@ def test_conditions_stand_in_the_contract() -> None:
 # ---------------------------------------------------------------- prompts
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize(("name", "target"), LOWERED)
 def test_prompts_do_not_depend_on_the_machine(
-    path: Path, target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str, target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    path = ROOT / "examples" / f"{name}.sketch"
     seen = set()
     for cores in (2, 64):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=cores: set(range(n)))

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from example_sizes import inputs_for, params_for, sizes_for
@@ -65,11 +66,11 @@ def check(name: str, tile: int, wanted: tuple[int, ...], options: Options) -> No
     own = {p.name: getattr(model, p.name) for p in sketch.params if hasattr(model, p.name)}
     params = params_for(sketch, own)
     sizes = sizes_for(sketch, wanted, params)
-    given: list[Any] = [torch.from_numpy(a) for a in inputs_for(sketch, sizes, params).values()]
+    given: list[Any] = [tensor_of(a) for a in inputs_for(sketch, sizes, params).values()]
     if hasattr(model, "valid_inputs"):
         given = model.valid_inputs(given)
     names = [t.name for t in sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)]
-    arrays = {key: value.numpy() for key, value in zip(names, given, strict=True)}
+    arrays = {key: array_of(value) for key, value in zip(names, given, strict=True)}
     wide = [value.double() if value.is_floating_point() else value for value in given]
     with torch.no_grad():
         expected = model.double()(*wide)
@@ -79,13 +80,31 @@ def check(name: str, tile: int, wanted: tuple[int, ...], options: Options) -> No
         compare(f"{key} at {sizes}", actual, want.numpy())
 
 
+def tensor_of(array: np.ndarray[Any, Any]) -> Any:
+    """PyTorch and NumPy share no bf16: its bits pass between them."""
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def array_of(tensor: Any) -> np.ndarray[Any, Any]:
+    if tensor.dtype is torch.bfloat16:
+        bits: np.ndarray[Any, Any] = tensor.view(torch.uint16).numpy()
+        return bits.view(ml_dtypes.bfloat16)
+    found: np.ndarray[Any, Any] = tensor.numpy()
+    return found
+
+
 def compare(where: str, actual: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> None:
-    """Floats to within f32 rounding of the largest value; a quantised value may be one off."""
+    """Floats to within the rounding of f32, or of their own narrower type, of the largest value; a
+    quantised value may be one off."""
     assert actual.shape == want.shape, where
-    if actual.dtype.kind == "f":
+    if want.dtype.kind == "f":
         finite = np.abs(want[np.isfinite(want)])
         scale = float(finite.max()) if finite.size else 1.0
-        np.testing.assert_allclose(actual, want, rtol=3e-5, atol=1e-5 * scale, err_msg=where)
+        rtol = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(actual.dtype.name, 3e-5)
+        actual = actual.astype(np.float64)
+        np.testing.assert_allclose(actual, want, rtol=rtol, atol=1e-5 * scale, err_msg=where)
         return
     assert actual.dtype == want.dtype, where
     off = np.abs(actual.astype(np.int64) - want.astype(np.int64))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from example_sizes import inputs_for, params_for, sizes_for
+from example_targets import EXAMPLES, LOWERED
 
 from sketchc import ir
 from sketchc.checker import check
@@ -20,9 +19,6 @@ from sketchc.lowering.registry import TARGETS, target_module
 from sketchc.parser import parse
 from sketchc.source import Source
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = sorted(path.stem for path in EXAMPLES.glob("*.sketch"))
-
 
 def planned(text: str, target: str, **constants: int) -> PlannedSketch:
     tree, found = parse(Source("test.sketch", text))
@@ -34,8 +30,7 @@ def example(name: str) -> str:
     return (EXAMPLES / f"{name}.sketch").read_text("utf-8")
 
 
-@pytest.mark.parametrize("target", sorted(TARGETS))
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "target"), LOWERED)
 def test_the_printed_plan_is_a_sketch_with_the_same_meaning(name: str, target: str) -> None:
     plan = planned(example(name), target).plan
     params = params_for(plan.sketch)
@@ -51,8 +46,7 @@ def test_the_printed_plan_is_a_sketch_with_the_same_meaning(name: str, target: s
             np.testing.assert_array_equal(got[tensor], values)
 
 
-@pytest.mark.parametrize("target", sorted(TARGETS))
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "target"), LOWERED)
 def test_no_parallel_loop_is_left_in_an_examples_body(name: str, target: str) -> None:
     plan = planned(example(name), target).plan
     for phase in plan.phases:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
 import pytest
+from example_targets import EXAMPLES, LOWERED
 from foreign_kernels import CPP, TRITON, candidate, edited
 
 from sketchc.cli.options import load_sketch
 from sketchc.lowering.passes import build_plan
-from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.lowering.registry import target_module
 from sketchc.runtime.verify.policy import explanation, inspect_kernel, refusal_of
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.sketch"))
 
-
-@pytest.mark.parametrize("target", sorted(TARGETS))
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_built_in_coder_breaks_no_rule(path: Path, target: str) -> None:
-    plan = build_plan(load_sketch(str(path))[1], target).plan
+@pytest.mark.parametrize(("name", "target"), LOWERED)
+def test_the_built_in_coder_breaks_no_rule(name: str, target: str) -> None:
+    plan = build_plan(load_sketch(str(EXAMPLES / f"{name}.sketch"))[1], target).plan
     findings = inspect_kernel(target_module(target).emit(plan))
     assert findings == ()
 

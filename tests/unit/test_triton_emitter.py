@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from example_sizes import sizes_for
-from triton_cases import EXAMPLES, example, lower
+from example_targets import NAMES, lowered_to
+from triton_cases import example, lower
 from triton_sketches import SKETCHES
 
 from sketchc import ir
@@ -25,7 +26,6 @@ from sketchc.lowering.triton.bounds import phase_magnitudes
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.library import function_names, function_sources
 
-NAMES = sorted(path.stem for path in EXAMPLES.glob("*.sketch"))
 CONFIGURATION = Path(__file__).parent.parent.parent / "pyproject.toml"
 
 COPY = """sketch copy_rows {
@@ -44,7 +44,7 @@ COPY = """sketch copy_rows {
 
 
 def all_kernels(target: str) -> dict[str, Kernel]:
-    found = {name: lower(example(name), target)[1] for name in NAMES}
+    found = {name: lower(example(name), target)[1] for name in lowered_to(target)}
     for name, (text, _, _) in SKETCHES.items():
         if target == "triton_ascend" and "f64" in text:
             continue  # refused by the plan

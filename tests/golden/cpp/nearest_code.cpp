@@ -1,0 +1,266 @@
+// nearest_code: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+
+namespace sketch {
+
+// Scratch memory: pieces are added, then allocated at once for all threads, on cache lines.
+class arena {
+public:
+    arena() = default;
+    arena(const arena &) = delete;
+    arena &operator=(const arena &) = delete;
+    ~arena() { std::free(memory_); }
+
+    // Adds a piece of `extents` elements and returns its place.
+    int64_t add(int64_t element_bytes, std::initializer_list<int64_t> extents)
+    {
+        const int64_t place = bytes_;
+        int64_t size = element_bytes;
+        for (const int64_t extent : extents) {
+            fits_ = !__builtin_mul_overflow(size, std::max<int64_t>(extent, 0), &size) && fits_;
+        }
+        fits_ = !__builtin_add_overflow(size, int64_t{63}, &size) && fits_;
+        fits_ = !__builtin_add_overflow(bytes_, size / 64 * 64, &bytes_) && fits_;
+        return place;
+    }
+
+    // False when the memory cannot be had.
+    bool allocate(int64_t threads)
+    {
+        int64_t total = 0;
+        fits_ = !__builtin_mul_overflow(bytes_, threads, &total) && fits_;
+        if (fits_ && total > 0) {
+            memory_ = static_cast<char *>(std::aligned_alloc(64, static_cast<size_t>(total)));
+        }
+        return fits_ && (total == 0 || memory_ != nullptr);
+    }
+
+    template <class T> T *at(int64_t place, int64_t thread) const
+    {
+        return reinterpret_cast<T *>(memory_ + thread * bytes_ + place);
+    }
+
+private:
+    char *memory_ = nullptr;
+    int64_t bytes_ = 0;
+    bool fits_ = true;
+};
+
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
+// The smaller; NaN wins. Only `smaller` waits for `a`, the accumulator of a loop.
+template <class T> inline T min(T a, T b)
+{
+    const T smaller = b < a ? b : a;
+    return b != b ? b : smaller;
+}
+inline bool min(bool a, bool b) { return a && b; }
+
+inline float sqrt(float x) { return __builtin_sqrtf(x); }
+inline double sqrt(double x) { return __builtin_sqrt(x); }
+
+// The valid rectangle of a tile: per axis its first lane, the one after its last, and the distance
+// from one lane to the next.
+template <class T, int rank> struct tile {
+    T *data;
+    int64_t lower[rank];
+    int64_t upper[rank];
+    int64_t strides[rank];
+};
+
+template <class T, int rank> inline T *lane_at(const tile<T, rank> &each, const int64_t (&at)[rank])
+{
+    T *place = each.data;
+    for (int a = 0; a < rank; ++a) {
+        place += at[a] * each.strides[a];
+    }
+    return place;
+}
+
+// Calls `visit` with the first lane of every line along `axis`, at which that axis stands at 0.
+template <int axis, int rank, class F>
+inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank], F visit)
+{
+    int64_t at[rank] = {};
+    for (int a = 0; a < rank; ++a) {
+        if (a != axis && lower[a] >= upper[a]) {
+            return;
+        }
+        at[a] = a == axis ? 0 : lower[a];
+    }
+    for (;;) {
+        visit(at);
+        int a = rank - 1;
+        for (; a >= 0; --a) {
+            if (a == axis) {
+                continue;
+            }
+            if (++at[a] < upper[a]) {
+                break;
+            }
+            at[a] = lower[a];
+        }
+        if (a < 0) {
+            return;
+        }
+    }
+}
+
+template <class T> inline bool no_number([[maybe_unused]] T x)
+{
+    if constexpr (std::is_floating_point_v<T>) {
+        return x != x;
+    } else {
+        return false;
+    }
+}
+
+// The largest (or smallest) of some values, at least one; NaN wins. Many are compared at a time.
+template <bool largest, class T>
+inline T extreme_value(const T *values, int64_t count, int64_t step)
+{
+    const auto wins = [](T next, T held) {
+        return (largest ? next > held : next < held) | no_number(next);
+    };
+    constexpr int width = 128 / sizeof(T);
+    T best = values[0];
+    int64_t n = 1;
+    if (step == 1 && count >= width) {
+        T held[width];
+        for (int lane = 0; lane < width; ++lane) {
+            held[lane] = values[lane];
+        }
+        for (n = width; n + width <= count; n += width) {
+            for (int lane = 0; lane < width; ++lane) {
+                const T next = values[n + lane];
+                held[lane] = wins(next, held[lane]) ? next : held[lane];
+            }
+        }
+        best = held[0];
+        for (int lane = 1; lane < width; ++lane) {
+            best = wins(held[lane], best) ? held[lane] : best;
+        }
+    }
+    for (; n < count; ++n) {
+        const T next = values[n * step];
+        best = wins(next, best) ? next : best;
+    }
+    return best;
+}
+
+// The first lane of the largest (or smallest) of every line; NaN wins, and no lane gives -1.
+template <int axis, bool largest, class T, int rank>
+inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank> &result)
+{
+    const int64_t first = source.lower[axis];
+    const int64_t count = source.upper[axis] - first;
+    const int64_t step = source.strides[axis];
+    for_lines<axis>(source.lower, source.upper, [&](const int64_t (&at)[rank]) {
+        const T *const line = lane_at(source, at) + first * step;
+        int64_t lane = -1;
+        if (count > 0) {
+            const T best = extreme_value<largest>(line, count, step);
+            const bool missing = no_number(best);
+            const auto found = [&](int64_t n) {
+                return missing ? no_number(line[n * step]) : line[n * step] == best;
+            };
+            for (lane = 0; !found(lane); ++lane) {
+            }
+            lane += first;
+        }
+        *lane_at(result, at) = lane;
+    });
+}
+
+} // namespace sketch
+
+#pragma omp declare reduction(propagating_min : float, double \
+                              : omp_out = sketch::min(omp_out, omp_in)) \
+    initializer(omp_priv = omp_orig)
+
+extern "C" int64_t nearest_code(
+    const float *__restrict X, const float *__restrict CODES, int64_t *__restrict PLACE, float
+    *__restrict DISTANCE, int64_t M, int64_t D, int64_t C)
+{
+    // require: C >= 1
+    if (!(C >= 1)) {
+        return 1;
+    }
+    {
+        // Scratch memory of each thread.
+        sketch::arena arena;
+        const int64_t squares_place = arena.add(sizeof(float), {C});
+        const int64_t argmin_0_place = arena.add(sizeof(float), {C});
+        if (!arena.allocate(omp_get_max_threads())) {
+            return -1;
+        }
+        #pragma omp parallel
+        {
+            float *const __restrict squares = arena.at<float>(squares_place, omp_get_thread_num());
+            float *const __restrict argmin_0 = arena.at<float>(argmin_0_place,
+                omp_get_thread_num());
+            #pragma omp for schedule(static)
+            for (int64_t i = 0; i < M; ++i) {
+                alignas(64) int64_t argmin_result[1];
+                // squares = alloc([C], init=0.0)
+                #pragma omp simd
+                for (int64_t lane = 0; lane < C; ++lane) {
+                    squares[lane] = 0.0f;
+                }
+                // for d in range(D):
+                for (int64_t d = 0; d < D; ++d) {
+                    // load(CODES[d, 0:C] -> code)
+                    // load(X[i, d] -> x)
+                    // sub(code, x, code)
+                    // fma(code, code, squares, squares)
+                    const float x = X[i * D + d];
+                    const float *const CODES_row = CODES + d * C;
+                    #pragma omp simd
+                    for (int64_t lane = 0; lane < C; ++lane) {
+                        const float code = CODES_row[lane];
+                        const float code_sub = code - x;
+                        const float squares_value = squares[lane];
+                        const float squares_value_2 = code_sub * code_sub + squares_value;
+                        squares[lane] = squares_value_2;
+                    }
+                }
+                float least = std::numeric_limits<float>::infinity();
+                // reduce_min(squares, 0, least)
+                #pragma omp simd reduction(propagating_min : least)
+                for (int64_t lane = 0; lane < C; ++lane) {
+                    const float squares_value = squares[lane];
+                    argmin_0[lane] = squares_value;
+                    least = sketch::min(least, squares_value);
+                }
+                // argmin(squares, 0, place)
+                sketch::extremum<0, false>(
+                    sketch::tile<const float, 1>{argmin_0, {0}, {C}, {1}},
+                    sketch::tile<int64_t, 1>{argmin_result, {0}, {1}, {1}});
+                const int64_t argmin_result_value = argmin_result[0];
+                const int64_t place = argmin_result_value;
+                // sqrt(least, least)
+                const float least_sqrt = sketch::sqrt(least);
+                // store(place -> PLACE[i])
+                PLACE[i] = place;
+                // store(least -> DISTANCE[i])
+                DISTANCE[i] = least_sqrt;
+            }
+        }
+    }
+    return 0;
+}

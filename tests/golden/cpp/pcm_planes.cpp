@@ -1,0 +1,205 @@
+// pcm_planes: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace sketch {
+
+// Scratch memory: pieces are added, then allocated at once for all threads, on cache lines.
+class arena {
+public:
+    arena() = default;
+    arena(const arena &) = delete;
+    arena &operator=(const arena &) = delete;
+    ~arena() { std::free(memory_); }
+
+    // Adds a piece of `extents` elements and returns its place.
+    int64_t add(int64_t element_bytes, std::initializer_list<int64_t> extents)
+    {
+        const int64_t place = bytes_;
+        int64_t size = element_bytes;
+        for (const int64_t extent : extents) {
+            fits_ = !__builtin_mul_overflow(size, std::max<int64_t>(extent, 0), &size) && fits_;
+        }
+        fits_ = !__builtin_add_overflow(size, int64_t{63}, &size) && fits_;
+        fits_ = !__builtin_add_overflow(bytes_, size / 64 * 64, &bytes_) && fits_;
+        return place;
+    }
+
+    // False when the memory cannot be had.
+    bool allocate(int64_t threads)
+    {
+        int64_t total = 0;
+        fits_ = !__builtin_mul_overflow(bytes_, threads, &total) && fits_;
+        if (fits_ && total > 0) {
+            memory_ = static_cast<char *>(std::aligned_alloc(64, static_cast<size_t>(total)));
+        }
+        return fits_ && (total == 0 || memory_ != nullptr);
+    }
+
+    template <class T> T *at(int64_t place, int64_t thread) const
+    {
+        return reinterpret_cast<T *>(memory_ + thread * bytes_ + place);
+    }
+
+private:
+    char *memory_ = nullptr;
+    int64_t bytes_ = 0;
+    bool fits_ = true;
+};
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
+template <class T> inline T at_least(T x, T low) { return x < low ? low : x; }
+
+template <class T> inline T at_most(T x, T high) { return x > high ? high : x; }
+
+} // namespace sketch
+
+extern "C" int64_t pcm_planes(
+    const int16_t *__restrict SAMPLES, float *__restrict Y, int64_t N, int64_t C, double gain)
+{
+    constexpr int64_t T = 1024;
+
+    [[maybe_unused]] const double step = static_cast<double>(gain / 32768.0);
+    const bool Y_streams = sketch::streams(sizeof(float), {C, N});
+    {
+        // Scratch memory of each thread.
+        sketch::arena arena;
+        const int64_t y_clamp_place = arena.add(sizeof(float), {T, C});
+        if (!arena.allocate(omp_get_max_threads())) {
+            return -1;
+        }
+        #pragma omp parallel
+        {
+            float *const __restrict y_clamp = arena.at<float>(y_clamp_place, omp_get_thread_num());
+            #pragma omp for schedule(static)
+            for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {
+                for (int64_t row = 0; row < std::min<int64_t>(T, N - i * T); ++row) {
+                    // load(SAMPLES[i*T:(i+1)*T, 0:C] -> sample)
+                    // cast(sample, y)
+                    // mul(y, step, y)
+                    // clamp(y, y, low=-1, high=1)
+                    const int16_t *const SAMPLES_row = SAMPLES + (i * T + row) * C;
+                    float *const y_clamp_row = y_clamp + row * C;
+                    #pragma omp simd
+                    for (int64_t lane = 0; lane < C; ++lane) {
+                        const int16_t sample = SAMPLES_row[lane];
+                        const float y = static_cast<float>(sample);
+                        const float y_mul = y * static_cast<float>(step);
+                        const float y_clamp_value = sketch::at_most(sketch::at_least(y_mul, -1.0f),
+                            1.0f);
+                        y_clamp_row[lane] = y_clamp_value;
+                    }
+                }
+                for (int64_t row = 0; row < C; ++row) {
+                    // transpose(y, plane)
+                    // store(plane -> Y[0:C, i*T:(i+1)*T])
+                    for (int64_t block = 0; block < std::min<int64_t>(T, N - i * T); block +=
+                        1024) {
+                        const int64_t block_end = std::min<int64_t>(std::min<int64_t>(T, N - i * T),
+                            block + 1024);
+                        alignas(64) float Y_block[1024];
+                        float *const Y_row = Y_streams ? Y_block : Y + (row * N + i * T + block);
+                        #pragma omp simd
+                        for (int64_t lane = block; lane < block_end; ++lane) {
+                            const float y_clamp_value = y_clamp[lane * C + row];
+                            const float plane = y_clamp_value;
+                            Y_row[lane - block] = plane;
+                        }
+                        if (Y_streams) {
+                            sketch::stream(Y + (row * N + i * T + block), Y_block, block_end -
+                                block);
+                        }
+                    }
+                }
+            }
+            sketch::end_streams();
+        }
+    }
+    return 0;
+}
