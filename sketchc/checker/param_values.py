@@ -58,7 +58,7 @@ def deciding_params(sketch: ir.Sketch, sites: Sequence[Site]) -> tuple[str, ...]
     """The params that decide which elements are accessed, other than through data."""
     used: set[str] = set()
     for site in sites:
-        for expression in _accessed(site):
+        for expression in accessed(site):
             used |= concrete.names(expression, site)
     shapes = [tensor.extents for tensor in sketch.tensors] + [v.extents for v in sketch.views]
     for extents in shapes:
@@ -69,7 +69,7 @@ def deciding_params(sketch: ir.Sketch, sites: Sequence[Site]) -> tuple[str, ...]
     return tuple(param.name for param in sketch.params if param.name in used)
 
 
-def _accessed(site: Site) -> Iterator[ir.Expr]:
+def accessed(site: Site) -> Iterator[ir.Expr]:
     """The expressions that decide whether a site is reached, and what it touches."""
     yield from expressions(site.statement)
     yield from site.tile.extents

@@ -1,9 +1,10 @@
 """What the proofs leave open is tried: shadow-memory interpretation at small sizes (section 6).
 
 A sketch runs in the interpreter at sizes around its constants (0, 1, T-1, T, T+1, a prime), within
-its conditions and symbol bounds, on random inputs. A rule that breaks refutes the claim, with what
-broke as the counter-example; a claim that holds at all of them is *tested*. The time is bounded:
-sizes whose runs would take long are left out.
+its conditions and symbol bounds, on random inputs; then at sizes around the numbers that its
+subscripts, bounds and conditions name. A rule that breaks refutes the claim, with what broke as the
+counter-example; a claim that holds at all of them is *tested*. The time is bounded: sizes whose
+runs would take long are left out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.index_ranges import loaded_names
+from sketchc.checker.literal_sizes import literal_settings
 from sketchc.checker.param_values import ParamValues, deciding_params, other_params
 from sketchc.checker.scope import Branch, Step, root_scope
 from sketchc.checker.sites import Site, collect
@@ -41,6 +43,10 @@ SHAPE_LIMIT = 200_000_000
 #: Runs at most, and at least for a claim to count as tested.
 MOST_RUNS = 16
 FEWEST_RUNS = 3
+
+#: Runs at sizes around the numbers of the sketch, and the work of one of them.
+NUMBER_RUNS = 12
+NUMBER_LIMIT = 15_000_000
 
 #: Sizes with values of params at which a run is tried, whether a launch accepts them or not.
 PARAM_ATTEMPTS = 40
@@ -86,6 +92,8 @@ def try_out(
         return findings
     runs = _Runs(sketch)
     runs.execute(settings(sketch), RUN_LIMIT)
+    if any(runs.stands(finding) for finding in findings):
+        runs.execute_more(literal_settings(sketch, runs.sites, _sizes(sketch)))
     return [runs.judged(finding) if _open(finding) else finding for finding in findings]
 
 
@@ -146,6 +154,7 @@ class _Runs:
         self.sites = collect(sketch, root_scope(sketch))
         self.count = 0
         self.sizes = 0  # so many of them at different sizes, the others at other values of params
+        self.tried: list[dict[str, int]] = []
         self.optional = tuple(tensor.name for tensor in sketch.tensors if tensor.optional)
         #: Other values of the params that decide what is accessed.
         self.others = other_params(sketch, deciding_params(sketch, self.sites))
@@ -173,11 +182,32 @@ class _Runs:
             if self.count >= most or left < TOTAL_LIMIT // 20:
                 break
         self.sizes = len(used)
+        self.tried.extend(used)
         used.sort(key=lambda symbols: _weight(tuple(symbols.values())), reverse=True)
         for symbols, params in islice(product(used, self.others), PARAM_ATTEMPTS):
             if self.count >= MOST_RUNS or left < TOTAL_LIMIT // 20:
                 return
             left -= self._run(symbols, params, min(left, run_limit)) or 0
+
+    def execute_more(self, sizes: Iterable[dict[str, int]]) -> None:
+        """Run at further sizes where a launch accepts them, as many as there is time for."""
+        left, count = TOTAL_LIMIT, 0
+        params = sample_params(self.sketch)
+        for symbols in sizes:
+            if symbols in self.tried or not _admissible(self.sketch, {**params, **symbols}):
+                continue
+            cost = self._run(symbols, {}, min(left, NUMBER_LIMIT))
+            if cost is None:
+                continue
+            left, count = left - cost, count + 1
+            self.sizes += 1
+            if count >= NUMBER_RUNS or left < TOTAL_LIMIT // 20:
+                return
+
+    def stands(self, finding: Finding) -> bool:
+        """Whether a claim is open, and no run has broken it."""
+        subject = self.bases.get(finding.proof.subject, finding.proof.subject)
+        return _open(finding) and (finding.proof.claim, subject) not in self.broken
 
     def _run(self, symbols: dict[str, int], params: ParamValues, limit: int) -> int | None:
         """The work of one run; None where it would be more than `limit`, or a launch refuses."""

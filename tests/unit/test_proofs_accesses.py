@@ -410,3 +410,31 @@ def test_sizes_alone_do_not_decide_what_a_param_or_an_absent_tensor_does(conditi
     checked, _ = check_sketch(tree.sketches[0], shapes={"N": 9})
     tiers = () if checked is None else {proof.tier for proof in checked.proofs}
     assert ir.Tier.PROVED_FOR_SHAPES not in tiers
+
+
+STRIDE = """sketch stride {{
+    symbols: N;
+    tensors: X[N]: in f32; Y[N]: out f32;
+    constexpr: K: i64 = 1000;
+    require: {require};
+
+    @llm_hint("parallel")
+    for i in range(N):
+        x = alloc([1])
+        load(X[i] -> x)
+        store(x -> Y[{index}])
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("index", "require", "size"),
+    [
+        ("97*i % N", "N >= 0", 97),
+        ("97*i % N", "N != 97", 194),
+        ("i*K % N", "(N % 2 != 0 and N % 5 != 0) or N > 900", 1000),
+    ],
+)
+def test_sizes_around_the_numbers_of_a_sketch_are_tried(index: str, require: str, size: int):
+    _, errors = judged(STRIDE.format(index=index, require=require))
+    assert {told.split(",")[0] for told in errors.values()} == {f"for N = {size}"}
