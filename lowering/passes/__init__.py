@@ -35,7 +35,8 @@ PASSES: tuple[str, ...] = (
 
 @attrs.frozen
 class PlannedSketch:
-    """A plan with the proofs of the sketch it stands for and the warnings met on the way."""
+    """A plan with the proofs of the sketch it stands for, those bounds that its scratch sets among
+    them, and the warnings met on the way."""
 
     plan: Plan
     proofs: tuple[ir.Proof, ...]
@@ -78,7 +79,11 @@ def build_plan(
         plan = getattr(importlib.import_module(module), name)().run(plan)
     own = target_module(target).answers(plan)
     plan = attrs.evolve(plan, answers=(*plan.answers, *own, *ignored(tree, plan)))
-    return PlannedSketch(plan, proofs, diagnostics)
+    bounds = tuple(
+        ir.Proof("scratch", "tiles without a bound", ir.Tier.CHECKED_AT_LAUNCH, require.text)
+        for require in plan.sketch.requires[len(sketch.requires) :]
+    )
+    return PlannedSketch(plan, (*proofs, *bounds), diagnostics)
 
 
 def _prepare(

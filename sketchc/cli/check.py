@@ -249,21 +249,23 @@ def check_text(source: Source, request: Request) -> FileReport:
         from sketchc.checker.elaborate import bindable
 
         names = frozenset(name for sketch in result.tree.sketches for name in bindable(sketch))
+    bounds: dict[int, list[ir.Proof]] = {}
     if request.target is not None and result.tree is not None and result.ok:
         from sketchc.lowering.lints import lint
         from sketchc.lowering.passes import build_plan
 
-        for sketch in result.tree.sketches:
+        for number, sketch in enumerate(result.tree.sketches):
             try:
                 planned = build_plan(
                     sketch, request.target, None, constants, request.allow_unproved
                 )
                 diagnostics += (*planned.diagnostics, *lint(planned.plan))
+                bounds[number] = [proof for proof in planned.proofs if proof.claim == "scratch"]
             except DiagnosticError as error:
                 diagnostics += error.diagnostics
     sketches = []
     for number, checked in enumerate(result.judged):
-        proofs = list(checked.proofs)
+        proofs = [*checked.proofs, *bounds.get(number, [])]
         if result.ok and result.tree is not None:
             proof, more = _executed(result.tree.sketches[number], checked, request)
             diagnostics += more

@@ -129,6 +129,35 @@ def test_target_reports_what_the_target_refuses(capsys):
     assert "SK0701" in capsys.readouterr().out
 
 
+UNBOUNDED = """sketch rows {
+    symbols: M, D;
+    tensors: X[M, D]: in f32; S[M]: out f32;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        x = alloc([D])
+        s = alloc([1])
+        load(X[i, :] -> x)
+        reduce_sum(x, 0, s)
+        store(s -> S[i])
+}
+"""
+
+
+def test_what_a_targets_scratch_bounds_is_a_claim(tmp_path, capsys):
+    path = tmp_path / "rows.sketch"
+    path.write_text(UNBOUNDED, "utf-8")
+    claim = "scratch      tiles without a bound: checked at launch (D <= 32768)"
+    assert run(["check", str(path)]) == 0
+    assert "scratch  " not in capsys.readouterr().out
+    assert run(["check", str(path), "--target", "triton_cuda"]) == 0
+    out = capsys.readouterr().out
+    assert claim in out
+    assert "1 checked at launch" in out
+    assert run(["check", str(path), "--target", "cpp"]) == 0
+    assert "scratch  " not in capsys.readouterr().out
+
+
 def test_results_that_depend_on_tile_sizes_are_refuted_unless_only_proofs_are_asked(capsys):
     text = str(ROOT / "tests/golden/diagnostics/SK0809_tile_size_changes_results.sketch")
     assert run(["check", text, "--static"]) == 0
