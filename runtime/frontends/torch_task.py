@@ -14,7 +14,6 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ import attrs
 
 from sketchc.diagnostics import UsageError
 from sketchc.runtime.frontends.arrays import Array, dtype_of, read_array, write_array
+from sketchc.runtime.frontends.torch_template import COMMAND, TaskProcess, TemplateError, start
 from sketchc.runtime.worker import python_environment
 from sketchc.types import DType
 
@@ -104,18 +104,21 @@ class TorchTask:
         worker_reads, self._to_worker = os.pipe()
         self._from_worker, worker_writes = os.pipe()
         self._pending = b""
-        # -P: a folder called `runtime` where the user stands must not shadow anything.
-        command = [sys.executable, "-P", "-m", "sketchc.runtime.frontends.torch_worker"]
+        self.process: subprocess.Popen[bytes] | TaskProcess
         with (self.folder / "log.txt").open("wb") as log:
-            self.process = subprocess.Popen(
-                [*command, str(worker_reads), str(worker_writes)],
-                env=python_environment({}),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(worker_reads, worker_writes),
-                start_new_session=True,
-            )
+            try:
+                self.process = start(worker_reads, worker_writes, log.fileno())
+            except TemplateError:
+                # By itself it says why: torch cannot be imported.
+                self.process = subprocess.Popen(
+                    [*COMMAND, str(worker_reads), str(worker_writes)],
+                    env=python_environment({}),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(worker_reads, worker_writes),
+                    start_new_session=True,
+                )
         os.close(worker_reads)
         os.close(worker_writes)
 

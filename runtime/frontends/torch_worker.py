@@ -1,6 +1,7 @@
 """The process that runs a PyTorch task: it loads the user's file and answers requests about it.
 
 Started by `torch_task.TorchTask`, never imported by it: a task may print, hang, or end the process.
+As a template (`torch_template`) it forks one process for each task.
 Requests and replies are JSON lines over two pipes of their own; arrays travel as raw files. The
 task's own stdout and stderr go to a log file.
 """
@@ -8,16 +9,19 @@ task's own stdout and stderr go to a log file.
 from __future__ import annotations
 
 import copy
+import importlib
 import importlib.util
 import inspect
 import json
 import linecache
 import math
 import os
+import random
+import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,7 @@ import numpy as np
 import torch
 
 from sketchc.runtime.frontends.determinism import difference, random_operation
+from sketchc.runtime.frontends.torch_template import MESSAGE
 from sketchc.runtime.worker_child import die_with_parent
 
 #: spelling in a sketch -> torch type
@@ -41,6 +46,8 @@ DTYPES = {
     "u32": torch.uint32,
     "bool": torch.bool,
 }
+#: What torch imports when a model first runs without data; it takes half a second.
+_LAZY = ("torch.fx.experimental.symbolic_shapes",)
 SPELLINGS = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -439,6 +446,55 @@ def main(read_from: int, write_to: int) -> None:
             replies.flush()
 
 
+def serve_as_template(descriptor: int) -> None:
+    """Answer `torch_template.Template`: make processes, and say how they ended."""
+    for name in _LAZY:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    with socket.socket(fileno=descriptor) as channel:
+        while True:
+            content, descriptors, _, _ = socket.recv_fds(channel, MESSAGE, 3)
+            if not content:
+                return
+            message = json.loads(content)
+            if "wait" in message:
+                answer = os.waitstatus_to_exitcode(os.waitpid(message["wait"], 0)[1])
+            else:
+                answer = os.fork()
+                if answer == 0:
+                    channel.close()
+                    _serve_apart(message["place"], *descriptors)
+            for one in descriptors:
+                os.close(one)
+            channel.send(str(answer).encode())
+
+
+def _serve_apart(place: str, reads: int, writes: int, log: int) -> None:
+    """The forked process of one task; does not return."""
+    status = 1
+    try:
+        os.setsid()
+        die_with_parent()
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        os.close(log)
+        os.chdir(place)
+        # As in a process of its own: the template's state is the same for all.
+        random.seed()
+        np.random.seed()
+        main(reads, writes)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
 if __name__ == "__main__":
     die_with_parent()
+    if sys.argv[1] == "--template":
+        serve_as_template(int(sys.argv[2]))
+        sys.exit()
     main(int(sys.argv[1]), int(sys.argv[2]))

@@ -143,6 +143,7 @@ class CppToolchain:
             timeout=timeout,
             memory_bytes=MEMORY_BYTES,
             file_bytes=file_limit(tensors),
+            preload=("sketchc.runtime.toolchains.cpp_calls",),
         )
         if result.timed_out:
             msg = f"no answer within {timeout:g} s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -317,7 +318,7 @@ def test_a_task_that_hangs_is_ended(tmp_path: Path) -> None:
         task.timeout = 0.5
         with pytest.raises(UsageError, match=r"no answer within 0.5 s .*forward was run"):
             task.describe()
-    assert task.process.poll() is not None
+    assert task.process.wait() == -signal.SIGKILL
     assert not task.folder.exists()
 
 

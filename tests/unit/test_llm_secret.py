@@ -18,6 +18,7 @@ import pytest
 from toolchains import require
 
 from sketchc.agents.llm.secret import REDACTED, redact, take_key
+from sketchc.runtime.frontends.torch_template import close_templates
 from sketchc.runtime.worker import clean_environment, run_worker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,6 +117,7 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str, str]]]]:
     """(command, environment) of every process that is started while the test runs."""
+    close_templates()  # one that was there already would serve the tasks
     found: list[tuple[str, dict[str, str]]] = []
     original = subprocess.Popen.__init__
 
