@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sketchc import ir, syntax
+from sketchc import records as attrs
+from sketchc.checker.text import statement_text
 from sketchc.diagnostics import Diagnostic, Edit, Fix, Label, Severity
 from sketchc.lints.unused_load import unread
-from sketchc.lints.uses import access_names, bodies, reads, stored, walk, writes
+from sketchc.lints.uses import access_names, alloc_of, bodies, loop_of, reads, stored, walk, writes
 from sketchc.symbolic import references
 
 
@@ -20,7 +22,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
             yield from _twice(sketch, tuple(each for each in body if each.span not in needless))
         for statement in walk(phase.body):
             if isinstance(statement, ir.For) and not statement.parallel:
-                yield from _invariant(sketch, statement)
+                yield from _invariant(sketch, tree, phase, statement)
 
 
 def _twice(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> Iterator[Diagnostic]:
@@ -70,7 +72,9 @@ def _report_twice(sketch: ir.Sketch, first: ir.Load, second: ir.Load) -> Diagnos
     )
 
 
-def _invariant(sketch: ir.Sketch, loop: ir.For) -> Iterator[Diagnostic]:
+def _invariant(
+    sketch: ir.Sketch, tree: syntax.Sketch, phase: ir.Phase, loop: ir.For
+) -> Iterator[Diagnostic]:
     """Loads that do not depend on a sequential loop around them."""
     changed = stored(sketch, loop.body)
     within = {loop.variable}
@@ -95,10 +99,10 @@ def _invariant(sketch: ir.Sketch, loop: ir.For) -> Iterator[Diagnostic]:
         sized = {ref.name for extent in extents for ref in references(extent)}
         fixed = not (names | sized) & within
         if once and fixed and sketch.tensor(statement.access.tensor).name not in changed:
-            yield _report_invariant(loop, statement)
+            yield _report_invariant(loop, statement, _hoist(sketch, tree, phase, loop, statement))
 
 
-def _report_invariant(loop: ir.For, load: ir.Load) -> Diagnostic:
+def _report_invariant(loop: ir.For, load: ir.Load, fix: Fix | None) -> Diagnostic:
     name = loop.text.split()[1] if loop.text else loop.variable
     return Diagnostic(
         "SK0654",
@@ -108,4 +112,35 @@ def _report_invariant(loop: ir.For, load: ir.Load) -> Diagnostic:
         f"does not depend on `{name}`",
         labels=(Label(loop.span, "this loop"),),
         help="load once, before the loop",
+        fixes=() if fix is None else (fix,),
     )
+
+
+def _hoist(
+    sketch: ir.Sketch, tree: syntax.Sketch, phase: ir.Phase, loop: ir.For, load: ir.Load
+) -> Fix | None:
+    """The load moved before the loop, and the alloc with it where it stands inside; None where that
+    might change anything: a scalar subscript may be in bounds only where the loop runs at all, and
+    of two tiles of one name the other may come to stand in the scope of this one."""
+    tile = sketch.tile(load.tile)
+    parts = load.access.subscripts
+    if load.where is not None or any(not isinstance(part, ir.SliceSubscript) for part in parts):
+        return None
+    writers = [each for each in walk(phase.body) if tile.name in writes(each)]
+    same = [other for other in sketch.tiles if other.source_name == tile.source_name]
+    node, made = loop_of(tree, loop), alloc_of(tree, tile)
+    if len(writers) > 1 or len(same) > 1 or tile.initial is not None or not (node and made):
+        return None
+    within = [each for each in node.body if each.span == load.span or each == made]
+    if not any(each.span == load.span for each in within):
+        return None
+    if made not in within and tile.name in {
+        each.tile for each in walk(loop.body) if isinstance(each, ir.Alloc)
+    }:
+        return None
+    start = (node.hints[0] if node.hints else node).span
+    text = "".join(f"{statement_text(each)}\n{' ' * (start.column - 1)}" for each in within)
+    place = attrs.evolve(start, end=start.start, end_line=start.line, end_column=start.column)
+    alone = len(within) == len(node.body)
+    gone = (Edit(e.span, "pass" if alone and e is within[0] else "") for e in within)
+    return Fix("load before the loop", (Edit(place, text), *gone))

@@ -187,23 +187,24 @@ def _mentioned(statement: syntax.Statement) -> Iterator[str]:
 
 def alloc_of(tree: syntax.Sketch, tile: ir.Tile) -> syntax.Alloc | None:
     """The statement that made a tile."""
+    allocs = (each for each in _statements(tree.body) if isinstance(each, syntax.Alloc))
+    return next((each for each in allocs if tile.span in (each.span, each.name_span)), None)
 
-    def visit(statements: Iterable[syntax.Statement]) -> syntax.Alloc | None:
-        for statement in statements:
-            match statement:
-                case syntax.Alloc():
-                    if tile.span in (statement.span, statement.name_span):
-                        return statement
-                case syntax.For(body=body):
-                    inner = visit(body)
-                    if inner is not None:
-                        return inner
-                case syntax.If(body=body, orelse=orelse):
-                    inner = visit((*body, *orelse))
-                    if inner is not None:
-                        return inner
-                case _:
-                    pass
-        return None
 
-    return visit(tree.body)
+def loop_of(tree: syntax.Sketch, loop: ir.For) -> syntax.For | None:
+    """The loop as written."""
+    loops = (each for each in _statements(tree.body) if isinstance(each, syntax.For))
+    return next((each for each in loops if each.span == loop.span), None)
+
+
+def _statements(body: Iterable[syntax.Statement]) -> Iterator[syntax.Statement]:
+    """All statements, in the order of the text."""
+    for statement in body:
+        yield statement
+        match statement:
+            case syntax.For(body=inner):
+                yield from _statements(inner)
+            case syntax.If(body=inner, orelse=other):
+                yield from _statements((*inner, *other))
+            case _:
+                pass

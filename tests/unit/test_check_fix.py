@@ -185,3 +185,41 @@ def test_what_is_loaded_twice_is_copied_and_what_feeds_nothing_removed(tmp_path)
     assert run(["check", "--fix", "--quiet", str(path)]) == 0
     assert "unused" not in path.read_text("utf-8")
     assert not findings(path.read_text("utf-8"))
+
+
+INVARIANT = """sketch weighted {
+    symbols: M, N, K <= 256;
+    tensors: X[M, N]: in f32; W[N]: in f32; V[K]: in f32; Y[M, N]: out f32;
+    constexpr: T = 64;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        w = alloc([1])
+        @llm_hint("pipeline")
+        for j in range(0, N, T):
+            x = alloc([T])
+            v = alloc([K], f32, llm_hint=["fast"])
+            s = alloc([1])
+            load(V[0:K] -> v)
+            load(W[0] -> w)
+            reduce_max(v, 0, s)
+            load(X[i, j:j + T] -> x)
+            add(x, s, x)
+            add(x, w, x)
+            store(x -> Y[i, j:j + T])
+}
+"""
+
+
+def test_a_load_moves_before_its_loop_where_it_is_in_bounds_there(tmp_path):
+    path = tmp_path / "a.sketch"
+    path.write_text(INVARIANT, "utf-8")
+    assert findings(INVARIANT) == ["SK0654", "SK0654"]
+    assert run(["check", "--fix", "--quiet", str(path)]) == 0
+    text = path.read_text("utf-8")
+    made = '        v = alloc([K], f32, llm_hint=["fast"])\n        load(V[0:K] -> v)\n'
+    assert f'{made}        @llm_hint("pipeline")\n' in text
+    assert text.count("load(V") == text.count("v = alloc") == 1
+    assert findings(text) == ["SK0654"]  # W[0] may not exist where the loop does not run
+    assert run(["check", "--fix", "--quiet", str(path)]) == 0
+    assert path.read_text("utf-8") == text
