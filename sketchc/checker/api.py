@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from sketchc import ir, syntax
 from sketchc import records as attrs
-from sketchc.diagnostics import Diagnostic, DiagnosticError, has_errors
+from sketchc.diagnostics import Diagnostic, DiagnosticError, Label, Severity, has_errors
 from sketchc.source import Source
 
 #: Claims by name and subject.
@@ -127,7 +127,7 @@ def check(
     tree, found = parse(source)
     if tree is None:
         return CheckResult(source, None, (), tuple(found))
-    diagnostics = list(found)
+    diagnostics = [*found, *_repeated_names(tree)]
     sketches = []
     judged = []
     for sketch in tree.sketches:
@@ -140,8 +140,26 @@ def check(
             known = tested_claims(checked.proofs)
             diagnostics.extend(_check_points(sketch, constants or {}, allow_unproved, known))
             diagnostics.extend(lint(checked.sketch, sketch))
-    found = tuple(dict.fromkeys(diagnostics))
-    return CheckResult(source, tree, tuple(sketches), found, tuple(judged))
+    unique = tuple(dict.fromkeys(diagnostics))
+    return CheckResult(source, tree, tuple(sketches), unique, tuple(judged))
+
+
+def _repeated_names(tree: syntax.File) -> Iterator[Diagnostic]:
+    """Sketches of a name that the file has already: each is an entry point, found by its name."""
+    first: dict[str, syntax.Sketch] = {}
+    for sketch in tree.sketches:
+        known = first.setdefault(sketch.name, sketch)
+        if known is not sketch:
+            yield Diagnostic(
+                "SK0202",
+                Severity.ERROR,
+                f"`{sketch.name}` is already defined",
+                sketch.name_span,
+                "second definition",
+                (Label(known.name_span, "sketch of that name"),),
+                notes=("a sketch is found by its name, which no other in the file may have",),
+                help="give one of them another name",
+            )
 
 
 def tested_claims(proofs: Iterable[ir.Proof]) -> Claims:
