@@ -150,3 +150,13 @@ def test_a_divisor_that_cancels_is_known(divisor: str, says: str | None) -> None
 """)
     divisors = [one.message for one in found if one.code == "SK0314"]
     assert divisors == ([] if says is None else [says])
+
+
+def test_sketches_of_one_file_have_names_of_their_own() -> None:
+    one = "sketch one {\n    tensors: X[4]: inout f32;\n    x = alloc([4])\n    load(X[0:4] -> x)\n"
+    one += "    store(x -> X[0:4])\n}\n"
+    two = one.replace("sketch one", "sketch two")
+    assert check(Source("test", one + two)).ok
+    (found,) = check(Source("test", one + two + one)).diagnostics
+    assert (found.code, found.span.line) == ("SK0202", 13)
+    assert found.labels[0].span.line == 1
