@@ -66,6 +66,9 @@ CASES: dict[str, Feature] = {
     "flat_views": Feature(CUBE),
     "float_scalars": Feature(PLAIN, {"gain": 2.5}, hold={"X": "positive"}, factor=64.0),
     "function_names": Feature(PLAIN, hold={"X": "moderate", "truncate": "moderate"}, factor=16.0),
+    "function_params": Feature(
+        PLAIN, {"tanh": 0.5, "sigmoid": 3, "expm1": True}, hold={"X": "moderate"}, factor=16.0
+    ),
     "gather_lane_form": Feature(
         on("M=1 N=1 K=1", "M=5 N=11 K=37", "M=2 N=3 K=0"), hold={"I": "below M", "J": "below N"}
     ),

@@ -48,7 +48,7 @@ def _reduce_call(operation: str, floats: bool, scope: Scope) -> Callable[[Code, 
     else:
         function = "tl.max" if operation in ("reduce_max", "reduce_any") else "tl.min"
         return lambda code, axis: PYTHON.call(function, code, f"axis={axis}")
-    scope.functions[combine] = None
+    combine = scope.function(combine)
     return lambda code, axis: PYTHON.call("tl.reduce", code, str(axis), combine)
 
 
@@ -141,8 +141,7 @@ def _broadcast_product(
     if not any(blocks):
         return product
     if floating and all(blocks):
-        scope.functions["product_sum"] = None
-        total = PYTHON.call("product_sum", *parts)
+        total = scope.call("product_sum", *parts)
     else:
         total = PYTHON.call("tl.sum", product, "axis=1")
     if shape:

@@ -33,7 +33,7 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
     wrapper = WrapperEmitter(plan, dialect, names, kernels).emit()
     sections = [
         _head(plan, wrapper) + _constants(plan, names),
-        *function_sources(name for kernel in kernels for name in kernel.functions),
+        *function_sources((f for kernel in kernels for f in kernel.functions), names.functions),
         *("\n".join(kernel.lines) for kernel in kernels),
         HOST_HELPERS.rstrip(),
         *(
@@ -64,10 +64,12 @@ def _kernels(
 ) -> tuple[Names, tuple[KernelText, ...]]:
     """The phases' kernels, in which no name of the sketch hides a device function that is called:
     which are called is known once the kernels are written. Params keep their names, by which the
-    wrapper is called."""
+    wrapper is called: there it is the function that gets another."""
     names = Names(plan.sketch, reserved)
-    declared = set(names.mapping.values()) - {names[param.name] for param in plan.sketch.params}
+    params = {names[param.name] for param in plan.sketch.params}
+    declared = set(names.mapping.values()) - params
     names.taken.update(function_names())
+    names.functions = {name: names.fresh(name) for name in function_names() if name in params}
     _ = names[plan.sketch.name]  # before the names that kernels make up
     kernels = tuple(emit_phase(plan, phase, dialect, names) for phase in plan.phases)
     hidden = declared & with_callees(name for kernel in kernels for name in kernel.functions)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -44,8 +45,12 @@ def with_callees(names: Iterable[str]) -> set[str]:
     return needed
 
 
-def function_sources(names: Iterable[str]) -> list[str]:
-    """The texts of these functions and of all they call, callees first."""
+def function_sources(names: Iterable[str], renamed: Mapping[str, str]) -> list[str]:
+    """The texts of these functions and of all they call, callees first; `renamed` ones under their
+    new names."""
     sources = _sources()
     needed = with_callees(names)
-    return [text for name, (text, _) in sources.items() if name in needed]
+    texts = [text for name, (text, _) in sources.items() if name in needed]
+    for old, new in renamed.items():
+        texts = [re.sub(rf"(?<![.\w]){old}\b", new, text) for text in texts]
+    return texts

@@ -30,6 +30,7 @@ class Names:
         reserved |= RESERVED
         self.taken = set(reserved)
         self.mapping: dict[str, str] = {}
+        self.functions: dict[str, str] = {}  # device functions that have another name here
         declared = [
             *(d.name for d in sketch.symbols),
             *(d.name for d in sketch.params),
@@ -202,9 +203,13 @@ class Scope:
         return Code(self.bit_pointers[key])
 
     def call(self, function: str, *arguments: Code | str) -> Code:
-        """A call of a device function of this package; its source joins the file."""
-        self.functions[function] = None
-        return PYTHON.call(function, *arguments)
+        """A call of a device function of this package."""
+        return PYTHON.call(self.function(function), *arguments)
+
+    def function(self, name: str) -> str:
+        """The name here of a device function of this package; its source joins the file."""
+        self.functions[name] = None
+        return self.names.functions.get(name, name)
 
 
 def shape_code(shape: tuple[Code, ...]) -> str:

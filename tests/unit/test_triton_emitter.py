@@ -338,7 +338,7 @@ def test_wrapping_keeps_the_expression() -> None:
 
 def test_device_functions_come_with_what_they_call() -> None:
     for name in function_names():
-        text = "\n\n".join(function_sources([name]))
+        text = "\n\n".join(function_sources([name], {}))
         defined = {n.name for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)}
         read = {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)}
         assert name in defined
