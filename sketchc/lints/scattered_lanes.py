@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from sketchc import ir, syntax
 from sketchc.diagnostics import Diagnostic, Severity
 from sketchc.lints.uses import walk
-from sketchc.symbolic import constant_value, show
+from sketchc.symbolic import children, constant_value, show
 
 _ONE = ir.Literal(1)
 #: The bytes that memory moves at least; nearer neighbours share them.
@@ -22,17 +22,21 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """
     del tree
     for phase in sketch.phases:
-        for statement in walk(phase.body):
+        statements = list(walk(phase.body))
+        bound = {each.name: each.value for each in statements if isinstance(each, ir.Bind)}
+        for statement in statements:
             match statement:
                 case ir.Load(access=access, tile=tile) | ir.Store(access=access, tile=tile):
-                    why = _scattered(sketch, access, sketch.tile(tile))
+                    why = _scattered(sketch, access, sketch.tile(tile), bound)
                     if why:
                         yield _report(statement, why)
                 case _:
                     pass
 
 
-def _scattered(sketch: ir.Sketch, access: ir.Access, tile: ir.Tile) -> str:
+def _scattered(
+    sketch: ir.Sketch, access: ir.Access, tile: ir.Tile, bound: Mapping[str, ir.Expr]
+) -> str:
     """Why lanes lie apart, or nothing. Dimensions of extent 1 do not count."""
     dimensions = [
         (subscript, extent)
@@ -61,7 +65,7 @@ def _scattered(sketch: ir.Sketch, access: ir.Access, tile: ir.Tile) -> str:
             axis = next(
                 axis for axis in range(1, len(tile.extents) + 1) if tile.extents[-axis] != _ONE
             )
-            if _varies(innermost, axis):
+            if _varies(innermost, axis) or _takes_apart(innermost.value, bound):
                 return ""
             still = [extent]
             for subscript, outer_extent in reversed(outer):
@@ -71,6 +75,18 @@ def _scattered(sketch: ir.Sketch, access: ir.Access, tile: ir.Tile) -> str:
             return ""
         case _:
             assert_never(innermost)
+
+
+def _takes_apart(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> bool:
+    """Whether an index is a quotient or a remainder: one axis of the tile then stands for several
+    dimensions, of which no other order need be better."""
+    match value:
+        case ir.Binary(operator="//" | "%" | "cdiv"):
+            return True
+        case ir.Ref(name=name) if name in bound:
+            return _takes_apart(bound[name], bound)
+        case _:
+            return any(_takes_apart(part, bound) for part in children(value))
 
 
 def _varies(subscript: ir.Subscript, axis: int) -> bool:

@@ -111,6 +111,7 @@ TILES = ("x = alloc([T, T])", "p = iota(T, i, M)", "q = iota(T, j, N)")
         ("p[:, None], q[None, :]", "i:i + T, j:j + T", []),
         ("p[None, :], q[:, None]", "p[None, :], q[:, None]", ["SK0652", "SK0652"]),
         ("p[:, None], 0*q[None, :]", "i:i + T, j:j + T", []),
+        ("p[None, :], q[:, None] % N", "p[None, :], q[:, None] % N", []),
     ],
 )
 def test_lanes_of_indices_run_along_the_last_dimension(load: str, store: str, codes: list[str]):
