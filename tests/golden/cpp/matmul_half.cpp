@@ -336,14 +336,15 @@ extern "C" int64_t matmul_half(
     const sketch::half *__restrict A, const sketch::half *__restrict B, sketch::half *__restrict
     C, int64_t M, int64_t N, int64_t K)
 {
-    constexpr int64_t TM = 32;
-    constexpr int64_t TN = 32;
+    constexpr int64_t TM = 64;
+    constexpr int64_t TN = 64;
     constexpr int64_t TK = 32;
 
     const bool C_streams = sketch::streams(sizeof(sketch::half), {M, N});
     {
         // Scratch memory of each thread.
         sketch::arena arena;
+        const int64_t c_place = arena.add(sizeof(float), {TM, TN});
         const int64_t a_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TM +
             16});
         const int64_t b_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TN +
@@ -353,6 +354,7 @@ extern "C" int64_t matmul_half(
         }
         #pragma omp parallel
         {
+            float *const __restrict c = arena.at<float>(c_place, omp_get_thread_num());
             float *const __restrict a_panels = arena.at<float>(a_panels_place,
                 omp_get_thread_num());
             float *const __restrict b_panels = arena.at<float>(b_panels_place,
@@ -360,7 +362,6 @@ extern "C" int64_t matmul_half(
             #pragma omp for collapse(2) schedule(static)
             for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
                 for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
-                    alignas(64) float c[TM * TN];
                     for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
                         // c = alloc([TM, TN], init=0.0)
                         float *const c_row = c + row * TN;

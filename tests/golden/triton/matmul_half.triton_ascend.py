@@ -6,8 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
-TM = 32
-TN = 32
+TM = 64
+TN = 64
 TK = 32
 
 
@@ -146,10 +146,10 @@ def matmul_half(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(
         M * N + M + N + 4,
-        2 * M + 32,
-        K * M + 97 * K + 128,
-        K * N + 129 * N + 96,
-        M * N + 97 * N + 96,
+        2 * M + 64,
+        K * M + 193 * K + 128,
+        K * N + 129 * N + 192,
+        M * N + 193 * N + 192,
     )
     programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
     require(programs < 2**31, "too many programs for one launch")
