@@ -67,7 +67,8 @@ def _kernels(
     wrapper is called: there it is the function that gets another."""
     names = Names(plan.sketch, reserved)
     params = {names[param.name] for param in plan.sketch.params}
-    declared = set(names.mapping.values()) - params
+    # Tensors keep theirs as well: kernels know them by pointers of other names.
+    declared = set(names.mapping.values()) - params - {names[t.name] for t in plan.sketch.tensors}
     names.taken.update(function_names())
     names.functions = {name: names.fresh(name) for name in function_names() if name in params}
     _ = names[plan.sketch.name]  # before the names that kernels make up
