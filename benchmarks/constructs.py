@@ -81,7 +81,7 @@ CONSTRUCTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("reductions", "softmax"),
         ("matrix product, accumulated", "matmul"),
         ("matrix product, f16 summed in f32", "matmul_half"),
-        ('matrix product, transposed, `precision="tf32"`', "gram"),
+        ('matrix product, transposed, `precision="tf32x3"`', "gram"),
         ("batched matrix product", "batched_matmul"),
         ("transposed operand, epilogue", "matmul_bias_gelu"),
         ("online softmax", "online_softmax"),

@@ -307,7 +307,7 @@ extern "C" int64_t gram(const float *__restrict X, float *__restrict G, int64_t 
                     for (int64_t k = 0; k < sketch::ceil_div(M, TK); ++k) {
                         // load(X[k*TK:(k+1)*TK, i*TN:(i+1)*TN] -> left)
                         // load(X[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> right)
-                        // gemm(left, right, g, trans_a=True, precision="tf32")
+                        // gemm(left, right, g, trans_a=True, precision="tf32x3")
                         sketch::multiply(
                             std::min<int64_t>(TN, N - i * TN), std::min<int64_t>(TN, N - j * TN),
                                 std::min<int64_t>(TK, M - k * TK),

@@ -50,7 +50,7 @@ def gram_kernel(
                 mask=(tk_lanes[:, None] < M - k * TK) & (tn_lanes[None, :] < N - j * TN),
                 other=0.0,
             )
-            # gemm(left, right, g, trans_a=True, precision="tf32")
+            # gemm(left, right, g, trans_a=True, precision="tf32x3")
             g = tl.dot(tl.trans(left), right, g, input_precision="ieee")
         # store(g -> G[i*TN:(i+1)*TN, j*TN:(j+1)*TN])
         tl.store(

@@ -51,8 +51,8 @@ def gram_kernel(
             mask=(tk_lanes[:, None] < M - k * TK) & (tn_lanes[None, :] < N - j * TN),
             other=0.0,
         )
-        # gemm(left, right, g, trans_a=True, precision="tf32")
-        g = tl.dot(tl.trans(left), right, g, input_precision="tf32")
+        # gemm(left, right, g, trans_a=True, precision="tf32x3")
+        g = tl.dot(tl.trans(left), right, g, input_precision="tf32x3")
     # store(g -> G[i*TN:(i+1)*TN, j*TN:(j+1)*TN])
     tl.store(
         G_ptr + (i * TN * N + j * TN) + tn_lanes[:, None] * N + tn_lanes[None, :],
