@@ -308,23 +308,38 @@ class Accesses(State):
             values = to_tensor(values, target)
         window.put(memory.data, index, values)
 
-    def _store_lanes(self, statement: ir.Store) -> Action:
-        site = self._site(statement)
+    def _leaving(
+        self, statement: ir.Store | ir.Atomic, site: Site, what: str
+    ) -> Callable[[], tuple[TileValue, Reach] | None]:
+        """The general path out of a tile: the tile and where its lanes go; None for nowhere."""
         reaching = self._reaching(
             statement.access, statement.tile, statement.where, padded=True, site=site
         )
         window = self.windows[statement.access.tensor]
-        what = f"store of {statement.tile}"
         expect = self._expected_mask(statement.domain, statement.guards, site, what)
-        indexed = any(isinstance(s, ir.IndexSubscript) for s in statement.access.subscripts)
 
-        def store() -> None:
+        def leaving() -> tuple[TileValue, Reach] | None:
             tile = self.tiles[statement.tile]
             reach = reaching(tile.extents, self.read(tile, site))
             if reach is None:
-                return
+                return None
             if not self._report_stray(reach, window, site):
                 expect(reach.box, reach.mask, tile.extents)
+            return tile, reach
+
+        return leaving
+
+    def _store_lanes(self, statement: ir.Store) -> Action:
+        site = self._site(statement)
+        leaving = self._leaving(statement, site, f"store of {statement.tile}")
+        window = self.windows[statement.access.tensor]
+        indexed = any(isinstance(s, ir.IndexSubscript) for s in statement.access.subscripts)
+
+        def store() -> None:
+            found = leaving()
+            if found is None:
+                return
+            tile, reach = found
             positions = reach.chosen
             if indexed:
                 self.shadow.write_lanes(window, positions, site, statement.unique)
@@ -337,24 +352,18 @@ class Accesses(State):
 
     def _atomic(self, statement: ir.Atomic) -> Action:
         site = self._site(statement)
-        reaching = self._reaching(
-            statement.access, statement.tile, statement.where, padded=True, site=site
-        )
-        window = self.windows[statement.access.tensor]
         what = f"atomic_{statement.operation} of {statement.tile}"
-        expect = self._expected_mask(statement.domain, statement.guards, site, what)
+        leaving = self._leaving(statement, site, what)
+        window = self.windows[statement.access.tensor]
 
         def atomic() -> None:
-            tile = self.tiles[statement.tile]
-            reach = reaching(tile.extents, self.read(tile, site))
-            if reach is None:
+            found = leaving()
+            if found is None:
                 return
-            if not self._report_stray(reach, window, site):
-                expect(reach.box, reach.mask, tile.extents)
-            positions = reach.chosen
-            self.shadow.update(window, positions, site, statement.operation)
+            tile, reach = found
+            self.shadow.update(window, reach.chosen, site, statement.operation)
             values = tile.array[lanes(reach.box)][reach.mask]
-            self._combine(window, positions, values, tile.dtype, statement.operation)
+            self._combine(window, reach.chosen, values, tile.dtype, statement.operation)
 
         return atomic
 

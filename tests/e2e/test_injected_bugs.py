@@ -14,7 +14,7 @@ from random_sketches.bugs import BUGS
 from random_sketches.corpus import corpus
 from random_sketches.draft import Generated
 from random_sketches.running import checked, inputs, reference
-from test_random_cpp import HANDLER, QUICK, _poisoned, unit, verdict
+from test_random_cpp import HANDLER, QUICK, launches, unit, verdict
 from toolchains import require
 
 from sketchc import ir
@@ -25,8 +25,7 @@ from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import target_module
 from sketchc.parser import parse
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.toolchains.cpp import LIBRARIES, _build
-from sketchc.runtime.toolchains.cpp_calls import signature
+from sketchc.runtime.toolchains.cpp import LIBRARIES, UNHURRIED, _build
 from sketchc.runtime.worker import run_worker
 from sketchc.source import Source
 
@@ -70,17 +69,11 @@ def test_the_bug_is_found(bug, tmp_path: Path):
         _build([source], QUICK, LIBRARIES, library)
     except (InternalError, ToolchainError):
         return  # the emitter or the compiler refuses such code
-    cases, requests, arrays = [], [], {}
-    for (generated, sketch, _), kernel in zip(spoilt, kernels, strict=True):
-        for sizes in generated.sizes:
-            given = inputs(generated, sketch, sizes)
-            expected = reference(generated, sketch, sizes, given)
-            passed = {**given, **_poisoned(expected, given)}
-            request = signature(kernel, sizes, {}, passed)
-            arrays |= {f"{len(cases)}/{name}": array for name, array in passed.items()}
-            requests.append({"library": str(library), "signature": request})
-            cases.append((generated, sketch, sizes, expected))
-    result = run_worker(f"{HANDLER}:run_batch", {"cases": requests}, arrays, timeout=120)
+    sketches = [(generated, sketch) for generated, sketch, _ in spoilt]
+    cases, requests, arrays = launches(sketches, kernels, library)
+    result = run_worker(
+        f"{HANDLER}:run_batch", {"cases": requests}, arrays, timeout=120, environment=UNHURRIED
+    )
     if result.reply is None:
         return  # a crash: read or written outside
     wrong = [

@@ -7,7 +7,9 @@ the compiler's vectoriser, which the feature and example tests use as users do.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -21,13 +23,15 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes import build_plan
 from sketchc.lowering.registry import target_module
 from sketchc.parser import parse
-from sketchc.runtime.toolchains.cpp import FLAGS, LIBRARIES, _build
+from sketchc.runtime.toolchains.cpp import FLAGS, LIBRARIES, UNHURRIED, _build
 from sketchc.runtime.toolchains.cpp_calls import signature
 from sketchc.runtime.worker import run_worker
 from sketchc.source import Source
 
 BATCH = 64
 HANDLER = Path(__file__).parent / "cpp_random_batch.py"
+#: A sketch, its sizes and the outputs of the interpreter.
+Launch: TypeAlias = tuple[Generated, ir.Sketch, dict[str, int], dict[str, Array]]
 QUICK = tuple("-O1" if flag == "-O3" else flag for flag in FLAGS)
 
 
@@ -53,17 +57,11 @@ def unit(kernels: list[Kernel]) -> str:
     return "\n".join([*includes, *parts])
 
 
-@pytest.mark.parametrize("batch", range(-(-COUNT // BATCH)))
-def test_cpp_agrees_with_the_interpreter(batch, tmp_path):
-    require("cpp")
-    chosen = corpus().accepted[batch * BATCH : (batch + 1) * BATCH]
-    if not chosen:
-        pytest.skip("fewer sketches are accepted than drawn")
-    kernels = [lowered(generated, "cpp") for generated, _ in chosen]
-    source, library = tmp_path / "unit.cpp", tmp_path / "unit.so"
-    source.write_text(unit(kernels), "utf-8")
-    _build([source], QUICK, LIBRARIES, library)
-    cases = []
+def launches(
+    chosen: Iterable[tuple[Generated, ir.Sketch]], kernels: list[Kernel], library: Path
+) -> tuple[list[Launch], list[dict[str, Any]], dict[str, Array]]:
+    """All runs of kernels in one library: what each must give, and what the worker needs."""
+    cases: list[Launch] = []
     requests, arrays = [], {}
     for (generated, sketch), kernel in zip(chosen, kernels, strict=True):
         for sizes in generated.sizes:
@@ -74,7 +72,23 @@ def test_cpp_agrees_with_the_interpreter(batch, tmp_path):
             arrays |= {f"{len(cases)}/{name}": array for name, array in passed.items()}
             requests.append({"library": str(library), "signature": request})
             cases.append((generated, sketch, sizes, expected))
-    result = run_worker(f"{HANDLER}:run_batch", {"cases": requests}, arrays, timeout=120)
+    return cases, requests, arrays
+
+
+@pytest.mark.parametrize("batch", range(-(-COUNT // BATCH)))
+def test_cpp_agrees_with_the_interpreter(batch, tmp_path):
+    require("cpp")
+    chosen = corpus().accepted[batch * BATCH : (batch + 1) * BATCH]
+    if not chosen:
+        pytest.skip("fewer sketches are accepted than drawn")
+    kernels = [lowered(generated, "cpp") for generated, _ in chosen]
+    source, library = tmp_path / "unit.cpp", tmp_path / "unit.so"
+    source.write_text(unit(kernels), "utf-8")
+    _build([source], QUICK, LIBRARIES, library)
+    cases, requests, arrays = launches(chosen, kernels, library)
+    result = run_worker(
+        f"{HANDLER}:run_batch", {"cases": requests}, arrays, timeout=120, environment=UNHURRIED
+    )
     assert result.reply is not None, result.describe() + result.traceback + result.output
     wrong = []
     for index, (case, reply) in enumerate(zip(cases, result.reply["replies"], strict=True)):
@@ -84,7 +98,7 @@ def test_cpp_agrees_with_the_interpreter(batch, tmp_path):
 
 def verdict(
     index: int,
-    case: tuple[Generated, ir.Sketch, dict[str, int], dict[str, Array]],
+    case: Launch,
     reply: str,
     arrays: dict[str, Array],
 ) -> list[str]:
