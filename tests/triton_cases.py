@@ -106,6 +106,7 @@ def run_cases(
         {"cases": requests},
         arrays,
         environment={"TRITON_INTERPRET": "1" if interpret else "0"},
+        preload=("torch",),
     )
     assert result.reply is not None, result.describe() + result.traceback + result.output
     outputs: list[dict[str, Array] | str] = []
