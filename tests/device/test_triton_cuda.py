@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from example_sizes import inputs_for, params_for, sizes_for
 from triton_cases import EXAMPLES, assert_close, example, lower, make_case
 from triton_sketches import SKETCHES
 
@@ -23,9 +24,10 @@ NAMES = sorted(path.stem for path in EXAMPLES.glob("*.sketch"))
 @pytest.mark.parametrize("size", [1, 31, 100, 257])
 def test_examples_match_the_interpreter(name: str, size: int, tmp_path: Path) -> None:
     kernel = lower(example(name))[1]
-    symbols = {symbol.name: size if i > 1 else 3 for i, symbol in enumerate(kernel.sketch.symbols)}
-    params = {param.name: 1e-5 for param in kernel.sketch.params}
-    case = make_case(kernel, symbols, params)
+    params = params_for(kernel.sketch)
+    wanted = [size if i > 1 else 3 for i in range(len(kernel.sketch.symbols))]
+    symbols = sizes_for(kernel.sketch, wanted, params)
+    case = make_case(kernel, symbols, params, inputs_for(kernel.sketch, symbols, params))
     found = TOOLCHAIN.run(Artefact(kernel, tmp_path), case.tensors, symbols, params)
     for tensor, expected in case.expected.items():
         assert_close(found[tensor], expected, terms=256)
