@@ -86,7 +86,11 @@ def _bound(atoms: Atoms, rest: Linear, quotient: Quotient, sign: int) -> Linear 
 def lifted(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
     """Facts multiplied by non-negative factors of the products in them: from `i <= B - 1` follows
     `i*H <= B*H - H` (the reformulation of Sherali and Adams, 1990). Only parts of
-    products that occur already are made, so that the system does not grow without end."""
+    products that occur already are made, so that the system does not grow without end.
+
+    A factor that may be negative elsewhere, as a param or a loop variable may, counts where one of
+    these facts says that it is not. That is sound: all of them hold together or the system has no
+    point anyway, and at a point where `f >= 0` and `a >= 0` also `a*f >= 0` holds."""
     products = {
         atom: None
         for fact in facts
@@ -99,11 +103,12 @@ def lifted(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
     for product in products:
         for part, other in atoms.splits(product):
             cofactors.setdefault(part, {})[other] = None
+    signs = _signs(facts)
     result = [fact for atom in cofactors if atom not in products for fact in atoms.facts[atom]]
     for fact in facts:
         factors = {factor: None for atom in fact.form for factor in cofactors.get(atom, ())}
         for factor in factors:
-            if not (fact.equality or atoms.non_negative[factor]):
+            if not (fact.equality or _non_negative(atoms, factor, signs)):
                 continue
             form = atoms.multiply(fact.form, {factor: 1})
             if all(
@@ -112,3 +117,23 @@ def lifted(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
             ):
                 result.append(Fact(form, fact.equality))
     return result
+
+
+def _signs(facts: list[Fact]) -> frozenset[int]:
+    """The atoms that a fact about nothing else says are not negative: from `groups >= 1`, a
+    param."""
+    return frozenset(
+        atom
+        for fact in facts
+        if fact.form.get(ONE, 0) <= 0
+        for others in (fact.form.keys() - {ONE},)
+        if len(others) == 1
+        for atom in others
+        if fact.form[atom] > 0
+    )
+
+
+def _non_negative(atoms: Atoms, factor: int, signs: frozenset[int]) -> bool:
+    """Whether a factor is not negative: by itself, or because none of its own factors is."""
+    known = atoms.non_negative
+    return known[factor] or all(known[part] or part in signs for part in atoms.factors(factor))

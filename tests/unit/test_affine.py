@@ -1,9 +1,11 @@
 """The quick decision procedure against isl: it may fail to refute, but never refutes wrongly."""
 
+from math import prod
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc.checker.affine import ONE, Atoms, Fact, add, constant, scale
+from sketchc.checker.affine import ONE, Atoms, Fact, Linear, add, constant, scale
 from sketchc.checker.feasibility import infeasible
 from sketchc.checker.polyhedra import Space
 from sketchc.checker.scope import relevant
@@ -65,6 +67,57 @@ def test_points_of_isl_satisfy_the_facts(system: tuple[Atoms, list[Fact], list[i
         assert all(_holds(atoms, fact, answer.point) for fact in facts)
 
 
+@st.composite
+def systems_of_products(draw: st.DrawFn) -> tuple[Atoms, list[Fact], list[int]]:
+    """Random facts over three variables and products of them, some of which have a known sign."""
+    atoms = Atoms()
+    variables = [atoms.variable(name, draw(st.integers(0, 3)) == 0) for name in NAMES]
+    terms: list[Linear] = [{variable: 1} for variable in variables]
+    for _ in range(draw(st.integers(1, 3))):
+        one, two = draw(st.sampled_from(terms[:3])), draw(st.sampled_from(terms))
+        terms.append(atoms.multiply(one, two))
+    terms.append(atoms.floor(draw(st.sampled_from(terms)), draw(st.integers(2, 3))))
+    facts = [
+        Fact(
+            add({variable: sign}, constant(draw(st.integers(-4, 2)))), draw(st.integers(0, 5)) == 0
+        )
+        for variable in variables
+        for sign in draw(st.sampled_from(((), (1,), (1,), (-1,))))
+    ]
+    for _ in range(draw(st.integers(1, 5))):
+        form: dict[int, int] = {ONE: draw(st.integers(-9, 9))}
+        for _ in range(draw(st.integers(1, 3))):
+            form = add(form, draw(st.sampled_from(terms)), draw(st.sampled_from((-2, -1, 1, 2))))
+        facts.append(Fact({a: c for a, c in form.items() if c}, draw(st.integers(0, 4)) == 0))
+    return atoms, facts, variables
+
+
+@settings(max_examples=200, deadline=None)
+@given(systems_of_products())
+def test_quick_refutation_of_products_is_sound(
+    system: tuple[Atoms, list[Fact], list[int]],
+) -> None:
+    atoms, facts, variables = system
+    if infeasible(relevant(atoms, (), tuple(facts))):
+        signed = [variable for variable in variables if atoms.non_negative[variable]]
+        for point in _points(variables):
+            if all(point[variable] >= 0 for variable in signed):
+                assert not all(_holds(atoms, fact, point) for fact in facts)
+
+
+def test_a_fact_gives_a_param_its_sign() -> None:
+    """From g >= 1 and g*s >= 1 follows s >= 1, which without the first does not."""
+    atoms = Atoms()
+    groups, size = {atoms.variable("g"): 1}, {atoms.variable("s"): 1}
+    some = Fact(add(atoms.multiply(groups, size), constant(-1)))
+    negative = Fact(scale(size, -1))
+    positive = Fact(add(groups, constant(-1)))
+    assert infeasible(relevant(atoms, (positive, some), (negative,)))
+    assert not infeasible(relevant(atoms, (some,), (negative,)))
+    assert not infeasible(relevant(atoms, (Fact(add(groups, constant(1))), some), (negative,)))
+    assert not infeasible(relevant(atoms, (Fact(scale(groups, -1)), some), (negative,)))
+
+
 def _points(variables: list[int]) -> list[dict[int, int]]:
     span = range(-6, 7)
     return [
@@ -74,7 +127,7 @@ def _points(variables: list[int]) -> list[dict[int, int]]:
 
 
 def _value(atoms: Atoms, form: object, point: dict[int, int]) -> int:
-    from sketchc.checker.affine import Extremum, Floor
+    from sketchc.checker.affine import Extremum, Floor, Product
 
     assert isinstance(form, dict)
     total = 0
@@ -85,6 +138,8 @@ def _value(atoms: Atoms, form: object, point: dict[int, int]) -> int:
             case Extremum(operator, left, right):
                 pair = (_value(atoms, left, point), _value(atoms, right, point))
                 value = min(pair) if operator == "min" else max(pair)
+            case Product(factors):
+                value = prod(_value(atoms, {factor: 1}, point) for factor in factors)
             case _:
                 value = 1 if atom == ONE else point[atom]
         total += coefficient * value
