@@ -4,7 +4,9 @@ checked. Nothing is run here; `sketchc docspec check --run` builds and runs the 
 from __future__ import annotations
 
 import textwrap
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -22,6 +24,10 @@ from sketchc.docspec.schema import (
     Manifest,
     Section,
 )
+
+if TYPE_CHECKING:
+    from sketchc import ir
+    from sketchc.diagnostics import Diagnostic
 
 #: target -> the folder with its documents, beside this file.
 TARGETS: dict[str, str] = {
@@ -77,6 +83,27 @@ def inspect(folder: Path) -> tuple[DocSpec | None, tuple[Finding, ...]]:
     return spec, tuple(findings)
 
 
+@lru_cache(maxsize=128)
+def _elaborated(file: str, text: str) -> tuple[int, ir.Sketch | None, tuple[Diagnostic, ...]]:
+    """How many sketches the text has (1 where it cannot be read), the one, and what was found. Kept, since a run loads
+    the same documents for each of its prompts."""
+    from sketchc.checker.elaborate import elaborate
+    from sketchc.diagnostics import has_errors
+    from sketchc.parser import parse
+    from sketchc.source import Source
+
+    try:
+        tree, found = parse(Source(file, text))
+    except DiagnosticError as error:
+        return 1, None, tuple(error.diagnostics)
+    if tree is None or has_errors(found):
+        return 1, None, tuple(found)
+    if len(tree.sketches) != 1:
+        return len(tree.sketches), None, tuple(found)
+    sketch, more = elaborate(tree.sketches[0], {})
+    return 1, sketch, (*found, *more)
+
+
 @attrs.define
 class _Folder:
     """One folder being read; collects findings. `read` holds the files in order."""
@@ -123,22 +150,12 @@ class _Folder:
 
     def elaborated(self, example: Example) -> Example | None:
         """The example with what its sketch does; None when the sketch is wrong."""
-        from sketchc.checker.elaborate import elaborate
         from sketchc.diagnostics import has_errors
-        from sketchc.parser import parse
-        from sketchc.source import Source
 
-        try:
-            tree, found = parse(Source(example.sketch_file, example.sketch))
-        except DiagnosticError as error:
-            tree, found = None, list(error.diagnostics)
-        sketch = None
-        if tree is not None and not has_errors(found):
-            if len(tree.sketches) != 1:
-                self.say(example.sketch_file, 1, "an example is one sketch")
-                return None
-            sketch, more = elaborate(tree.sketches[0], {})
-            found = [*found, *more]
+        count, sketch, found = _elaborated(example.sketch_file, example.sketch)
+        if count != 1:
+            self.say(example.sketch_file, 1, "an example is one sketch")
+            return None
         for diagnostic in found:
             if has_errors([diagnostic]):
                 text = f"{diagnostic.code}: {diagnostic.message}"

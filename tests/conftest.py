@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 
 import pytest
+from shared_work import FOLDER
 
 # Kernels and torch compute little here, beside other tests: threads that wait shall not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if FOLDER not in os.environ:  # the workers of xdist have it from the process that starts them
+        folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="sketchc-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

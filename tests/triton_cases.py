@@ -18,7 +18,12 @@ from sketchc.lowering.passes import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import target_module
 from sketchc.parser import parse
-from sketchc.runtime.toolchains.triton_cuda import _request, _write, example_values
+from sketchc.runtime.toolchains.triton_cuda import (
+    INTERPRETED,
+    _request,
+    _write,
+    example_values,
+)
 from sketchc.runtime.worker import run_worker
 from sketchc.source import Source
 from sketchc.types import DType
@@ -106,7 +111,7 @@ def run_cases(
         {"cases": requests},
         arrays,
         environment={"TRITON_INTERPRET": "1" if interpret else "0"},
-        preload=("torch",),
+        preload=INTERPRETED if interpret else ("torch",),
     )
     assert result.reply is not None, result.describe() + result.traceback + result.output
     outputs: list[dict[str, Array] | str] = []

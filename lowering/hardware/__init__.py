@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,9 @@ def chips_like(name: str) -> list[Hardware]:
     return [chip for chip in map(load_hardware, HARDWARE) if chip.family == family]
 
 
+@cache
 def _facts(name: str) -> dict[str, Any]:
+    """As the file says; nobody changes what is handed out."""
     return tomllib.loads((Path(__file__).parent / HARDWARE[name]).read_text("utf-8"))
 
 

@@ -44,6 +44,8 @@ COMPILE, LAUNCH, TIMEOUT, INFRASTRUCTURE = "compile", "launch", "timeout", "infr
 ARCHITECTURES = (80, 90)
 
 _WORKER = "sketchc.runtime.toolchains.triton_cuda_worker"
+#: Loaded once for all runs in Triton's interpreter.
+INTERPRETED = ("sketchc.runtime.toolchains.triton_interpreted",)
 _ADVICE = "pip install torch triton==3.6.0; to run on a GPU: torch for CUDA, an NVIDIA driver"
 #: Sizes that example launches try for all symbols together, then for each on its own.
 _SIZES = (256, 64, 48, 16, 8, 4, 2, 1, 1024)
@@ -140,7 +142,7 @@ class TritonCuda:
             tensors,
             timeout=timeout,
             environment=environment,
-            preload=("torch",),
+            preload=INTERPRETED if environment else ("torch",),
             file_bytes=file_limit(tensors),
             # A GPU's driver reserves address space for all of its memory.
             memory_bytes=MEMORY_BYTES if environment else None,

@@ -9,11 +9,42 @@ from typing import Any
 @functools.cache
 def mend() -> None:
     """Apply all of it; further calls do nothing."""
+    _prepare_once()
     _reduce_whole_rows()
+    _scan_whole_rows()
     _multiply_bfloat16()
     _round_to_bfloat16()
     _take_bools()
     _update_bfloat16()
+
+
+def _prepare_once() -> None:
+    """Let Triton's interpreter replace the language's functions once per launch. It does so again
+    for each call of a device function, which takes longer than most such functions."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter._patch_lang
+    done: set[int] = set()
+
+    def patch_lang(function: Any) -> Any:
+        languages = {id(v) for v in function.__globals__.values() if v is tl or v is tl.core}
+        if done and languages <= done:
+            return interpreter._LangPatchScope()
+        scope = original(function)
+        if not done:
+            # The launch itself: what it replaces is put back at its end.
+            restore = scope.restore
+
+            def restore_all() -> None:
+                done.clear()
+                restore()
+
+            scope.restore = restore_all
+        done.update(languages)
+        return scope
+
+    interpreter._patch_lang = patch_lang
 
 
 def _reduce_whole_rows() -> None:
@@ -45,6 +76,31 @@ def _reduce_whole_rows() -> None:
         return [self.to_tensor(part, kind) for part, kind in zip(parts, kinds, strict=True)]
 
     interpreter.ReduceOps.generic_reduce = generic_reduce
+
+
+def _scan_whole_rows() -> None:
+    """Let Triton's interpreter scan with a combine function over whole slices, in the order in
+    which it does so element by element."""
+    import numpy as np
+    from triton.runtime import interpreter
+
+    def generic_scan(self: Any, inputs: Any) -> Any:
+        values = [value.handle.data for value in inputs]
+        kinds = [value.dtype for value in inputs]
+        slices = [[part.take([0], self.axis) for part in values]]
+        for place in range(1, values[0].shape[self.axis]):
+            arguments = [
+                self.to_tensor(part, kind)
+                for side in (slices[-1], [part.take([place], self.axis) for part in values])
+                for part, kind in zip(side, kinds, strict=True)
+            ]
+            result = self.combine_fn.fn(*arguments)
+            results = result if isinstance(result, tuple) else (result,)
+            slices.append([tensor.handle.data for tensor in results])
+        whole = [np.concatenate(parts, self.axis) for parts in zip(*slices, strict=True)]
+        return [self.to_tensor(part, kind) for part, kind in zip(whole, kinds, strict=True)]
+
+    interpreter.ScanOps.generic_scan = generic_scan
 
 
 def _multiply_bfloat16() -> None:

@@ -31,7 +31,7 @@ from sketchc.lowering.passes import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
 from sketchc.parser import parse
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.toolchains.triton_cuda import TOOLCHAIN, _request, _write
+from sketchc.runtime.toolchains.triton_cuda import INTERPRETED, TOOLCHAIN, _request, _write
 from sketchc.runtime.worker import run_worker
 from sketchc.selfcheck import self_check
 from sketchc.source import Source
@@ -290,7 +290,7 @@ def test_tensors_that_are_not_dense(tmp_path: Path) -> None:
             request,
             poisoned(run),
             environment={"TRITON_INTERPRET": "1"},
-            preload=("torch",),
+            preload=INTERPRETED,
         )
         assert result.reply is not None, result.describe() + result.traceback
         assert_alike(CASES[name], result.arrays, run.expected)

@@ -7,6 +7,7 @@ interpreter, which compares every static domain with the lanes that it meets.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,9 @@ from sketchc.source import Source
 TRIES = 4
 
 
-def plan_of(generated: Generated) -> Plan:
-    tree, _ = parse(Source(f"random_{generated.seed}.sketch", generated.text))
+@functools.cache
+def plan_of(seed: int, text: str) -> Plan:
+    tree, _ = parse(Source(f"random_{seed}.sketch", text))
     assert tree is not None
     return build_plan(tree.sketches[0], "cpp").plan
 
@@ -43,7 +45,7 @@ def changed(bug: str) -> list[tuple[Generated, ir.Sketch, Plan]]:
     """The first sketches that the bug spoils, with their spoilt plans."""
     found = []
     for generated, sketch in corpus().accepted:
-        plan = plan_of(generated)
+        plan = plan_of(generated.seed, generated.text)
         spoilt = BUGS[bug](plan)
         same = (plan.phases, plan.sketch.schedule, plan.neutral, plan.fills)
         if (spoilt.phases, spoilt.sketch.schedule, spoilt.neutral, spoilt.fills) != same:

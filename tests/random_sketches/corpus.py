@@ -6,6 +6,7 @@ import functools
 from collections import Counter
 
 import attrs
+from shared_work import shared
 
 from random_sketches.accesses import INPUTS, OUTPUTS
 from random_sketches.draft import Generated
@@ -30,7 +31,11 @@ class Corpus:
 
 @functools.cache
 def corpus(count: int = COUNT) -> Corpus:
-    """The sketches of the seeds below `count`."""
+    """The sketches of the seeds below `count`: drawing and checking them takes half a minute."""
+    return shared(f"corpus-{count}", lambda: _draw(count))
+
+
+def _draw(count: int) -> Corpus:
     accepted: list[tuple[Generated, ir.Sketch]] = []
     refused: list[Generated] = []
     histogram: Counter[str] = Counter()
