@@ -20,7 +20,7 @@ from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.index_ranges import loaded_names
 from sketchc.checker.literal_sizes import literal_settings
-from sketchc.checker.param_values import ParamValues, deciding_params, other_params
+from sketchc.checker.param_values import ParamValues, deciding_params, fitted, other_params
 from sketchc.checker.scope import Branch, Step, root_scope
 from sketchc.checker.sites import Site, collect
 from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes
@@ -187,7 +187,8 @@ class _Runs:
         for symbols, params in islice(product(used, self.others), PARAM_ATTEMPTS):
             if self.count >= MOST_RUNS or left < TOTAL_LIMIT // 20:
                 return
-            left -= self._run(symbols, params, min(left, run_limit)) or 0
+            suited = fitted(self.sketch, symbols, {**sample_params(self.sketch), **params})
+            left -= self._run(suited, params, min(left, run_limit)) or 0
 
     def execute_more(self, sizes: Iterable[dict[str, int]]) -> None:
         """Run at further sizes where a launch accepts them, as many as there is time for."""

@@ -7,7 +7,7 @@ import pytest
 from sketchc import ir
 from sketchc.checker.api import CheckResult, check
 from sketchc.checker.elaborate import elaborate
-from sketchc.checker.param_values import other_params
+from sketchc.checker.param_values import fitted, other_params
 from sketchc.parser import parse
 from sketchc.source import Source
 
@@ -111,3 +111,25 @@ def test_other_params_are_never_the_defaults() -> None:
     assert len({tuple(sorted(some.items())) for some in found}) == len(found)
     assert other_params(sketch, ()) == ()
     assert all(some["c"] >= 0 for some in other_params(sketch, ("c",)))
+
+
+def test_sizes_are_fitted_to_params() -> None:
+    text = """sketch grouped {
+    symbols: C, CG, O;
+    params: groups: i64 = 1;
+    let: OG = O//groups;
+    tensors: X[C, CG, O]: in f32; Y[O]: out f32;
+    require: C == CG*groups and O == OG*groups and C >= 1;
+    for o in range(O):
+        y = alloc([1], init=0)
+        store(y -> Y[o:o+1])
+}
+"""
+    tree, _ = parse(Source("test", text))
+    assert tree is not None
+    sketch, _ = elaborate(tree.sketches[0], {})
+    assert sketch is not None
+    sizes = {"C": 7, "CG": 2, "O": 7}
+    assert fitted(sketch, sizes, {"groups": 3}) == {"C": 6, "CG": 2, "O": 6}
+    assert fitted(sketch, sizes, {"groups": -1}) == {"C": 0, "CG": 2, "O": 7}
+    assert fitted(sketch, sizes, {"groups": 0}) == sizes  # no launch accepts it
