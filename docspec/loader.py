@@ -85,8 +85,8 @@ def inspect(folder: Path) -> tuple[DocSpec | None, tuple[Finding, ...]]:
 
 @lru_cache(maxsize=128)
 def _elaborated(file: str, text: str) -> tuple[int, ir.Sketch | None, tuple[Diagnostic, ...]]:
-    """How many sketches the text has (1 where it cannot be read), the one, and what was found. Kept, since a run loads
-    the same documents for each of its prompts."""
+    """How many sketches the text has (1 where it cannot be read), the one, and what was found.
+    Kept, since a run loads the same documents for each of its prompts."""
     from sketchc.checker.elaborate import elaborate
     from sketchc.diagnostics import has_errors
     from sketchc.parser import parse

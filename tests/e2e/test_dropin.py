@@ -10,6 +10,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from small_tasks import small_task
 from toolchains import require
 
 from sketchc.cli.verify import prepare
@@ -61,8 +62,8 @@ def make(sketch: Path, task: Path, target: str, folder: Path, bare: bool = False
 
 
 def example(name: str, target: str, folder: Path) -> Path:
-    examples = ROOT / "examples"
-    return make(examples / f"{name}.sketch", examples / "tasks" / f"{name}.py", target, folder)
+    task = small_task(name, folder.parent / "task")
+    return make(ROOT / "examples" / f"{name}.sketch", task, target, folder)
 
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:

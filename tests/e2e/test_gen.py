@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_tasks import small_task
 from toolchains import require
 
 from sketchc.cli.main import run
@@ -44,7 +45,7 @@ def _trace(folder: Path) -> dict[str, object]:
 @pytest.mark.parametrize("name", ["softmax", "layer_norm"])
 def test_coder_only_with_a_sketch_asks_no_model(name: str, tmp_path: Path) -> None:
     require("cpp")
-    arguments = ["gen", str(TASKS / f"{name}.py"), "-t", "cpp", "--workflow", "coder-only"]
+    arguments = ["gen", str(small_task(name, tmp_path)), "-t", "cpp", "--workflow", "coder-only"]
     arguments += ["--sketch", str(SKETCHES / f"{name}.sketch"), "--no-bench", "-o", "out"]
     assert run(arguments) == 0
     out = tmp_path / "out"
@@ -57,7 +58,14 @@ def test_coder_only_with_a_sketch_asks_no_model(name: str, tmp_path: Path) -> No
 
 def test_the_drop_in_that_is_left_behind_computes(tmp_path: Path) -> None:
     require("cpp")
-    arguments = ["gen", str(TASKS / "softmax.py"), "-t", "cpp", "--workflow", "coder-only"]
+    arguments = [
+        "gen",
+        str(small_task("softmax", tmp_path)),
+        "-t",
+        "cpp",
+        "--workflow",
+        "coder-only",
+    ]
     arguments += ["--sketch", str(SKETCHES / "softmax.sketch"), "--no-bench", "-o", "out"]
     assert run(arguments) == 0
     (dropin,) = [
@@ -78,7 +86,14 @@ def test_a_wrong_sketch_fails_where_nobody_can_mend_it(tmp_path: Path) -> None:
     require("cpp")
     wrong = (SKETCHES / "softmax.sketch").read_text().replace("reduce_max", "reduce_min")
     (tmp_path / "wrong.sketch").write_text(wrong.replace("exp(", "abs("))
-    arguments = ["gen", str(TASKS / "softmax.py"), "-t", "cpp", "--workflow", "coder-only"]
+    arguments = [
+        "gen",
+        str(small_task("softmax", tmp_path)),
+        "-t",
+        "cpp",
+        "--workflow",
+        "coder-only",
+    ]
     assert run([*arguments, "--sketch", "wrong.sketch", "--no-bench", "-o", "out"]) == 1
     trace = _trace(tmp_path / "out")
     assert trace["outcome"] in ("failed", "exhausted")
@@ -92,7 +107,14 @@ def test_verifier_only_judges_a_kernel_file(target: str, tmp_path: Path) -> None
     kernel = tmp_path / ("softmax.cpp" if target == "cpp" else "softmax_kernel.py")
     sketch = str(SKETCHES / "softmax.sketch")
     assert run(["lower", sketch, "-t", target, "-o", str(kernel), "-q"]) == 0
-    arguments = ["gen", str(TASKS / "softmax.py"), "-t", target, "--workflow", "verifier-only"]
+    arguments = [
+        "gen",
+        str(small_task("softmax", tmp_path)),
+        "-t",
+        target,
+        "--workflow",
+        "verifier-only",
+    ]
     arguments += ["--kernel", str(kernel), "--sketch", sketch, "--no-bench"]
     assert run([*arguments, "-o", "right"]) == 0
     text = kernel.read_text()
@@ -109,7 +131,14 @@ def test_a_kernels_only_function_is_found(tmp_path: Path) -> None:
     assert run(["lower", sketch, "-t", "cpp", "-o", str(kernel), "-q"]) == 0
     text = kernel.read_text()
     kernel.write_text(text.replace("int64_t relu(", "int64_t other("))
-    arguments = ["gen", str(TASKS / "relu.py"), "-t", "cpp", "--workflow", "verifier-only"]
+    arguments = [
+        "gen",
+        str(small_task("relu", tmp_path)),
+        "-t",
+        "cpp",
+        "--workflow",
+        "verifier-only",
+    ]
     arguments += ["--kernel", str(kernel), "--sketch", sketch, "--no-bench", "-q"]
     assert run([*arguments, "-o", "found"]) == 0
     assert run([*arguments, "-o", "named", "--entry", "none"]) == 2
@@ -208,9 +237,12 @@ def test_a_broken_task_is_told_apart_from_a_broken_kernel(
     assert not Path("letters").exists() or not list(Path("letters").iterdir())
 
 
-def test_a_folder_with_a_run_is_not_used_twice(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_a_run_is_not_used_twice(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     require("cpp")
-    arguments = ["gen", str(TASKS / "add.py"), "-t", "cpp", "--workflow", "coder-only"]
+    task = str(small_task("add", tmp_path))
+    arguments = ["gen", task, "-t", "cpp", "--workflow", "coder-only"]
     arguments += ["--sketch", str(SKETCHES / "add.sketch"), "--no-bench", "-q", "-o", "out"]
     assert run(arguments) == 0
     assert run(arguments) == 2
@@ -219,9 +251,17 @@ def test_a_folder_with_a_run_is_not_used_twice(capsys: pytest.CaptureFixture[str
     assert run([*arguments, "--resume"]) == 0
 
 
-def test_the_trace_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_trace_is_printed_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     require("cpp")
-    arguments = ["gen", str(TASKS / "add.py"), "-t", "cpp", "--workflow", "coder-only", "--json"]
+    arguments = [
+        "gen",
+        str(small_task("add", tmp_path)),
+        "-t",
+        "cpp",
+        "--workflow",
+        "coder-only",
+        "--json",
+    ]
     arguments += ["--sketch", str(SKETCHES / "add.sketch"), "--no-bench", "-q"]
     assert run(arguments) == 0
     trace = json.loads(capsys.readouterr().out)

@@ -2,8 +2,8 @@
 
 The model is a real HTTP server that answers as a recorded run was answered (a real one: ledgers/
 holds it as it was written; record it again as tests/e2e/test_gen_recorded.py says when it is
-stale); the client is the real one. Each case starts a run, kills it without warning, and resumes
-it.
+stale); the client is the real one. Each case starts a run, kills it without warning, resumes it,
+kills that, and so on; the last one may end.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pytest
 from llm_server import LedgerReplay, LlmServer
+from shared_work import shared
 from toolchains import require
 
 from sketchc.agents.llm.ledger import Ledger, read_ledger
 
-KILLS = 20
+#: Kills in all: so many cases of so many each.
+CASES, KILLS = 5, 4
 #: Seconds that the server takes for each reply, so that some runs are killed while they wait.
 DELAY = 0.3
 
@@ -58,7 +61,10 @@ def _results(folder: Path) -> dict[str, str]:
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[float, dict[str, str]]:
     """How long a run takes that nobody kills, in seconds, and what it leaves behind."""
     require("cpp")
-    folder = tmp_path_factory.mktemp("whole")
+    return shared("whole-run", lambda: _whole_run(tmp_path_factory.mktemp("whole")))
+
+
+def _whole_run(folder: Path) -> tuple[float, dict[str, str]]:
     with LlmServer(LedgerReplay(LEDGER, DELAY)) as server:
         started = time.monotonic()
         log = folder / "log.txt"
@@ -67,31 +73,55 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[float, dict[str
         return time.monotonic() - started, _results(folder / "out")
 
 
-@pytest.mark.parametrize("number", range(KILLS))
-def test_a_killed_run_goes_on(
+@pytest.mark.parametrize("number", range(CASES))
+def test_a_run_that_is_killed_again_and_again_goes_on(
     number: int, whole_run: tuple[float, dict[str, str]], tmp_path: Path
 ) -> None:
     seconds, expected = whole_run
-    moment = random.Random(number).uniform(0.0, seconds)
-    folder, log = tmp_path / "out", tmp_path / "log.txt"
+    chance = random.Random(number)
+    kills = 0
+    for attempt in count():  # a run may be over before it was killed so often
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        moments = [chance.uniform(0.0, seconds) for _ in range(KILLS - kills)]
+        kills += _killed_run(folder, moments, expected)
+        if kills == KILLS:
+            break
+
+
+def _killed_run(folder: Path, moments: list[float], expected: dict[str, str]) -> int:
+    """A run that is killed so many seconds after each start, then left alone; how many kills there
+    were before it was over."""
+    out, log = folder / "out", folder / "log.txt"
+    kills: list[tuple[float, Counter[str], int]] = []
     with LlmServer(LedgerReplay(LEDGER, DELAY)) as server:
-        command = _command(folder, server)
-        process = _start(command, log)
-        time.sleep(moment)
-        process.send_signal(signal.SIGKILL)
-        process.wait(60)
-        paid = _paid(folder)
-        asked_before = len(server.requests)
-        if (folder / "run" / "run.json").exists():
-            command = [*command, "--resume"]
-        process = _start(command, log)
-        assert process.wait(300) == 0, log.read_text()
-        again = Counter(request.key for request in server.requests[asked_before:])
-    assert _results(folder) == expected
+        for moment in moments:
+            process = _start(_next(out, server), log)
+            try:
+                assert process.wait(moment) == 0, log.read_text()
+                break
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                process.wait(60)
+            kills.append((moment, _paid(out), len(server.requests)))
+        else:
+            process = _start(_next(out, server), log)
+            assert process.wait(300) == 0, log.read_text()
+        asked = [request.key for request in server.requests]
+    assert _results(out) == expected
     recorded = _replies(LEDGER)
-    assert _paid(folder) == recorded
-    for key, count in paid.items():
-        assert again[key] <= recorded[key] - count, f"paid twice, killed after {moment:.2f} s"
+    assert _paid(out) == recorded
+    for moment, paid, before in kills:
+        again = Counter(asked[before:])
+        for key, times in paid.items():
+            assert again[key] <= recorded[key] - times, f"paid twice, killed after {moment:.2f} s"
+    return len(kills)
+
+
+def _next(out: Path, server: LlmServer) -> list[str]:
+    """The command that starts the run, or goes on with it."""
+    resumes = (out / "run" / "run.json").exists()
+    return [*_command(out, server), *(["--resume"] if resumes else [])]
 
 
 def _paid(folder: Path) -> Counter[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 import pytest
-import torch
 
 from sketchc.runtime.bench.bench import Measurement
 from sketchc.runtime.bench.machine import Machine
@@ -17,6 +16,9 @@ from sketchc.runtime.bench.report import seconds_text, summary, to_json
 from sketchc.runtime.bench.statistics import geometric_mean, speedup, summarise
 from sketchc.runtime.bench.timing import Schedule, interleave
 from sketchc.runtime.verify.compare import Comparison
+
+if TYPE_CHECKING:
+    import torch
 
 
 class CountingClock:
@@ -50,6 +52,8 @@ def test_speedup_is_baseline_over_candidate() -> None:
 
 
 def test_contenders_take_turns_and_input_sets_rotate() -> None:
+    import torch  # here, since it takes seconds in every worker that collects this file
+
     order: list[tuple[str, int]] = []
 
     def contender(name: str) -> Callable[[int], list[torch.Tensor]]:
