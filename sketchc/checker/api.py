@@ -82,20 +82,21 @@ def judge_sketch(
     found += more
     if has_errors(found):
         return None, found
-    sketch, proofs, more = prove(sketch, allow_unproved, test=True, tried=known, shapes=shapes)
-    refused = () if shapes is None else _refused_sizes(sketch, shapes)
+    own = None
+    if shapes is not None and all(symbol.name in shapes for symbol in sketch.symbols):
+        own = {symbol.name: shapes[symbol.name] for symbol in sketch.symbols}
+    sketch, proofs, more = prove(sketch, allow_unproved, test=True, tried=known, shapes=own)
+    refused = () if own is None else _refused_sizes(sketch, own)
     return CheckedSketch(sketch, proofs), (*found, *more, *refused)
 
 
 def _refused_sizes(sketch: ir.Sketch, shapes: Mapping[str, int]) -> tuple[Diagnostic, ...]:
-    """Why no launch has these sizes (SK0801), where they are sizes of all symbols; conditions on
-    params without a value are left to the launch."""
+    """Why no launch has these sizes of all symbols (SK0801); conditions on params without a value
+    are left to the launch."""
     from sketchc.checker.scope import free_names
     from sketchc.checker.testing import sample_params
     from sketchc.interpreter_launch import bind_values
 
-    if set(shapes) != {symbol.name for symbol in sketch.symbols}:
-        return ()
     params = sample_params(sketch)
     unknown = set(params)
     for let in sketch.lets:

@@ -83,7 +83,7 @@ def try_out(
     findings = [_at_other_tiles(finding, known) for finding in findings]
     if not any(_open(finding) for finding in findings):
         return findings
-    if shapes is not None and set(shapes) == {symbol.name for symbol in sketch.symbols}:
+    if shapes is not None:
         instance = _Runs(sketch)
         instance.execute([dict(shapes)], SHAPE_LIMIT)
         if instance.count:

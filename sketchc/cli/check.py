@@ -47,15 +47,23 @@ class Style:
 
 
 @attrs.frozen
+class Names:
+    """What the sketches of a file declare: what `--set` can bind, and the symbols of each."""
+
+    bindable: frozenset[str]
+    symbols: tuple[frozenset[str], ...]
+
+
+@attrs.frozen
 class FileReport:
-    """What is known of one file; `unreadable` says why it could not be opened, and `names` holds
-    what `--set` can bind there (None: unknown, since it does not parse)."""
+    """What is known of one file; `unreadable` says why it could not be opened, `names` what options
+    can name there (None: unknown, since it does not parse)."""
 
     source: Source
     diagnostics: tuple[Diagnostic, ...] = ()
     sketches: tuple[SketchReport, ...] = ()
     unreadable: str = ""
-    names: frozenset[str] | None = None
+    names: Names | None = None
 
 
 @attrs.frozen
@@ -64,7 +72,7 @@ class Printed:
 
     text: str
     unreadable: str
-    names: frozenset[str] | None
+    names: Names | None
     errors: int
     warnings: int
     tiers: tuple[str, ...]
@@ -151,7 +159,7 @@ def check(
     if form == "text":
         style = Style(quiet, sys.stdout.isatty())
         printed = map_files(partial(print_file, request=request, style=style), paths)
-        _check_settings([file.names for file in printed], constants)
+        _check_names([file.names for file in printed], request)
         click.echo("".join(file.text for file in printed), nl=False)
         read = [file for file in printed if not file.unreadable]
         if read and not quiet:
@@ -160,7 +168,7 @@ def check(
         unreadable = [file.unreadable for file in printed if file.unreadable]
     else:
         reports = map_files(partial(check_file, request=request), paths)
-        _check_settings([report.names for report in reports], constants)
+        _check_names([report.names for report in reports], request)
         _print_machine(reports, form)
         failed = any(has_errors(report.diagnostics) for report in reports)
         unreadable = [report.unreadable for report in reports if report.unreadable]
@@ -189,19 +197,33 @@ def _check_target(target: str) -> None:
         raise UsageError(message)
 
 
-def _check_settings(
-    declared: list[frozenset[str] | None], constants: tuple[tuple[str, options.Scalar], ...]
+def _check_names(declared: list[Names | None], request: Request) -> None:
+    """Raises `UsageError` for names of `--set` and `--symbols` that no sketch declares, and for
+    sizes that are not those of all symbols of any sketch."""
+    known = [names for names in declared if names is not None]
+    if len(known) < len(declared):
+        return  # What does not parse may well declare the name.
+    bindable = frozenset[str]().union(*(names.bindable for names in known))
+    _refuse_unknown("--set", "constexpr or param", request.constants, bindable)
+    sketches = [symbols for names in known for symbols in names.symbols]
+    _refuse_unknown("--symbols", "symbol", request.shapes, frozenset[str]().union(*sketches))
+    given = {name for name, _ in request.shapes}
+    if given and not any(symbols <= given for symbols in sketches):
+        missing = ", ".join(sorted(min((one - given for one in sketches), key=len)))
+        message = f"--symbols: a run takes sizes of all symbols; give {missing} too"
+        raise UsageError(message)
+
+
+def _refuse_unknown(
+    option: str,
+    what: str,
+    given: tuple[tuple[str, options.Scalar], ...],
+    known: frozenset[str],
 ) -> None:
-    """Raises `UsageError` for a `--set` name that no sketch declares."""
-    known: set[str] = set()
-    for names in declared:
-        if names is None:
-            return  # What does not parse may well declare the name.
-        known |= names
-    for name, _ in constants:
+    for name, _ in given:
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"
-            message = f"--set {name}: no sketch has such a constexpr or param; there are: {listed}"
+            message = f"{option} {name}: no sketch has such a {what}; there are: {listed}"
             raise UsageError(message)
 
 
@@ -246,9 +268,7 @@ def check_text(source: Source, request: Request) -> FileReport:
     diagnostics = list(result.diagnostics)
     names = None
     if result.tree is not None:
-        from sketchc.checker.elaborate import bindable
-
-        names = frozenset(name for sketch in result.tree.sketches for name in bindable(sketch))
+        names = _names(result.tree)
     bounds: dict[int, list[ir.Proof]] = {}
     if request.target is not None and result.tree is not None and result.ok:
         from sketchc.lowering.lints import lint
@@ -277,6 +297,23 @@ def check_text(source: Source, request: Request) -> FileReport:
         if found.severity is Severity.ERROR or found.code not in request.ignored
     ]
     return FileReport(source, tuple(kept), tuple(sketches), names=names)
+
+
+def _names(tree: syntax.File) -> Names:
+    from sketchc import syntax
+    from sketchc.checker.elaborate import bindable
+
+    symbols = [
+        frozenset(
+            symbol.name
+            for section in sketch.sections
+            if isinstance(section, syntax.SymbolsSection)
+            for symbol in section.symbols
+        )
+        for sketch in tree.sketches
+    ]
+    bound = frozenset(name for sketch in tree.sketches for name in bindable(sketch))
+    return Names(bound, tuple(symbols))
 
 
 def _executed(

@@ -290,9 +290,21 @@ def test_sizes_are_integers(size, capsys):
     assert "--symbols: the size M" in capsys.readouterr().err
 
 
+def test_sizes_name_all_symbols_of_a_sketch(tmp_path, capsys):
+    path = write(tmp_path, "a.sketch", ODD.format(index="i"))
+    rms, softmax = (str(ROOT / "examples" / f"{name}.sketch") for name in ("rms", "softmax"))
+    assert run(["check", "--symbols", "Q=3", path]) == 2
+    assert "--symbols Q: no sketch has such a symbol; there are: N" in capsys.readouterr().err
+    assert run(["check", "--symbols", "M=3", rms, softmax]) == 2
+    assert "takes sizes of all symbols; give N too" in capsys.readouterr().err
+    # Sizes of one sketch are those of another that has fewer symbols, too.
+    assert run(["check", "--symbols", "M=3,N=14", path, softmax]) == 1
+    assert "error[SK0801]: the condition N % 7 != 0" in capsys.readouterr().out
+
+
 def test_settings_that_do_not_fit_are_errors(capsys):
     path = str(ROOT / "examples" / "matmul.sketch")
-    (name, *_) = sorted(check_file(path, Request()).names or ())
+    (name, *_) = sorted(check_file(path, Request()).names.bindable)
     assert run(["check", "--quiet", "--set", f"{name}={10**30}", path]) == 1
     assert "SK0214" in capsys.readouterr().out
 
