@@ -1,7 +1,8 @@
 """The inside of a worker process: reads a request, calls a handler, writes the reply.
 
 Started by `sketchc.runtime.worker` as `python -P worker_child.py HANDLER FOLDER`; it needs only
-numpy and the standard library, so that it also runs in an environment that has no sketchc. HANDLER
+the standard library, and numpy where arrays are passed, so that it also runs in an environment that
+has no sketchc, and starts there without delay. HANDLER
 is "package.module:function", or "/path/to/file.py:function". The folder holds `request.json` and
 the input arrays; `reply.json` and the output arrays are written there. A bfloat16 array travels as
 uint16 with "bfloat16" in the manifest, and stays uint16 where ml_dtypes is not installed.
@@ -21,13 +22,14 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-Arrays = dict[str, np.ndarray[Any, Any]]
+Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
 #: What a handler is: (request, input arrays) -> (JSON-able reply, output arrays).
-Handler = Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]
+Handler: TypeAlias = "Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]"
 
 BFLOAT16 = "bfloat16"
 #: Of prctl(2).
@@ -39,6 +41,10 @@ _PARENT = os.getppid()
 def write_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], folder: Path) -> list[dict[str, str]]:
     """Save arrays as .npy files of `folder`; returns the manifest that `read_arrays` takes."""
     folder.mkdir(parents=True, exist_ok=True)
+    if not arrays:
+        return []
+    import numpy as np
+
     manifest = []
     for position, (name, array) in enumerate(arrays.items()):
         dtype = array.dtype.name
@@ -51,6 +57,10 @@ def write_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], folder: Path) -> li
 def read_arrays(manifest: list[dict[str, str]], folder: Path) -> Arrays:
     """The arrays of a manifest. Raises `ValueError` or `OSError` for files that are not arrays."""
     arrays: Arrays = {}
+    if not manifest:
+        return arrays
+    import numpy as np
+
     for entry in manifest:
         array = np.load(folder / Path(entry["file"]).name, allow_pickle=False)
         if entry["dtype"] == BFLOAT16 and (dtype := _bfloat16()) is not None:
@@ -60,6 +70,8 @@ def read_arrays(manifest: list[dict[str, str]], folder: Path) -> Arrays:
 
 
 def _bfloat16() -> Any:
+    import numpy as np
+
     if importlib.util.find_spec("ml_dtypes") is None:
         return None
     return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
@@ -150,7 +162,7 @@ def serve(modules: list[str]) -> int:
     and {"status"} (negative: ended by that signal) when it is done.
     """
     die_with_parent()
-    for name in modules:
+    for name in ("numpy", *modules):
         importlib.import_module(name)
     _answer({"ready": True})
     for line in sys.stdin.buffer:

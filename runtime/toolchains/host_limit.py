@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 #: What importing a generated file, or running its wrapper without its kernels, may take.
-HOST_SECONDS = 30.0
+HOST_SECONDS = 10.0
 
 
 class HostTimeoutError(BaseException):

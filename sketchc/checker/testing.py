@@ -184,7 +184,13 @@ class _Runs:
         self.sizes = len(used)
         self.tried.extend(used)
         used.sort(key=lambda symbols: _weight(tuple(symbols.values())), reverse=True)
-        for symbols, params in islice(product(used, self.others), PARAM_ATTEMPTS):
+        # Every value of the params in turn, each at other sizes than the one before.
+        pairs = (
+            (used[(shift + place) % len(used)], params)
+            for shift in range(len(used))
+            for place, params in enumerate(self.others)
+        )
+        for symbols, params in islice(pairs, PARAM_ATTEMPTS):
             if self.count >= MOST_RUNS or left < TOTAL_LIMIT // 20:
                 return
             suited = fitted(self.sketch, symbols, {**sample_params(self.sketch), **params})

@@ -4,8 +4,6 @@ computes what the task's Model computes, and refuses what its kernel was not mad
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import attrs
@@ -18,6 +16,7 @@ from sketchc.runtime.frontends.binding import bind
 from sketchc.runtime.frontends.torch_dropin import write_dropin
 from sketchc.runtime.frontends.torch_task import TorchTask
 from sketchc.runtime.verify.free import find_freedom
+from sketchc.runtime.worker import run_worker
 
 ROOT = Path(__file__).parents[2]
 #: example -> init inputs and shapes of the inputs, at sizes that divide nothing.
@@ -66,23 +65,21 @@ def example(name: str, target: str, folder: Path) -> Path:
     return make(ROOT / "examples" / f"{name}.sketch", task, target, folder)
 
 
-def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A fresh Python process in a folder."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+def run(code: str, folder: Path) -> tuple[str, str]:
+    """What the code prints in a process that has imported torch alone, and the traceback if it
+    raises."""
+    handler = f"{Path(__file__).with_name('torch_process.py')}:execute"
+    request = {"code": code, "folder": str(folder)}
+    result = run_worker(handler, request, preload=("torch",), timeout=300)
+    assert result.reply is not None, result.describe() + result.output
+    return result.reply["printed"], result.reply["raised"] + result.output
 
 
 def use(dropin: Path, code: str, elsewhere: Path) -> None:
     """Run code that sees the drop-in as `module`, from another folder."""
     start = USE.format(folder=str(dropin.parent), name=dropin.stem)
-    done = run(f"{start}\n{code}\nprint('done')", elsewhere)
-    assert done.stdout.endswith("done\n"), done.stderr[-2000:]
+    printed, wrong = run(f"{start}\n{code}\nprint('done')", elsewhere)
+    assert printed.endswith("done\n"), wrong[-2000:]
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +138,8 @@ def test_ascend_through_its_front_end(tmp_path: Path, monkeypatch: pytest.Monkey
     require("triton_ascend")
     monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that the CPU's tensors are taken
     dropin = example("softmax", "triton_ascend", tmp_path / "made")
-    done = run(STANDIN.format(folder=str(dropin.parent)), tmp_path)
-    assert done.stdout.endswith("done\n"), done.stderr[-2000:]
+    printed, wrong = run(STANDIN.format(folder=str(dropin.parent)), tmp_path)
+    assert printed.endswith("done\n"), wrong[-2000:]
 
 
 def test_a_kernel_for_a_device_says_where_it_runs(tmp_path: Path) -> None:

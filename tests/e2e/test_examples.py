@@ -22,6 +22,7 @@ from sketchc.cli.verify import prepare
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.frontends.torch_task import TorchTask
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact
+from sketchc.runtime.toolchains.triton_ascend import TritonAscendToolchain
 from sketchc.runtime.toolchains.triton_cuda import TritonCuda
 from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.verify import Cases, verify
@@ -86,6 +87,14 @@ class Interpreted(TritonCuda):
         return Artefact(kernel, folder)
 
 
+class Placed(TritonAscendToolchain):
+    """The toolchain of `triton_ascend`, for runs, which build what they launch."""
+
+    def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
+        self.place(kernel, folder)
+        return Artefact(kernel, folder)
+
+
 def test_every_example_has_a_task() -> None:
     """Tasks without a sketch are for `sketchc gen`: a recorded run designs one."""
     assert NAMES
@@ -102,6 +111,8 @@ def test_example_equals_pytorch(
     require(target)
     candidate = prepare(str(EXAMPLES / f"{name}.sketch"), None, target, None, {})
     select = few
+    if target == "triton_ascend":
+        candidate = attrs.evolve(candidate, toolchain=Placed())
     if target == "triton_cuda":
         select = fewest
         if candidate.toolchain.status().interpreted:
