@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from small_tasks import small_task
 from toolchains import require
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_the_demo(installed: bool) -> None:
+def test_the_demo(installed: bool, tmp_path: Path) -> None:
     require("cpp")
-    environment = dict(os.environ)
+    environment, command = dict(os.environ), [sys.executable, "-m", "sketchc.cli.main", "demo"]
     if installed:
         require("triton_ascend")
-    else:
+    else:  # at small sizes: the first run has shown those of the task
         environment["SKETCHC_ASCEND_ENV"] = os.devnull
+        small_task("rms", tmp_path / "tasks")
+        shutil.copy(ROOT / "examples" / "rms.sketch", tmp_path)
+        command += ["--examples", str(tmp_path)]
     ran = subprocess.run(
-        [sys.executable, "-m", "sketchc.cli.main", "demo"],
+        command,
         cwd=ROOT,
         env=environment,
         capture_output=True,
