@@ -1,9 +1,8 @@
 """The process that runs a PyTorch task: it loads the user's file and answers requests about it.
 
 Started by `torch_task.TorchTask`, never imported by it: a task may print, hang, or end the process.
-As a template (`torch_template`) it forks one process for each task.
-Requests and replies are JSON lines over two pipes of their own; arrays travel as raw files. The
-task's own stdout and stderr go to a log file.
+As a template (`torch_template`) it forks one process for each task. Requests and replies are JSON
+lines over two pipes; arrays travel as raw files. The task's stdout and stderr go to a log file.
 """
 
 from __future__ import annotations
@@ -46,8 +45,9 @@ DTYPES = {
     "u32": torch.uint32,
     "bool": torch.bool,
 }
-#: What torch imports when a model first runs without data; it takes half a second.
-_LAZY = ("torch.fx.experimental.symbolic_shapes",)
+#: What torch imports when a model first runs without data (half a second), and when some operators
+#: do (a second more): one ahead of the first task, which may be the only one, one of the second.
+_LAZY = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo")
 SPELLINGS = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -241,8 +241,8 @@ def _describe_task(task: Task, request: dict[str, Any]) -> dict[str, Any]:
 
 def _left_out(model: torch.nn.Module) -> list[int]:
     """Positions of forward's parameters that are None by default."""
-    parameters = inspect.signature(model.forward).parameters.values()
-    return [place for place, given in enumerate(parameters) if given.default is None]
+    known = inspect.signature(model.forward).parameters.values()
+    return [place for place, one in enumerate(known) if one.default is None]
 
 
 def _own_inputs(task: Task, request: dict[str, Any]) -> dict[str, Any]:
@@ -448,9 +448,7 @@ def main(read_from: int, write_to: int) -> None:
 
 def serve_as_template(descriptor: int) -> None:
     """Answer `torch_template.Template`: make processes, and say how they ended."""
-    for name in _LAZY:
-        with suppress(ImportError):
-            importlib.import_module(name)
+    lazy = list(_LAZY)
     with socket.socket(fileno=descriptor) as channel:
         while True:
             content, descriptors, _, _ = socket.recv_fds(channel, MESSAGE, 3)
@@ -460,6 +458,8 @@ def serve_as_template(descriptor: int) -> None:
             if "wait" in message:
                 answer = os.waitstatus_to_exitcode(os.waitpid(message["wait"], 0)[1])
             else:
+                with suppress(ImportError, IndexError):
+                    importlib.import_module(lazy.pop(0))
                 answer = os.fork()
                 if answer == 0:
                     channel.close()
