@@ -31,36 +31,12 @@ LOWERED = (ir.Access, ir.SliceSubscript, ir.IndexSubscript, ir.Load, ir.Store, i
 
 #: Reason -> constructs that need no example for it.
 EXCEPTIONS = {
-    "it differs from rows shown by its formula alone; test_cpp_operations.py and "
-    "test_triton_operations.py run every row on every target": (
-        *("op exp2", "op log2", "op tan", "op atan", "op tanh", "op erf", "op sign"),
-        *("op floor", "op ceil", "op round", "op trunc", "op isinf"),
-        *("op min", "op pow", "op floordiv", "op mod", "op eq", "op ne", "op lt", "op le"),
-        *("op bitwise_not", "op reduce_prod", "op reduce_any"),
-        *("op sigmoid", "op silu", "op softplus", "op softsign", "op hardsigmoid"),
-        *("op hardswish", "op elu", "elu alpha=", "op selu", "op leaky_relu"),
-        *("leaky_relu slope=", "gelu approximate="),
-    ),
-    "another name of `matmul`": ("op dot", "dot trans_a=", "dot trans_b=", "dot precision="),
-    "shown on another row of the same kind": (
-        "matmul trans_a=",
-        "matmul precision=",
-        "cumprod reverse=",
-    ),
-    "operands broadcast without it; it only writes the wide tile": ("op broadcast",),
-    "advice that no example would gain by; test_hint_answers.py has every hint on every target": (
-        *("hint grididx.z", "hint warp", "hint simd", "hint vectorize", "hint unroll"),
-        *("hint threadidx", "hint threadidx.x", "hint threadidx.y", "hint threadidx.z"),
-        *("hint medium", "hint slow", "hint no_init"),
-    ),
     "accepted for what others write, with a warning; examples have none": (
         "Compute.late_positional",
         "ConstexprSection.from_tuple",
         "Sketch.misspelt_tiling",
     ),
     "read to be refused: no function of expressions takes keywords": ("Call.keywords",),
-    "the statement that does nothing": ("Pass",),
-    "as `where=` of a store, which is shown": ("Atomic.keywords", "lowered Atomic.where"),
 }
 
 

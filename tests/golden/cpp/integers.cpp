@@ -1,0 +1,225 @@
+// integers: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace sketch {
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_mod(T a, T b)
+{
+    return static_cast<T>(a - b * floor_div(a, b));
+}
+constexpr int64_t floor_mod(int64_t a, int b) { return floor_mod(a, int64_t{b}); }
+constexpr int64_t floor_mod(int a, int64_t b) { return floor_mod(int64_t{a}, b); }
+inline float floor_mod(float a, float b) { return __builtin_fmaf(-b, floor_div(a, b), a); }
+inline double floor_mod(double a, double b) { return __builtin_fma(-b, floor_div(a, b), a); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+// The smaller; NaN wins. Only `smaller` waits for `a`, the accumulator of a loop.
+template <class T> inline T min(T a, T b)
+{
+    const T smaller = b < a ? b : a;
+    return b != b ? b : smaller;
+}
+inline bool min(bool a, bool b) { return a && b; }
+
+} // namespace sketch
+
+extern "C" int64_t integers(
+    const int32_t *__restrict A, const int32_t *__restrict B, int32_t *__restrict QUOTIENT,
+    int32_t *__restrict REMAINDER, int32_t *__restrict SMALLER, int32_t *__restrict FLIPPED, bool
+    *__restrict EQUAL, bool *__restrict DIFFERENT, bool *__restrict BELOW, bool *__restrict
+    NOT_ABOVE, int64_t N, int64_t step)
+{
+    constexpr int64_t T = 1024;
+
+    // require: step >= 1
+    if (!(step >= 1)) {
+        return 1;
+    }
+    const bool QUOTIENT_streams = sketch::streams(sizeof(int32_t), {N});
+    const bool REMAINDER_streams = sketch::streams(sizeof(int32_t), {N});
+    const bool SMALLER_streams = sketch::streams(sizeof(int32_t), {N});
+    const bool FLIPPED_streams = sketch::streams(sizeof(int32_t), {N});
+    const bool EQUAL_streams = sketch::streams(sizeof(bool), {N});
+    const bool DIFFERENT_streams = sketch::streams(sizeof(bool), {N});
+    const bool BELOW_streams = sketch::streams(sizeof(bool), {N});
+    const bool NOT_ABOVE_streams = sketch::streams(sizeof(bool), {N});
+    #pragma omp parallel
+    {
+        #pragma omp for schedule(static)
+        for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {
+            // load(A[i*T:(i+1)*T] -> a)
+            // floordiv(a, step, number)
+            // store(number -> QUOTIENT[i*T:(i+1)*T])
+            // mod(a, step, number)
+            // store(number -> REMAINDER[i*T:(i+1)*T])
+            // load(B[i*T:(i+1)*T] -> b)
+            // min(a, b, number)
+            // store(number -> SMALLER[i*T:(i+1)*T])
+            // bitwise_not(number, number)
+            // store(number -> FLIPPED[i*T:(i+1)*T])
+            // eq(a, b, truth)
+            // store(truth -> EQUAL[i*T:(i+1)*T])
+            // ne(a, b, truth)
+            // store(truth -> DIFFERENT[i*T:(i+1)*T])
+            // lt(a, b, truth)
+            // store(truth -> BELOW[i*T:(i+1)*T])
+            // le(a, b, truth)
+            // store(truth -> NOT_ABOVE[i*T:(i+1)*T])
+            const int32_t *const A_row = A + i * T;
+            const int32_t *const B_row = B + i * T;
+            for (int64_t block = 0; block < std::min<int64_t>(T, N - i * T); block += 1024) {
+                const int64_t block_end = std::min<int64_t>(std::min<int64_t>(T, N - i * T), block +
+                    1024);
+                alignas(64) int32_t QUOTIENT_block[1024];
+                int32_t *const QUOTIENT_row = QUOTIENT_streams ? QUOTIENT_block : QUOTIENT + (i * T
+                    + block);
+                alignas(64) int32_t REMAINDER_block[1024];
+                int32_t *const REMAINDER_row = REMAINDER_streams ? REMAINDER_block : REMAINDER + (i
+                    * T + block);
+                alignas(64) int32_t SMALLER_block[1024];
+                int32_t *const SMALLER_row = SMALLER_streams ? SMALLER_block : SMALLER + (i * T +
+                    block);
+                alignas(64) int32_t FLIPPED_block[1024];
+                int32_t *const FLIPPED_row = FLIPPED_streams ? FLIPPED_block : FLIPPED + (i * T +
+                    block);
+                alignas(64) bool EQUAL_block[1024];
+                bool *const EQUAL_row = EQUAL_streams ? EQUAL_block : EQUAL + (i * T + block);
+                alignas(64) bool DIFFERENT_block[1024];
+                bool *const DIFFERENT_row = DIFFERENT_streams ? DIFFERENT_block : DIFFERENT + (i * T
+                    + block);
+                alignas(64) bool BELOW_block[1024];
+                bool *const BELOW_row = BELOW_streams ? BELOW_block : BELOW + (i * T + block);
+                alignas(64) bool NOT_ABOVE_block[1024];
+                bool *const NOT_ABOVE_row = NOT_ABOVE_streams ? NOT_ABOVE_block : NOT_ABOVE + (i * T
+                    + block);
+                #pragma omp simd
+                for (int64_t lane = block; lane < block_end; ++lane) {
+                    const int32_t a = A_row[lane];
+                    const int32_t number = sketch::floor_div(a, static_cast<int32_t>(step));
+                    QUOTIENT_row[lane - block] = number;
+                    const int32_t number_mod = sketch::floor_mod(a, static_cast<int32_t>(step));
+                    REMAINDER_row[lane - block] = number_mod;
+                    const int32_t b = B_row[lane];
+                    const int32_t number_min = sketch::min(a, b);
+                    SMALLER_row[lane - block] = number_min;
+                    const int32_t number_bitwise_not = ~number_min;
+                    FLIPPED_row[lane - block] = number_bitwise_not;
+                    const bool truth = a == b;
+                    EQUAL_row[lane - block] = truth;
+                    const bool truth_ne = a != b;
+                    DIFFERENT_row[lane - block] = truth_ne;
+                    const bool truth_lt = a < b;
+                    BELOW_row[lane - block] = truth_lt;
+                    const bool truth_le = a <= b;
+                    NOT_ABOVE_row[lane - block] = truth_le;
+                }
+                if (QUOTIENT_streams) {
+                    sketch::stream(QUOTIENT + (i * T + block), QUOTIENT_block, block_end - block);
+                }
+                if (REMAINDER_streams) {
+                    sketch::stream(REMAINDER + (i * T + block), REMAINDER_block, block_end - block);
+                }
+                if (SMALLER_streams) {
+                    sketch::stream(SMALLER + (i * T + block), SMALLER_block, block_end - block);
+                }
+                if (FLIPPED_streams) {
+                    sketch::stream(FLIPPED + (i * T + block), FLIPPED_block, block_end - block);
+                }
+                if (EQUAL_streams) {
+                    sketch::stream(EQUAL + (i * T + block), EQUAL_block, block_end - block);
+                }
+                if (DIFFERENT_streams) {
+                    sketch::stream(DIFFERENT + (i * T + block), DIFFERENT_block, block_end - block);
+                }
+                if (BELOW_streams) {
+                    sketch::stream(BELOW + (i * T + block), BELOW_block, block_end - block);
+                }
+                if (NOT_ABOVE_streams) {
+                    sketch::stream(NOT_ABOVE + (i * T + block), NOT_ABOVE_block, block_end - block);
+                }
+            }
+        }
+        sketch::end_streams();
+    }
+    return 0;
+}

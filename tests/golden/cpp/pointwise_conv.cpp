@@ -1,0 +1,347 @@
+// pointwise_conv: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace sketch {
+
+// Scratch memory: pieces are added, then allocated at once for all threads, on cache lines.
+class arena {
+public:
+    arena() = default;
+    arena(const arena &) = delete;
+    arena &operator=(const arena &) = delete;
+    ~arena() { std::free(memory_); }
+
+    // Adds a piece of `extents` elements and returns its place.
+    int64_t add(int64_t element_bytes, std::initializer_list<int64_t> extents)
+    {
+        const int64_t place = bytes_;
+        int64_t size = element_bytes;
+        for (const int64_t extent : extents) {
+            fits_ = !__builtin_mul_overflow(size, std::max<int64_t>(extent, 0), &size) && fits_;
+        }
+        fits_ = !__builtin_add_overflow(size, int64_t{63}, &size) && fits_;
+        fits_ = !__builtin_add_overflow(bytes_, size / 64 * 64, &bytes_) && fits_;
+        return place;
+    }
+
+    // False when the memory cannot be had.
+    bool allocate(int64_t threads)
+    {
+        int64_t total = 0;
+        fits_ = !__builtin_mul_overflow(bytes_, threads, &total) && fits_;
+        if (fits_ && total > 0) {
+            memory_ = static_cast<char *>(std::aligned_alloc(64, static_cast<size_t>(total)));
+        }
+        return fits_ && (total == 0 || memory_ != nullptr);
+    }
+
+    template <class T> T *at(int64_t place, int64_t thread) const
+    {
+        return reinterpret_cast<T *>(memory_ + thread * bytes_ + place);
+    }
+
+private:
+    char *memory_ = nullptr;
+    int64_t bytes_ = 0;
+    bool fits_ = true;
+};
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
+// The smaller; NaN wins. Only `smaller` waits for `a`, the accumulator of a loop.
+template <class T> inline T min(T a, T b)
+{
+    const T smaller = b < a ? b : a;
+    return b != b ? b : smaller;
+}
+inline bool min(bool a, bool b) { return a && b; }
+
+// Element (r, c) of a strided matrix is data[r * row + c * column].
+template <class T> struct matrix {
+    T *data;
+    int64_t row;
+    int64_t column;
+};
+
+#if defined(__AVX512F__)
+constexpr int64_t vector_bytes = 64;
+constexpr int64_t block_rows = 12;
+#elif defined(__AVX2__)
+constexpr int64_t vector_bytes = 32;
+constexpr int64_t block_rows = 6;
+#else
+constexpr int64_t vector_bytes = 16;
+constexpr int64_t block_rows = 4;
+#endif
+constexpr int64_t block_depth = 256;
+
+template <class T> struct blocking {
+    typedef T vector __attribute__((vector_size(vector_bytes)));
+    static constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(T));
+    static constexpr int64_t columns = 2 * lanes;
+};
+
+template <class T, class S> inline T widened(S x)
+{
+    if constexpr (sizeof(S) == 2) {
+        return static_cast<T>(to_float(x));
+    } else {
+        return static_cast<T>(x);
+    }
+}
+
+// Packs `width` lines of `depth` elements into panels of `size` lines; missing lines become 0.
+// Element (line, k) is data[line * row + k * column].
+template <int64_t size, class T, class S>
+inline void pack(const matrix<const S> &from, int64_t width, int64_t depth, T *panels)
+{
+    for (int64_t line = 0; line < width; line += size) {
+        const S *const data = from.data + line * from.row;
+        const int64_t count = std::min(size, width - line);
+        if (count == size && from.row == 1) {
+            for (int64_t k = 0; k < depth; ++k) {
+                for (int64_t i = 0; i < size; ++i) {
+                    panels[k * size + i] = widened<T>(data[k * from.column + i]);
+                }
+            }
+        } else {
+            // Blocks of 16 keep the panel's part in the first-level cache while lines are read.
+            for (int64_t start = 0; start < depth; start += 16) {
+                const int64_t stop = std::min(start + 16, depth);
+                for (int64_t i = 0; i < size; ++i) {
+                    for (int64_t k = start; k < stop; ++k) {
+                        panels[k * size + i] =
+                            i < count ? widened<T>(data[i * from.row + k * from.column]) : T{0};
+                    }
+                }
+            }
+        }
+        panels += size * depth;
+    }
+}
+
+// block_rows x two vectors of the product, in registers along the depth.
+template <class T>
+inline void multiply_block(const T *a, const T *b, int64_t depth, T *to, int64_t row)
+{
+    using vector = typename blocking<T>::vector;
+    constexpr int64_t lanes = blocking<T>::lanes;
+    vector sums[block_rows][2] = {};
+    for (int64_t k = 0; k < depth; ++k) {
+        vector first;
+        vector second;
+        std::memcpy(&first, b + k * 2 * lanes, sizeof first);
+        std::memcpy(&second, b + k * 2 * lanes + lanes, sizeof second);
+#pragma GCC unroll 16
+        for (int64_t r = 0; r < block_rows; ++r) {
+            sums[r][0] += a[k * block_rows + r] * first;
+            sums[r][1] += a[k * block_rows + r] * second;
+        }
+    }
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < block_rows; ++r) {
+        vector old[2];
+        std::memcpy(old, to + r * row, sizeof old);
+        old[0] += sums[r][0];
+        old[1] += sums[r][1];
+        std::memcpy(to + r * row, old, sizeof old);
+    }
+}
+
+// to += a @ b for a [rows, depth] and b [depth, columns]; `left` and `right` hold packed panels.
+template <class T, class A, class B>
+void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, matrix<const B> b,
+              matrix<T> to, T *left, T *right)
+{
+    constexpr int64_t width = blocking<T>::columns;
+    for (int64_t k = 0; k < depth; k += block_depth) {
+        const int64_t part = std::min(block_depth, depth - k);
+        pack<block_rows>(matrix<const A>{a.data + k * a.column, a.row, a.column}, rows, part,
+                         left);
+        pack<width>(matrix<const B>{b.data + k * b.row, b.column, b.row}, columns, part, right);
+        for (int64_t c = 0; c < columns; c += width) {
+            for (int64_t r = 0; r < rows; r += block_rows) {
+                T *const target = to.data + r * to.row + c;
+                const int64_t high = std::min(block_rows, rows - r);
+                const int64_t wide = std::min(width, columns - c);
+                if (high == block_rows && wide == width) {
+                    multiply_block(left + r * part, right + c * part, part, target, to.row);
+                    continue;
+                }
+                alignas(64) T edge[block_rows * width] = {};
+                multiply_block(left + r * part, right + c * part, part, edge, width);
+                for (int64_t i = 0; i < high; ++i) {
+                    for (int64_t j = 0; j < wide; ++j) {
+                        target[i * to.row + j] += edge[i * width + j];
+                    }
+                }
+            }
+        }
+    }
+}
+
+} // namespace sketch
+
+extern "C" int64_t pointwise_conv(
+    const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t B,
+    int64_t C, int64_t O, int64_t H, int64_t W)
+{
+    constexpr int64_t TP = 128;
+    constexpr int64_t TO = 64;
+
+    const bool Y_streams = sketch::streams(sizeof(float), {B, H, W, O});
+    {
+        // Scratch memory of each thread.
+        sketch::arena arena;
+        const int64_t y_place = arena.add(sizeof(float), {TP, TO});
+        const int64_t x_panels_place = arena.add(sizeof(float), {std::min<int64_t>(C, 256), TP +
+            16});
+        const int64_t w_panels_place = arena.add(sizeof(float), {std::min<int64_t>(C, 256), TO +
+            64});
+        if (!arena.allocate(omp_get_max_threads())) {
+            return -1;
+        }
+        #pragma omp parallel
+        {
+            float *const __restrict y = arena.at<float>(y_place, omp_get_thread_num());
+            float *const __restrict x_panels = arena.at<float>(x_panels_place,
+                omp_get_thread_num());
+            float *const __restrict w_panels = arena.at<float>(w_panels_place,
+                omp_get_thread_num());
+            #pragma omp for collapse(3) schedule(static)
+            for (int64_t b = 0; b < B; ++b) {
+                for (int64_t i = 0; i < sketch::ceil_div(H * W, TP); ++i) {
+                    for (int64_t j = 0; j < sketch::ceil_div(O, TO); ++j) {
+                        for (int64_t row = 0; row < std::min<int64_t>(TP, H * W - i * TP); ++row) {
+                            float *const y_row = y + row * TO;
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TO, O - j * TO);
+                                ++lane) {
+                                y_row[lane] = 0.0f;
+                            }
+                        }
+                        // load(XV[b, 0:C, i*TP:(i+1)*TP] -> x)
+                        // load(WV[j*TO:(j+1)*TO, 0:C] -> w)
+                        // dot(x, w, y, trans_a=True, trans_b=True, precision="tf32x3")
+                        sketch::multiply(
+                            std::min<int64_t>(TP, H * W - i * TP), std::min<int64_t>(TO, O - j *
+                                TO), C,
+                            sketch::matrix<const float>{X + C * H * W * b + TP * i, 1, H * W},
+                            sketch::matrix<const float>{WEIGHT + C * TO * j, 1, C},
+                            sketch::matrix<float>{y, TO, 1},
+                            x_panels, w_panels);
+                        for (int64_t row = 0; row < std::min<int64_t>(TP, H * W - i * TP); ++row) {
+                            // store(y -> YV[b, i*TP:(i+1)*TP, j*TO:(j+1)*TO])
+                            const float *const y_row_2 = y + row * TO;
+                            for (int64_t block = 0; block < std::min<int64_t>(TO, O - j * TO); block
+                                += 1024) {
+                                const int64_t block_end = std::min<int64_t>(std::min<int64_t>(TO, O
+                                    - j * TO), block + 1024);
+                                alignas(64) float Y_block[1024];
+                                float *const Y_row = Y_streams ? Y_block : Y + ((b * (H * W) + (i *
+                                    TP + row)) * O + j * TO + block);
+                                #pragma omp simd
+                                for (int64_t lane = block; lane < block_end; ++lane) {
+                                    const float y_value = y_row_2[lane];
+                                    Y_row[lane - block] = y_value;
+                                }
+                                if (Y_streams) {
+                                    sketch::stream(Y + ((b * (H * W) + (i * TP + row)) * O + j * TO
+                                        + block), Y_block, block_end - block);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            sketch::end_streams();
+        }
+    }
+    return 0;
+}

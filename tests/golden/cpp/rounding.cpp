@@ -1,0 +1,194 @@
+// rounding: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace sketch {
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+template <class T> inline T sign(T x)
+{
+    return x > T{0} ? T{1} : (x < T{0} ? static_cast<T>(-1) : x);
+}
+
+template <class T> inline T floor(T x) { return x; }
+inline float floor(float x) { return __builtin_floorf(x); }
+inline double floor(double x) { return __builtin_floor(x); }
+
+template <class T> inline T ceil(T x) { return x; }
+inline float ceil(float x) { return __builtin_ceilf(x); }
+inline double ceil(double x) { return __builtin_ceil(x); }
+
+template <class T> inline T round(T x) { return x; }
+inline float round(float x) { return __builtin_rintf(x); }
+inline double round(double x) { return __builtin_rint(x); }
+
+template <class T> inline T trunc(T x) { return x; }
+inline float trunc(float x) { return __builtin_truncf(x); }
+inline double trunc(double x) { return __builtin_trunc(x); }
+
+} // namespace sketch
+
+extern "C" int64_t rounding(
+    const float *__restrict X, float *__restrict FLOOR, float *__restrict CEIL, float *__restrict
+    ROUND, float *__restrict TRUNC, float *__restrict FRACTION, float *__restrict SIGN, int64_t N)
+{
+    constexpr int64_t T = 1024;
+
+    const bool FLOOR_streams = sketch::streams(sizeof(float), {N});
+    const bool CEIL_streams = sketch::streams(sizeof(float), {N});
+    const bool ROUND_streams = sketch::streams(sizeof(float), {N});
+    const bool TRUNC_streams = sketch::streams(sizeof(float), {N});
+    const bool FRACTION_streams = sketch::streams(sizeof(float), {N});
+    const bool SIGN_streams = sketch::streams(sizeof(float), {N});
+    #pragma omp parallel
+    {
+        #pragma omp for schedule(static)
+        for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {
+            // load(X[i*T:(i+1)*T] -> x)
+            // floor(x, y)
+            // store(y -> FLOOR[i*T:(i+1)*T])
+            // ceil(x, y)
+            // store(y -> CEIL[i*T:(i+1)*T])
+            // round(x, y)
+            // store(y -> ROUND[i*T:(i+1)*T])
+            // trunc(x, y)
+            // store(y -> TRUNC[i*T:(i+1)*T])
+            // sub(x, y, y)
+            // store(y -> FRACTION[i*T:(i+1)*T])
+            // sign(x, y)
+            // store(y -> SIGN[i*T:(i+1)*T])
+            const float *const X_row = X + i * T;
+            for (int64_t block = 0; block < std::min<int64_t>(T, N - i * T); block += 1024) {
+                const int64_t block_end = std::min<int64_t>(std::min<int64_t>(T, N - i * T), block +
+                    1024);
+                alignas(64) float FLOOR_block[1024];
+                float *const FLOOR_row = FLOOR_streams ? FLOOR_block : FLOOR + (i * T + block);
+                alignas(64) float CEIL_block[1024];
+                float *const CEIL_row = CEIL_streams ? CEIL_block : CEIL + (i * T + block);
+                alignas(64) float ROUND_block[1024];
+                float *const ROUND_row = ROUND_streams ? ROUND_block : ROUND + (i * T + block);
+                alignas(64) float TRUNC_block[1024];
+                float *const TRUNC_row = TRUNC_streams ? TRUNC_block : TRUNC + (i * T + block);
+                alignas(64) float FRACTION_block[1024];
+                float *const FRACTION_row = FRACTION_streams ? FRACTION_block : FRACTION + (i * T +
+                    block);
+                alignas(64) float SIGN_block[1024];
+                float *const SIGN_row = SIGN_streams ? SIGN_block : SIGN + (i * T + block);
+                #pragma omp simd
+                for (int64_t lane = block; lane < block_end; ++lane) {
+                    const float x = X_row[lane];
+                    const float y = sketch::floor(x);
+                    FLOOR_row[lane - block] = y;
+                    const float y_ceil = sketch::ceil(x);
+                    CEIL_row[lane - block] = y_ceil;
+                    const float y_round = sketch::round(x);
+                    ROUND_row[lane - block] = y_round;
+                    const float y_trunc = sketch::trunc(x);
+                    TRUNC_row[lane - block] = y_trunc;
+                    const float y_sub = x - y_trunc;
+                    FRACTION_row[lane - block] = y_sub;
+                    const float y_sign = sketch::sign(x);
+                    SIGN_row[lane - block] = y_sign;
+                }
+                if (FLOOR_streams) {
+                    sketch::stream(FLOOR + (i * T + block), FLOOR_block, block_end - block);
+                }
+                if (CEIL_streams) {
+                    sketch::stream(CEIL + (i * T + block), CEIL_block, block_end - block);
+                }
+                if (ROUND_streams) {
+                    sketch::stream(ROUND + (i * T + block), ROUND_block, block_end - block);
+                }
+                if (TRUNC_streams) {
+                    sketch::stream(TRUNC + (i * T + block), TRUNC_block, block_end - block);
+                }
+                if (FRACTION_streams) {
+                    sketch::stream(FRACTION + (i * T + block), FRACTION_block, block_end - block);
+                }
+                if (SIGN_streams) {
+                    sketch::stream(SIGN + (i * T + block), SIGN_block, block_end - block);
+                }
+            }
+        }
+        sketch::end_streams();
+    }
+    return 0;
+}

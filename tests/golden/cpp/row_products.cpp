@@ -1,0 +1,175 @@
+// row_products: a C++ kernel for cpu, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <omp.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace sketch {
+
+// Outputs of more bytes than this do not stay in the caches: they are written past them.
+constexpr double cache_bytes = 33554432;
+
+// Whether a tensor is too large for the caches.
+inline bool streams([[maybe_unused]] int64_t element_bytes,
+                    [[maybe_unused]] std::initializer_list<int64_t> extents)
+{
+#if defined(__AVX__)
+    double bytes = static_cast<double>(element_bytes);
+    for (const int64_t extent : extents) {
+        bytes *= static_cast<double>(extent);
+    }
+    return bytes > cache_bytes;
+#else
+    return false;
+#endif
+}
+
+// Copies past the caches: whole lines are written without reading them first.
+template <class T> inline void stream(T *to, const T *from, int64_t count)
+{
+    int64_t done = 0;
+#if defined(__AVX__)
+    constexpr int64_t line = 64 / sizeof(T);
+    const uintptr_t into = reinterpret_cast<uintptr_t>(to) % 64;
+    const int64_t head = (line - static_cast<int64_t>(into / sizeof(T))) % line;
+    done = into % sizeof(T) == 0 && head < count ? head : count;
+    std::copy_n(from, done, to);
+    for (; done + line <= count; done += line) {
+        for (int64_t part = 0; part < line; part += line / 2) {
+            const void *const source = from + done + part;
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + done + part),
+                                _mm256_loadu_si256(static_cast<const __m256i *>(source)));
+        }
+    }
+#endif
+    std::copy_n(from + done, count - done, to + done);
+}
+
+// Other threads see what this one has streamed.
+inline void end_streams()
+{
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
+template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+constexpr T floor_div(T a, T b)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return b == 0 ? T{0} : static_cast<T>(a / b);
+    } else {
+        if (b == 0 || b == -1) {
+            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
+        }
+        const T quotient = static_cast<T>(a / b);
+        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+    }
+}
+constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
+constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
+inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
+inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+template <class T> inline T absolute(T x) { return static_cast<T>(x < T{0} ? T{0} - x : x); }
+inline float absolute(float x) { return __builtin_fabsf(x); }
+inline double absolute(double x) { return __builtin_fabs(x); }
+
+template <class T> inline bool isinf(T x)
+{
+    return absolute(x) == std::numeric_limits<T>::infinity() && std::is_floating_point_v<T>;
+}
+
+} // namespace sketch
+
+extern "C" int64_t row_products(
+    const float *__restrict X, float *__restrict PRODUCT, bool *__restrict INFINITE, int64_t M,
+    int64_t N)
+{
+    constexpr int64_t TM = 16;
+    constexpr int64_t TN = 256;
+
+    const bool PRODUCT_streams = sketch::streams(sizeof(float), {M});
+    const bool INFINITE_streams = sketch::streams(sizeof(bool), {M});
+    #pragma omp parallel
+    {
+        #pragma omp for schedule(static)
+        for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
+            alignas(64) bool infinite[TM];
+            alignas(64) float product[TM];
+            // infinite = alloc([TM], init=False)
+            // product = alloc([TM], init=1.0)
+            #pragma omp simd
+            for (int64_t lane = 0; lane < std::min<int64_t>(TM, M - i * TM); ++lane) {
+                infinite[lane] = false;
+                product[lane] = 1.0f;
+            }
+            // for j in range(ceil(N, TN)):
+            for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
+                for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
+                    bool found = false;
+                    float part = 1.0f;
+                    // load(X[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> x)
+                    // reduce_prod(x, 1, part)
+                    // isinf(x, marked)
+                    // reduce_any(marked, 1, found)
+                    const float *const X_row = X + ((i * TM + row) * N + j * TN);
+                    #pragma omp simd reduction(* : part) reduction(|| : found)
+                    for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
+                        const float x = X_row[lane];
+                        part *= x;
+                        const bool marked = sketch::isinf(x);
+                        found = found || marked;
+                    }
+                    // mul(product, part, product)
+                    const float product_value = product[row];
+                    const float product_value_2 = product_value * part;
+                    product[row] = product_value_2;
+                    // logical_or(infinite, found, infinite)
+                    const bool infinite_value = infinite[row];
+                    const bool infinite_value_2 = infinite_value || found;
+                    infinite[row] = infinite_value_2;
+                }
+            }
+            // store(product -> PRODUCT[i*TM:(i+1)*TM])
+            // store(infinite -> INFINITE[i*TM:(i+1)*TM])
+            for (int64_t block = 0; block < std::min<int64_t>(TM, M - i * TM); block += 1024) {
+                const int64_t block_end = std::min<int64_t>(std::min<int64_t>(TM, M - i * TM), block
+                    + 1024);
+                alignas(64) float PRODUCT_block[1024];
+                float *const PRODUCT_row = PRODUCT_streams ? PRODUCT_block : PRODUCT + (i * TM +
+                    block);
+                alignas(64) bool INFINITE_block[1024];
+                bool *const INFINITE_row = INFINITE_streams ? INFINITE_block : INFINITE + (i * TM +
+                    block);
+                #pragma omp simd
+                for (int64_t lane = block; lane < block_end; ++lane) {
+                    const float product_value = product[lane];
+                    PRODUCT_row[lane - block] = product_value;
+                    const bool infinite_value = infinite[lane];
+                    INFINITE_row[lane - block] = infinite_value;
+                }
+                if (PRODUCT_streams) {
+                    sketch::stream(PRODUCT + (i * TM + block), PRODUCT_block, block_end - block);
+                }
+                if (INFINITE_streams) {
+                    sketch::stream(INFINITE + (i * TM + block), INFINITE_block, block_end - block);
+                }
+            }
+        }
+        sketch::end_streams();
+    }
+    return 0;
+}
