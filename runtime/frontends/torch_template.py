@@ -21,9 +21,10 @@ import attrs
 
 from sketchc.runtime.worker import python_environment
 
-#: Starts a worker, or the template. -P: a folder called `runtime` where the user stands must not
+#: Start a worker, and the template. -P: a folder called `runtime` where the user stands must not
 #: shadow anything.
 COMMAND = (sys.executable, "-P", "-m", "sketchc.runtime.frontends.torch_worker")
+_TEMPLATE = (sys.executable, "-P", "-m", "sketchc.runtime.frontends.torch_server")
 #: Seconds until an answer: the first one comes when torch has been imported.
 TIMEOUT = 120.0
 #: The longest message, either way.
@@ -43,7 +44,7 @@ class Template:
         self.socket.settimeout(TIMEOUT)
         with theirs:
             self.process = subprocess.Popen(
-                [*COMMAND, "--template", str(theirs.fileno())],
+                [*_TEMPLATE, str(theirs.fileno())],
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

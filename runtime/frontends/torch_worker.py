@@ -1,26 +1,23 @@
 """The process that runs a PyTorch task: it loads the user's file and answers requests about it.
 
-Started by `torch_task.TorchTask`, never imported by it: a task may print, hang, or end the process.
-As a template (`torch_template`) it forks one process for each task. Requests and replies are JSON
-lines over two pipes; arrays travel as raw files. The task's stdout and stderr go to a log file.
+Started for `torch_task.TorchTask`, as a fork of `torch_server`, never imported by it: a task may
+print, hang, or end the process. Requests and replies are JSON lines over two pipes of their own;
+arrays travel as raw files. The task's own stdout and stderr go to a log file.
 """
 
 from __future__ import annotations
 
 import copy
-import importlib
 import importlib.util
 import inspect
 import json
 import linecache
 import math
 import os
-import random
-import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +25,6 @@ import numpy as np
 import torch
 
 from sketchc.runtime.frontends.determinism import difference, random_operation
-from sketchc.runtime.frontends.torch_template import MESSAGE
 from sketchc.runtime.worker_child import die_with_parent
 
 #: spelling in a sketch -> torch type
@@ -45,9 +41,6 @@ DTYPES = {
     "u32": torch.uint32,
     "bool": torch.bool,
 }
-#: What torch imports when a model first runs without data (half a second), and when some operators
-#: do (a second more): one ahead of the first task, which may be the only one, one of the second.
-_LAZY = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo")
 SPELLINGS = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -207,21 +200,20 @@ def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
+#: Up to so many elements of inputs and state, a run takes less than finding its shapes without.
+_SMALL_ELEMENTS = 1 << 16
+
+
 def _describe_task(task: Task, request: dict[str, Any]) -> dict[str, Any]:
-    """Shapes and dtypes of everything, if possible without making the data (meta tensors)."""
+    """Shapes and dtypes of everything; those of a large task without making its data."""
     torch.manual_seed(request["seed"])
     model = task.model({})
-    outputs: list[torch.Tensor] | None = None
-    try:
-        with torch.device("meta"):
-            inputs = task.inputs(request["seed"])
-            outputs = task.forward(copy.deepcopy(model).to("meta"), inputs)
-    except Exception:
-        # The task looks at values, or its code is wrong: only real tensors tell which.
+    ran = _run_on_meta(task, model, request["seed"])
+    if ran is None:
         inputs = task.inputs(request["seed"])
-        outputs = task.forward(model, inputs)
-    tensors = [v for v in (*inputs, *outputs, *state(model).values()) if hasattr(v, "numel")]
-    task.elements = sum(tensor.numel() for tensor in tensors)
+        ran = inputs, task.forward(copy.deepcopy(model), inputs)
+    inputs, outputs = ran
+    task.elements = _elements([*inputs, *outputs, *state(model).values()])
     scalars = {
         name: value
         for name, value in vars(model).items()
@@ -237,6 +229,26 @@ def _describe_task(task: Task, request: dict[str, Any]) -> dict[str, Any]:
         "defaults": _left_out(model),
         "corrects": hasattr(model, "valid_inputs"),
     }
+
+
+def _run_on_meta(
+    task: Task, model: torch.nn.Module, seed: int
+) -> tuple[list[Any], list[torch.Tensor]] | None:
+    """Inputs and outputs as meta tensors, which have no data. None for a task that looks at values
+    or whose code is wrong, since only real tensors tell which, and for a small one: torch imports
+    much for the first run without data."""
+    try:
+        with torch.device("meta"):
+            inputs = task.inputs(seed)
+            if _elements([*inputs, *state(model).values()]) <= _SMALL_ELEMENTS:
+                return None
+            return inputs, task.forward(copy.deepcopy(model).to("meta"), inputs)
+    except Exception:
+        return None
+
+
+def _elements(values: Sequence[object]) -> int:
+    return sum(value.numel() for value in values if isinstance(value, torch.Tensor))
 
 
 def _left_out(model: torch.nn.Module) -> list[int]:
@@ -446,55 +458,6 @@ def main(read_from: int, write_to: int) -> None:
             replies.flush()
 
 
-def serve_as_template(descriptor: int) -> None:
-    """Answer `torch_template.Template`: make processes, and say how they ended."""
-    lazy = list(_LAZY)
-    with socket.socket(fileno=descriptor) as channel:
-        while True:
-            content, descriptors, _, _ = socket.recv_fds(channel, MESSAGE, 3)
-            if not content:
-                return
-            message = json.loads(content)
-            if "wait" in message:
-                answer = os.waitstatus_to_exitcode(os.waitpid(message["wait"], 0)[1])
-            else:
-                with suppress(ImportError, IndexError):
-                    importlib.import_module(lazy.pop(0))
-                answer = os.fork()
-                if answer == 0:
-                    channel.close()
-                    _serve_apart(message["place"], *descriptors)
-            for one in descriptors:
-                os.close(one)
-            channel.send(str(answer).encode())
-
-
-def _serve_apart(place: str, reads: int, writes: int, log: int) -> None:
-    """The forked process of one task; does not return."""
-    status = 1
-    try:
-        os.setsid()
-        die_with_parent()
-        for stream in (1, 2):
-            os.dup2(log, stream)
-        os.close(log)
-        os.chdir(place)
-        # As in a process of its own: the template's state is the same for all.
-        random.seed()
-        np.random.seed()
-        main(reads, writes)
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
 if __name__ == "__main__":
     die_with_parent()
-    if sys.argv[1] == "--template":
-        serve_as_template(int(sys.argv[2]))
-        sys.exit()
     main(int(sys.argv[1]), int(sys.argv[2]))
