@@ -209,8 +209,8 @@ def _check_names(declared: list[Names | None], request: Request) -> None:
     _refuse_unknown("--symbols", "symbol", request.shapes, frozenset[str]().union(*sketches))
     given = {name for name, _ in request.shapes}
     if given and not any(symbols <= given for symbols in sketches):
-        missing = ", ".join(sorted(min((one - given for one in sketches), key=len)))
-        message = f"--symbols: a run takes sizes of all symbols; give {missing} too"
+        missing = min((sorted(symbols - given) for symbols in sketches), key=len)
+        message = f"--symbols: a run takes sizes of all symbols; give {', '.join(missing)} too"
         raise UsageError(message)
 
 
