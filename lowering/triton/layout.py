@@ -24,6 +24,8 @@ def statement(text: str, indent: str) -> list[str]:
     header = text.endswith(":")
     parsed = ast.parse(text + " pass" if header else text).body[0]
     match parsed:
+        case ast.Assign(targets=[ast.Tuple() as target], value=ast.Name(name)):
+            return _expression("", target, text, f" = {name}", indent)
         case ast.Assign(targets=[target], value=value):
             return _expression(f"{ast.unparse(target)} = ", value, text, "", indent)
         case ast.Expr(value=value):
@@ -73,24 +75,44 @@ def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str
             for element in elements:
                 lines += _expression("", element, text, ",", inner)
             return [*lines, f"{indent}){suffix}"]
+        case ast.Dict(keys=keys, values=values) if keys:
+            lines = [f"{indent}{prefix}{{"]
+            for key, value in zip(keys, values, strict=True):
+                start = "**" if key is None else f"{_source(key, text)}: "
+                lines += _expression(start, value, text, ",", inner)
+            return [*lines, f"{indent}}}{suffix}"]
+        case ast.Compare(left=ast.Call() as left, comparators=[_]) if prefix.endswith(" = "):
+            lines = [inner + flat]
+            if len(lines[0]) > WIDTH:
+                behind = flat[len(_source(left, text)) :].strip()
+                lines = [*_expression("", left, text, "", inner), inner + behind]
+            return [f"{indent}{prefix}(", *lines, f"{indent}){suffix}"]
         case ast.BinOp() | ast.BoolOp():
-            operands = _operands(node, text)
-            if prefix.endswith("=") and not prefix.endswith(" = "):  # keyword argument: no parens
-                first, *rest = operands
-                lines = [f"{indent}{prefix}{first}"]
-                lines += [f"{indent}{operand}" for operand in rest]
-                return [*lines[:-1], lines[-1] + suffix]
-            opening = f"{indent}{prefix}(" if prefix or suffix != "," else None
-            if opening is not None and (pair := _last_pair(prefix, operands, suffix, indent)):
-                return pair
-            if opening is not None and len(inner) + len(flat) <= WIDTH:
-                return [opening, inner + flat, f"{indent}){suffix}"]
-            if opening is None:
-                lines = [f"{indent}{operand}" for operand in operands]
-                return [*lines[:-1], lines[-1] + suffix]
-            return [opening, *(inner + operand for operand in operands), f"{indent}){suffix}"]
+            return _chain(prefix, node, text, suffix, indent)
         case _:
             return [f"{indent}{prefix}{flat}{suffix}"]
+
+
+def _chain(
+    prefix: str, node: ast.BinOp | ast.BoolOp, text: str, suffix: str, indent: str
+) -> list[str]:
+    """A chain of operators, broken before each of them."""
+    flat, inner = _source(node, text), indent + "    "
+    operands = _operands(node, text)
+    if prefix.endswith("=") and not prefix.endswith(" = "):  # keyword argument: no parens
+        first, *rest = operands
+        lines = [f"{indent}{prefix}{first}"]
+        lines += [f"{indent}{operand}" for operand in rest]
+        return [*lines[:-1], lines[-1] + suffix]
+    opening = f"{indent}{prefix}(" if prefix or suffix != "," else None
+    if opening is not None and (pair := _last_pair(prefix, operands, suffix, indent)):
+        return pair
+    if opening is not None and len(inner) + len(flat) <= WIDTH:
+        return [opening, inner + flat, f"{indent}){suffix}"]
+    if opening is None:
+        lines = [f"{indent}{operand}" for operand in operands]
+        return [*lines[:-1], lines[-1] + suffix]
+    return [opening, *(inner + operand for operand in operands), f"{indent}){suffix}"]
 
 
 def _last_pair(prefix: str, operands: list[str], suffix: str, indent: str) -> list[str]:

@@ -8,7 +8,7 @@ matrix products at most 64 accumulator elements per thread.
 from __future__ import annotations
 
 from sketchc import ir
-from sketchc.lowering.plan import Plan, has_product, is_product, walk
+from sketchc.lowering.plan import PhasePlan, Plan, has_product, is_product, walk
 from sketchc.lowering.triton.kernel import KernelText, phase_tiles
 from sketchc.lowering.triton.pipelining import size_of
 from sketchc.lowering.triton.scope import Names
@@ -17,6 +17,8 @@ ELEMENTS_PER_THREAD = 8
 ACCUMULATORS_PER_THREAD = 64
 THREADS_PER_WARP = 32
 LARGEST_WARPS = 16
+#: Of a loop with products: beyond, the latency is hidden already.
+MOST_STAGES = 4
 
 
 def launch_options(plan: Plan, kernel: KernelText, names: Names) -> list[str]:
@@ -48,6 +50,25 @@ def _product_options(plan: Plan, kernel: KernelText) -> list[str]:
         per_stage = max(per_stage, stage)
     warps = largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP)
     shared = plan.hardware.facts["memory"]["shared"]["bytes"]
-    # A block may take all shared memory; beyond four stages the latency is hidden already.
-    stages = min(max(shared // per_stage, 1), 4)
+    # A block may take all shared memory.
+    stages = min(max(shared // per_stage, 1), MOST_STAGES)
+    stages = min(stages, _stages_that_fit(kernel.phase))
     return [f"num_warps={min(max(warps, 4), 8)}", f"num_stages={stages}"]
+
+
+def _stages_that_fit(phase: PhasePlan) -> int:
+    """How many stages shared memory has room for: one stage less than there are of the tiles that a
+    loop loads for its products, where the plan has counted one of each."""
+    streamed = {
+        statement.tile
+        for loop in walk(phase.body)
+        if isinstance(loop, ir.For) and has_product(loop.body)
+        for statement in walk(loop.body)
+        if isinstance(statement, ir.Load)
+    }
+    fits = MOST_STAGES
+    for use in phase.memory_use:
+        each = sum(size for name, size in use.parts if name in streamed)
+        if use.memory == "shared" and each:
+            fits = min(fits, max(2 + (use.capacity - use.bytes) // each, 1))
+    return fits

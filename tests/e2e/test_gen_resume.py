@@ -83,7 +83,9 @@ def test_a_run_that_is_killed_again_and_again_goes_on(
     for attempt in count():  # a run may be over before it was killed so often
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        moments = [chance.uniform(0.0, seconds) for _ in range(KILLS - kills)]
+        # What is left of a run takes less than all of it.
+        spans = [seconds, *[0.7 * seconds] * (KILLS - kills - 1)]
+        moments = [chance.uniform(0.0, span) for span in spans]
         kills += _killed_run(folder, moments, expected)
         if kills == KILLS:
             break

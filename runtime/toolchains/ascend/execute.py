@@ -129,7 +129,13 @@ class Machine:
         else:
             handler = f"{frontend.__file__}:compile_kernel"
             result = run_worker(
-                handler, request, python=self.python, timeout=FRONTEND_TIMEOUT, own_group=False
+                handler,
+                request,
+                python=self.python,
+                timeout=FRONTEND_TIMEOUT,
+                own_group=False,
+                # Whatever the user's is: it must compile here.
+                environment={"TRITON_INTERPRET": "0"},
             )
             if result.timed_out:
                 message = f"the triton-ascend front end took more than {FRONTEND_TIMEOUT:g} s"

@@ -294,7 +294,18 @@ def activations(
         SELU = torch.empty((M, N), dtype=torch.float32, device=device)
         LEAKY_RELU = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
-        (SIGMOID, SILU, GELU_TANH, SOFTPLUS, SOFTSIGN, HARDSIGMOID, HARDSWISH, ELU, SELU, LEAKY_RELU) = out
+        (
+            SIGMOID,
+            SILU,
+            GELU_TANH,
+            SOFTPLUS,
+            SOFTSIGN,
+            HARDSIGMOID,
+            HARDSWISH,
+            ELU,
+            SELU,
+            LEAKY_RELU,
+        ) = out
         check_tensor("SIGMOID", SIGMOID, torch.float32, (M, N), device)
         check_tensor("SILU", SILU, torch.float32, (M, N), device)
         check_tensor("GELU_TANH", GELU_TANH, torch.float32, (M, N), device)
@@ -306,7 +317,18 @@ def activations(
         check_tensor("SELU", SELU, torch.float32, (M, N), device)
         check_tensor("LEAKY_RELU", LEAKY_RELU, torch.float32, (M, N), device)
         check_overlap(
-            {"SIGMOID": SIGMOID, "SILU": SILU, "GELU_TANH": GELU_TANH, "SOFTPLUS": SOFTPLUS, "SOFTSIGN": SOFTSIGN, "HARDSIGMOID": HARDSIGMOID, "HARDSWISH": HARDSWISH, "ELU": ELU, "SELU": SELU, "LEAKY_RELU": LEAKY_RELU},
+            {
+                "SIGMOID": SIGMOID,
+                "SILU": SILU,
+                "GELU_TANH": GELU_TANH,
+                "SOFTPLUS": SOFTPLUS,
+                "SOFTSIGN": SOFTSIGN,
+                "HARDSIGMOID": HARDSIGMOID,
+                "HARDSWISH": HARDSWISH,
+                "ELU": ELU,
+                "SELU": SELU,
+                "LEAKY_RELU": LEAKY_RELU,
+            },
             {"X": X},
         )
     X_dense = X.contiguous()

@@ -295,7 +295,7 @@ def causal_attention(
                 MASK_given=MASK_given,
                 INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
                 num_warps=4,
-                num_stages=4,
+                num_stages=3,
             )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

@@ -274,7 +274,15 @@ def elementary(
         check_tensor("LOG2", LOG2, torch.float32, (N,), device)
         check_tensor("POW", POW, torch.float32, (N,), device)
         check_overlap(
-            {"EXP2": EXP2, "TAN": TAN, "ATAN": ATAN, "TANH": TANH, "ERF": ERF, "LOG2": LOG2, "POW": POW},
+            {
+                "EXP2": EXP2,
+                "TAN": TAN,
+                "ATAN": ATAN,
+                "TANH": TANH,
+                "ERF": ERF,
+                "LOG2": LOG2,
+                "POW": POW,
+            },
             {"X": X, "BASE": BASE},
         )
     X_dense = X.contiguous()

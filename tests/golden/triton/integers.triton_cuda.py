@@ -196,7 +196,16 @@ def integers(
         check_tensor("BELOW", BELOW, torch.bool, (N,), device)
         check_tensor("NOT_ABOVE", NOT_ABOVE, torch.bool, (N,), device)
         check_overlap(
-            {"QUOTIENT": QUOTIENT, "REMAINDER": REMAINDER, "SMALLER": SMALLER, "FLIPPED": FLIPPED, "EQUAL": EQUAL, "DIFFERENT": DIFFERENT, "BELOW": BELOW, "NOT_ABOVE": NOT_ABOVE},
+            {
+                "QUOTIENT": QUOTIENT,
+                "REMAINDER": REMAINDER,
+                "SMALLER": SMALLER,
+                "FLIPPED": FLIPPED,
+                "EQUAL": EQUAL,
+                "DIFFERENT": DIFFERENT,
+                "BELOW": BELOW,
+                "NOT_ABOVE": NOT_ABOVE,
+            },
             {"A": A, "B": B},
         )
     A_dense = A.contiguous()

@@ -159,7 +159,14 @@ def rounding(
         check_tensor("FRACTION", FRACTION, torch.float32, (N,), device)
         check_tensor("SIGN", SIGN, torch.float32, (N,), device)
         check_overlap(
-            {"FLOOR": FLOOR, "CEIL": CEIL, "ROUND": ROUND, "TRUNC": TRUNC, "FRACTION": FRACTION, "SIGN": SIGN},
+            {
+                "FLOOR": FLOOR,
+                "CEIL": CEIL,
+                "ROUND": ROUND,
+                "TRUNC": TRUNC,
+                "FRACTION": FRACTION,
+                "SIGN": SIGN,
+            },
             {"X": X},
         )
     X_dense = X.contiguous()

@@ -56,7 +56,10 @@ def row_products_kernel(
             # isinf(x, marked)
             marked = tl.abs(x) == float("inf")
             # reduce_any(marked, 1, found)
-            found = tl.max(tl.where(tn_lanes[None, :] < N - j * TN, marked.to(tl.int32), 0), axis=1) != 0
+            found = (
+                tl.max(tl.where(tn_lanes[None, :] < N - j * TN, marked.to(tl.int32), 0), axis=1)
+                != 0
+            )
             # logical_or(infinite, found, infinite)
             infinite = infinite | found
         # store(product -> PRODUCT[i*TM:(i+1)*TM])
