@@ -41,6 +41,7 @@ def serve(descriptor: int) -> None:
                 answer = os.fork()
                 if answer == 0:
                     channel.close()
+                    os.environ.update(message["environment"])
                     _serve_apart(message["place"], *descriptors)
             for one in descriptors:
                 os.close(one)

@@ -27,6 +27,7 @@ COMMAND = (sys.executable, "-P", "-m", "sketchc.runtime.frontends.torch_worker")
 _TEMPLATE = (sys.executable, "-P", "-m", "sketchc.runtime.frontends.torch_server")
 #: Seconds until an answer: the first one comes when torch has been imported.
 TIMEOUT = 120.0
+_FOLDER = "XDG_"
 #: The longest message, either way.
 MESSAGE = 1 << 16
 
@@ -96,12 +97,17 @@ def start(reads: int, writes: int, log: int) -> TaskProcess:
     """A process that serves requests from one pipe to another and prints to a log, in the current
     folder. Raises `TemplateError`."""
     environment = python_environment({})
+    # Where folders of the user are is read when they are used: no reason for another template.
+    folders = {
+        name: environment.pop(name) for name in tuple(environment) if name.startswith(_FOLDER)
+    }
     key = tuple(sorted(environment.items()))
     with _STARTING:
         template = _TEMPLATES.get(key)
         if template is None or template.process.poll() is not None:
             template = _TEMPLATES[key] = Template(environment)
-    return TaskProcess(template, template.ask({"place": str(Path.cwd())}, (reads, writes, log)))
+    message = {"place": str(Path.cwd()), "environment": folders}
+    return TaskProcess(template, template.ask(message, (reads, writes, log)))
 
 
 @atexit.register
