@@ -266,7 +266,7 @@ def test_target_equals_interpreter(target: str, name: str, tmp_path: Path) -> No
 
 
 def run_together(kernel: Kernel, every: list[Run], folder: Path) -> list[dict[str, Array]]:
-    """All runs in one process: each would spend most of its time on importing Triton."""
+    """All runs in one process: starting one takes longer than most of them."""
     interpreted = TOOLCHAIN.status().interpreted
     cases = [Case(kernel, poisoned(r), r.symbols, r.params, r.expected) for r in every]
     results = []

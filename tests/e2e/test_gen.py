@@ -37,6 +37,11 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+def _gen(name: str, target: str, workflow: str, folder: Path) -> list[str]:
+    """The command for an example's task at small sizes."""
+    return ["gen", str(small_task(name, folder)), "-t", target, "--workflow", workflow]
+
+
 def _trace(folder: Path) -> dict[str, object]:
     data: dict[str, object] = json.loads((folder / "trace.json").read_text())
     return data
@@ -45,7 +50,7 @@ def _trace(folder: Path) -> dict[str, object]:
 @pytest.mark.parametrize("name", ["softmax", "layer_norm"])
 def test_coder_only_with_a_sketch_asks_no_model(name: str, tmp_path: Path) -> None:
     require("cpp")
-    arguments = ["gen", str(small_task(name, tmp_path)), "-t", "cpp", "--workflow", "coder-only"]
+    arguments = _gen(name, "cpp", "coder-only", tmp_path)
     arguments += ["--sketch", str(SKETCHES / f"{name}.sketch"), "--no-bench", "-o", "out"]
     assert run(arguments) == 0
     out = tmp_path / "out"
@@ -58,14 +63,7 @@ def test_coder_only_with_a_sketch_asks_no_model(name: str, tmp_path: Path) -> No
 
 def test_the_drop_in_that_is_left_behind_computes(tmp_path: Path) -> None:
     require("cpp")
-    arguments = [
-        "gen",
-        str(small_task("softmax", tmp_path)),
-        "-t",
-        "cpp",
-        "--workflow",
-        "coder-only",
-    ]
+    arguments = _gen("softmax", "cpp", "coder-only", tmp_path)
     arguments += ["--sketch", str(SKETCHES / "softmax.sketch"), "--no-bench", "-o", "out"]
     assert run(arguments) == 0
     (dropin,) = [
@@ -86,14 +84,7 @@ def test_a_wrong_sketch_fails_where_nobody_can_mend_it(tmp_path: Path) -> None:
     require("cpp")
     wrong = (SKETCHES / "softmax.sketch").read_text().replace("reduce_max", "reduce_min")
     (tmp_path / "wrong.sketch").write_text(wrong.replace("exp(", "abs("))
-    arguments = [
-        "gen",
-        str(small_task("softmax", tmp_path)),
-        "-t",
-        "cpp",
-        "--workflow",
-        "coder-only",
-    ]
+    arguments = _gen("softmax", "cpp", "coder-only", tmp_path)
     assert run([*arguments, "--sketch", "wrong.sketch", "--no-bench", "-o", "out"]) == 1
     trace = _trace(tmp_path / "out")
     assert trace["outcome"] in ("failed", "exhausted")
@@ -107,14 +98,7 @@ def test_verifier_only_judges_a_kernel_file(target: str, tmp_path: Path) -> None
     kernel = tmp_path / ("softmax.cpp" if target == "cpp" else "softmax_kernel.py")
     sketch = str(SKETCHES / "softmax.sketch")
     assert run(["lower", sketch, "-t", target, "-o", str(kernel), "-q"]) == 0
-    arguments = [
-        "gen",
-        str(small_task("softmax", tmp_path)),
-        "-t",
-        target,
-        "--workflow",
-        "verifier-only",
-    ]
+    arguments = _gen("softmax", target, "verifier-only", tmp_path)
     arguments += ["--kernel", str(kernel), "--sketch", sketch, "--no-bench"]
     assert run([*arguments, "-o", "right"]) == 0
     text = kernel.read_text()
@@ -131,14 +115,7 @@ def test_a_kernels_only_function_is_found(tmp_path: Path) -> None:
     assert run(["lower", sketch, "-t", "cpp", "-o", str(kernel), "-q"]) == 0
     text = kernel.read_text()
     kernel.write_text(text.replace("int64_t relu(", "int64_t other("))
-    arguments = [
-        "gen",
-        str(small_task("relu", tmp_path)),
-        "-t",
-        "cpp",
-        "--workflow",
-        "verifier-only",
-    ]
+    arguments = _gen("relu", "cpp", "verifier-only", tmp_path)
     arguments += ["--kernel", str(kernel), "--sketch", sketch, "--no-bench", "-q"]
     assert run([*arguments, "-o", "found"]) == 0
     assert run([*arguments, "-o", "named", "--entry", "none"]) == 2
@@ -241,8 +218,7 @@ def test_a_folder_with_a_run_is_not_used_twice(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     require("cpp")
-    task = str(small_task("add", tmp_path))
-    arguments = ["gen", task, "-t", "cpp", "--workflow", "coder-only"]
+    arguments = _gen("add", "cpp", "coder-only", tmp_path)
     arguments += ["--sketch", str(SKETCHES / "add.sketch"), "--no-bench", "-q", "-o", "out"]
     assert run(arguments) == 0
     assert run(arguments) == 2
@@ -253,15 +229,7 @@ def test_a_folder_with_a_run_is_not_used_twice(
 
 def test_the_trace_is_printed_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     require("cpp")
-    arguments = [
-        "gen",
-        str(small_task("add", tmp_path)),
-        "-t",
-        "cpp",
-        "--workflow",
-        "coder-only",
-        "--json",
-    ]
+    arguments = [*_gen("add", "cpp", "coder-only", tmp_path), "--json"]
     arguments += ["--sketch", str(SKETCHES / "add.sketch"), "--no-bench", "-q"]
     assert run(arguments) == 0
     trace = json.loads(capsys.readouterr().out)
