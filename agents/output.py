@@ -20,6 +20,7 @@ import attrs
 from sketchc.agents.state import RunState, Step
 from sketchc.agents.summary import Facts, headline, summary
 from sketchc.diagnostics import DiagnosticError, UsageError
+from sketchc.lowering.source_map import source_map_json
 from sketchc.runtime.verify.verdict import jsonable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from sketchc.agents.session import Session
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
-    from sketchc.runtime.frontends.torch_task import TorchTask
+    from sketchc.runtime.frontends.worker_task import WorkerTask
 
 #: Of verdict.json and trace.json; raised with every change that an older reader would misread.
 VERSION = 1
@@ -43,7 +44,7 @@ def write_outputs(
     folder: Path,
     options: RunOptions,
     state: RunState,
-    task: TorchTask,
+    task: WorkerTask,
     spend: Spend,
     stopped: str = "",
 ) -> list[Path]:
@@ -181,7 +182,7 @@ class _Writer:
     folder: Path
     options: RunOptions
     state: RunState
-    task: TorchTask
+    task: WorkerTask
     stopped: str
     files: list[tuple[str, str]] = attrs.field(factory=list)
     dropin: str = ""
@@ -215,7 +216,7 @@ class _Writer:
             spend=spend,
             stopped=self.stopped,
             files=tuple(self.files),
-            task_path=str(self.task.path),
+            task_path=self.task.specification,
             needs_model=needs_model(graph, self.options.coder),
             workflow=graph.graph["description"],
             folder=str(folder),
@@ -287,9 +288,13 @@ class _Writer:
         text = self.state.kernel
         assert text is not None
         kernel = None if plan is None else kernel_of(text, plan)
+        ending = "cpp" if text.language == "c++" else "py"
+        if kernel is not None and kernel.source_map and kernel.source == text.source:
+            found = source_map_json(kernel, self.state.sketch, f"{kernel.name}.{ending}")
+            what = "which lines of the kernel come from which lines of the sketch"
+            self._text(f"{kernel.name}.map.json", json.dumps(found), what)
         if kernel is not None and self._dropin(kernel):
             return
-        ending = "cpp" if text.language == "c++" else "py"
         name = self.task.path.stem if kernel is None else kernel.name
         what = _KERNELS[self.state.outcome not in _USABLE]
         self._text(f"{name}.{ending}", text.source, what)

@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sketchc.agents.configuration import Configuration
     from sketchc.agents.llm.client import Client, Spend
     from sketchc.agents.llm.ledger import Header, Ledger
-    from sketchc.runtime.frontends.torch_task import TorchTask
+    from sketchc.runtime.frontends.worker_task import WorkerTask
 
 VERSION = 1
 
@@ -272,12 +272,14 @@ class Run:
 
     options: RunOptions
     folder: RunFolder
-    task: TorchTask
+    task: WorkerTask
     task_source: str
     configuration: Configuration
     client: Client | None
     ledger: Ledger
     progress: Progress
+    #: Hears of the state after each step, once it is in the checkpoint.
+    on_step: Callable[[RunState, Session], None] | None = None
 
 
 def go(run: Run, bench: bool) -> RunState:
@@ -313,4 +315,9 @@ def go(run: Run, bench: bool) -> RunState:
     def position() -> int:
         return len(ledger.records) if client is None else client.position
 
-    return walk(graph, state, session, ledger, consumed, run.folder.write_checkpoint, position)
+    def checkpoint(state: RunState, consumed: int) -> None:
+        run.folder.write_checkpoint(state, consumed)
+        if run.on_step is not None:
+            run.on_step(state, session)
+
+    return walk(graph, state, session, ledger, consumed, checkpoint, position)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from sketchc.agents.configuration import Configuration
     from sketchc.agents.llm.messages import LanguageModel
     from sketchc.agents.state import RunState, Turn
-    from sketchc.runtime.frontends.torch_task import TaskDescription, TorchTask
+    from sketchc.runtime.frontends.description import TaskDescription
+    from sketchc.runtime.frontends.worker_task import WorkerTask
 
 Scalar = int | float | bool
 
@@ -32,7 +33,7 @@ class Session:
     only in runs that no model takes part in.
     """
 
-    task: TorchTask
+    task: WorkerTask
     description: TaskDescription
     task_source: str  # the text of the task's file
     target: str

@@ -140,7 +140,8 @@ def _cell(value: object) -> str:
 
 
 def _stem(task: str) -> str:
-    return task.removesuffix(".py")
+    """The file's name without its ending, and without `:NAME`."""
+    return re.sub(r"\.py(:\w+)?$", "", task)
 
 
 def number(value: object) -> str:
@@ -370,8 +371,9 @@ def _diagnostics(state: RunState) -> str:
 def _measured(measurement: Mapping[str, Any] | None) -> str:
     if measurement is None:
         return ""
-    if "speedup" not in measurement:
-        return f"Not measured: {measurement.get('not_measured', 'no reason is known')}."
+    if measurement.get("speedup") is None:
+        why = "PyTorch has nothing of its class of precision" if "kernel" in measurement else ""
+        return f"Not measured: {measurement.get('not_measured', why or 'no reason is known')}."
     gain = measurement["speedup"]
     rows = [
         (who, seconds_of(measurement[key]["median"]), number(measurement[key]["samples"]))
@@ -382,7 +384,7 @@ def _measured(measurement: Mapping[str, Any] | None) -> str:
     return text + (
         f"\n\nAt {sizes or 'the fixed sizes'}: {number(gain['of_medians'])}x of eager (95 % "
         f"interval {number(gain['low'])} to {number(gain['high'])}), "
-        f"{100 * float(measurement['roofline']):.0f} % of the memory roofline. The raw samples are "
+        f"{100 * float(measurement['roofline']):.0f} % of the roofline. The raw samples are "
         "in verdict.json."
     )
 

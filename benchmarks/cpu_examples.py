@@ -1,55 +1,80 @@
-"""All examples in C++ against PyTorch eager on this CPU, at sizes that leave the caches.
+"""Examples in C++ against PyTorch eager and torch.compile on this CPU, interleaved, in one run.
 
-    python benchmarks/cpu_examples.py [--json FILE] [--only NAME ...] [--samples N]
+    python benchmarks/cpu_examples.py [--json FILE] [--only NAME ...] [--samples N] [--eager-only]
 
-Each example is measured by `sketchc bench`'s own machinery: interleaved, same inputs, pinned
-threads, outputs of timed runs verified. Prints one table; `--json` keeps all raw samples.
+Each example is measured by `sketchc bench`'s own machinery (docs/MEASUREMENT.md) at its task's own
+sizes. Prints one line for each and the summary; `--json` keeps everything, raw samples included,
+gzipped where FILE ends in .gz.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import secrets
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+from sketchc.cli.options import SketchError
 from sketchc.cli.verify import prepare
 from sketchc.diagnostics import UsageError
-from sketchc.runtime.bench.bench import Measurement, Settings, bench
+from sketchc.runtime.bench import suite
+from sketchc.runtime.bench.bench import bench
 from sketchc.runtime.bench.machine import Machine, this_machine
-from sketchc.runtime.bench.report import seconds_text, to_json
-from sketchc.runtime.bench.statistics import geometric_mean
+from sketchc.runtime.bench.measurement import Measurement, Settings
+from sketchc.runtime.bench.report import summary, to_json
+from sketchc.runtime.bench.suite import Entry
 from sketchc.runtime.bench.timing import Schedule
-from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.runtime.frontends.task import load_task
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-MATMULS = ("matmul", "batched_matmul", "matmul_bias_gelu")
+#: In the repository already, or long and easily drawn again from the seed.
+_LEFT_OUT = ("source", "sketch_text", "rounds")
 
 
-def measure(name: str, machine: Machine, samples: int, threads: int) -> Measurement:
-    """One example at its task's sizes."""
+def measure(
+    name: str, machine: Machine, samples: int, threads: int, baselines: tuple[str, ...]
+) -> Measurement:
+    """One example at its task's sizes. Raises `UsageError` and `SketchError`."""
     candidate = prepare(str(EXAMPLES / f"{name}.sketch"), None, "cpp", None, {})
-    settings = Settings(secrets.randbits(48), threads, Schedule(samples=samples))
-    with (
-        TorchTask(EXAMPLES / "tasks" / f"{name}.py") as task,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        return bench(candidate, task, Path(folder), settings, machine)
-
-
-def show(name: str, found: Measurement) -> None:
-    gain = found.speedup
-    print(
-        f"{name:18} eager {seconds_text(found.eager.median):>8}  cpp "
-        f"{seconds_text(found.kernel.median):>8}  {gain.of_medians:5.2f}x "
-        f"[{gain.low:.2f}, {gain.high:.2f}]  roofline {found.roofline:4.0%} "
-        f"(eager {found.eager_roofline:4.0%})  {found.flops / found.kernel.median / 1e9:6.1f} "
-        f"GFLOP/s  {'right' if found.passed else 'WRONG'}",
-        flush=True,
+    settings = Settings(
+        secrets.randbits(48), threads, Schedule(samples=samples), baselines=baselines
     )
+    task = str(EXAMPLES / "tasks" / f"{name}.py")
+    with load_task(task) as loaded, tempfile.TemporaryDirectory() as folder:
+        return bench(candidate, loaded, Path(folder), settings, machine)
+
+
+def entry_of(name: str, *arguments: Any) -> Entry:
+    """The measurement, or why there is none: a failure counts as not fast."""
+    try:
+        return Entry(name, name, measure(name, *arguments))
+    except (UsageError, SketchError) as error:
+        return Entry(name, name, failure=getattr(error, "failure", "infrastructure"),
+                     reason=str(error))  # fmt: skip
+
+
+def plain(entry: Entry) -> dict[str, Any]:
+    """What is kept of one example: nothing that names a place on this machine."""
+    if entry.measurement is None:
+        return {"passed": False, "failure": entry.failure, "error": entry.reason}
+    data = {k: v for k, v in to_json(entry.measurement).items() if k not in _LEFT_OUT}
+    data["task"] = f"examples/tasks/{entry.kernel}.py"
+    data["kernel_file"] = f"examples/{entry.kernel}.sketch"
+    return data
+
+
+def write(path: Path, data: dict[str, Any]) -> None:
+    """Write JSON; the same data gives the same gzipped bytes."""
+    text = json.dumps(data, indent=1) + "\n"
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    else:
+        path.write_text(text)
 
 
 def main() -> int:
@@ -58,34 +83,26 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", help="names of examples")
     parser.add_argument("--samples", type=int, default=31)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--eager-only", action="store_true", help="without torch.compile")
     options = parser.parse_args()
     names = options.only or sorted(path.stem for path in EXAMPLES.glob("*.sketch"))
+    baselines = ("eager",) if options.eager_only else ("eager", "compile")
     machine = this_machine(measure=True)
-    bandwidth = machine.bandwidth / 1e9
-    print(f"{machine.name}, {options.threads} threads, {bandwidth:.1f} GB/s, {machine.versions}")
-    measured: dict[str, Measurement] = {}
+    print(f"{machine.name}, {options.threads} threads, {machine.bandwidth / 1e9:.1f} GB/s, "
+          f"{machine.versions}")  # fmt: skip
+    entries = []
     for name in names:
-        try:
-            measured[name] = measure(name, machine, options.samples, options.threads)
-        except UsageError as error:
-            print(f"{name:18} not measured: {error}")
-            continue
-        show(name, measured[name])
-    for title, group in (
-        ("memory-bound examples", [n for n in measured if n not in MATMULS]),
-        ("matrix products", [n for n in measured if n in MATMULS]),
-    ):
-        if group:
-            mean = geometric_mean([measured[name].speedup.of_medians for name in group])
-            print(f"geometric mean over {len(group)} {title}: {mean:.2f}x of eager")
+        entries.append(entry_of(name, machine, options.samples, options.threads, baselines))
+        found = entries[-1].measurement
+        said = summary(found) if found is not None else f"not measured: {entries[-1].reason}"
+        print(f"{name:22} {said}", flush=True)
+    totals = suite.against(entries, baselines)
+    for total in totals:
+        print(suite.text(total))
     if options.json:
-        data = {
-            name: {**to_json(found), "task": f"examples/tasks/{name}.py"}
-            for name, found in measured.items()
-        }
-        options.json.write_text(json.dumps(data, indent=1) + "\n")
-    right = len(measured) == len(names) and all(found.passed for found in measured.values())
-    return 0 if right else 1
+        results = {entry.kernel: plain(entry) for entry in entries}
+        write(options.json, {"results": results, "against": [suite.to_json(t) for t in totals]})
+    return 0 if all(entry.passed for entry in entries) else 1
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ A result whose data is not there says so; nothing in the tables is typed by hand
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import statistics
@@ -69,6 +70,58 @@ def cpu_examples(data: dict[str, Any]) -> list[str]:
     return lines
 
 
+def cpu_interleaved(data: dict[str, Any]) -> list[str]:
+    """C++ against eager and torch.compile, as `cpu_examples.py` writes it now."""
+    measured = {name: found for name, found in data["results"].items() if "kernel" in found}
+    first = next(iter(measured.values()))
+    machine = first["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
+    load = first["surroundings"]["before"]["load"][0]
+    peak = machine["peaks"].get("ieee f32", 0.0)
+    lines = [
+        f"{machine['name']}, {first['threads']} threads, {machine['bandwidth'] / 1e9:.1f} GB/s and "
+        f"{peak / 1e9:.0f} GFLOP/s (f32) measured, load {load:.1f} at the start, {versions}.",
+        "",
+        "| example | sizes | class | eager | compile | C++ | of eager | of compile | roofline |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, found in data["results"].items():
+        if "kernel" not in found:
+            lines.append(f"| {name} | {found['error']} | | | | | | | |")
+            continue
+        sizes = ", ".join(f"{key}={value}" for key, value in found["symbols"].items())
+        if not found["passed"]:
+            sizes += f" **({found['problems'][0]['reason']})**"
+        times = [_milliseconds(found["baselines"].get(key)) for key in ("eager", "compile")]
+        gains = [_gain(found["baselines"].get(key)) for key in ("eager", "compile")]
+        lines.append(
+            f"| {name} | {sizes} | {found['precision']['name']} | {' | '.join(times)} | "
+            f"{found['kernel']['median'] * 1e3:.3g} ms | {' | '.join(gains)} | "
+            f"{found['roofline']:.0%} |"
+        )
+    lines.append("")
+    for total in data["against"]:
+        shares = ", ".join(f"fast_{p} {share:.0%}" for p, share in total["fast_p"].items())
+        mean = total["geometric_mean"]
+        lines.append(
+            f"Against {total['baseline']}: {shares} of {total['kernels']}; geometric mean "
+            f"{'none' if mean is None else f'{mean:.2f}'} over {total['compared']}."
+        )
+        lines.append("")
+    return lines[:-1]
+
+
+def _milliseconds(baseline: dict[str, Any] | None) -> str:
+    return "" if baseline is None else f"{baseline['times']['median'] * 1e3:.3g} ms"
+
+
+def _gain(baseline: dict[str, Any] | None) -> str:
+    gain = None if baseline is None else baseline["speedup"]
+    if gain is None:
+        return ""
+    return f"{gain['of_medians']:.2f} ({gain['low']:.2f} to {gain['high']:.2f})"
+
+
 def gpu_examples(data: dict[str, Any]) -> list[str]:
     """Triton against eager, the defaults only."""
     versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
@@ -103,6 +156,7 @@ def gpu_examples(data: dict[str, Any]) -> list[str]:
 TABLES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "check_speed": check_speed,
     "cpu_examples": cpu_examples,
+    "cpu_interleaved": cpu_interleaved,
     "gpu_examples": gpu_examples,
 }
 
@@ -111,7 +165,10 @@ def main() -> None:
     text = PAGE.read_text()
     for name, table in TABLES.items():
         path = DOCS / "data" / f"{name}.json"
-        if path.exists():
+        packed = path.with_suffix(".json.gz")
+        if packed.exists():
+            body = "\n".join(table(json.loads(gzip.decompress(packed.read_bytes()))))
+        elif path.exists():
             body = "\n".join(table(json.loads(path.read_text())))
         else:
             body = f"Not measured yet: there is no data/{name}.json."

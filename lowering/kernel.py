@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from sketchc import ir
+from sketchc.lowering.source_map import SourceMap
 
 
 @attrs.frozen
@@ -23,6 +24,8 @@ class Kernel:
     (1-based, in `sketch.requires`) does not hold, -1 that memory could not be had.
     `sketch` is the signature: roles, dtypes, extents, requires. `foreign`: the source is not the
     built-in Coder's, so that verification also asks whether the kernel does the work itself.
+    `source_map` says which lines of `source` carry out which lines of the sketch's file; empty for
+    code by others.
     """
 
     target: str
@@ -34,3 +37,4 @@ class Kernel:
     sketch: ir.Sketch
     extras: tuple[tuple[str, str], ...] = ()  # further files: (file name, text)
     foreign: bool = False
+    source_map: SourceMap = attrs.field(default=(), eq=False, repr=False)

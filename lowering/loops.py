@@ -14,6 +14,7 @@ from typing import TypeAlias
 import attrs
 
 from sketchc import ir
+from sketchc.lowering.source_map import Traced
 from sketchc.types import DType
 
 # ---------------------------------------------------------------- values
@@ -89,14 +90,14 @@ Value: TypeAlias = Number | Local | Scalar | Element | Convert | Apply | Select
 
 
 @attrs.frozen
-class Note:
+class Note(Traced):
     """A comment: a statement of the sketch, or why something is done."""
 
     text: str
 
 
 @attrs.frozen
-class Define:
+class Define(Traced):
     """A new scalar local. `mutable` when `Assign` or `Accumulate` follow."""
 
     name: str
@@ -106,7 +107,7 @@ class Define:
 
 
 @attrs.frozen
-class Row:
+class Row(Traced):
     """`name` points to `buffer[base]`, for the loop that follows."""
 
     name: str
@@ -117,13 +118,13 @@ class Row:
 
 
 @attrs.frozen
-class Assign:
+class Assign(Traced):
     name: str
     value: Value
 
 
 @attrs.frozen
-class Write:
+class Write(Traced):
     """`buffer[index] = value`; the value has the buffer's type."""
 
     buffer: str
@@ -132,7 +133,7 @@ class Write:
 
 
 @attrs.frozen
-class AtomicUpdate:
+class AtomicUpdate(Traced):
     """`buffer[index] = buffer[index] (operation) value`, indivisibly: "add", "max" or "min"; the
     value has the buffer's type."""
 
@@ -144,7 +145,7 @@ class AtomicUpdate:
 
 
 @attrs.frozen
-class Accumulate:
+class Accumulate(Traced):
     """`target = target (operation) value` for a reduction row; the target is a local or an
     element, and the enclosing lane loop names a local target in its `reductions`."""
 
@@ -165,7 +166,7 @@ class MatrixView:
 
 
 @attrs.frozen
-class MatrixProduct:
+class MatrixProduct(Traced):
     """`destination += left @ right` over valid extents `rows`, `columns`, `depth`; `packs` names
     the two storages (left, right) that hold packed panels."""
 
@@ -192,7 +193,7 @@ class TileView:
 
 
 @attrs.frozen
-class TileCall:
+class TileCall(Traced):
     """A function of the target's library on whole tiles; `written` are the numbers of the tiles
     that it writes, `values` the scalar arguments after them."""
 
@@ -213,7 +214,7 @@ class Reduction:
 
 
 @attrs.frozen
-class Loop:
+class Loop(Traced):
     """A loop over the lanes of one tile axis, run in order; `unrolled` asks for copies of the
     body in place of turns (the bounds are compile-time constants then)."""
 
@@ -226,7 +227,7 @@ class Loop:
 
 
 @attrs.frozen
-class LaneLoop:
+class LaneLoop(Traced):
     """An innermost loop whose lanes are independent but for `reductions`: SIMD lanes on a CPU, the
     threads of a block on a GPU."""
 
@@ -247,7 +248,7 @@ class StreamedRow:
 
 
 @attrs.frozen
-class StreamedLoop:
+class StreamedLoop(Traced):
     """`loop` in blocks of `size` lanes. Writes to the `rows` count from the start of the block, of
     which `variable` is the first lane and `end` (another name) the one after the last."""
 
@@ -259,7 +260,7 @@ class StreamedLoop:
 
 
 @attrs.frozen
-class SerialLoop:
+class SerialLoop(Traced):
     """A sequential loop of the sketch; `direction` is the sign of its step, 0 where that is only
     known when the kernel runs."""
 
@@ -273,7 +274,7 @@ class SerialLoop:
 
 
 @attrs.frozen
-class Branch:
+class Branch(Traced):
     """`body` where the condition holds, else `orelse`: a branch of the sketch, or a guard of single
     lanes in a loop over them."""
 
@@ -284,7 +285,7 @@ class Branch:
 
 
 @attrs.frozen
-class Barrier:
+class Barrier(Traced):
     """All threads that share storage meet here (nothing to do where lanes are SIMD)."""
 
     scope: str = "block"

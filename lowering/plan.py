@@ -13,6 +13,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.ops import OPS, Category
+from sketchc.source import NOWHERE, Span
 
 
 @attrs.frozen
@@ -60,6 +61,7 @@ class GridAxis:
     step: ir.Expr
     count: ir.Expr
     text: str = ""  # the loop as written in the sketch
+    span: Span = attrs.field(default=NOWHERE, eq=False, repr=False)
 
 
 @attrs.frozen

@@ -17,6 +17,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if FOLDER not in os.environ:  # the workers of xdist have it from the process that starts them
         folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="sketchc-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    # What commands record goes there and not into the user's store. (XDG_DATA_HOME stays as it is:
+    # the Ascend front end is installed in it.)
+    os.environ["SKETCHC_STORE"] = os.path.join(os.environ[FOLDER], "store.sqlite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

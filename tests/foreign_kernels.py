@@ -120,7 +120,7 @@ def judge(
             task,
             place,
             seed=7,
-            select=lambda all_cases: all_cases[-cases:],
+            select=lambda found: [c for c in found if not c[0].drawn][-cases:],
             small=True,
             timeout=timeout,
             compile_timeout=compile_timeout,

@@ -23,3 +23,15 @@ def require(target: str) -> Toolchain:
     if os.environ.get("SKETCHC_REQUIRE_TOOLCHAINS") == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason, allow_module_level=True)
+
+
+def require_mindspore() -> None:
+    """MindSpore's environment for a test, or a visible skip; a failure where all are required."""
+    from sketchc.runtime.frontends.mindspore_environment import INSTALL_LINE, mindspore_python
+
+    if mindspore_python() is not None:
+        return
+    reason = f"MindSpore is not installed: {INSTALL_LINE}"
+    if os.environ.get("SKETCHC_REQUIRE_TOOLCHAINS") == "1":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)

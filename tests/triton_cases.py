@@ -18,13 +18,13 @@ from sketchc.lowering.passes import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import target_module
 from sketchc.parser import parse
+from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.triton_cuda import (
     INTERPRETED,
     _request,
     _write,
     example_values,
 )
-from sketchc.runtime.worker import run_worker
 from sketchc.source import Source
 from sketchc.types import DType
 
@@ -112,6 +112,7 @@ def run_cases(
         arrays,
         environment={"TRITON_INTERPRET": "1" if interpret else "0"},
         preload=INTERPRETED if interpret else ("torch",),
+        readable=[request["source"] for request in requests],
     )
     assert result.reply is not None, result.describe() + result.traceback + result.output
     outputs: list[dict[str, Array] | str] = []
@@ -148,6 +149,7 @@ def compile_all(kernels: list[Kernel], folder: Path, architectures: tuple[int, .
         f"{BATCH}:compile_batch",
         {"cases": requests},
         environment={"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(folder / "cache")},
+        writable=[folder],
     )
     assert result.reply is not None, result.describe() + result.traceback
     return list(result.reply["kernels"])

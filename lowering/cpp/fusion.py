@@ -17,6 +17,7 @@ from sketchc import ir
 from sketchc.lowering.cpp.indices import index_rank
 from sketchc.lowering.cpp.nest_maker import NestMaker
 from sketchc.lowering.cpp.nests import Axis, Kind, Nest, Read
+from sketchc.source import Span
 from sketchc.symbolic import equal
 from sketchc.types import DType
 
@@ -51,6 +52,7 @@ class BindNode:
     name: str
     value: ir.Expr
     text: str
+    origin: Span
 
 
 @attrs.define(eq=False)
@@ -58,6 +60,7 @@ class NoteNode:
     """The text of a bound index tile, which is calculated where it is used."""
 
     text: str
+    origin: Span
 
 
 @attrs.define(eq=False)
@@ -68,6 +71,7 @@ class FetchNode:
     read: Read
     dtype: DType
     text: str
+    origin: Span
 
 
 @attrs.define(eq=False)
@@ -130,13 +134,14 @@ def build_tree(
             case ir.Fetch(name, _, dtype, text):
                 # Stores before it are visible to it.
                 close()
-                nodes.append(FetchNode(name, maker.fetched(statement), dtype, text))
+                fetched = maker.fetched(statement)
+                nodes.append(FetchNode(name, fetched, dtype, text, statement.span))
             case ir.Bind(name, value, text):
                 run.extend(maker.nests(statement))
                 if index_rank(value, maker.bindings):
-                    nodes.append(NoteNode(text))
+                    nodes.append(NoteNode(text, statement.span))
                 else:
-                    nodes.append(BindNode(name, value, text))
+                    nodes.append(BindNode(name, value, text, statement.span))
             case _:
                 run.extend(maker.nests(statement))
     close()

@@ -90,13 +90,16 @@ def _jammed(
     whole, part, offset = (fresh(f"{loop.variable}_{name}") for name in ("whole", "sum", "next"))
     row = ir.Binary("+", _variable(loop.variable), _variable(offset))
     moved = tuple(_moved(statement, {loop.variable: row}) for statement in lanes.body[:-1])
-    added = loops.Accumulate(last.operation, loops.Local(part, dtype), last.value)
+    added = loops.Accumulate(
+        last.operation, loops.Local(part, dtype), last.value, origins=last.origins
+    )
     some = loops.Loop(
         offset,
         ir.Literal(0),
         ir.Literal(ROWS),
         (*moved, _moved(added, {loop.variable: row})),
         unrolled=True,
+        origins=loop.origins,
     )
     body = (
         loops.Define(part, dtype, loops.Number(0.0, dtype), mutable=True),
@@ -118,8 +121,9 @@ def _jammed(
             _variable(whole),
             (attrs.evolve(lanes, body=body),),
             step=ROWS,
+            origins=loop.origins,
         ),
-        loops.Loop(loop.variable, _variable(whole), loop.upper, (lanes,)),
+        loops.Loop(loop.variable, _variable(whole), loop.upper, (lanes,), origins=loop.origins),
     ]
 
 

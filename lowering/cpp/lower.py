@@ -35,6 +35,7 @@ from sketchc.lowering.cpp.nests import (
 from sketchc.lowering.cpp.reads import Scope, converted, divides, fetch
 from sketchc.lowering.cpp.rows import add_rows
 from sketchc.lowering.cpp.storage import place
+from sketchc.source import NOWHERE, Span
 from sketchc.symbolic import children, constant_value, substitute
 from sketchc.types import DType
 
@@ -90,15 +91,23 @@ class _Lowering(Calls):
                     arms = [
                         tuple(self.nodes(arm.children, scope.inner(None))) for arm in (body, orelse)
                     ]
-                    found.append(loops.Branch(branch.condition, arms[0], arms[1], branch.text))
+                    found.append(
+                        loops.Branch(
+                            branch.condition,
+                            arms[0],
+                            arms[1],
+                            branch.text,
+                            origins=(branch.span,),
+                        )
+                    )
                 case FetchNode():
                     found += self._fetch(node, scope)
-                case NoteNode(text):
-                    found.append(loops.Note(text))
-                case BindNode(name, value, text):
-                    found.append(loops.Note(text))
+                case NoteNode(text, origin):
+                    found.append(loops.Note(text, origins=(origin,)))
+                case BindNode(name, value, text, origin):
                     dtype = scalar_dtype(value)
-                    found.append(loops.Define(name, dtype, loops.Scalar(value, dtype)))
+                    bound = loops.Define(name, dtype, loops.Scalar(value, dtype))
+                    found += _traced([loops.Note(text), bound], (origin,))
                 case _:
                     assert_never(node)
         return found
@@ -110,7 +119,14 @@ class _Lowering(Calls):
         body = tuple(self.nodes(node.children, scope.inner(None)))
         direction = step_sign(loop.step, self.maker.sketch)
         return loops.SerialLoop(
-            loop.variable, loop.start, loop.stop, loop.step, body, loop.text, direction
+            loop.variable,
+            loop.start,
+            loop.stop,
+            loop.step,
+            body,
+            loop.text,
+            direction,
+            origins=(loop.span,),
         )
 
     def _forget_changed(self, node: SerialNode | BranchNode, scope: Scope) -> None:
@@ -122,19 +138,21 @@ class _Lowering(Calls):
 
     def _fetch(self, node: FetchNode, scope: Scope) -> list[loops.Statement]:
         notes = [loops.Note(node.text)] if node.text else []
-        return [*notes, fetch(node.name, node.dtype, self.element(node.read, scope))]
+        fetched = fetch(node.name, node.dtype, self.element(node.read, scope))
+        return _traced([*notes, fetched], (node.origin,))
 
     def _loop(self, node: LoopNode, scope: Scope) -> list[loops.Statement]:
         depth = max(len(nest.axes) for nest in node.members) - node.level
         name = LANE_NAMES[depth - 1] if depth <= len(LANE_NAMES) else f"axis_{depth}"
         variable = ir.Ref(self._free(name), ir.NameKind.LOOP)
-        notes = [loops.Note(text) for text in _loop_notes(node)]
+        notes = _loop_notes(node)
         before: list[loops.Statement] = [*notes, *self._hoisted(node, scope)]
         inner = scope.inner(variable)
         scattered = any(nest.scattered for nest in node.members)
         if not node.innermost or node.axis.single or scattered:
             body = tuple(self.nodes(node.children, inner))
-            return [*before, loops.Loop(variable.name, node.axis.lower, node.axis.upper, body)]
+            turns = loops.Loop(variable.name, node.axis.lower, node.axis.upper, body)
+            return [*before, *_traced([turns], _origins(node))]
         opened, reductions, closed = self._reductions(node, inner)
         body = tuple(self.nodes(node.children, inner))
         lanes = loops.LaneLoop(
@@ -144,7 +162,7 @@ class _Lowering(Calls):
             body,
             tuple(reductions),
         )
-        return [*before, *opened, lanes, *closed]
+        return _traced([*before, *opened, lanes, *closed], _origins(node))
 
     def _free(self, name: str) -> str:
         """A lane variable's name that the sketch does not use."""
@@ -181,8 +199,11 @@ class _Lowering(Calls):
     # ------------------------------------------------------------ leaves
 
     def _leaf(self, leaf: Leaf, scope: Scope) -> list[loops.Statement]:
+        return _traced(self._carried_out(leaf, scope), (leaf.nest.origin,))
+
+    def _carried_out(self, leaf: Leaf, scope: Scope) -> list[loops.Statement]:
         nest = leaf.nest
-        notes = [loops.Note(text) for text in _leaf_notes(leaf)]
+        notes = _leaf_notes(leaf)
         if nest.product is not None:
             return [*notes, self.product(nest, nest.product)]
         if nest.whole is not None:
@@ -248,14 +269,15 @@ class _Lowering(Calls):
                 parts = [each.reference for each in (*read.inner, read)]
                 if any(not part.tensor and part.name in written for part in parts):
                     continue
-                found += self.read(read, scope)
+                found += _traced(self.read(read, scope), (leaf.nest.origin,))
             for lanes in leaf.nest.lanes:
                 for part in _steady_parts(lanes.value, node.level):
                     variables = {
                         lane_variable(axis).name: variable
                         for axis, variable in enumerate(scope.variables)
                     }
-                    found += self.named(substitute(part, variables), "part", scope)
+                    named = self.named(substitute(part, variables), "part", scope)
+                    found += _traced(named, (leaf.nest.origin,))
         return found
 
     # ------------------------------------------------------------ values
@@ -290,23 +312,50 @@ def _steady_parts(value: ir.Expr, level: int) -> list[ir.Expr]:
     return [part for child in children(value) for part in _steady_parts(child, level)]
 
 
-def _texts(leaf: Leaf) -> list[str]:
-    """The statements of the sketch that a nest carries out."""
-    return [*(read.note for read in leaf.nest.reads if read.note), *leaf.nest.notes]
+def _traced(statements: list[loops.Statement], origins: tuple[Span, ...]) -> list[loops.Statement]:
+    """The statements, those that do not know where they come from with these origins."""
+    return [
+        statement if statement.origins else attrs.evolve(statement, origins=origins)
+        for statement in statements
+    ]
 
 
-def _loop_notes(node: LoopNode) -> list[str]:
+def _origins(node: LoopNode) -> tuple[Span, ...]:
+    """Where the nests inside a loop come from."""
+    found = [
+        origin
+        for leaf in leaves([node])
+        for origin in (*(read.origin for read in leaf.nest.reads), leaf.nest.origin)
+    ]
+    return tuple(span for span in dict.fromkeys(found) if span != NOWHERE)
+
+
+def _texts(leaf: Leaf) -> list[tuple[str, Span]]:
+    """The statements of the sketch that a nest carries out, and where they stand."""
+    nest = leaf.nest
+    reads = [(read.note, read.origin) for read in nest.reads if read.note]
+    return [*reads, *((text, nest.origin) for text in nest.notes)]
+
+
+def _loop_notes(node: LoopNode) -> list[loops.Statement]:
     """The comments above an innermost loop; in other loops each nest carries its own."""
     if not node.innermost:
         return []
-    texts = [text for leaf in leaves([node]) for text in _texts(leaf)]
-    return list(dict.fromkeys(texts))
+    return _notes([text for leaf in leaves([node]) for text in _texts(leaf)])
 
 
-def _leaf_notes(leaf: Leaf) -> list[str]:
+def _leaf_notes(leaf: Leaf) -> list[loops.Statement]:
     if leaf.path and leaf.path[-1].innermost:
         return []
-    return list(dict.fromkeys(_texts(leaf)))
+    return _notes(_texts(leaf))
+
+
+def _notes(texts: list[tuple[str, Span]]) -> list[loops.Statement]:
+    """One comment for each text, which comes from wherever it stands."""
+    found: dict[str, tuple[Span, ...]] = {}
+    for text, origin in texts:
+        found[text] = (*found.get(text, ()), origin)
+    return [loops.Note(text, origins=origins) for text, origins in found.items()]
 
 
 def _argument_dtype(nest: Nest, position: int) -> DType:

@@ -48,6 +48,9 @@ class NestMaker(Tiles):
 
     def nests(self, statement: ir.Statement) -> list[Nest]:
         """The nests of one statement that is not a loop, branch or fetch."""
+        return [attrs.evolve(nest, origin=statement.span) for nest in self._nests(statement)]
+
+    def _nests(self, statement: ir.Statement) -> list[Nest]:
         match statement:
             case ir.Alloc(tile):
                 return self._alloc(tile) if self.versions.needed(tile) else []

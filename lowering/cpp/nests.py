@@ -12,6 +12,7 @@ from typing import TypeAlias, assert_never
 import attrs
 
 from sketchc import ir
+from sketchc.source import NOWHERE, Span
 from sketchc.symbolic import constant_value, references
 from sketchc.types import DType
 
@@ -94,6 +95,7 @@ class Read:
     pinned: bool = False
     guards: tuple[LaneSource, ...] = ()
     pad: int | float | bool = 0
+    origin: Span = attrs.field(default=NOWHERE, eq=False, repr=False)  # of the load
 
     @property
     def inner(self) -> tuple[Read, ...]:
@@ -208,6 +210,7 @@ class Nest:
     product: Product | None = None
     guards: tuple[LaneSource, ...] = ()
     whole: Whole | None = None
+    origin: Span = NOWHERE  # the statement of the sketch
 
     @property
     def reads(self) -> tuple[Read, ...]:

@@ -244,10 +244,11 @@ template <class T> inline T sigmoid(T x) { return T{1} / (T{1} + exp(-x)); }
 template <class T> inline T silu(T x) { return x / (T{1} + exp(-x)); }
 """,
     "short_erf": """
-// erf(x) = x * P(x^2) / Q(x^2) to 6 ulp (a weighted least-squares fit); beyond 3.93 it is 1.
+// erf(x) = x * P(x^2) / Q(x^2) to 6 ulp (a weighted least-squares fit); beyond 3.92 it is 1, to the
+// last bit: somebody multiplies 1 + erf(x) by a large number.
 inline float short_erf(float x)
 {
-    const float bounded = x < -3.93F ? -3.93F : (x > 3.93F ? 3.93F : x);
+    const float bounded = x < -3.92F ? -3.92F : (x > 3.92F ? 3.92F : x);
     const float square = bounded * bounded;
     float p = 2.04198341e-06F;
     p = p * square + 0.000284808542F;
@@ -262,7 +263,8 @@ inline float short_erf(float x)
     q = q * square + 0.50241071F;
     q = q * square + 1.0F;
     const float result = bounded * p / q;
-    return result < -1.0F ? -1.0F : (result > 1.0F ? 1.0F : result);
+    const float inside = result < -1.0F ? -1.0F : (result > 1.0F ? 1.0F : result);
+    return x < -3.92F ? -1.0F : (x > 3.92F ? 1.0F : inside);
 }
 """,
     "gelu": """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import assert_never
 
 import attrs
@@ -12,6 +14,8 @@ from sketchc.lowering import loops
 from sketchc.lowering.cpp.expressions import CPP_TYPES, PROMOTED, scalar, value
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.precedence import CPP, Code
+from sketchc.lowering.source_map import Marks
+from sketchc.source import Span
 
 INDENT = "    "
 WIDTH = 100
@@ -48,6 +52,14 @@ class Printer:
 
     lines: list[str] = attrs.field(factory=list)
     depth: int = 0
+    marks: Marks = attrs.field(factory=Marks)
+
+    @contextmanager
+    def tracing(self, *origins: Span) -> Iterator[None]:
+        """What is printed inside carries out what stands at `origins`."""
+        first = len(self.lines)
+        yield
+        self.marks.add(first, len(self.lines), origins)
 
     def line(self, text: str) -> None:
         """One logical line, wrapped at 100 columns."""
@@ -87,6 +99,10 @@ class Printer:
             self.statement(statement)
 
     def statement(self, statement: loops.Statement) -> None:
+        with self.tracing(*statement.origins):
+            self._statement(statement)
+
+    def _statement(self, statement: loops.Statement) -> None:
         match statement:
             case loops.Note(text):
                 self.comment(text)

@@ -28,6 +28,7 @@ from sketchc.lowering.cpp.nests import (
     read_variable,
 )
 from sketchc.lowering.cpp.storage import Home
+from sketchc.source import NOWHERE
 from sketchc.symbolic import children, references, substitute
 from sketchc.types import DType
 
@@ -154,7 +155,8 @@ class Reads:
         name = self.local_name(read.tile, scope)
         value = self.element(read, scope)
         scope.values[key] = loops.Local(name, read.stored)
-        return [*found, loops.Define(name, read.stored, value)]
+        origins = () if read.origin == NOWHERE else (read.origin,)
+        return [*found, loops.Define(name, read.stored, value, origins=origins)]
 
     def element(self, read: Read, scope: Scope) -> loops.Value:
         """The element, read only where the guards hold."""

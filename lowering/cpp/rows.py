@@ -12,6 +12,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.lowering import loops
+from sketchc.source import Span
 from sketchc.symbolic import references
 from sketchc.types import DType
 
@@ -42,6 +43,7 @@ class _Rows:
     rows: dict[tuple[str, ir.Expr], loops.Row] = attrs.field(factory=dict)
     written: set[str] = attrs.field(factory=set)
     changing: frozenset[str] = frozenset()  # names that mean something else in another lane
+    origins: tuple[Span, ...] = ()  # of the statement in hand
 
     def run(self, loop: loops.LaneLoop) -> list[loops.Statement]:
         inside = loops.walk(loop.body)
@@ -54,6 +56,7 @@ class _Rows:
         return [*rows, attrs.evolve(loop, body=body)]
 
     def _statement(self, statement: loops.Statement) -> loops.Statement:
+        self.origins = statement.origins or self.origins
         match statement:
             case loops.Define() | loops.Assign():
                 return attrs.evolve(statement, value=self._value(statement.value))
@@ -99,7 +102,7 @@ class _Rows:
         key = (buffer, base)
         if key not in self.rows:
             name = self.fresh(f"{buffer}_row")
-            self.rows[key] = loops.Row(name, buffer, base, dtype)
+            self.rows[key] = loops.Row(name, buffer, base, dtype, origins=self.origins)
         return self.rows[key].name, ir.Ref(self.variable, ir.NameKind.LOOP)
 
 

@@ -34,20 +34,26 @@ class Steps:
                 case ir.Launch(index):
                     if index in self.launches:
                         self._phase(*self.launches[index])
-                case ir.HostFor():
-                    self._loop(step)
-                case ir.HostIf():
-                    self._branch(step)
-                case ir.Fetch():
-                    self._comment(step.text)
-                    element = host_element(self.sketch, step.access)
-                    self._define(fetch(step.name, step.dtype, element))
-                case ir.Bind(name, bound):
-                    self._comment(step.text)
-                    dtype = scalar_dtype(bound)
-                    self._define(loops.Define(name, dtype, loops.Scalar(bound, dtype)))
                 case _:
-                    assert_never(step)
+                    with self.out.tracing(step.span):
+                        self._step(step)
+
+    def _step(self, step: ir.HostFor | ir.HostIf | ir.Fetch | ir.Bind) -> None:
+        match step:
+            case ir.HostFor():
+                self._loop(step)
+            case ir.HostIf():
+                self._branch(step)
+            case ir.Fetch():
+                self._comment(step.text)
+                element = host_element(self.sketch, step.access)
+                self._define(fetch(step.name, step.dtype, element))
+            case ir.Bind(name, bound):
+                self._comment(step.text)
+                dtype = scalar_dtype(bound)
+                self._define(loops.Define(name, dtype, loops.Scalar(bound, dtype)))
+            case _:
+                assert_never(step)
 
     def _define(self, scalar: loops.Define) -> None:
         kind, name = CPP_TYPES[scalar.dtype], identifier(scalar.name)
@@ -118,10 +124,14 @@ class Steps:
             out.open("")
             self._thread_storage(arenas, "omp_get_thread_num()")
         out.pragma(f"{'' if region else 'parallel '}for{collapse} schedule(static)")
-        derived = [self._grid_loop(axis) for axis in phase.grid]
-        for text in derived:
+        derived = []
+        for axis in phase.grid:
+            with out.tracing(axis.span):
+                derived.append(self._grid_loop(axis))
+        for axis, text in zip(phase.grid, derived, strict=True):
             if text:
-                out.line(text)
+                with out.tracing(axis.span):
+                    out.line(text)
         self._stack(program)
         out.statements(program.body)
         for _ in phase.grid:

@@ -81,7 +81,12 @@ def _blocked(loop: loops.LaneLoop, rows: list[loops.Row], fresh: _Fresh) -> loop
     )
     streamed = tuple(loops.StreamedRow(row, fresh(f"{row.buffer}_block")) for row in rows)
     return loops.StreamedLoop(
-        block, fresh(f"{block}_end"), BLOCK, streamed, attrs.evolve(loop, body=body)
+        block,
+        fresh(f"{block}_end"),
+        BLOCK,
+        streamed,
+        attrs.evolve(loop, body=body),
+        origins=loop.origins,
     )
 
 

@@ -37,6 +37,7 @@ from sketchc.lowering.cpp.steps import Steps, reserved
 from sketchc.lowering.cpp.streams import add_streams, streamed_tensors, unread_outputs
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Capabilities, PhasePlan, Plan
+from sketchc.lowering.source_map import source_map
 from sketchc.symbolic import show
 from sketchc.types import DType
 
@@ -69,7 +70,8 @@ _INCLUDES = (
 def emit(plan: Plan) -> Kernel:
     """The C++ source for a finished plan; deterministic."""
     sketch = plan.sketch
-    body = _Host(plan).function()
+    host = _Host(plan)
+    body = host.function()
     reductions = [text for name, text in REDUCTION_DECLARATIONS.items() if f"({name} :" in body]
     helpers = prelude(body + "".join(reductions))
     includes = [f"#include <{name}>" for name in _INCLUDES]
@@ -85,9 +87,17 @@ def emit(plan: Plan) -> Kernel:
     ]
     source = "\n\n".join(part for part in parts if part) + "\n"
     entry = entry_name(sketch.name)
-    kernel = Kernel("cpp", plan.hardware.name, sketch.name, entry, "c++", source, sketch)
-    return attrs.evolve(
-        kernel, extras=((f"{sketch.name}_module.cpp", module_source(sketch, entry)),)
+    above = source.count("\n") - len(host.out.lines) - 1  # the body's last line closes it
+    return Kernel(
+        "cpp",
+        plan.hardware.name,
+        sketch.name,
+        entry,
+        "c++",
+        source,
+        sketch,
+        extras=((f"{sketch.name}_module.cpp", module_source(sketch, entry)),),
+        source_map=source_map(host.out.marks.lines(above)),
     )
 
 
@@ -227,22 +237,27 @@ class _Host:
 
     def _lets(self) -> None:
         for let in self.sketch.lets:
-            kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
-            text = scalar(let.value)
-            if kind == "double":
-                self.out.line(
-                    f"[[maybe_unused]] const double {identifier(let.name)}"
-                    f" = static_cast<double>({text});"
-                )
-            else:
-                self.out.line(f"[[maybe_unused]] const {kind} {identifier(let.name)} = {text};")
+            with self.out.tracing(let.span):
+                self._let(let)
+
+    def _let(self, let: ir.Let) -> None:
+        kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
+        text = scalar(let.value)
+        if kind == "double":
+            self.out.line(
+                f"[[maybe_unused]] const double {identifier(let.name)}"
+                f" = static_cast<double>({text});"
+            )
+        else:
+            self.out.line(f"[[maybe_unused]] const {kind} {identifier(let.name)} = {text};")
 
     def _requires(self) -> None:
         for number, require in enumerate(self.sketch.requires, 1):
-            self.out.comment(f"require: {require.text or show(require.condition)}")
-            self.out.open(f"if (!({scalar(require.condition)}))")
-            self.out.line(f"return {number};")
-            self.out.close()
+            with self.out.tracing(require.span):
+                self.out.comment(f"require: {require.text or show(require.condition)}")
+                self.out.open(f"if (!({scalar(require.condition)}))")
+                self.out.line(f"return {number};")
+                self.out.close()
 
     def _workspace(self) -> None:
         tensors = [t for t in self.sketch.tensors if t.role is ir.Role.WORKSPACE]

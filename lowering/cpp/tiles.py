@@ -114,6 +114,7 @@ class Tiles:
             pinned(load.domain, loops),
             (*self._bounds(load, loops), *self.guards(load, loops)),
             0 if load.pad is None else load.pad,
+            load.span,
         )
 
     def reference(self, statement: ir.Statement, access: ir.Access, loops: Loops) -> Reference:

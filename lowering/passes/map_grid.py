@@ -91,7 +91,7 @@ def _axis(
     loop = attrs.evolve(loop, step=substitute(loop.step, negative))
     count = trip_count(loop)
     if not any(varies(bound, ranges) for bound in (loop.start, loop.stop, loop.step)):
-        return GridAxis(loop.variable, loop.start, loop.step, count, loop.text), None
+        return GridAxis(loop.variable, loop.start, loop.step, count, loop.text, loop.span), None
     hull = extreme(substitute(count, negative), ranges, upper=True)
     if hull is None or is_downward(loop.step) is None or varies(loop.step, {}):
         return None
@@ -99,7 +99,7 @@ def _axis(
         return None
     variable = ir.Ref(loop.variable, ir.NameKind.LOOP)
     guard = ir.Binary(">" if is_downward(loop.step) else "<", variable, loop.stop)
-    return GridAxis(loop.variable, loop.start, loop.step, hull, loop.text), guard
+    return GridAxis(loop.variable, loop.start, loop.step, hull, loop.text, loop.span), guard
 
 
 def _reaches(start: ir.Expr, ranges: dict[str, Range]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
+from sketchc.lowering.source_map import SourceMap, source_map
 from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import literal
@@ -31,9 +32,12 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
     names, kernels = _kernels(plan, dialect, frozenset())
     entry = names[sketch.name]
     wrapper = WrapperEmitter(plan, dialect, names, kernels).emit()
+    functions = function_sources(
+        (f for kernel in kernels for f in kernel.functions), names.functions
+    )
     sections = [
         _head(plan, wrapper) + _constants(plan, names),
-        *function_sources((f for kernel in kernels for f in kernel.functions), names.functions),
+        *functions,
         *("\n".join(kernel.lines) for kernel in kernels),
         HOST_HELPERS.rstrip(),
         *(
@@ -56,7 +60,18 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
         language="python",
         source="\n\n\n".join(sections) + "\n",
         sketch=sketch,
+        source_map=_source_map(kernels, sections, 1 + len(functions)),
     )
+
+
+def _source_map(kernels: tuple[KernelText, ...], sections: list[str], first: int) -> SourceMap:
+    """The lines of the kernels, which are the sections from number `first` on."""
+    found: dict[int, tuple[int, ...]] = {}
+    above = sum(section.count("\n") + 3 for section in sections[:first])
+    for kernel, section in zip(kernels, sections[first:], strict=False):
+        found |= {above + line: origins for line, origins in kernel.origins.items()}
+        above += section.count("\n") + 3
+    return source_map(found)
 
 
 def _kernels(

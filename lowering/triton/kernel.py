@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 
 import attrs
@@ -49,6 +50,8 @@ class KernelText:
     index_bound: str | None  # host expression; None: 32 bits always do
     functions: tuple[str, ...]
     names: Names
+    origins: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict, eq=False, repr=False)
+    """Lines of the sketch by line of this kernel, 1-based."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -164,7 +167,8 @@ def _decode(emitter: BodyEmitter, phase: PhasePlan, dialect: Dialect) -> None:
     else:
         return
     for axis in grid:
-        emitter.comment(axis.text)
+        with emitter.tracing(axis.span):
+            emitter.comment(axis.text)
     if grouped:
         _grouped(emitter, grid, counts)
         return
@@ -206,7 +210,8 @@ def _bind_axis(emitter: BodyEmitter, axis: GridAxis, index: Code) -> None:
         value = PYTHON.binary("*", value, kernel_expression(axis.step, scope))
     if not is_literal(axis.start, 0):
         value = PYTHON.binary("+", kernel_expression(axis.start, scope), value)
-    emitter.line(f"{scope.names[axis.variable]} = {value}")
+    with emitter.tracing(axis.span):
+        emitter.line(f"{scope.names[axis.variable]} = {value}")
 
 
 def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code]) -> None:
@@ -304,7 +309,8 @@ def _assemble(
             continue  # asked for, and then written without
         arange = f"tl.arange(0, {extent})"
         lines.append(f"    {lane} = {arange}.to(INDEX)" if guarded else f"    {lane} = {arange}")
+    origins = emitter.marks.lines(len(lines))
     lines += emitter.lines
     if not scope.phase.body:
         lines.append("    pass")
-    return attrs.evolve(text, lines=tuple(lines))
+    return attrs.evolve(text, lines=tuple(lines), origins=origins)

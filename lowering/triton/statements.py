@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import assert_never
 
 import attrs
@@ -9,6 +11,7 @@ import attrs
 from sketchc import ir
 from sketchc.lowering.plan import walk
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.source_map import Marks
 from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.atomics import atomic, fetch
 from sketchc.lowering.triton.compute import compute, full
@@ -17,6 +20,7 @@ from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.memory import fill_code, load, store
 from sketchc.lowering.triton.pipelining import stages_of, unrolled
 from sketchc.lowering.triton.scope import Scope
+from sketchc.source import Span
 from sketchc.symbolic import show
 
 
@@ -28,12 +32,21 @@ class BodyEmitter:
     hazards: Hazards
     indent: str = "    "
     lines: list[str] = attrs.field(factory=list)
+    marks: Marks = attrs.field(factory=Marks)
 
     def emit(self, body: tuple[ir.Statement, ...], position: int = 0) -> None:
         """Append the lines of `body`, whose first statement has this pre-order position."""
         for statement in body:
-            self._statement(statement, position)
+            with self.tracing(statement.span):
+                self._statement(statement, position)
             position += len(walk((statement,)))
+
+    @contextmanager
+    def tracing(self, origin: Span) -> Iterator[None]:
+        """What is written inside carries out what stands at `origin`."""
+        first = len(self.lines)
+        yield
+        self.marks.add(first, len(self.lines), (origin,))
 
     def comment(self, text: str) -> None:
         if text:

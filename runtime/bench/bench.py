@@ -1,182 +1,228 @@
-"""Measure a kernel against its task in PyTorch eager: interleaved, verified, against the roofline.
+"""Measure a kernel against its task in PyTorch: interleaved, verified, against the roofline.
 
-The parent makes the inputs and checks the outputs of timed runs against float64 references; a child
-process with pinned threads times both sides on the same inputs.
+The parent makes the inputs, says what is timed when, keeps a clock of its own, and checks outputs
+of timed calls against float64 references; a child process with pinned threads times all sides on
+the same inputs (`driver`, `server`). docs/MEASUREMENT.md says why each step is there.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import pickle
-import signal
-import subprocess
-import sys
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
-import numpy as np
 
 from sketchc.diagnostics import UsageError
-from sketchc.evaluate import constants_of, evaluate, host_values
+from sketchc.evaluate import constants_of
+from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.child import Job
-from sketchc.runtime.bench.machine import Machine
-from sketchc.runtime.bench.statistics import Speedup, Summary, speedup, summarise
-from sketchc.runtime.bench.timing import Schedule
-from sketchc.runtime.frontends.arrays import Array, read_array, write_array
+from sketchc.runtime.bench.driver import (
+    KERNEL,
+    Kept,
+    MeasurementFailedError,
+    Progress,
+    Run,
+    StateMismatchError,
+    environment,
+)
+from sketchc.runtime.bench.judgement import outdone, problems
+from sketchc.runtime.bench.launcher import MODEL
+from sketchc.runtime.bench.machine import Machine, better, this_machine, versions
+from sketchc.runtime.bench.measurement import Baseline, Measurement, Settings, surroundings
+from sketchc.runtime.bench.precision import precision_of
+from sketchc.runtime.bench.roofline import Floor, Work, floor_of, work_of
+from sketchc.runtime.bench.statistics import speedup, summarise
+from sketchc.runtime.bench.variation import varied
+from sketchc.runtime.frontends.arrays import Array, write_array
 from sketchc.runtime.frontends.binding import Binding, bind
-from sketchc.runtime.frontends.torch_task import Scalar, TorchTask
+from sketchc.runtime.frontends.description import Scalar
+from sketchc.runtime.frontends.worker_task import WorkerTask
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.verify.chains import reduction_length
-from sketchc.runtime.verify.compare import Comparison, compare
+from sketchc.runtime.verify.classify import classify
+from sketchc.runtime.verify.compare import Comparison
+from sketchc.runtime.verify.drawing import Inputs, draw
 from sketchc.runtime.verify.free import find_freedom
-from sketchc.runtime.verify.inputs import generate
+from sketchc.runtime.verify.reach import find_reach
+from sketchc.runtime.verify.references import References
+from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.verify import Candidate
-from sketchc.runtime.worker import python_environment
 
-#: Input sets in rotation, and the most bytes that all of them may take together.
+__all__ = ["Measurement", "Settings", "arguments_of", "bench", "environment",
+           "sizes_of"]  # fmt: skip
+
+#: Sets of input values, and places in memory; the most bytes that all of them may take together.
 INPUT_SETS = 3
 _INPUT_BYTES = 4 << 30
-#: A time below this share of the physical floor is not believed.
-_FLOOR = 0.5
+#: The baseline is taken to be slowed down beside the kernel when it takes so much longer.
+_SLOWED = 1.5
+_SEEDED = "the parameters of ModelNew are not the task's: both models draw theirs after one seed"
 
 
 @attrs.frozen
-class Measurement:
-    """What was measured. Times in seconds; `bytes` and `flops` are the sketch's compulsory traffic
-    and work; `roofline` is bytes / bandwidth / median. `comparisons` are of timed outputs."""
+class _Inputs:
+    """The sets of values, and what goes with all of them."""
 
-    sketch: str
-    target: str
-    hardware: str
-    task: str
-    machine: Machine
-    symbols: Mapping[str, int]
-    constants: Mapping[str, Scalar]
-    params: Mapping[str, Scalar]
-    seed: int
-    input_sets: int
-    eager: Summary
-    kernel: Summary
-    speedup: Speedup
-    bytes: int
-    flops: int
-    roofline: float
-    eager_roofline: float
-    comparisons: tuple[Comparison, ...]
-    eager_comparisons: tuple[Comparison, ...]
-    samples: Mapping[str, list[float]]
-    notes: tuple[str, ...] = ()
+    sets: tuple[Inputs, ...]
+    substitutes: Mapping[int, int]
+    varied: tuple[str, ...]
 
-    @property
-    def believable(self) -> bool:
-        """False for a time that the memory cannot deliver; unknown (True) for cached data."""
-        return self.bytes < 4 * self.machine.cache_bytes or self.roofline * _FLOOR <= 1.0
-
-    @property
-    def passed(self) -> bool:
-        return self.believable and all(comparison.passed for comparison in self.comparisons)
-
-
-@attrs.frozen
-class Settings:
-    """How to measure. `sizes` replaces symbols of the task."""
-
-    seed: int
-    threads: int
-    schedule: Schedule = Schedule()
-    sizes: Mapping[str, int] = attrs.field(factory=dict)
-    values: Mapping[str, Scalar] = attrs.field(factory=dict)
-    device: str = "cpu"
-    timeout: float = 600.0
+    def without_state(self) -> _Inputs:
+        """The task's model keeps its own parameters."""
+        return attrs.evolve(self, sets=tuple(attrs.evolve(one, state={}) for one in self.sets))
 
 
 def bench(
-    candidate: Candidate, task: TorchTask, folder: Path, settings: Settings, machine: Machine
+    candidate: Candidate,
+    task: WorkerTask,
+    folder: Path,
+    settings: Settings,
+    machine: Machine,
+    progress: Progress | None = None,
 ) -> Measurement:
-    """Compile, time and verify. Raises `UsageError` for what does not fit or cannot run."""
-    plan = candidate.plan
+    """Compile, time and verify; `progress` hears what is being done, never while something is
+    timed. Raises `UsageError` for what does not fit or cannot run,
+    `TaskFailure` for a task that is broken or not deterministic, and `MeasurementFailedError`
+    where the kernel does not compile or ends the process."""
+    if task.framework != "torch":
+        msg = f"{task.path} is a task in {task.framework}; kernels are timed against PyTorch"
+        raise UsageError(msg)
+    say = progress or _nobody
+    plan, task_text = candidate.plan, task.path.read_text("utf-8", errors="replace")
+    say("checks the task")
     binding = bind(plan.sketch, task.describe(settings.seed), settings.values)
     symbols, substitutes = sizes_of(binding, task, settings.sizes)
+    seed = settings.seed % (1 << 31)
+    task.require_deterministic(seed, wait=False)
+    say("compiles")
+    code = _build(candidate, folder)
+    say("checks the task")
+    task.settle()
+    say("draws inputs")
+    inputs = _draw(binding, task, symbols, substitutes, settings.seed)
+    before = surroundings()
+    job = _job(candidate, task, folder, settings, machine, binding, symbols, inputs, code)
+    sizes = {
+        name: (inputs.sets[0].values[name].size, _floating(binding, name)) for name in inputs.varied
+    }
+    # Where the task corrects its inputs, sets take turns as they are.
+    turned = {} if binding.description.corrects else sizes
     try:
-        artefact = candidate.toolchain.compile(candidate.kernel, folder / "build")
+        run = driver.run(job, folder, settings, turned, say)
+    except StateMismatchError:
+        job, inputs = attrs.evolve(job, seeded=True), inputs.without_state()
+        run = driver.run(job, folder, settings, turned, say)
+        run = attrs.evolve(run, notes=(*run.notes, _SEEDED))
+    surrounding = {"before": before, "after": surroundings()}
+    # Where there is no sketch, the task says what may be added up.
+    reach = None if plan.phases else find_reach(binding, task, find_freedom(binding, task))
+    length = reduction_length(plan, binding, symbols, reach)
+    verifier = _Verifier(task, binding, inputs, length, seed)
+    work = work_of(plan, binding, symbols)
+    machine, floor = _held_against(machine, work, candidate, settings, run, say)
+    say("verifies timed outputs")
+    measured = _measurement(
+        candidate,
+        task,
+        binding,
+        symbols,
+        settings,
+        machine,
+        run,
+        verifier,
+        surrounding,
+        work,
+        floor,
+    )
+    return attrs.evolve(measured, task_text=task_text)
+
+
+def _held_against(
+    machine: Machine, work: Work, candidate: Candidate, settings: Settings, run: Run, say: Progress
+) -> tuple[Machine, Floor]:
+    """What times are compared with. Where one is shorter than the machine seems to allow, the
+    machine is measured again: other work may have slowed it down when that was done before."""
+    precision, cold = precision_of(candidate.plan, candidate.kernel).name, settings.schedule.cold
+    floor = floor_of(work, machine, precision, cold)
+    if outdone(floor, run):
+        say("measures the machine again, since it is faster than it was")
+        machine = better(machine, this_machine(settings.device, measure=True))
+        floor = floor_of(work, machine, precision, cold)
+    return machine, floor
+
+
+def _nobody(doing: str) -> None:
+    """Nobody watches."""
+    del doing
+
+
+def _build(candidate: Candidate, folder: Path) -> Path:
+    """The library, or the Python file."""
+    kernel = candidate.kernel
+    try:
+        artefact = candidate.toolchain.compile(kernel, folder / "build")
     except ToolchainError as error:
-        msg = f"the generated code does not compile: {error}"
-        raise UsageError(msg) from error
-    sets = _input_sets(binding, symbols, settings.seed)
-    arguments = arguments_of(binding)
-    code = artefact.library
-    if candidate.kernel.language == "python":
-        code = folder / f"{candidate.kernel.name}.py"
-        code.write_text(candidate.kernel.source)
-    assert code is not None
-    job = Job(
-        candidate.kernel,
+        msg = f"the kernel does not compile: {error}"
+        raise MeasurementFailedError(msg, classify(error, kernel.language)) from error
+    if kernel.language == "python":
+        code = folder / f"{kernel.name}.py"
+        code.write_text(kernel.source)
+        return code
+    assert artefact.library is not None
+    return artefact.library
+
+
+def _job(
+    candidate: Candidate,
+    task: WorkerTask,
+    folder: Path,
+    settings: Settings,
+    machine: Machine,
+    binding: Binding,
+    symbols: Mapping[str, int],
+    inputs: _Inputs,
+    code: Path,
+) -> Job:
+    kernel, shapes = candidate.kernel, binding.shapes(symbols)
+    return Job(
+        kernel,
         code,
         task.path.resolve(),
+        task.outline.subject,
+        task.outline.makes_inputs,
         settings.device,
         settings.threads,
         symbols,
         binding.params,
-        {str(position): value for position, value in substitutes.items()},
-        tuple(_write_set(folder, number, binding, one) for number, one in enumerate(sets)),
-        arguments,
+        {str(position): value for position, value in inputs.substitutes.items()},
+        tuple(
+            {
+                source.tensor.name: write_array(
+                    folder / f"input_{number}_{source.tensor.name}.bin",
+                    one.values[source.tensor.name],
+                    source.tensor.dtype,
+                )
+                for source in binding.tensors
+            }
+            for number, one in enumerate(inputs.sets)
+        ),
+        len(inputs.sets),
+        arguments_of(binding),
         {s.state: s.tensor.name for s in binding.tensors if s.state is not None},
-        settings.schedule,
-    )
-    reply = _run_child(job, folder, settings.timeout)
-    references = [_reference(task, binding, one, arguments, substitutes) for one in sets]
-    return _measurement(candidate, task, binding, symbols, settings, machine, references, reply)
-
-
-def _measurement(
-    candidate: Candidate,
-    task: TorchTask,
-    binding: Binding,
-    symbols: Mapping[str, int],
-    settings: Settings,
-    machine: Machine,
-    references: list[list[Array]],
-    reply: Mapping[str, Any],
-) -> Measurement:
-    """Reduce the samples, compare the outputs, and work out the roofline."""
-    plan = candidate.plan
-    samples: dict[str, list[float]] = reply["samples"]
-    length = reduction_length(plan, binding, symbols)
-    values = host_values(plan.sketch, symbols, binding.params)
-    traffic = int(evaluate(plan.bytes_moved, values)) if plan.bytes_moved is not None else 0
-    work = int(evaluate(plan.flops, values)) if plan.flops is not None else 0
-    eager, kernel = (summarise(samples[name]) for name in ("eager", "kernel"))
-    return Measurement(
-        plan.sketch.name,
-        plan.target,
-        plan.hardware.name,
-        str(task.path),
-        machine,
-        symbols,
-        constants_of(plan.sketch),
-        dict(binding.params),
-        settings.seed,
-        len(references),
-        eager,
-        kernel,
-        speedup(samples["eager"], samples["kernel"]),
-        traffic,
-        work,
-        traffic / machine.bandwidth / kernel.median,
-        traffic / machine.bandwidth / eager.median,
-        _compare(binding, reply["outputs"]["kernel"], references, length),
-        _compare(binding, reply["outputs"]["eager"], references, length),
-        samples,
-        binding.notes,
+        inputs.varied,
+        tuple((tensor.dtype.value, shapes[tensor.name]) for tensor in binding.outputs),
+        precision_of(candidate.plan, kernel).of_baseline,
+        settings.baselines,
+        kernel.entry == MODEL,
+        False,
+        settings.schedule.warm_up_seconds,
+        2 * machine.cache_bytes if settings.schedule.cold else 0,
     )
 
 
 def sizes_of(
-    binding: Binding, task: TorchTask, sizes: Mapping[str, int]
+    binding: Binding, task: WorkerTask, sizes: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[int, int]]:
     """The symbols to measure at, and the init inputs that go with them."""
     if not sizes:
@@ -199,120 +245,203 @@ def sizes_of(
     return symbols, freedom.substitutes(symbols)
 
 
-def _input_sets(binding: Binding, symbols: Mapping[str, int], seed: int) -> list[dict[str, Array]]:
-    """Normal inputs. Parameters are the same in all sets: a model has one set of them."""
-    shapes = binding.shapes(symbols)
-    total = sum(int(np.prod(shapes[s.tensor.name])) * s.tensor.dtype.bytes for s in binding.tensors)
-    count = max(1, min(INPUT_SETS, _INPUT_BYTES // max(total, 1)))
-    sets: list[dict[str, Array]] = []
-    for number in range(count):
-        random = np.random.default_rng(seed + number)
-        one = {}
-        for source in binding.tensors:
-            tensor = source.tensor
-            if source.state is not None and sets:
-                one[tensor.name] = sets[0][tensor.name]
-            else:
-                one[tensor.name] = generate("normal", tensor.dtype, shapes[tensor.name], random)
-        sets.append(one)
-    return sets
-
-
-def _write_set(
-    folder: Path, number: int, binding: Binding, one: Mapping[str, Array]
-) -> dict[str, dict[str, Any]]:
-    return {
-        source.tensor.name: write_array(
-            folder / f"input_{number}_{source.tensor.name}.bin",
-            one[source.tensor.name],
-            source.tensor.dtype,
-        )
-        for source in binding.tensors
-    }
-
-
-def arguments_of(binding: Binding) -> tuple[str | Scalar, ...]:
-    """Forward's inputs by position: the name of a tensor, or a number."""
-    found: dict[int, str | Scalar] = {
-        source.position: source.tensor.name
-        for source in binding.tensors
-        if source.position is not None
-    }
+def arguments_of(binding: Binding) -> tuple[str | Scalar | None, ...]:
+    """Forward's inputs by position: the name of a tensor, a number, or None."""
+    found: dict[int, str | Scalar | None] = dict.fromkeys(binding.nothing)
+    for source in binding.tensors:
+        if source.position is not None:
+            found[source.position] = source.tensor.name
     found |= {position: binding.params[name] for position, name in binding.param_inputs.items()}
     return tuple(found[position] for position in sorted(found))
 
 
-def _reference(
-    task: TorchTask,
+# ---------------------------------------------------------------- inputs and references
+
+
+def _draw(
     binding: Binding,
-    one: Mapping[str, Array],
-    arguments: tuple[str | Scalar, ...],
+    task: WorkerTask,
+    symbols: Mapping[str, int],
     substitutes: Mapping[int, int],
-) -> list[Array]:
-    values = [one[a] if isinstance(a, str) else a for a in arguments]
-    state = {s.state: one[s.tensor.name] for s in binding.tensors if s.state is not None}
-    return task.reference(values, state, substitutes)
+    seed: int,
+) -> _Inputs:
+    """Signed inputs of one scale. Parameters are the same in all sets: a model has one set."""
+    shapes = binding.shapes(symbols)
+    total = sum(math.prod(shapes[s.tensor.name]) * s.tensor.dtype.bytes for s in binding.tensors)
+    # The same again for the places in memory.
+    count = max(1, min(INPUT_SETS, _INPUT_BYTES // max(2 * total, 1)))
+    case = ShapeCase("measured", symbols, own=not substitutes)
+    fixed = {s.tensor.name: s.state for s in binding.tensors if s.state is not None}
+    sets: list[Inputs] = []
+    for number in range(count):
+        one = draw(binding, task, case, "normal", seed + number, substitutes)
+        if sets:
+            values = {**one.values, **{name: sets[0].values[name] for name in fixed}}
+            one = Inputs(values, one.arguments, sets[0].state)
+        sets.append(one)
+    names = tuple(s.tensor.name for s in binding.tensors if s.state is None)
+    return _Inputs(tuple(sets), substitutes, names)
 
 
-def _compare(
-    binding: Binding, outputs: Mapping[str, Any], references: list[list[Array]], length: int
-) -> tuple[Comparison, ...]:
-    """Every output of every input set that was timed."""
-    found = []
-    for position, files in outputs.items():
-        arrays = [read_array(file) for file in files]
-        for tensor, array, reference in zip(
-            binding.outputs, arrays, references[int(position)], strict=True
-        ):
-            found.append(compare(tensor.name, array, reference, tensor.dtype, length))
-    return tuple(found)
+def _floating(binding: Binding, name: str) -> bool:
+    return binding.sketch.tensor(name).dtype.is_float
 
 
-def environment(threads: int) -> dict[str, str]:
-    """The child's environment: pinned threads, and a heap that keeps its pages.
+@attrs.define
+class _Verifier:
+    """Compares outputs of timed samples with the task's, on the inputs that the sample had."""
 
-    glibc would give large outputs back to the system after every call and fault each page in again
-    at the next, on both sides; that measures the kernel's page clearing rather than the code.
-    """
-    return python_environment(
-        {
-            "OMP_NUM_THREADS": str(threads),
-            "MKL_NUM_THREADS": str(threads),
-            "OMP_PROC_BIND": "true",
-            "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
-            "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-            "MALLOC_TOP_PAD_": str(64 << 20),
+    task: WorkerTask
+    binding: Binding
+    inputs: _Inputs
+    length: int
+    seed: int
+    _references: dict[int, References] = attrs.field(factory=dict)
+    _certain: bool = False
+
+    def comparisons(self, kept: Sequence[Kept]) -> tuple[Comparison, ...]:
+        """Every output of these samples."""
+        found: list[Comparison] = []
+        for one in kept:
+            if len(one.outputs) != len(self.binding.outputs):
+                reason = f"{len(one.outputs)} outputs came back for {len(self.binding.outputs)}"
+                found.append(Comparison("outputs", "wrong_shape", reason, 0))
+                continue
+            references = self._of(one)
+            compared = [
+                references.compare(position, tensor.name, array, tensor.dtype, self.length)
+                for position, (tensor, array) in enumerate(
+                    zip(self.binding.outputs, one.outputs, strict=True)
+                )
+            ]
+            if not all(comparison.passed for comparison in compared) and not self._certain:
+                self._certain = True
+                self._require_certain(one)
+            found += compared
+        return tuple(found)
+
+    def _require_certain(self, one: Kept) -> None:
+        """Nobody is blamed for a task that was too large to be run twice before. Raises
+        `TaskFailure`."""
+        state = self.inputs.sets[one.variation.base].state
+        self.task.require_numbers(self.seed)
+        self.task.require_same(self._arguments(one), state, self.inputs.substitutes)
+
+    def _of(self, one: Kept) -> References:
+        if one.round not in self._references:
+            self._references[one.round] = self._reference(one)
+        return self._references[one.round]
+
+    def _arguments(self, one: Kept) -> list[Array | Scalar | None]:
+        """What the task was called with in a sample."""
+        values = {
+            name: varied(array, one.variation.turns[name]) if name in one.variation.turns else array
+            for name, array in self.inputs.sets[one.variation.base].values.items()
         }
+        return [
+            values[argument] if isinstance(argument, str) else argument
+            for argument in arguments_of(self.binding)
+        ]
+
+    def _reference(self, one: Kept) -> References:
+        arguments = self._arguments(one)
+        state, substitutes = self.inputs.sets[one.variation.base].state, self.inputs.substitutes
+        exact = self.task.reference(arguments, state, substitutes)
+
+        def own() -> list[Array]:
+            return self.task.reference(arguments, state, substitutes, double=False)
+
+        return References(exact, own)
+
+
+# ---------------------------------------------------------------- the result
+
+
+def _measurement(
+    candidate: Candidate,
+    task: WorkerTask,
+    binding: Binding,
+    symbols: Mapping[str, int],
+    settings: Settings,
+    machine: Machine,
+    run: Run,
+    verifier: _Verifier,
+    surrounding: Mapping[str, object],
+    work: Work,
+    floor: Floor,
+) -> Measurement:
+    """Reduce the samples, compare the outputs, and judge."""
+    plan = candidate.plan
+    precision = precision_of(plan, candidate.kernel)
+    kernel = summarise(run.seconds(KERNEL))
+    comparisons = verifier.comparisons([one for one in run.kept if one.contender == KERNEL])
+    baselines = {}
+    for name in run.baselines:
+        seconds = run.seconds(name)
+        times = summarise(seconds)
+        baselines[name] = Baseline(
+            name,
+            precision.of_baseline,
+            times,
+            speedup(seconds, run.seconds(KERNEL)) if precision.comparable else None,
+            floor.roofline / times.median,
+            verifier.comparisons([one for one in run.kept if one.contender == name]),
+        )
+    return Measurement(
+        plan.sketch.name,
+        plan.target,
+        plan.hardware.name,
+        str(task.path),
+        candidate.path,
+        candidate.kernel.source,
+        _text(candidate),
+        machine,
+        symbols,
+        binding.shapes(symbols),
+        constants_of(plan.sketch),
+        dict(binding.params),
+        settings,
+        len(verifier.inputs.sets),
+        precision,
+        kernel,
+        baselines,
+        work,
+        floor,
+        floor.roofline / kernel.median,
+        comparisons,
+        problems(run, comparisons, floor),
+        attrs.evolve(run, kept=()),
+        surrounding,
+        versions(settings.device),
+        (*binding.notes, *task.notes, *run.notes, *_notes(run, baselines, precision.comparable)),
     )
 
 
-def _run_child(job: Job, folder: Path, timeout: float) -> dict[str, Any]:
-    """Time in a fresh process. Raises `UsageError` with its one-line reason."""
-    (folder / "job.pickle").write_bytes(pickle.dumps(job))
-    with (folder / "log.txt").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "sketchc.runtime.bench.child", str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=environment(job.threads),
-            start_new_session=True,
+def _notes(run: Run, baselines: Mapping[str, Baseline], comparable: bool) -> list[str]:
+    """What a reader must know of these numbers."""
+    found = []
+    for baseline in baselines.values():
+        wrong = next((c for c in baseline.comparisons if not c.passed), None)
+        if wrong is not None:
+            found.append(f"an output of {baseline.name} breaks the rule, too: {wrong.reason}")
+        if not comparable:
+            found.append(f"{baseline.name} runs in {baseline.precision}: no speedup is quoted")
+    if run.alone:
+        alone, beside = (
+            summarise([s.seconds for s in run.alone]).median,
+            baselines[run.baselines[0]].times.median,
         )
-        try:
-            status = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            msg = f"the measurement did not end within {timeout:g} s"
-            raise UsageError(msg) from None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    try:
-        reply: dict[str, Any] = json.loads((folder / "samples.json").read_text())
-    except (OSError, ValueError):
-        tail = (folder / "log.txt").read_text(errors="replace").strip().split("\n")[-1][:300]
-        msg = f"the measuring process ended with status {status}; its last line: {tail or 'none'}"
-        raise UsageError(msg) from None
-    if "error" in reply:
-        raise UsageError(reply["error"])
-    return reply
+        if beside > _SLOWED * alone:
+            found.append(
+                f"{run.baselines[0]} took {alone:.3g} s before the kernel was loaded and "
+                f"{beside:.3g} s beside it"
+            )
+    return found
+
+
+def _text(candidate: Candidate) -> str:
+    """The sketch as its file has it; "" for a kernel without one, or a file that is gone."""
+    path = Path(candidate.path)
+    if candidate.kernel.foreign or not candidate.path or not path.is_file():
+        return ""
+    return path.read_text("utf-8", errors="replace")

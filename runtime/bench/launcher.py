@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import sys
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +16,28 @@ from sketchc.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.bench.timing import as_sequence
 from sketchc.runtime.frontends.arrays import numpy_dtype
-from sketchc.runtime.frontends.torch_worker import DTYPES
-from sketchc.runtime.toolchains.cpp_calls import call, signature
+from sketchc.runtime.frontends.torch_worker import DTYPES, state
+from sketchc.runtime.sandbox.inside import import_file
+from sketchc.runtime.toolchains.cpp_calls import signature
+from sketchc.runtime.toolchains.cpp_worker import call
 
 Scalar = int | float | bool
 Launch = Callable[[Mapping[str, torch.Tensor]], list[torch.Tensor]]
+
+#: The class with the interface of the task's Model, where a file defines one.
+MODEL = "ModelNew"
+
+
+#: Of every model, as in the process that makes references.
+SEED = 0
+
+
+class CandidateError(Exception):
+    """The candidate cannot be called, or raised."""
+
+
+class StateMismatchError(Exception):
+    """The parameters and buffers of a `ModelNew` are not those of the task's model."""
 
 
 def launcher(
@@ -32,58 +49,127 @@ def launcher(
     call, as eager's are.
     """
     if kernel.language == "c++":
-        return _native(kernel, code, symbols, params)
+        return NativeLaunch(kernel, code, symbols, params)
     return _python(kernel, code, params)
 
 
-def _native(
-    kernel: Kernel, library: Path, symbols: Mapping[str, int], params: Mapping[str, Scalar]
+def model_launcher(
+    code: Path,
+    device: str,
+    init_inputs: Sequence[Any],
+    states: Mapping[str, torch.Tensor] | None,
+    call: Callable[[Callable[..., Any], Mapping[str, torch.Tensor]], Any],
 ) -> Launch:
-    loaded = ctypes.CDLL(str(library))
-    sketch = kernel.sketch
-    tensors = [tensor for tensor in sketch.tensors if tensor.role is not ir.Role.WORKSPACE]
-    values = host_values(sketch, symbols, params)
-    shapes = {t.name: [int(evaluate(e, values)) for e in t.extents] for t in tensors}
-    # Arrays without memory, for the checks of shapes and types alone.
-    stand_ins = {
-        t.name: np.broadcast_to(np.empty((), numpy_dtype(t.dtype)), shapes[t.name]) for t in tensors
-    }
-    request = signature(kernel, symbols, params, stand_ins)
+    """A function that calls `ModelNew(*init_inputs)`, which has the parameters and buffers of the
+    task's model by name; its own, with `states` None. `call` runs a model on given tensors.
+
+    Raises `StateMismatchError` where the names or shapes do not agree.
+    """
+    made = getattr(import_file(code, f"sketchc_{code.stem}"), MODEL)
+    torch.manual_seed(SEED)
+    model = made(*init_inputs)
+    if not isinstance(model, torch.nn.Module):
+        msg = f"{MODEL} is no torch.nn.Module"
+        raise CandidateError(msg)
+    model = model.eval().to(device)
+    own = state(model)
+    if states is not None:
+        shapes = {name: tensor.shape for name, tensor in states.items()}
+        if shapes != {name: tensor.shape for name, tensor in own.items()}:
+            raise StateMismatchError
+        for name, tensor in states.items():
+            own[name].data = tensor
 
     def launch(given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-        outputs, pointers = [], []
-        for tensor in tensors:
-            match tensor.role:
-                case ir.Role.IN:
-                    array = given[tensor.name]
-                case ir.Role.INOUT:
-                    array = given[tensor.name].clone()
-                    outputs.append(array)
-                case _:
-                    array = torch.empty(shapes[tensor.name], dtype=DTYPES[tensor.dtype.value])
-                    outputs.append(array)
-            pointers.append(array.data_ptr())
-        status = call(loaded, request, pointers)
-        if status:
-            msg = f"the kernel refused its arguments with status {status}"
-            raise RuntimeError(msg)
-        return outputs
+        return list(as_sequence(call(model, given)))
 
     return launch
 
 
+class NativeLaunch:
+    """A function of a shared library. `prepare` allocates and poisons the outputs of the next call,
+    which then pays for an allocation all the same, as eager does."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        library: Path,
+        symbols: Mapping[str, int],
+        params: Mapping[str, Scalar],
+    ) -> None:
+        self._library = ctypes.CDLL(str(library))
+        self._kernel, self._symbols, self._params = kernel, symbols, params
+        tensors = [t for t in kernel.sketch.tensors if t.role is not ir.Role.WORKSPACE]
+        values = host_values(kernel.sketch, symbols, params)
+        self._tensors = tensors
+        self._shapes = {t.name: [int(evaluate(e, values)) for e in t.extents] for t in tensors}
+        self._requests: dict[frozenset[str], dict[str, Any]] = {}
+        self._prepared: dict[str, torch.Tensor] = {}
+
+    def prepare(self) -> None:
+        for tensor in self._tensors:
+            if tensor.role is ir.Role.OUT:
+                self._prepared[tensor.name] = poison(self._allocate(tensor))
+
+    def __call__(self, given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        outputs: list[torch.Tensor] = []
+        pointers: list[int | None] = []
+        for tensor in self._tensors:
+            array = given.get(tensor.name)
+            match tensor.role:
+                case ir.Role.IN:
+                    pass
+                case ir.Role.INOUT:
+                    assert array is not None
+                    array = array.clone()
+                    outputs.append(array)
+                case _:
+                    allocated = self._allocate(tensor)
+                    array = self._prepared.pop(tensor.name, allocated)
+                    outputs.append(array)
+            pointers.append(None if array is None else array.data_ptr())
+        status = call(self._library, self._request(frozenset(given)), pointers)
+        if status:
+            msg = f"it refused its arguments with status {status}"
+            raise CandidateError(msg)
+        return outputs
+
+    def _allocate(self, tensor: ir.Tensor) -> torch.Tensor:
+        return torch.empty(self._shapes[tensor.name], dtype=DTYPES[tensor.dtype.value])
+
+    def _request(self, given: frozenset[str]) -> dict[str, Any]:
+        """The call with these tensors; optional ones that are not among them are absent."""
+        if given not in self._requests:
+            # Arrays without memory, for the checks of shapes and types alone.
+            there = {
+                t.name: np.broadcast_to(np.empty((), numpy_dtype(t.dtype)), self._shapes[t.name])
+                for t in self._tensors
+                if not t.optional or t.name in given
+            }
+            self._requests[given] = signature(self._kernel, self._symbols, self._params, there)
+        return self._requests[given]
+
+
+def poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Fill it with what no kernel computes, so that an element that nobody writes shows."""
+    if tensor.is_floating_point():
+        return tensor.fill_(float("nan"))
+    if tensor.dtype is torch.bool:
+        return tensor
+    return tensor.fill_(torch.iinfo(tensor.dtype).max - 21)
+
+
 def _python(kernel: Kernel, path: Path, params: Mapping[str, Scalar]) -> Launch:
-    specification = importlib.util.spec_from_file_location(f"sketchc_{kernel.name}", path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[specification.name] = module
-    specification.loader.exec_module(module)
-    wrapper = getattr(module, kernel.entry)
+    wrapper = getattr(import_file(path, f"sketchc_{path.stem}"), kernel.entry)
     roles = (ir.Role.IN, ir.Role.INOUT)
     names = [tensor.name for tensor in kernel.sketch.tensors if tensor.role in roles]
+    outs = [t for t in kernel.sketch.tensors if t.role is ir.Role.OUT]
+    needed = inspect.signature(wrapper).parameters.get("out")
+    if outs and needed is not None and needed.default is inspect.Parameter.empty:
+        msg = f"{kernel.entry} must be callable without `out` to be timed: eager allocates, too"
+        raise CandidateError(msg)
 
     def launch(given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-        return list(as_sequence(wrapper(*(given[name] for name in names), **params)))
+        return list(as_sequence(wrapper(*(given.get(name) for name in names), **params)))
 
     return launch

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
+#: Fewer samples than this say too little about a median; a measurement of fewer is flagged.
+ENOUGH_SAMPLES = 30
+
 
 @attrs.frozen
 class Summary:
@@ -71,3 +74,11 @@ def speedup(baseline: Sequence[float], candidate: Sequence[float]) -> Speedup:
 def geometric_mean(values: Sequence[float]) -> float:
     """Of positive numbers (at least one)."""
     return float(np.exp(np.mean(np.log(np.asarray(values, np.float64)))))
+
+
+def fast_p(speedups: Sequence[float | None], threshold: float) -> float:
+    """The share of tasks whose kernel is right and more than `threshold` times as fast as the
+    baseline (KernelBench, arXiv 2502.10517). None: the kernel failed, which never counts."""
+    if not speedups:
+        return 0.0
+    return sum(gain is not None and gain > threshold for gain in speedups) / len(speedups)

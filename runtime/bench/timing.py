@@ -1,130 +1,197 @@
-"""Interleaved timing: the same inputs, the same protocol, one process, samples turn about.
+"""Clocks: how one call is timed, and what is done between calls. Used by the process that times.
 
-Frequency, temperature and neighbours change over seconds; samples that alternate meet the same
-weather. The order within a round alternates too, and input sets rotate, so that neither side
-inherits warm caches from the other more often.
+The clock functions are captured when this module is loaded, before any candidate is: a candidate
+that replaces `time.perf_counter_ns` changes nothing here, and `guard` sees that it did.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import attrs
 import torch
 
-#: Calls one contender on one input set and returns its outputs.
-Call = Callable[[int], list[torch.Tensor]]
+_now = time.perf_counter_ns
+_sleep = time.sleep
+_cpu_time = time.process_time_ns
+#: Threads of the call before spin on for a while (libgomp's for 5 ms on one CPU, 17 on another),
+#: and each side would start against the other's. So before a sample this process is watched, for
+#: so many seconds at a time and so often at most, until it takes less than this share of a CPU.
+_WATCH = 0.002
+_WATCHES = 50
+_IDLE = 0.2
+#: Cycles of a GPU, about 50 ms: any wrapper has launched its kernels by then.
+_LONG = 100_000_000
+
+
+def rest() -> None:
+    """Wait until the threads of this process sleep."""
+    for _ in range(_WATCHES):
+        started, used = _now(), _cpu_time()
+        _sleep(_WATCH)
+        if _cpu_time() - used < _IDLE * (_now() - started):
+            return
 
 
 @attrs.frozen
 class Schedule:
-    """How long and how often."""
+    """How long and how often. `cold`: caches are flushed before each sample."""
 
     samples: int = 31
     warm_up_seconds: float = 0.5
     at_least_seconds: float = 1.0
     at_most_seconds: float = 60.0
+    cold: bool = True
+    bursts: int = 3
+
+
+@attrs.frozen
+class Timed:
+    """One timed call: its seconds, the seconds for which the device still worked after the point at
+    which its result was said to be ready, and those that were spent copying it."""
+
+    seconds: float
+    late: float = 0.0
+    copying: float = 0.0
+
+
+def _nothing() -> None:
+    pass
 
 
 class Clock(Protocol):
-    """Measures one call, in seconds."""
+    """Times calls on one device."""
 
-    def measure(self, call: Callable[[], Any]) -> float: ...
+    def flush(self) -> None:
+        """Push everything out of the caches."""
+
+    def rest(self) -> None:
+        """Wait until nothing runs any more."""
+
+    def measure(self, call: Callable[[], Any]) -> Timed:
+        """One call, after a rest."""
+
+    def measure_now(self, call: Callable[[], Any], copy: Callable[[], Any] = _nothing) -> Timed:
+        """One call at once; `copy` copies its outputs before anything else can be done to them."""
+
+    def burst(self, call: Callable[[], Any], calls: int) -> float:
+        """Seconds of many calls, one after the other, without rest."""
+
+    def astray(self, call: Callable[[], Sequence[torch.Tensor]]) -> bool:
+        """Whether a call works where this clock does not look."""
 
 
 class CpuClock:
-    """Wall time of one call, begun when the threads of the call before have gone to sleep.
+    """Wall time of one call, begun when the threads of the call before have gone to sleep."""
 
-    torch and the kernel may each bring an OpenMP runtime, whose threads spin for about a
-    millisecond after their last work; without a pause each side would start against the other's.
-    """
+    def __init__(self, flush_bytes: int = 0) -> None:
+        self._flush = torch.zeros(flush_bytes // 4, dtype=torch.int32)
 
-    def __init__(self, pause: float = 0.005) -> None:
-        self._pause = pause  # seconds
+    def flush(self) -> None:
+        self._flush.add_(1)
 
-    def measure(self, call: Callable[[], Any]) -> float:
-        time.sleep(self._pause)
-        started = time.perf_counter_ns()
+    def rest(self) -> None:
+        rest()
+
+    def measure(self, call: Callable[[], Any]) -> Timed:
+        rest()
+        return self.measure_now(call)
+
+    def measure_now(self, call: Callable[[], Any], copy: Callable[[], Any] = _nothing) -> Timed:
+        started = _now()
         call()
-        return (time.perf_counter_ns() - started) * 1e-9
+        ended = _now()
+        copy()
+        return Timed((ended - started) * 1e-9, 0.0, (_now() - ended) * 1e-9)
+
+    def burst(self, call: Callable[[], Any], calls: int) -> float:
+        total = 0
+        for _ in range(calls):
+            started = _now()
+            call()
+            total += _now() - started
+        return total * 1e-9
+
+    def astray(self, call: Callable[[], Sequence[torch.Tensor]]) -> bool:
+        del call
+        return False  # what runs on after the return shows in the outputs
 
 
 class CudaClock:
-    """CUDA events around one call, the L2 flushed before; checked against synchronised wall time.
+    """CUDA events around one call; the time for which other streams work on is told apart.
 
     The GPU is kept busy for a moment before the first event, so that the time of a short kernel is
     not that of the Python code which launches it.
     """
 
-    def __init__(self, flush_bytes: int = 512 << 20) -> None:
-        self._flush = torch.empty(flush_bytes // 4, dtype=torch.int32, device="cuda")
+    def __init__(self, flush_bytes: int = 0) -> None:
+        self._cuda: Any = torch.cuda  # its functions are not annotated
+        self._flush = torch.zeros(flush_bytes // 4, dtype=torch.int32, device="cuda")
+        self._event = self._cuda.Event
+        self._synchronize = torch.cuda.synchronize
+        self._busy = self._cuda._sleep
+        self._other = self._cuda.Stream()
 
-    def measure(self, call: Callable[[], Any]) -> float:
-        cuda: Any = torch.cuda  # its functions are not annotated
-        begin = cuda.Event(enable_timing=True)
-        end = cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
-        wall = time.perf_counter_ns()
-        self._flush.zero_()
-        cuda._sleep(2_000_000)  # cycles, about a millisecond
+    def flush(self) -> None:
+        self._flush.add_(1)
+
+    def rest(self) -> None:
+        self._synchronize()
+
+    def measure(self, call: Callable[[], Any]) -> Timed:
+        return self.measure_now(call)
+
+    def measure_now(self, call: Callable[[], Any], copy: Callable[[], Any] = _nothing) -> Timed:
+        begin, end = self._event(enable_timing=True), self._event(enable_timing=True)
+        self._synchronize()
+        wall = _now()
+        self._busy(2_000_000)  # cycles, about a millisecond
         begin.record()
         call()
         end.record()
-        torch.cuda.synchronize()
-        elapsed = (time.perf_counter_ns() - wall) * 1e-9
+        copy()  # on the same stream: what other streams still owe is not in it
+        end.synchronize()
+        ready = _now()
+        self._synchronize()
+        done = _now()
         seconds = float(begin.elapsed_time(end)) * 1e-3
-        if seconds > elapsed * 1.01:
-            msg = f"CUDA events say {seconds:.3g} s, the wall clock {elapsed:.3g} s"
+        if seconds > (done - wall) * 1e-9 * 1.01:
+            msg = f"CUDA events say {seconds:.3g} s, the wall clock {(done - wall) * 1e-9:.3g} s"
             raise RuntimeError(msg)
-        return seconds
+        return Timed(seconds, (done - ready) * 1e-9)
+
+    def burst(self, call: Callable[[], Any], calls: int) -> float:
+        begin, end = self._event(enable_timing=True), self._event(enable_timing=True)
+        self._synchronize()
+        begin.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        self._synchronize()
+        return float(begin.elapsed_time(end)) * 1e-3
+
+    def astray(self, call: Callable[[], Sequence[torch.Tensor]]) -> bool:
+        """Whether the outputs are there while the stream that is timed has not begun: then the work
+        was done on another one. (A call that waits for the stream itself shows nothing.)"""
+        begun = self._event()
+        self._synchronize()
+        self._busy(_LONG)
+        begun.record()
+        outputs = call()
+        with self._cuda.stream(self._other):
+            early = [output.detach().clone() for output in outputs]
+        self._other.synchronize()
+        waited = begun.query()
+        self._synchronize()
+        same = [_bits(one).equal(_bits(other)) for one, other in zip(early, outputs, strict=True)]
+        return bool(same) and not waited and all(same)
 
 
-def interleave(
-    contenders: Mapping[str, Call], input_sets: int, clock: Clock, protocol: Schedule
-) -> tuple[dict[str, list[float]], dict[str, dict[int, list[torch.Tensor]]]]:
-    """Samples in seconds by contender, and the outputs of the last timed call on each input set."""
-    samples: dict[str, list[float]] = {name: [] for name in contenders}
-    outputs: dict[str, dict[int, list[torch.Tensor]]] = {name: {} for name in contenders}
-    names = list(contenders)
-    with torch.no_grad():
-        for name in names:
-            _warm_up(contenders[name], input_sets, protocol.warm_up_seconds)
-        started = time.monotonic()
-        number = 0
-        while _go_on(number, time.monotonic() - started, protocol):
-            position = number % input_sets
-            for name in names if number % 2 == 0 else reversed(names):
-                kept: list[list[torch.Tensor]] = []
-                seconds = clock.measure(_keeping(contenders[name], position, kept))
-                samples[name].append(seconds)
-                outputs[name][position] = kept[0]
-            number += 1
-    return samples, outputs
-
-
-def _keeping(call: Call, position: int, kept: list[list[torch.Tensor]]) -> Callable[[], None]:
-    def run() -> None:
-        kept.append(call(position))
-
-    return run
-
-
-def _warm_up(call: Call, input_sets: int, seconds: float) -> None:
-    started = time.monotonic()
-    number = 0
-    while number < input_sets or time.monotonic() - started < seconds:
-        call(number % input_sets)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        number += 1
-
-
-def _go_on(number: int, elapsed: float, protocol: Schedule) -> bool:
-    if number < protocol.samples:
-        return elapsed < protocol.at_most_seconds or number < 5
-    return elapsed < protocol.at_least_seconds
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes: a NaN equals itself."""
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 def as_sequence(outputs: Any) -> Sequence[torch.Tensor]:

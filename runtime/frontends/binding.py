@@ -2,8 +2,9 @@
 
 Forward's tensors fill the sketch's `in` and `inout` tensors in call order; the model's parameters
 and buffers fill those that are left, by name where names agree and else by position. Forward's
-numbers fill the sketch's params in order; a param that is left takes what `--set` says, else the
-model's attribute of its name, else its default. Every mismatch is one `UsageError`.
+numbers (tensors without axes among them, where no tensor of the sketch is one) fill the sketch's
+params in order; a param that is left takes what `--set` says, else the model's attribute of its
+name, else its default. Every mismatch is one `UsageError`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
+import numpy as np
 
 from sketchc import ir
 from sketchc.diagnostics import UsageError
 from sketchc.evaluate import evaluate, host_values
-from sketchc.runtime.frontends.torch_task import (
+from sketchc.runtime.frontends.arrays import Array, numpy_dtype
+from sketchc.runtime.frontends.description import (
+    InputSpec,
     OtherSpec,
     Scalar,
     TaskDescription,
     TensorSpec,
 )
+from sketchc.runtime.frontends.hints import Domain
+from sketchc.runtime.frontends.ranges import symbol_domains, value_domains
 from sketchc.types import DType
 
 
@@ -48,6 +54,8 @@ class Binding:
     `symbols` and `params` hold every symbol and param; `param_inputs` maps positions of forward's
     inputs to params; `nothing` holds the positions at which the task itself gives None; `notes` say
     what was decided silently. Optional tensors that the task never gives are not in `tensors`.
+    `receivers` maps positions of inputs that the task only writes into to `out` tensors. `sizes`
+    and `values` are what the task's hints allow: of symbols, and of inputs by position.
     """
 
     sketch: ir.Sketch
@@ -59,6 +67,22 @@ class Binding:
     param_inputs: Mapping[int, str]
     notes: tuple[str, ...] = ()
     nothing: frozenset[int] = frozenset()
+    receivers: Mapping[int, str] = attrs.field(factory=dict)
+    sizes: Mapping[str, Domain] = attrs.field(factory=dict)
+    values: Mapping[int, Domain] = attrs.field(factory=dict)
+
+    def number(self, position: int) -> Array | Scalar:
+        """The value of the param that an input fills, as the task takes it: a number, or a tensor
+        without axes."""
+        value = self.params[self.param_inputs[position]]
+        specification = self.description.inputs[position]
+        if isinstance(specification, TensorSpec):
+            return np.asarray(value, numpy_dtype(specification.dtype))
+        return value
+
+    def allows(self, symbols: Mapping[str, int]) -> bool:
+        """Whether the task is meant for these sizes, by its hints."""
+        return all(domain.holds(symbols[name]) for name, domain in self.sizes.items())
 
     @property
     def omissible(self) -> tuple[str, ...]:
@@ -68,6 +92,28 @@ class Binding:
             for source in self.tensors
             if source.tensor.optional and source.position in self.description.defaults
         )
+
+    def symbols_of(self, inputs: Sequence[InputSpec]) -> dict[str, int]:
+        """The symbols at another list of the task's inputs. Raises `UsageError` where these do not
+        fit the sketch, or have numbers other than those of the first list."""
+        shapes = {s.tensor.name: s.specification.shape for s in self.tensors}
+        for source in self.tensors:
+            if source.position is None:
+                continue
+            given = inputs[source.position] if source.position < len(inputs) else None
+            if not isinstance(given, TensorSpec) or len(given.shape) != len(source.tensor.extents):
+                msg = f"{source.text} is no tensor of rank {len(source.tensor.extents)} there"
+                raise UsageError(msg)
+            shapes[source.tensor.name] = given.shape
+        for position, name in self.param_inputs.items():
+            value = inputs[position] if position < len(inputs) else None
+            value = value.value if isinstance(value, TensorSpec) else value
+            if value != self.params[name]:
+                msg = f"{name} is {value!r} there, and {self.params[name]!r} in the first"
+                raise UsageError(msg)
+        symbols = bind_symbols(self.sketch, shapes, {s.tensor.name: s.text for s in self.tensors})
+        _check_extents(self.sketch, symbols, self.params, shapes)
+        return symbols
 
     def shapes(self, symbols: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """The shape of every in, inout and out tensor at these symbols."""
@@ -83,9 +129,10 @@ def bind(
     sketch: ir.Sketch, task: TaskDescription, settings: Mapping[str, Scalar] | None = None
 ) -> Binding:
     """Bind; `settings` are the user's `--set` values. Raises `UsageError`."""
-    tensors, nothing = _tensor_sources(sketch, task)
+    numbers = _numbers(sketch, task)
+    tensors, nothing, receivers = _tensor_sources(sketch, task, numbers)
     notes = [note for source in tensors if (note := _conversion(source))]
-    params, param_inputs, more = _params(sketch, task, settings or {})
+    params, param_inputs, more = _params(sketch, task, settings or {}, numbers)
     shapes = {source.tensor.name: source.specification.shape for source in tensors}
     symbols = bind_symbols(sketch, shapes, {s.tensor.name: s.text for s in tensors})
     _check_extents(sketch, symbols, params, shapes)
@@ -101,8 +148,21 @@ def bind(
             notes.append(
                 f"{output.name} is {output.dtype.value}; the task returns {given.dtype.value}"
             )
+    axes = {(s.position, axis): s.tensor for s in tensors for axis in range(len(s.tensor.extents))}
+    sizes, unused = symbol_domains(sketch, task, axes, symbols)
     return Binding(
-        sketch, task, tensors, outputs, symbols, params, param_inputs, (*notes, *more), nothing
+        sketch,
+        task,
+        tensors,
+        outputs,
+        symbols,
+        params,
+        param_inputs,
+        (*notes, *more, *unused),
+        nothing,
+        receivers,
+        sizes,
+        value_domains(task),
     )
 
 
@@ -114,13 +174,50 @@ def _names(tensors: Sequence[ir.Tensor]) -> str:
     return ", ".join(tensor.name for tensor in tensors) or "none"
 
 
+def _numbers(sketch: ir.Sketch, task: TaskDescription) -> list[tuple[int, Scalar]]:
+    """The inputs that are numbers, with their positions: tensors without axes, too, where the
+    sketch's tensor at that place has axes, or there is none."""
+    wanted = [t for t in sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)]
+    found: list[tuple[int, Scalar]] = []
+    place = 0
+    for position, value in enumerate(task.inputs):
+        if isinstance(value, bool | int | float):
+            found.append((position, value))
+        elif isinstance(value, TensorSpec) and value.value is not None:
+            if place < len(wanted) and not wanted[place].extents:
+                place += 1
+            else:
+                found.append((position, value.value))
+        else:
+            place += 1
+    return found
+
+
+def _receivers(
+    sketch: ir.Sketch, task: TaskDescription, given: Sequence[int], wanted: int
+) -> dict[int, str]:
+    """Inputs that the task writes its outputs into, where the sketch declares these `out`: there
+    are then more of them than the sketch has inputs."""
+    surplus = len(given) - wanted
+    if surplus <= 0 or task.returns != "none":
+        return {}
+    outputs = [t for t in sketch.tensors if t.role in (ir.Role.OUT, ir.Role.INOUT)]
+    pairs = zip(sorted(task.written), outputs, strict=False)
+    found = {place: t.name for place, t in pairs if t.role is ir.Role.OUT and place in given}
+    return found if len(found) == surplus else {}
+
+
 def _tensor_sources(
-    sketch: ir.Sketch, task: TaskDescription
-) -> tuple[tuple[TensorSource, ...], frozenset[int]]:
-    """Where each tensor comes from, and the positions at which the task gives None for one."""
+    sketch: ir.Sketch, task: TaskDescription, numbers: Sequence[tuple[int, Scalar]]
+) -> tuple[tuple[TensorSource, ...], frozenset[int], dict[int, str]]:
+    """Where each tensor comes from, the positions at which the task gives None for one, and the
+    inputs that are written only."""
     wanted = [t for t in sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)]
     given: list[tuple[int, TensorSpec | None]] = []
+    as_numbers = {position for position, _ in numbers}
     for position, value in enumerate(task.inputs):
+        if position in as_numbers:
+            continue
         if isinstance(value, TensorSpec):
             given.append((position, value))
         elif isinstance(value, OtherSpec) and value.type == "NoneType":
@@ -131,6 +228,8 @@ def _tensor_sources(
                 "a sketch takes tensors and numbers"
             )
             raise UsageError(msg)
+    receivers = _receivers(sketch, task, [place for place, _ in given], len(wanted))
+    given = [(place, value) for place, value in given if place not in receivers]
     if len(given) > len(wanted):
         msg = (
             f"the task's forward takes {_count(len(given), 'tensor')} and the sketch "
@@ -147,7 +246,8 @@ def _tensor_sources(
     sources += _state_sources(sketch, wanted[len(given) :], task, len(given))
     for source in sources:
         _check_rank(source)
-    return tuple(sources), frozenset(position for position, value in given if value is None)
+    nothing = frozenset(position for position, value in given if value is None)
+    return tuple(sources), nothing, receivers
 
 
 def _state_sources(
@@ -208,14 +308,12 @@ def _kind(dtype: DType) -> str:
 
 
 def _params(
-    sketch: ir.Sketch, task: TaskDescription, settings: Mapping[str, Scalar]
+    sketch: ir.Sketch,
+    task: TaskDescription,
+    settings: Mapping[str, Scalar],
+    numbers: Sequence[tuple[int, Scalar]],
 ) -> tuple[dict[str, Scalar], dict[int, str], list[str]]:
     """Values of all params, which of forward's inputs fill which, and notes."""
-    numbers = [
-        (position, value)
-        for position, value in enumerate(task.inputs)
-        if isinstance(value, bool | int | float)
-    ]
     if len(numbers) > len(sketch.params):
         position, value = numbers[len(sketch.params)]
         msg = (

@@ -10,6 +10,9 @@ from sketchc import ir
 from sketchc.diagnostics import UsageError
 from sketchc.lowering.kernel import Kernel
 
+#: The class of a file in KernelBench's format, in place of a function.
+MODULE_CLASS = "ModelNew"
+
 
 def load_kernel(
     path: Path,
@@ -30,11 +33,7 @@ def load_kernel(
         msg = f"unknown target {target!r}; known: {', '.join(TARGETS)}"
         raise UsageError(msg)
     capabilities = target_module(target).CAPABILITIES
-    try:
-        source = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read the kernel {path}: {error}"
-        raise UsageError(msg) from error
+    source = _source(path)
     language = capabilities.languages[0]
     chosen = entry_point(source, language, sketch.name, str(path), entry)
     chip = hardware or capabilities.default_hardware
@@ -111,3 +110,35 @@ def _closing(text: str, start: int) -> int:
         if depth == 0:
             return place
     return len(text)
+
+
+def is_module_file(path: Path) -> bool:
+    """Whether a Python file defines a class `ModelNew`; False for one that cannot be read."""
+    try:
+        tree = ast.parse(path.read_text("utf-8"))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(isinstance(node, ast.ClassDef) and node.name == MODULE_CLASS for node in tree.body)
+
+
+def load_module(path: Path, target: str, sketch: ir.Sketch, hardware: str) -> Kernel:
+    """The file of a `ModelNew` as a kernel whose entry is that class. Raises `UsageError`."""
+    return Kernel(
+        target,
+        hardware,
+        sketch.name,
+        MODULE_CLASS,
+        "python",
+        _source(path),
+        sketch,
+        foreign=True,
+    )
+
+
+def _source(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        msg = f"cannot read the kernel {path}: {why}"
+        raise UsageError(msg) from error

@@ -2,28 +2,31 @@
 
 `signature_of` names the tensors of `forward`, then the model's parameters and buffers, the numbers
 as params, and the outputs. An extent becomes a symbol where building and running the task at other
-sizes shows that it may vary; extents of one size are one symbol as long as the task agrees. What
-cannot be varied stays a literal.
+sizes shows that it may vary; extents of one size are one symbol as long as the task agrees, unless
+the file has a number of its own for each (`rows = 1024`, `columns = 1024`). What cannot be varied
+stays a literal.
 """
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import attrs
 
 from sketchc import ir
 from sketchc.diagnostics import UsageError
 from sketchc.lowering.plan import Plan
-from sketchc.runtime.frontends.torch_task import (
+from sketchc.runtime.frontends.description import (
     OtherSpec,
     TaskDescription,
     TaskFailure,
     TensorSpec,
-    TorchTask,
 )
+from sketchc.runtime.frontends.worker_task import WorkerTask
 from sketchc.types import DType
 
 #: Sizes to probe with: distinct primes, small, and hardly ever a size of a task.
@@ -31,6 +34,8 @@ _PRIMES = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71)
 _NAMES = ("M", "N", "K", "P", "Q", "R", "S", "T", "U", "V", "W", "A", "B", "C", "D", "E")
 #: The task is asked so many times at most.
 _MOST_PROBES = 200
+#: Half of that at most finds which extents follow a number of the file.
+_MOST_NAMED = _MOST_PROBES // 2
 _RESERVED = frozenset({*_NAMES, "out"})
 
 #: One axis of one parameter: (index of the parameter, axis).
@@ -58,9 +63,10 @@ class _Group:
     base: int
 
 
-def signature_of(task: TorchTask, name: str, seed: int = 0) -> ir.Sketch:
+def signature_of(task: WorkerTask, name: str, seed: int = 0) -> ir.Sketch:
     """The signature of a task: forward's tensors, then parameters and buffers, then outputs;
-    forward's numbers are params with the task's own values as defaults.
+    forward's numbers are params with the task's own values as defaults. What a task that returns
+    nothing writes into is inout.
 
     Numbers among the model's attributes are constants of the task: a kernel holds them itself.
     Raises `UsageError` when forward takes something that is neither a tensor nor a number, or when
@@ -68,8 +74,9 @@ def signature_of(task: TorchTask, name: str, seed: int = 0) -> ir.Sketch:
     """
     description = task.describe(seed)
     parameters = tuple(_parameters(description))
+    in_place = description.written if description.returns == "none" else frozenset[int]()
     prober = _Prober(task, description, parameters, _MOST_PROBES)
-    groups = _joint(prober, _groups(prober))
+    groups = _joint(prober, _groups(prober, _named(task, parameters, seed)))
     symbols = {
         axis: (group, _NAMES[number]) for number, group in enumerate(groups) for axis in group.axes
     }
@@ -83,14 +90,14 @@ def signature_of(task: TorchTask, name: str, seed: int = 0) -> ir.Sketch:
                 for axis, size in enumerate(parameter.specification.shape)
             ),
             parameter.specification.dtype,
-            ir.Role.IN,
+            ir.Role.INOUT if parameter.position in in_place else ir.Role.IN,
         )
         for index, parameter in enumerate(parameters)
     ]
     used = {parameter.name for parameter in parameters}
     results = [
         ir.Tensor(_free_name(_output_name(number, description), used), extents, dtype, ir.Role.OUT)
-        for number, (extents, dtype) in enumerate(_outputs(prober, groups))
+        for number, (extents, dtype) in enumerate([] if in_place else _outputs(prober, groups))
     ]
     return ir.Sketch(
         name=name,
@@ -183,7 +190,7 @@ def _params(description: TaskDescription, used: set[str]) -> Iterator[ir.Param]:
 class _Prober:
     """Asks the task about other sizes, a limited number of times."""
 
-    task: TorchTask
+    task: WorkerTask
     description: TaskDescription
     parameters: Sequence[_Parameter]
     left: int
@@ -223,8 +230,55 @@ class _Prober:
         return outputs
 
 
-def _groups(prober: _Prober) -> list[_Group]:
-    """Axes of one size as one group where the task agrees; else smaller groups; else none."""
+def _named(task: WorkerTask, parameters: Sequence[_Parameter], seed: int) -> dict[Axis, str]:
+    """The axes of inputs that follow a number of the task's file (`rows = 1024`), where another one
+    has the same value, or a literal could: those that follow no number are left out."""
+    numbers = _numbers(task.path)
+    shapes = [parameter.specification.shape for parameter in parameters]
+    sizes = [size for shape in shapes for size in shape]
+    doubtful = {n: v for n, v in numbers.items() if v > 1 and sizes.count(v) > 1}
+    if not doubtful:
+        return {}
+    other = {n: v // 2 if v % 2 == 0 and v > 2 else v + 1 for n, v in doubtful.items()}
+    index = {p.position: number for number, p in enumerate(parameters) if p.position is not None}
+    try:
+        found = task.following(other, seed)
+    except TaskFailure:
+        return {}
+    return {
+        (index[position], axis): name
+        for name, axes in found.items()
+        for position, axis in axes
+        if position in index
+    }
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """The whole numbers that a file gives names at its top level."""
+    found: dict[str, int] = {}
+    for node in ast.parse(path.read_text("utf-8")).body:
+        pairs: list[tuple[ast.expr, ast.expr | None]] = []
+        match node:
+            case ast.Assign([ast.Tuple(names)], ast.Tuple(values)) if len(names) == len(values):
+                pairs = list(zip(names, values, strict=True))
+            case ast.Assign(targets, value):
+                pairs = [(target, value) for target in targets]
+            case ast.AnnAssign(name, value=value):
+                pairs = [(name, value)]
+            case _:
+                pass
+        for pair in pairs:
+            match pair:
+                case ast.Name(text), ast.Constant(int(number)) if not isinstance(number, bool):
+                    found[text] = number
+                case _:
+                    pass
+    return found
+
+
+def _groups(prober: _Prober, named: Mapping[Axis, str]) -> list[_Group]:
+    """Axes of one size as one group where the task agrees; else smaller groups; else none. Axes
+    that follow different numbers of the file are different groups where the task agrees."""
     by_size: dict[int, list[Axis]] = {}
     for index, parameter in enumerate(prober.parameters):
         for axis, size in enumerate(parameter.specification.shape):
@@ -232,8 +286,31 @@ def _groups(prober: _Prober) -> list[_Group]:
                 by_size.setdefault(size, []).append((index, axis))
     found: list[_Group] = []
     for size, axes in by_size.items():
-        found += _parts(prober, tuple(axes), size)
+        found += _apart(prober, tuple(axes), size, named)
     return sorted(found, key=lambda group: group.axes)[: len(_NAMES)]
+
+
+def _apart(
+    prober: _Prober, axes: tuple[Axis, ...], size: int, named: Mapping[Axis, str]
+) -> list[_Group]:
+    """The groups that some axes of one size form: those that follow one number of the file, each
+    with as few others as the task lets it have; what is left as `_parts` says."""
+    left = axes
+    found: list[_Group] = []
+    reserve = max(prober.left - _MOST_NAMED, _MOST_NAMED)
+    for name in dict.fromkeys(named[axis] for axis in axes if axis in named):
+        own = tuple(axis for axis in left if named.get(axis) == name)
+        others = tuple(axis for axis in left if axis not in named)
+        for extra in (e for n in range(len(others) + 1) for e in itertools.combinations(others, n)):
+            if prober.left <= reserve:
+                break
+            chosen = tuple(sorted((*own, *extra)))
+            group = _group(prober, chosen, size)
+            if group is not None:
+                found.append(group)
+                left = tuple(axis for axis in left if axis not in chosen)
+                break
+    return [*found, *_parts(prober, left, size)]
 
 
 def _parts(prober: _Prober, axes: tuple[Axis, ...], size: int) -> list[_Group]:

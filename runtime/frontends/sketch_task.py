@@ -77,8 +77,9 @@ class SketchTask:
             ),
         )
 
-    def own_inputs(self, seed: int) -> list[Array | Scalar | None]:
-        """Signed inputs of one scale, indices in range."""
+    def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
+        """Signed inputs of one scale, indices in range; there are no variants."""
+        del variant
         from sketchc.runtime.verify.inputs import generate
 
         random = np.random.default_rng(seed)

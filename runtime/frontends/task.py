@@ -1,4 +1,4 @@
-"""What verification asks of a reference: a PyTorch task, or a sketch where there is none."""
+"""What verification asks of a reference: a task, or a sketch where there is none; `load_task`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from sketchc.runtime.frontends.arrays import Array
-    from sketchc.runtime.frontends.torch_task import Scalar, TaskDescription
+    from sketchc.runtime.frontends.description import Scalar, TaskDescription
+    from sketchc.runtime.frontends.worker_task import WorkerTask
 
 
 class Task(Protocol):
-    """A reference that can be run at many sizes. `TorchTask` and `SketchTask` are the two.
+    """A reference that can be run at many sizes. A `WorkerTask` and a `SketchTask` are two.
 
     `path` names it to people; `is_sketch` says that the reference is the sketch's own
     interpretation, so that code that differs from it is to blame.
@@ -24,8 +25,9 @@ class Task(Protocol):
     def describe(self, seed: int = 0) -> TaskDescription:
         """Shapes and dtypes at the task's own sizes."""
 
-    def own_inputs(self, seed: int) -> list[Array | Scalar | None]:
-        """The inputs at its own sizes, by position; None for what is neither tensor nor number."""
+    def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
+        """The inputs at its own sizes, by position; None for what is neither tensor nor number.
+        `variant` counts the further lists of `TaskDescription.others`."""
 
     def valid_inputs(
         self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, int]
@@ -43,3 +45,38 @@ class Task(Protocol):
         double: bool = True,
     ) -> list[Array]:
         """The outputs, floats in float64. Raises `TaskFailure`."""
+
+
+#: framework -> the class of its tasks.
+_KINDS = {
+    "torch": "sketchc.runtime.frontends.torch_task:TorchTask",
+    "numpy": "sketchc.runtime.frontends.numpy_task:NumpyTask",
+    "mindspore": "sketchc.runtime.frontends.mindspore_task:MindsporeTask",
+}
+
+
+def task_path(specification: str) -> tuple[Path, str]:
+    """The file and the name of `FILE.py` or `FILE.py:NAME`; "" for no name."""
+    path, separator, name = specification.rpartition(":")
+    if separator and path.endswith(".py") and name.isidentifier():
+        return Path(path), name
+    return Path(specification), ""
+
+
+def load_task(specification: str, timeout: float = 300.0) -> WorkerTask:
+    """The task of `FILE.py` or `FILE.py:NAME`, in a process of its own; a context manager.
+
+    The framework follows from what the file defines. `timeout` (seconds) bounds each request to the
+    task. Raises `TaskFailure` for a file that is no task, or whose code raises.
+    """
+    from importlib import import_module
+
+    from sketchc.runtime.frontends.outline import read_outline
+
+    path, name = task_path(specification)
+    outline = read_outline(path, name)
+    module, _, kind = _KINDS[outline.framework].partition(":")
+    chosen: type[WorkerTask] = getattr(import_module(module), kind)
+    task = chosen(path, timeout, outline)
+    task.specification = specification
+    return task

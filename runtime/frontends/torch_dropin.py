@@ -19,9 +19,10 @@ from pathlib import Path
 import attrs
 
 from sketchc import ir
+from sketchc.diagnostics import UsageError
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.frontends.binding import Binding, TensorSource
-from sketchc.runtime.frontends.torch_task import Scalar
+from sketchc.runtime.frontends.description import Scalar, TaskDescription
 from sketchc.runtime.verify.free import Freedom
 from sketchc.types import DType
 
@@ -46,8 +47,10 @@ def write_dropin(
     `freedom` says which init inputs are sizes that the kernel follows (`verify.free.find_freedom`);
     without it `ModelNew` insists on the task's own. `note` is a sentence for its docstring. A C++
     kernel is built here, but not loaded: that is done by whoever imports the drop-in. Raises
-    `ToolchainError` where the build fails, `OSError` where the folder refuses.
+    `ToolchainError` where the build fails, `OSError` where the folder refuses, and `UsageError` for
+    a task that no `ModelNew` can stand for.
     """
+    _require_model(binding.description)
     folder.mkdir(parents=True, exist_ok=True)
     rebuild = ""
     if kernel.language == "c++":
@@ -63,6 +66,21 @@ def write_dropin(
     writer = _Writer(kernel, binding, task_path.name, task_file, rebuild, note)
     path.write_text(writer.text(freedom, bool(neighbours)), "utf-8")
     return path
+
+
+def _require_model(task: TaskDescription) -> None:
+    reason = ""
+    if task.framework != "torch" or task.kind != "class":
+        reason = f"the task is a {task.framework} {task.kind}"
+    elif task.returns not in ("tensor", "tuple", "list"):
+        what = "nothing" if task.returns == "none" else f"a {task.returns}"
+        reason = f"the task returns {what}"
+    if reason:
+        msg = (
+            f"{reason}; a drop-in stands for a class of PyTorch that returns tensors "
+            "(`sketchc lower --module` makes a module for any sketch)"
+        )
+        raise UsageError(msg)
 
 
 def _build(kernel: Kernel, folder: Path) -> str:
@@ -161,8 +179,8 @@ class _Writer:
             module = f'load_file("{name}_kernel", "{name}.py")'
             lines.append(f"_kernel = {module}.{self.kernel.entry}")
         lines += [
-            "Model = _task.Model",
-            "get_inputs = _task.get_inputs",
+            f"Model = _task.{self.binding.description.subject}",
+            'get_inputs = getattr(_task, "get_inputs", None)',
             'get_init_inputs = getattr(_task, "get_init_inputs", list)',
         ]
         return "\n".join(lines)

@@ -15,7 +15,7 @@ import numpy as np
 
 from sketchc.runtime.frontends.torch_template import MESSAGE
 from sketchc.runtime.frontends.torch_worker import main
-from sketchc.runtime.worker_child import die_with_parent
+from sketchc.runtime.sandbox.parent import die_with_parent
 
 #: What torch imports when a model first runs without data, for seconds. Here from the second task
 #: on: the first may be the only one, and too small to need it.

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import attrs
 
-from sketchc.runtime.worker import python_environment
+from sketchc.runtime.sandbox.environment import python_environment
 
 #: Start a worker, and the template. -P: a folder called `runtime` where the user stands must not
 #: shadow anything.
@@ -93,10 +93,18 @@ _TEMPLATES: dict[tuple[tuple[str, str], ...], Template] = {}
 _STARTING = threading.Lock()
 
 
-def start(reads: int, writes: int, log: int) -> TaskProcess:
+def start(reads: int, writes: int, log: int, more: Mapping[str, str] | None = None) -> TaskProcess:
     """A process that serves requests from one pipe to another and prints to a log, in the current
-    folder. Raises `TemplateError`."""
-    environment = python_environment({})
+    folder, with `more` variables. Raises `TemplateError`."""
+    template, folders = template_of(more or {})
+    message = {"place": str(Path.cwd()), "environment": folders}
+    return TaskProcess(template, template.ask(message, (reads, writes, log)))
+
+
+def template_of(more: Mapping[str, str]) -> tuple[Template, dict[str, str]]:
+    """The template of the environment of now and `more`, without waiting until it has imported
+    anything, and the variables that it does not know."""
+    environment = python_environment(more)
     # Where folders of the user are is read when they are used: no reason for another template.
     folders = {
         name: environment.pop(name) for name in tuple(environment) if name.startswith(_FOLDER)
@@ -106,8 +114,7 @@ def start(reads: int, writes: int, log: int) -> TaskProcess:
         template = _TEMPLATES.get(key)
         if template is None or template.process.poll() is not None:
             template = _TEMPLATES[key] = Template(environment)
-    message = {"place": str(Path.cwd()), "environment": folders}
-    return TaskProcess(template, template.ask(message, (reads, writes, log)))
+    return template, folders
 
 
 @atexit.register

@@ -1,31 +1,33 @@
-"""The process that runs a PyTorch task: it loads the user's file and answers requests about it.
+"""The process that runs a PyTorch task: see `task_worker`.
 
-Started for `torch_task.TorchTask`, as a fork of `torch_server`, never imported by it: a task may
-print, hang, or end the process. Requests and replies are JSON lines over two pipes of their own;
-arrays travel as raw files. The task's own stdout and stderr go to a log file.
+Started for `torch_task.TorchTask`, as a fork of `torch_server`, never imported by it. Large tasks
+are described on meta tensors, which have no data.
 """
 
 from __future__ import annotations
 
 import copy
-import importlib.util
-import inspect
-import json
-import linecache
 import math
-import os
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from sketchc.runtime.frontends.determinism import difference, random_operation
-from sketchc.runtime.worker_child import die_with_parent
+from sketchc.runtime.frontends import task_worker
+from sketchc.runtime.frontends.determinism import Draws, random_operation, shared_state
+from sketchc.runtime.frontends.draws import Watch
+from sketchc.runtime.frontends.repeat import NOT_DETERMINISTIC
+from sketchc.runtime.frontends.task_file import Request, flat
+from sketchc.runtime.frontends.task_worker import COMMANDS
+from sketchc.runtime.frontends.user_code import Raised, TaskError
+from sketchc.runtime.sandbox.parent import die_with_parent
+
+__all__ = ["COMMANDS", "Raised", "Task", "TaskError", "as_outputs", "load_tensor", "save_tensor",
+           "state"]  # fmt: skip
 
 #: spelling in a sketch -> torch type
 DTYPES = {
@@ -43,48 +45,13 @@ DTYPES = {
 }
 SPELLINGS = {dtype: name for name, dtype in DTYPES.items()}
 
-
-class TaskError(Exception):
-    """The task is not what it should be; the message is for the user."""
-
-
-class Raised(Exception):
-    """The task's own code raised: where, what, and the line it happened on."""
-
-    def __init__(self, where: str, error: BaseException, path: Path) -> None:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if frame.filename == str(path)]
-        line, text = 0, ""
-        if own:
-            line, text = own[-1].lineno or 0, own[-1].line or ""
-        elif isinstance(error, SyntaxError):
-            line, text = error.lineno or 0, (error.text or "").strip()
-        message = str(error).strip().split("\n")[0]
-        if isinstance(error, SyntaxError):
-            message = error.msg
-        elif isinstance(error, SystemExit):
-            message = f"the task ends the process with status {error.code}"
-        self.report = {
-            "where": where,
-            "type": type(error).__name__,
-            "message": message[:500],
-            "line": line,
-            "text": text[:200],
-        }
-        super().__init__(message)
+#: Up to so many elements of inputs and state, a run takes less than finding its shapes without.
+_SMALL_ELEMENTS = 1 << 16
+#: Elements up to which a probe may use real tensors where meta tensors do not do.
+_PROBE_ELEMENTS = 1 << 22
 
 
-@contextmanager
-def _user_code(where: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (TaskError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        raise Raised(where, error, path) from None
-
-
-def load_tensor(description: dict[str, Any]) -> torch.Tensor:
+def load_tensor(description: Mapping[str, Any]) -> torch.Tensor:
     """The tensor in a file written by `arrays.write_array`."""
     data = torch.from_numpy(np.fromfile(description["file"], np.uint8))
     if not data.numel():
@@ -102,360 +69,201 @@ def save_tensor(path: str, tensor: torch.Tensor) -> dict[str, Any]:
     return {"file": path, "dtype": SPELLINGS[plain.dtype], "shape": list(plain.shape)}
 
 
-def _describe(value: object) -> dict[str, Any]:
-    if isinstance(value, torch.Tensor):
-        if value.dtype not in SPELLINGS:
-            msg = f"a tensor of {value.dtype} has no counterpart in a sketch"
-            raise TaskError(msg)
-        return {"dtype": SPELLINGS[value.dtype], "shape": list(value.shape)}
-    if isinstance(value, bool | int | float):
-        return {"value": value}
-    return {"repr": repr(value)[:200], "type": type(value).__name__}
-
-
 def as_outputs(result: object) -> list[torch.Tensor]:
-    """What `forward` returned, as a list of tensors."""
-    outputs = []
-    for value in result if isinstance(result, tuple | list) else [result]:
+    """What `forward` returned, as a list of tensors. Raises `TaskError` for anything else."""
+    outputs = list(flat(result))
+    for value in outputs:
         if not isinstance(value, torch.Tensor):
-            kind = type(value).__name__
-            msg = f"Model.forward must return a tensor or several, and returns {kind}"
+            msg = (
+                f"Model.forward must return a tensor or several, and returns {type(value).__name__}"
+            )
             raise TaskError(msg)
-        outputs.append(value)
-    return outputs
+    return outputs  # type: ignore[return-value]
 
 
-class Task:
-    """One loaded task file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        specification = importlib.util.spec_from_file_location("sketchc_user_task", path)
-        if specification is None or specification.loader is None:
-            msg = "it is not a Python file (its name must end in .py)"
-            raise TaskError(msg)
-        self.module = importlib.util.module_from_spec(specification)
-        sys.modules["sketchc_user_task"] = self.module
-        sys.path.append(str(path.parent))
-        with _user_code("loading the file", path):
-            specification.loader.exec_module(self.module)
-        self.model_class = self._attribute("Model", "class Model(torch.nn.Module)")
-        if not (
-            isinstance(self.model_class, type) and issubclass(self.model_class, torch.nn.Module)
-        ):
-            msg = "Model must be a class derived from torch.nn.Module"
-            raise TaskError(msg)
-        self._attribute("get_inputs", "def get_inputs(): the list of forward's inputs")
-        self.returns = "tensor"
-        #: Elements of all inputs, outputs, parameters and buffers, once the task was described.
-        self.elements: int | None = None
-
-    def _attribute(self, name: str, wanted: str) -> Any:
-        if not hasattr(self.module, name):
-            msg = f"it defines no `{name}`; a task has `{wanted}`"
-            raise TaskError(msg)
-        return getattr(self.module, name)
-
-    def init_inputs(self) -> list[Any]:
-        """What `get_init_inputs` gives; nothing when the task has none."""
-        if not hasattr(self.module, "get_init_inputs"):
-            return []
-        with _user_code("get_init_inputs", self.path):
-            values = self.module.get_init_inputs()
-        if not isinstance(values, list | tuple):
-            msg = f"get_init_inputs must return a list, and returns {type(values).__name__}"
-            raise TaskError(msg)
-        return list(values)
-
-    def model(self, substitutes: dict[str, int]) -> torch.nn.Module:
-        """A fresh model; `substitutes` maps positions of init inputs to other sizes."""
-        values = self.init_inputs()
-        for position, value in substitutes.items():
-            values[int(position)] = value
-        with _user_code("Model.__init__", self.path):
-            model: torch.nn.Module = self.model_class(*values)
-        return model.eval()
-
-    def inputs(self, seed: int) -> list[Any]:
-        """The inputs that `get_inputs` gives after seeding."""
-        torch.manual_seed(seed)
-        with _user_code("get_inputs", self.path):
-            values = self.module.get_inputs()
-        if not isinstance(values, list | tuple):
-            msg = f"get_inputs must return a list, and returns {type(values).__name__}"
-            raise TaskError(msg)
-        return list(values)
-
-    def forward(self, model: torch.nn.Module, inputs: Sequence[Any]) -> list[torch.Tensor]:
-        """The outputs, without gradients; `returns` keeps what held them."""
-        with _user_code("Model.forward", self.path), torch.no_grad():
-            result = model(*inputs)
-            kinds = {"tuple": tuple, "list": list}
-            self.returns = next((n for n, k in kinds.items() if isinstance(result, k)), "tensor")
-            return as_outputs(result)
-
-
-def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters in their order, then buffers, by dotted name."""
+def state(model: Any) -> dict[str, torch.Tensor]:
+    """Parameters in their order, then buffers, by dotted name; a function has none."""
+    if not isinstance(model, torch.nn.Module):
+        return {}
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
-#: Up to so many elements of inputs and state, a run takes less than finding its shapes without.
-_SMALL_ELEMENTS = 1 << 16
+class Task(task_worker.Task):
+    """One loaded task file."""
 
+    module_class = "a class derived from torch.nn.Module"
+    methods: ClassVar[tuple[str, ...]] = ("forward",)
 
-def _describe_task(task: Task, request: dict[str, Any]) -> dict[str, Any]:
-    """Shapes and dtypes of everything; those of a large task without making its data."""
-    torch.manual_seed(request["seed"])
-    model = task.model({})
-    ran = _run_on_meta(task, model, request["seed"])
-    if ran is None:
-        inputs = task.inputs(request["seed"])
-        ran = inputs, task.forward(copy.deepcopy(model), inputs)
-    inputs, outputs = ran
-    task.elements = _elements([*inputs, *outputs, *state(model).values()])
-    scalars = {
-        name: value
-        for name, value in vars(model).items()
-        if isinstance(value, bool | int | float) and not name.startswith("_") and name != "training"
-    }
-    return {
-        "inputs": [_describe(value) for value in inputs],
-        "init_inputs": [_describe(value) for value in task.init_inputs()],
-        "state": [{"name": name, **_describe(value)} for name, value in state(model).items()],
-        "scalars": scalars,
-        "outputs": [_describe(value) for value in outputs],
-        "returns": task.returns,
-        "defaults": _left_out(model),
-        "corrects": hasattr(model, "valid_inputs"),
-    }
+    def seed(self, number: int) -> None:
+        torch.manual_seed(number)
 
+    def is_tensor(self, value: object) -> bool:
+        return isinstance(value, torch.Tensor)
 
-def _run_on_meta(
-    task: Task, model: torch.nn.Module, seed: int
-) -> tuple[list[Any], list[torch.Tensor]] | None:
-    """Inputs and outputs as meta tensors, which have no data. None for a task that looks at values
-    or whose code is wrong, since only real tensors tell which, and for a small one: torch imports
-    much for the first run without data."""
-    try:
-        with torch.device("meta"):
-            inputs = task.inputs(seed)
-            if _elements([*inputs, *state(model).values()]) <= _SMALL_ELEMENTS:
-                return None
-            return inputs, task.forward(copy.deepcopy(model).to("meta"), inputs)
-    except Exception:
-        return None
+    def is_module(self, value: object) -> bool:
+        kind = value if isinstance(value, type) else type(value)
+        return issubclass(kind, torch.nn.Module)
 
-
-def _elements(values: Sequence[object]) -> int:
-    return sum(value.numel() for value in values if isinstance(value, torch.Tensor))
-
-
-def _left_out(model: torch.nn.Module) -> list[int]:
-    """Positions of forward's parameters that are None by default."""
-    known = inspect.signature(model.forward).parameters.values()
-    return [place for place, one in enumerate(known) if one.default is None]
-
-
-def _own_inputs(task: Task, request: dict[str, Any]) -> dict[str, Any]:
-    values = task.inputs(request["seed"])
-    replies = []
-    for position, value in enumerate(values):
-        if isinstance(value, torch.Tensor):
-            replies.append(save_tensor(f"{request['folder']}/input_{position}.bin", value))
-        else:
-            replies.append(_describe(value))
-    return {"inputs": replies}
-
-
-def _valid_inputs(task: Task, request: dict[str, Any]) -> dict[str, Any]:
-    """What the model makes of random inputs, so that forward takes them; shapes and types stay."""
-    model = task.model(request["substitutes"])
-    given = _given(request)
-    with _user_code("Model.valid_inputs", task.path), torch.no_grad():
-        found = model.valid_inputs(given)  # type: ignore[operator]
-    replies = []
-    for position, (before, after) in enumerate(zip(given, found, strict=True)):
-        if not isinstance(before, torch.Tensor):
-            replies.append({"value": before})
-            continue
-        if after.shape != before.shape or after.dtype != before.dtype:
-            msg = f"Model.valid_inputs changes the shape or type of input {position + 1}"
+    def specify(self, tensor: Any) -> dict[str, Any]:
+        if tensor.dtype not in SPELLINGS:
+            msg = f"a tensor of {tensor.dtype} has no counterpart in a sketch"
             raise TaskError(msg)
-        replies.append(save_tensor(f"{request['folder']}/valid_{position}.bin", after))
-    return {"inputs": replies}
+        found = {"dtype": SPELLINGS[tensor.dtype], "shape": list(tensor.shape)}
+        if not tensor.shape and not tensor.is_meta:
+            found["value"] = tensor.item()
+        return found
 
+    def load(self, description: Mapping[str, Any]) -> torch.Tensor:
+        return load_tensor(description)
 
-def _given(request: dict[str, Any]) -> list[Any]:
-    """The inputs of a request: tensors, numbers and None."""
-    return [load_tensor(v) if "file" in v else v["value"] for v in request["inputs"]]
+    def save(self, path: str, tensor: Any) -> dict[str, Any]:
+        return save_tensor(path, tensor)
 
+    def array(self, tensor: Any) -> np.ndarray[Any, Any]:
+        plain = tensor.detach().cpu()
+        plain = plain.double() if plain.dtype is torch.bfloat16 else plain
+        found: np.ndarray[Any, Any] = plain.numpy()
+        return found
 
-def _shapes(task: Task, request: dict[str, Any]) -> dict[str, Any]:
-    """The shapes of the parameters of a model built with other sizes."""
-    model = task.model(request["substitutes"])
-    return {"state": {name: list(value.shape) for name, value in state(model).items()}}
+    def copied(self, tensor: Any) -> torch.Tensor:
+        found: torch.Tensor = tensor.detach().clone()
+        return found
 
+    def double(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.double()
+        return value
 
-def _double(value: Any) -> Any:
-    """A floating-point tensor in float64; everything else as it is."""
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.double()
-    return value
+    def doubled(self, model: Any) -> Any:
+        return model.double() if isinstance(model, torch.nn.Module) else model
 
+    def ready(self, model: Any) -> Any:
+        return model.eval()
 
-def _reference(task: Task, request: dict[str, Any]) -> dict[str, Any]:
-    """Outputs on given inputs, in float64 where `double` is asked for."""
-    torch.manual_seed(request["seed"])
-    model = task.model(request["substitutes"])
-    own = state(model)
-    for name, description in request["state"].items():
-        own[name].data = load_tensor(description)
-    inputs = _given(request)
-    if request["double"]:
-        model = model.double()
-        inputs = [_double(value) for value in inputs]
-    outputs = task.forward(model, inputs)
-    if request["double"]:
-        outputs = [_double(value) for value in outputs]
-    return {
-        "outputs": [
-            save_tensor(f"{request['folder']}/output_{position}.bin", value)
-            for position, value in enumerate(outputs)
+    def state(self, model: Any) -> dict[str, Any]:
+        return state(model)
+
+    def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
+        own = state(model)
+        for name, value in values.items():
+            if name in own:
+                own[name].data = value
+
+    def marks(self, inputs: Sequence[Any]) -> list[Any]:
+        return [_version(value) for value in inputs]
+
+    def changed(self, value: Any, mark: Any) -> bool:
+        return bool(_version(value) != mark)
+
+    def aliases(self, output: Any, value: Any) -> bool:
+        whole = value if value._base is None else value._base
+        return bool(output is value or output is whole or output._base is whole)
+
+    def running(self) -> AbstractContextManager[Any]:
+        return torch.no_grad()
+
+    def watched(self, model: Any, inputs: Sequence[Any], *, deep: bool = False) -> list[Any]:
+        with Watch(("torch", shared_state)) as watch, Draws() if deep else nullcontext() as seen:
+            outputs = self.forward(model, inputs)
+        self.events = [*(() if seen is None else seen.events), *watch.events]
+        return outputs
+
+    @contextmanager
+    def disturbed(self) -> Iterator[None]:
+        # torch then fills what `torch.empty` gives with NaN. `torch.use_deterministic_algorithms`
+        # would import torch's compiler, for more than a second, and do this.
+        choose = torch._C._set_deterministic_algorithms
+        before = torch.are_deterministic_algorithms_enabled()
+        warned = torch.is_deterministic_algorithms_warn_only_enabled()
+        choose(True, warn_only=True)
+        try:
+            yield
+        finally:
+            choose(before, warn_only=warned)
+
+    # ------------------------------------------------------------ large tasks
+
+    def tried(self, model: Any, request: Request) -> tuple[list[list[Any]], list[Any]]:
+        return self._on_meta(model, request) or super().tried(model, request)
+
+    def _on_meta(
+        self, model: Any, request: Request
+    ) -> tuple[list[list[Any]], list[torch.Tensor]] | None:
+        """Inputs and outputs as meta tensors, which have no data. None for a task that looks at
+        values or whose code is wrong, since only real tensors tell which, for numbers as tensors,
+        and for a small one: torch imports much for the first run without data."""
+        try:
+            with torch.device("meta"):
+                lists = self.input_lists(request)
+                inputs = lists[0]
+                if self.count([*inputs, *state(model).values()]) <= _SMALL_ELEMENTS:
+                    return None
+                if any(isinstance(value, torch.Tensor) and not value.shape for value in inputs):
+                    return None
+                return lists, self.forward(_copied_to_meta(model), inputs)
+        except Exception:
+            self.written.clear()
+            return None
+
+    def shapes(self, request: Request) -> list[list[int]]:
+        with torch.device("meta"):
+            return super().shapes(request)
+
+    def stand_ins(self, request: Request) -> list[Any]:
+        return [
+            torch.ones(value["shape"], dtype=DTYPES[value["dtype"]])
+            if "shape" in value
+            else value["value"]
+            for value in request["inputs"]
         ]
-    }
+
+    def probe(self, request: Request) -> dict[str, Any]:
+        """No data where possible."""
+        elements = sum(math.prod(v["shape"]) for v in request["inputs"] if "shape" in v)
+        try:
+            with torch.device("meta"):
+                return super().probe(request)
+        except Exception:
+            # The task looks at values, or does not take these shapes: real tensors tell which.
+            if elements > _PROBE_ELEMENTS:
+                raise
+            return super().probe(request)
+
+    def determinism(self, request: Request) -> dict[str, Any]:
+        """Large tasks run on meta tensors, where drawing with torch shows; what else changes their
+        outputs shows later, at smaller sizes: two runs could take longer than the verification."""
+        if self.elements is None:
+            self.describe(request)
+        assert self.elements is not None
+        if self.elements > self.twice_elements and (drawn := self._drawn(request)):
+            why = f"forward draws random numbers ({drawn}), so two runs on the same inputs differ"
+            raise TaskError(NOT_DETERMINISTIC.format(why=why))
+        return super().determinism(request)
+
+    def _drawn(self, request: Request) -> str:
+        """The operation with which `forward` draws random numbers; "" where none was seen."""
+        try:
+            torch.manual_seed(request["seed"])
+            model = _copied_to_meta(self.model({}))
+            with torch.device("meta"):
+                inputs = self.inputs(request)
+                return random_operation(lambda: self.forward(model, inputs))
+        except Exception:
+            return ""  # it needs real data
 
 
-#: Elements up to which a probe may use real tensors where meta tensors do not do.
-_PROBE_ELEMENTS = 1 << 22
+def _copied_to_meta(model: Any) -> Any:
+    return copy.deepcopy(model).to("meta") if isinstance(model, torch.nn.Module) else model
 
 
-def _probe(task: Task, request: dict[str, Any]) -> dict[str, Any]:
-    """Shapes of outputs and parameters for inputs of other shapes; no data where possible."""
-
-    def shapes(device: str) -> dict[str, Any]:
-        with torch.device(device):
-            model = task.model(request["substitutes"])
-            inputs = [
-                torch.ones(value["shape"], dtype=DTYPES[value["dtype"]])
-                if "shape" in value
-                else value["value"]
-                for value in request["inputs"]
-            ]
-        outputs = task.forward(model, inputs)
-        return {
-            "outputs": [_describe(value) for value in outputs],
-            "state": {name: list(value.shape) for name, value in state(model).items()},
-        }
-
-    elements = sum(math.prod(v["shape"]) for v in request["inputs"] if "shape" in v)
-    try:
-        return shapes("meta")
-    except Exception:
-        # The task looks at values, or does not take these shapes: real tensors tell which.
-        if elements > _PROBE_ELEMENTS:
-            raise
-        return shapes("cpu")
-
-
-#: Elements up to which a task is run twice; the cost grows with more than the elements.
-_TWICE_ELEMENTS = 1 << 22
-_NOT_DETERMINISTIC = (
-    "the task is not deterministic: {why}; a kernel can be judged only against a task that gives "
-    "the same outputs on the same inputs"
-)
-
-
-def _determinism(task: Task, request: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a task whose outputs differ from run to run.
-
-    Small tasks are run twice on their own inputs. Others run on meta tensors, where drawing with
-    torch shows; what a large task draws elsewhere (NumPy, `random`), and what one that needs real
-    data draws, is not looked for: two runs could take longer than the verification.
-    """
-    if task.elements is None:
-        _describe_task(task, request)
-    assert task.elements is not None
-    if task.elements <= _TWICE_ELEMENTS:
-        found = difference(*_two_runs(task, request["seed"]))
-        why = f"two runs on the same inputs differ ({found})"
-    else:
-        found = _drawn(task, request["seed"])
-        why = f"forward draws random numbers ({found}), so two runs on the same inputs differ"
-    if found:
-        raise TaskError(_NOT_DETERMINISTIC.format(why=why))
-    return {}
-
-
-def _two_runs(task: Task, seed: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Outputs of two fresh models with the same parameters on the same inputs, in float64 as the
-    references are; each run finds torch's random numbers elsewhere."""
-    inputs = task.inputs(seed)
-    models = []
-    for _ in range(2):
-        torch.manual_seed(seed)
-        models.append(task.model({}))
-    given = state(models[0])
-    for name, value in state(models[1]).items():
-        if name in given:
-            value.data = given[name].detach().clone()
-    runs = []
-    for number, model in enumerate(models):
-        own = [v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]
-        torch.manual_seed(seed + number)
-        runs.append(task.forward(model.double(), [_double(value) for value in own]))
-    return runs[0], runs[1]
-
-
-def _drawn(task: Task, seed: int) -> str:
-    """The operation with which `forward` draws random numbers; "" where none was seen."""
-    try:
-        torch.manual_seed(seed)
-        model = copy.deepcopy(task.model({})).to("meta")
-        with torch.device("meta"):
-            inputs = task.inputs(seed)
-            return random_operation(lambda: task.forward(model, inputs))
-    except Exception:
-        return ""  # it needs real data
-
-
-COMMANDS: dict[str, Callable[[Task, dict[str, Any]], dict[str, Any]]] = {
-    "describe": _describe_task,
-    "inputs": _own_inputs,
-    "valid": _valid_inputs,
-    "shapes": _shapes,
-    "reference": _reference,
-    "probe": _probe,
-    "determinism": _determinism,
-}
-
-
-def _answer(task: Task | None, request: dict[str, Any]) -> tuple[Task | None, dict[str, Any]]:
-    try:
-        if request["command"] == "load":
-            return Task(Path(request["path"])), {}
-        if task is None:
-            msg = "no task is loaded"
-            raise TaskError(msg)
-        return task, COMMANDS[request["command"]](task, request)
-    except TaskError as error:
-        return task, {"refused": str(error)}
-    except Raised as error:
-        return task, {"raised": error.report}
-    except (RuntimeError, MemoryError, OSError, ValueError, KeyError) as error:
-        return task, {"refused": f"{type(error).__name__}: {str(error).split(chr(10))[0]}"}
-    finally:
-        linecache.clearcache()
+def _version(value: object) -> int:
+    """How often a tensor was written; it also counts without data."""
+    return value._version if isinstance(value, torch.Tensor) else 0
 
 
 def main(read_from: int, write_to: int) -> None:
     """Serve requests until the pipe closes."""
-    task: Task | None = None
-    with os.fdopen(read_from) as requests, os.fdopen(write_to, "w") as replies:
-        for line in requests:
-            task, reply = _answer(task, json.loads(line))
-            replies.write(json.dumps(reply) + "\n")
-            replies.flush()
+    task_worker.serve(Task, read_from, write_to)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 if TYPE_CHECKING:
+    from typing import Self
+
     import numpy as np
 
     from sketchc.lowering.kernel import Kernel
@@ -92,10 +95,63 @@ class Toolchain(Protocol):
         launch check (`require`) has stage "launch"."""
 
 
+class Session(ABC):
+    """Runs of one kernel, one after the other, in one process where the toolchain offers that: a
+    kernel that keeps what it computed before is found out, and starting costs once."""
+
+    @abstractmethod
+    def run(
+        self,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """As `Toolchain.run`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what it keeps."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@attrs.frozen
+class _Runs(Session):
+    """Runs by themselves, of a toolchain that keeps no process."""
+
+    toolchain: Toolchain
+    artefact: Artefact
+
+    def run(
+        self,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        return self.toolchain.run(self.artefact, tensors, symbols, params, timeout)
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+def open_session(toolchain: Toolchain, artefact: Artefact) -> Session:
+    """A session of this toolchain: its own `open`, where it has one."""
+    opened = getattr(toolchain, "open", None)
+    session: Session = _Runs(toolchain, artefact) if opened is None else opened(artefact)
+    return session
+
+
 def write_source(path: Path, text: str) -> None:
     """Write a source file; characters that have no UTF-8 form (a model may send half a surrogate
     pair) become question marks, so that the compiler is the one to complain."""
     path.write_bytes(text.encode("utf-8", "replace"))
+    path.chmod(0o644)  # workers may be another user
 
 
 #: target -> module with `TOOLCHAIN`.

@@ -22,15 +22,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sketchc.lowering.kernel import Kernel
+from sketchc.runtime.sandbox.environment import compiler_environment
+from sketchc.runtime.sandbox.kept import KeptWorker
+from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult, kill_group
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Artefact,
+    Session,
     ToolchainError,
     ToolchainStatus,
     write_source,
 )
 from sketchc.runtime.toolchains.cpp_calls import NativeKernel, signature
-from sketchc.runtime.worker import compiler_environment, file_limit, kill_group, run_worker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,9 +60,14 @@ FLAGS = (
 #: Vector math and C math, in this order, after the source.
 LIBRARIES = ("-lmvec", "-lm")
 
-#: Address space of the compiler, and of a run: code that asks for memory without end stops there.
-MEMORY_BYTES = 32 << 30
+#: Address space of the compiler: code that asks for memory without end stops there.
+COMPILER_BYTES = 32 << 30
+#: Address space of a run, besides what goes with its tensors: threads' stacks, scratch memory.
+RUN_BYTES = 4 << 30
+_BYTES_PER_BYTE = 16
 COMPILER_FILE_BYTES = 1 << 30
+
+_HANDLER = "sketchc.runtime.toolchains.cpp_worker:execute"
 
 #: For runs that nobody measures: threads that wait sleep, since other runs may need the processor.
 UNHURRIED = {"OMP_WAIT_POLICY": "passive"}
@@ -135,36 +143,12 @@ class CppToolchain:
         timeout: float = 300.0,
     ) -> dict[str, np.ndarray[Any, Any]]:
         """Run once in a worker process; see `base.Toolchain.run`."""
-        request = {
-            "library": str(artefact.library),
-            "signature": signature(artefact.kernel, symbols, params, tensors),
-        }
-        result = run_worker(
-            "sketchc.runtime.toolchains.cpp_calls:execute",
-            request,
-            tensors,
-            timeout=timeout,
-            memory_bytes=MEMORY_BYTES,
-            file_bytes=file_limit(tensors),
-            environment=UNHURRIED,
-            preload=("sketchc.runtime.toolchains.cpp_calls",),
-        )
-        if result.timed_out:
-            msg = f"no answer within {timeout:g} s"
-            raise ToolchainError(stage="timeout", message=msg, log=result.output)
-        if result.reply is None:
-            log = result.traceback or result.output
-            raise ToolchainError(
-                stage="launch", message=result.describe(), log=log, kinds=result.kinds
-            )
-        if "missing" in result.reply:
-            msg, kinds = str(result.reply["missing"]), ("MissingEntryError",)
-            raise ToolchainError(stage="compile", message=msg, kinds=kinds)
-        check_status(artefact.kernel, int(result.reply["status"]))
-        if result.reply["stray"]:
-            stray = str(result.reply["stray"])
-            raise ToolchainError(stage="illegal_access", message=stray)
-        return dict(result.arrays)
+        with self.open(artefact) as session:
+            return session.run(tensors, symbols, params, timeout)
+
+    def open(self, artefact: Artefact) -> Session:
+        """For several runs of one kernel; see `base.Session`."""
+        return CppSession(artefact)
 
     def load(self, artefact: Artefact) -> NativeKernel:
         """The kernel as a function of this process: for our own code only."""
@@ -194,6 +178,62 @@ class CppToolchain:
         flags = (*FLAGS, "-fvisibility=hidden", *(f"-isystem{path}" for path in includes))
         _build(sources, flags, LIBRARIES, library)
         return library
+
+
+class CppSession(Session):
+    """One worker that has one library loaded."""
+
+    def __init__(self, artefact: Artefact) -> None:
+        self._artefact = artefact
+        self._kept = KeptWorker(_HANDLER, self._make)
+
+    def run(
+        self,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """See `base.Toolchain.run`."""
+        request = {
+            "library": str(self._artefact.library),
+            "signature": signature(self._artefact.kernel, symbols, params, tensors),
+        }
+        result = self._kept.call(request, tensors, timeout)
+        return _outputs(self._artefact.kernel, result, timeout)
+
+    def _make(self, tensor_bytes: int, file_bytes: int) -> Worker:
+        assert self._artefact.library is not None
+        return Worker(
+            limits=Limits(RUN_BYTES + _BYTES_PER_BYTE * tensor_bytes, file_bytes=file_bytes),
+            preload=(_HANDLER.partition(":")[0],),
+            environment=UNHURRIED,
+            readable=[self._artefact.library],
+        )
+
+    def close(self) -> None:
+        """End the worker."""
+        self._kept.close()
+
+
+def _outputs(
+    kernel: Kernel, result: WorkerResult, timeout: float
+) -> dict[str, np.ndarray[Any, Any]]:
+    """What a run gave, or what went wrong as a `ToolchainError`."""
+    if result.timed_out:
+        msg = f"no answer within {timeout:g} s"
+        raise ToolchainError(stage="timeout", message=msg, log=result.output)
+    if result.reply is None:
+        log = result.traceback or result.output
+        raise ToolchainError(stage="launch", message=result.describe(), log=log, kinds=result.kinds)
+    if "missing" in result.reply:
+        msg, kinds = str(result.reply["missing"]), ("MissingEntryError",)
+        raise ToolchainError(stage="compile", message=msg, kinds=kinds)
+    check_status(kernel, int(result.reply["status"]))
+    if result.reply["stray"]:
+        stray = str(result.reply["stray"])
+        raise ToolchainError(stage="illegal_access", message=stray)
+    return dict(result.arrays)
 
 
 def check_status(kernel: Kernel, status: int) -> None:
@@ -310,7 +350,7 @@ def _compile(command: list[str], library: Path, timeout: float) -> str:
     with tempfile.TemporaryDirectory(prefix="build-", dir=library.parent) as name:
         made = Path(name) / library.name
         # Limits by a shell: they hold for the compiler's own children as well.
-        limits = f"ulimit -v {MEMORY_BYTES >> 10}; ulimit -f {COMPILER_FILE_BYTES >> 9}; "
+        limits = f"ulimit -v {COMPILER_BYTES >> 10}; ulimit -f {COMPILER_FILE_BYTES >> 9}; "
         status, printed = _run_bounded(
             ["/bin/sh", "-c", limits + 'exec "$0" "$@"', *command, "-o", str(made)], timeout
         )
@@ -320,6 +360,7 @@ def _compile(command: list[str], library: Path, timeout: float) -> str:
         if status != 0:
             first = next((x for x in printed.splitlines() if "error:" in x), "g++ failed")
             raise ToolchainError(stage="compile", message=_without_place(first), log=printed)
+        made.chmod(0o755)  # workers may be another user
         made.replace(library)
     return printed
 

@@ -7,7 +7,7 @@ params, then the actual extents of axes that may broadcast (`X[M|1]`).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,79 +83,6 @@ def _check(tensor: ir.Tensor, array: np.ndarray[Any, Any] | None, shape: list[in
             f" not {array.dtype.name} of shape {tuple(array.shape)}"
         )
         raise ToolchainError(stage="launch", message=msg)
-
-
-def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: Sequence[int | None]) -> int:
-    """Call the entry point; returns its status. A tensor that is absent is a null pointer."""
-    function = getattr(library, request["entry"])
-    function.restype = ctypes.c_int64
-    arguments: list[Any] = [ctypes.c_void_p(pointer) for pointer in pointers]
-    for kind, value in request["scalars"]:
-        arguments.append(ctypes.c_double(value) if kind == "f" else ctypes.c_int64(value))
-    return int(function(*arguments))
-
-
-def execute(
-    request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
-) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-    """The worker's handler: run one call on copies, return the out and inout arrays.
-
-    Every tensor ends at a page that nobody may touch, so that an access past its end faults; a
-    write before its start, or into an `in` tensor, is reported as "stray" in the reply.
-    """
-    import numpy as np
-
-    from sketchc.runtime.toolchains.ascend.buffers import GuardedBuffer
-    from sketchc.runtime.worker_child import _bfloat16
-
-    try:
-        library = ctypes.CDLL(request["library"])
-        getattr(library, request["signature"]["entry"])
-    except (OSError, AttributeError) as error:
-        return {"missing": _missing(str(error), request["signature"]["entry"])}, {}
-    results: dict[str, np.ndarray[Any, Any]] = {}
-    held: list[tuple[str, str, np.ndarray[Any, Any], GuardedBuffer]] = []
-    pointers: list[int | None] = []
-    for name, role, shape, dtype in request["signature"]["tensors"]:
-        if role == "absent":
-            pointers.append(None)
-            continue
-        array = arrays.get(name)
-        if array is None:
-            kind = _bfloat16() if dtype == "bfloat16" else np.dtype(dtype)
-            array = np.zeros(shape, kind)
-        array = np.asarray(array, order="C")
-        guard = GuardedBuffer(array.ctypes.data, array.nbytes)
-        held.append((name, role, array, guard))
-        pointers.append(guard.start)
-    status = call(library, request["signature"], pointers)
-    stray = ""
-    for name, role, array, guard in held:
-        if not guard.intact():
-            stray = f"memory before {name} was overwritten"
-        if role == "in":
-            now = ctypes.string_at(guard.start, guard.size)
-            if now != array.tobytes():
-                stray = f"the input {name} was changed"
-        else:
-            if not array.flags.writeable:
-                array = array.copy()
-                guard.source = array.ctypes.data
-            guard.copy_back()
-            results[name] = array
-        guard.close()
-    return {"status": status, "stray": stray}, results
-
-
-def _missing(words: str, entry: str) -> str:
-    """What the loader misses, without the paths that it names."""
-    _, found, rest = words.rpartition("undefined symbol: ")
-    if not found:
-        return "the compiled library cannot be loaded"
-    name = rest.split(",")[0].strip()
-    if name == entry:
-        return f'the file defines no function `{entry}` with extern "C"'
-    return f"undefined symbol: {name}, which is declared and nowhere defined"
 
 
 class NativeKernel:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sketchc import ir
+from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Artefact,
     ToolchainError,
     ToolchainStatus,
 )
-from sketchc.runtime.worker import run_worker
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from sketchc.runtime.sandbox.messages import BFLOAT16
 from sketchc.runtime.toolchains.ascend.buffers import GuardedBuffer
-from sketchc.runtime.worker_child import BFLOAT16
 
 _GUARD_BYTES = 4096
 _PATTERN = 0xA5

@@ -3,11 +3,13 @@
 There is no NPU here. `run` executes the generated wrapper in a worker process with torch's CPU
 tensors; each launch is compiled by triton-ascend's front end (in its own environment), its Linalg
 built into a shared library, and the programs of the grid run one after another, in a shuffled
-order, on buffers between forbidden pages. What a pass means is in `ascend.MEANING`.
+order, on buffers between forbidden pages. Where the file is this project's own, the libraries are
+called in another process (`launching`). What a pass means is in `ascend.MEANING`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sketchc import ir
 from sketchc.evaluate import Value, evaluate, host_values
 from sketchc.lowering.triton.scope import Names
+from sketchc.runtime.sandbox.worker import WorkerResult, file_limit, run_worker
 from sketchc.runtime.toolchains.ascend import HOW_IT_RUNS, MEANING, environment
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -24,8 +27,8 @@ from sketchc.runtime.toolchains.base import (
     ToolchainStatus,
     write_source,
 )
+from sketchc.runtime.toolchains.launching import Arrays, Reply, complete, run_launches
 from sketchc.runtime.toolchains.python_source import check_python
-from sketchc.runtime.worker import WorkerResult, file_limit, run_worker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,12 +36,13 @@ if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
 
 HANDLER = "sketchc.runtime.toolchains.ascend.execute:execute"
+TRACE = "sketchc.runtime.toolchains.ascend.execute:trace"
+LAUNCH = "sketchc.runtime.toolchains.ascend.launch:execute"
 #: Sizes that `compile` tries for every symbol until one passes the wrapper's own checks.
 SAMPLES = (64, 16, 128, 1, 96)
 SAMPLE_ELEMENTS = 1 << 24
 #: Address space of a run: a kernel that asks for memory without end stops there.
 MEMORY_BYTES = 32 << 30
-Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 
 class TritonAscendToolchain:
@@ -96,7 +100,7 @@ class TritonAscendToolchain:
         launch_error = "no sample shape fits the sketch's extents"
         for size, symbols, params in _samples(kernel.sketch):
             request = self._request(kernel, path, params, "forward", dry=True)
-            arrays = _buffers(kernel.sketch, symbols, params, {})
+            arrays = complete(kernel.sketch, symbols, params, {})
             result = self._run(request, arrays, timeout)
             failure = _failure(result, timeout)
             if failure is None:
@@ -133,10 +137,38 @@ class TritonAscendToolchain:
         kernel = artefact.kernel
         path = artefact.folder / f"{kernel.name}.py"
         request = self._request(kernel, path, params, order, dry=False)
-        result = self._run(request, _buffers(kernel.sketch, symbols, params, tensors), timeout)
+        arrays = complete(kernel.sketch, symbols, params, tensors)
+        if not kernel.foreign:
+            return self._launch(kernel.sketch, request, arrays, timeout)
+        result = self._run(request, arrays, timeout)
         if (failure := _failure(result, timeout)) is not None:
             raise failure
         return dict(result.arrays)
+
+    def _launch(
+        self, sketch: ir.Sketch, request: Mapping[str, Any], tensors: Arrays, timeout: float
+    ) -> Arrays:
+        """What the wrapper launches, executed by a process that holds only what was built."""
+        built = _kept_builds(request["source"])
+
+        def trace(more: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
+            result = self._run({**request, **more}, arrays, left, TRACE)
+            return _replied(result, timeout)
+
+        def launch(asked: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
+            result = run_worker(
+                LAUNCH,
+                {**asked, "order": request["order"]},
+                arrays,
+                timeout=left,
+                memory_bytes=MEMORY_BYTES,
+                file_bytes=file_limit(arrays),
+                preload=(LAUNCH.partition(":")[0],),
+                readable=[built],
+            )
+            return _replied(result, timeout)
+
+        return run_launches(sketch, tensors, trace, launch, timeout)
 
     def _request(
         self, kernel: Kernel, path: Path, params: Mapping[str, Value], order: str, *, dry: bool
@@ -168,16 +200,21 @@ class TritonAscendToolchain:
         request: Mapping[str, Any],
         arrays: Mapping[str, np.ndarray[Any, Any]],
         timeout: float,
+        handler: str = HANDLER,
     ) -> WorkerResult:
+        kept = _kept_builds(request["source"])
         # The front end's place is part of the request: the worker's environment is cleared.
         return run_worker(
-            HANDLER,
+            handler,
             request,
             arrays,
             timeout=timeout,
             memory_bytes=MEMORY_BYTES,
             file_bytes=file_limit(arrays),
             preload=("torch",),
+            environment={"XDG_CACHE_HOME": str(kept)},
+            readable=[request["source"], environment.environment_folder()],
+            writable=[kept],
         )
 
     def _require_installed(self) -> None:
@@ -185,6 +222,22 @@ class TritonAscendToolchain:
         if status.missing:
             message = f"missing: {', '.join(status.missing)}; {status.advice}"
             raise ToolchainError(stage="infrastructure", message=message)
+
+
+def _kept_builds(source: str) -> Path:
+    """Where one kernel's builds are: its code could write there, so others' are kept elsewhere."""
+    text = Path(source).read_bytes()
+    kept = environment.cache_folder() / hashlib.sha256(text).hexdigest()[:32]
+    kept.mkdir(parents=True, exist_ok=True)
+    return kept
+
+
+def _replied(result: WorkerResult, timeout: float) -> Reply:
+    """A reply and its arrays. Raises `ToolchainError`."""
+    if (failure := _failure(result, timeout)) is not None:
+        raise failure
+    assert result.reply is not None
+    return result.reply, dict(result.arrays)
 
 
 def _failure(result: WorkerResult, timeout: float) -> ToolchainError | None:
@@ -227,37 +280,6 @@ def _samples(sketch: ir.Sketch) -> Iterator[tuple[int, dict[str, int], dict[str,
             continue
         if sum(math.prod(shape) for shape in shapes) <= SAMPLE_ELEMENTS:
             yield size, symbols, params
-
-
-def _buffers(
-    sketch: ir.Sketch,
-    symbols: Mapping[str, int],
-    params: Mapping[str, Value],
-    given: Mapping[str, np.ndarray[Any, Any]],
-) -> Arrays:
-    """An array for every parameter: those given, else ones for what is read and NaN (or -1) for
-    outputs, so that an element that is not written shows."""
-    import ml_dtypes  # NumPy knows "bfloat16" from here on
-    import numpy as np
-
-    assert ml_dtypes is not None
-    values = host_values(sketch, symbols, params)
-    arrays: Arrays = {}
-    for tensor in sketch.tensors:
-        if tensor.role is ir.Role.WORKSPACE:
-            continue
-        if tensor.name in given:
-            arrays[tensor.name] = given[tensor.name]
-            continue
-        if tensor.optional and given:
-            continue  # absent
-        # A negative extent is for the wrapper's checks to refuse.
-        shape = tuple(max(0, int(evaluate(extent, values))) for extent in tensor.extents)
-        poison = float("nan") if tensor.dtype.is_float else -1 if tensor.dtype.is_signed else 1
-        fill = poison if tensor.role is ir.Role.OUT else 1
-        dtype = np.dtype(tensor.dtype.numpy_name)
-        arrays[tensor.name] = np.full(shape, fill).astype(dtype)
-    return arrays
 
 
 def _has_torch() -> bool:

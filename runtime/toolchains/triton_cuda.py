@@ -1,7 +1,8 @@
 """Triton on NVIDIA GPUs: cubins for sm_80 and sm_90 without a GPU, runs on one where there is one.
 
 Without a GPU a run goes through Triton's interpreter on the CPU: the same kernel text, one program
-after another. Both compile and run happen in worker processes.
+after another. All of it happens in worker processes; on a GPU, what launches a kernel of our own
+holds only its cubins.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from sketchc.evaluate import evaluate, host_values
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.triton.scope import Names
 from sketchc.runtime.frontends.sizes import choose, example_params, refusal, tensor_shapes
+from sketchc.runtime.sandbox.kept import KeptWorker
+from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult, run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Artefact,
+    Session,
     ToolchainError,
     ToolchainStatus,
     write_source,
 )
+from sketchc.runtime.toolchains.launching import Arrays, Call, Reply, complete, run_launches
 from sketchc.runtime.toolchains.python_source import check_python
-from sketchc.runtime.worker import WorkerResult, file_limit, run_worker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +48,8 @@ COMPILE, LAUNCH, TIMEOUT, INFRASTRUCTURE = "compile", "launch", "timeout", "infr
 ARCHITECTURES = (80, 90)
 
 _WORKER = "sketchc.runtime.toolchains.triton_cuda_worker"
+_TRACE = "sketchc.runtime.toolchains.triton_cuda_trace:trace"
+_LAUNCH = "sketchc.runtime.toolchains.cuda_launcher:serve"
 #: Loaded once for all runs in Triton's interpreter.
 INTERPRETED = ("sketchc.runtime.toolchains.triton_interpreted",)
 _ADVICE = "pip install torch triton==3.6.0; to run on a GPU: torch for CUDA, an NVIDIA driver"
@@ -101,6 +107,7 @@ class TritonCuda:
         self._require_packages()
         check_python(kernel.source)
         source = _write(kernel, folder)
+        built = _built(folder)
         symbols, params = example_values(kernel.sketch)
         chip = str(load_hardware(kernel.hardware).facts["chip"])
         own = int(chip.removeprefix("sm_"))
@@ -108,13 +115,15 @@ class TritonCuda:
             **_request(kernel, source, symbols, params),
             "architectures": [own] if kernel.foreign else list(ARCHITECTURES),
             "chip": chip,
-            "folder": str(folder),
+            "folder": str(built),
         }
         result = run_worker(
             f"{_WORKER}:compile_kernels",
             request,
             timeout=timeout,
-            environment={"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(folder / "cache")},
+            environment={"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(built / "cache")},
+            readable=[source],
+            writable=[built],
             preload=("torch",),
             memory_bytes=MEMORY_BYTES,
             file_bytes=_COMPILER_FILE_BYTES,
@@ -131,24 +140,16 @@ class TritonCuda:
         timeout: float = 300.0,
     ) -> dict[str, np.ndarray[Any, Any]]:
         """One run in a worker process; see `Toolchain.run`."""
+        with self.open(artefact) as session:
+            return session.run(tensors, symbols, params, timeout)
+
+    def open(self, artefact: Artefact) -> Session:
+        """For several runs of one kernel; see `base.Session`."""
         self._require_packages()
-        kernel = artefact.kernel
-        source = _write(kernel, artefact.folder)
-        request = _request(kernel, source, symbols, params)
-        environment = {} if not self.status().interpreted else {"TRITON_INTERPRET": "1"}
-        result = run_worker(
-            f"{_WORKER}:run_kernel",
-            request,
-            tensors,
-            timeout=timeout,
-            environment=environment,
-            preload=INTERPRETED if environment else ("torch",),
-            file_bytes=file_limit(tensors),
-            # A GPU's driver reserves address space for all of its memory.
-            memory_bytes=MEMORY_BYTES if environment else None,
-        )
-        _reply(result, LAUNCH, timeout)
-        return dict(result.arrays)
+        interpreted = self.status().interpreted
+        if not interpreted and not artefact.kernel.foreign:
+            return LaunchedSession(artefact)
+        return TritonSession(artefact, interpreted)
 
     def _require_packages(self) -> None:
         missing = self.status().missing
@@ -157,11 +158,143 @@ class TritonCuda:
             raise ToolchainError(INFRASTRUCTURE, message)
 
 
+class TritonSession(Session):
+    """One worker that has imported one kernel's file. On a GPU the driver is set up once for all
+    runs, which takes seconds."""
+
+    def __init__(self, artefact: Artefact, interpreted: bool) -> None:
+        self._artefact = artefact
+        self._source = _write(artefact.kernel, artefact.folder)
+        make = self._interpreting if interpreted else self._on_the_gpu
+        self._kept = KeptWorker(f"{_WORKER}:run_kernel", make)
+
+    def run(
+        self,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, Value],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """See `base.Toolchain.run`."""
+        request = _request(self._artefact.kernel, self._source, symbols, params)
+        result = self._kept.call(request, tensors, timeout)
+        _reply(result, LAUNCH, timeout)
+        return dict(result.arrays)
+
+    def _interpreting(self, tensor_bytes: int, file_bytes: int) -> Worker:
+        del tensor_bytes
+        return Worker(
+            limits=Limits(MEMORY_BYTES, file_bytes=file_bytes),
+            environment={"TRITON_INTERPRET": "1"},
+            preload=INTERPRETED,
+            readable=[self._source],
+        )
+
+    def _on_the_gpu(self, tensor_bytes: int, file_bytes: int) -> Worker:
+        """Nothing bounds its address space: a driver reserves some for all of the GPU's memory."""
+        del tensor_bytes, file_bytes
+        built = _built(self._artefact.folder)  # compiled once for all runs
+        return Worker(
+            environment={"TRITON_CACHE_DIR": str(built / "cache")},
+            preload=("torch",),
+            readable=[self._source],
+            writable=[built],
+        )
+
+    def close(self) -> None:
+        """End the worker."""
+        self._kept.close()
+
+
+class LaunchedSession(Session):
+    """Runs of a kernel of our own on a GPU: one worker runs the wrapper, without a GPU, another one
+    launches the cubins, without the wrapper (see `launching`).
+
+    `launch` says who launches cubins for which `architecture` (90 for sm_90), instead of a worker
+    on this machine's GPU.
+    """
+
+    def __init__(
+        self, artefact: Artefact, architecture: int = 0, launch: Call | None = None
+    ) -> None:
+        self._artefact = artefact
+        self._source = _write(artefact.kernel, artefact.folder)
+        self._built = _built(artefact.folder)
+        self._tracer = KeptWorker(_TRACE, self._tracing)
+        self._launcher = KeptWorker(_LAUNCH, self._launching)
+        self._launch = launch or self._on_the_gpu
+        self._architecture = architecture
+
+    def run(
+        self,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, Value],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """See `base.Toolchain.run`."""
+        sketch = self._artefact.kernel.sketch
+        if not self._architecture:
+            described = self._launch({"describe": True}, {}, timeout)[0]
+            self._architecture = int(described["capability"])
+        request = {
+            **_request(self._artefact.kernel, self._source, symbols, params),
+            "architecture": self._architecture,
+            "folder": str(self._built),
+        }
+
+        def trace(more: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
+            result = self._tracer.call({**request, **more}, arrays, left)
+            return _reply(result, LAUNCH, timeout), dict(result.arrays)
+
+        arrays = complete(sketch, symbols, params, tensors)
+        return run_launches(sketch, arrays, trace, self._launch, timeout)
+
+    def _on_the_gpu(self, asked: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
+        result = self._launcher.call(asked, arrays, left)
+        try:
+            return _reply(result, LAUNCH, round(left)), dict(result.arrays)
+        except ToolchainError:
+            self._launcher.close()  # its context is lost
+            raise
+
+    def _tracing(self, tensor_bytes: int, file_bytes: int) -> Worker:
+        del tensor_bytes
+        return Worker(
+            limits=Limits(MEMORY_BYTES, file_bytes=file_bytes + _COMPILER_FILE_BYTES),
+            environment={
+                "TRITON_INTERPRET": "0",
+                "TRITON_CACHE_DIR": str(self._built / "cache"),
+                "CUDA_VISIBLE_DEVICES": "",
+            },
+            preload=("torch",),
+            readable=[self._source],
+            writable=[self._built],
+        )
+
+    def _launching(self, tensor_bytes: int, file_bytes: int) -> Worker:
+        """Nothing bounds its address space: a driver reserves some for all of the GPU's memory."""
+        del tensor_bytes, file_bytes
+        return Worker(preload=(_LAUNCH.partition(":")[0],), readable=[self._built])
+
+    def close(self) -> None:
+        """End the workers."""
+        self._tracer.close()
+        self._launcher.close()
+
+
 def _write(kernel: Kernel, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{kernel.name}.{kernel.target}.py"
     write_source(path, kernel.source)
     return path
+
+
+def _built(folder: Path) -> Path:
+    """Where the compiler may write: nothing else lies there."""
+    built = folder / "built"
+    built.mkdir(parents=True, exist_ok=True)
+    return built
 
 
 def _request(
@@ -193,7 +326,8 @@ def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
     if result.reply is not None:
         failure = result.reply.get("failure")
         if failure is not None:
-            raise ToolchainError(str(failure["stage"]), str(failure["message"]))
+            kinds = tuple(failure.get("kinds", ()))
+            raise ToolchainError(str(failure["stage"]), str(failure["message"]), "", kinds)
         return dict(result.reply)
     log = "\n".join((result.output + "\n" + result.traceback).strip().splitlines()[-_LOG_LINES:])
     if result.timed_out:

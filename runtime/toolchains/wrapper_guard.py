@@ -8,6 +8,9 @@ launch anything goes: Triton's interpreter computes with torch itself.
 from __future__ import annotations
 
 import inspect
+import os
+import sys
+import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -15,6 +18,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+import sketchc
 
 #: What a wrapper may ask of ATen.
 ALLOCATIONS = frozenset(
@@ -58,12 +63,32 @@ class WrongOutputsError(Exception):
 
 
 class Watch:
-    """What a wrapper did: `launches` of kernels, and the operations `refused` to it."""
+    """What a wrapper did: `launches` of kernels, and the operations `refused` to it.
+
+    Code of the files in `theirs` (paths, or folders that end in a separator) may not tell the watch
+    anything: a wrapper that finds it, in a frame or a module, could report launches of its own.
+    """
+
+    theirs: tuple[str, ...] = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self.theirs and self._of_theirs(_asking()):
+            self.tampered()
+        object.__setattr__(self, name, value)
+
+    def _of_theirs(self, path: str) -> bool:
+        return bool(self.theirs) and path.startswith(self.theirs) and not trusted(path)
+
+    def tampered(self) -> None:
+        """The wrapper changes what the watch remembers."""
+        self.refuse("the guard that watches it")
 
     def __init__(self) -> None:
         self.launches = 0
         self.refused: list[str] = []
         self.inside = 0
+        #: Methods of tensors that are refused.
+        self.exits = _EXITS
 
     def refuse(self, name: str) -> None:
         """Note it (a wrapper may swallow the exception) and raise `PolicyError`."""
@@ -72,10 +97,23 @@ class Watch:
         msg = f"the wrapper calls {name}: the kernel must do this itself"
         raise PolicyError(msg)
 
+    def handed_out(self, array: Any) -> Any:
+        """What the wrapper gets in place of a NumPy array that shares a tensor's memory."""
+        return array
+
+    def done(self, name: str, arguments: Sequence[Any], result: object) -> None:
+        """An operation that is allowed was carried out."""
+
     @contextmanager
     def launch(self) -> Iterator[None]:
         """Around a launch."""
         self.launches += 1
+        with self._unwatched():
+            yield
+
+    @contextmanager
+    def _unwatched(self) -> Iterator[None]:
+        """Around what is not the wrapper's doing: launches, and what a guard does with tensors."""
         self.inside += 1
         try:
             yield
@@ -107,6 +145,62 @@ class Watch:
         return ""
 
 
+#: Functions of watches that act for whoever calls them.
+_FOR_OTHERS = frozenset({"__setattr__", "launch", "native", "outside"})
+
+
+def _asking() -> str:
+    """The file of the code that sets an attribute, or enters a context that does."""
+    frame: types.FrameType | None = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        passes = _of_library(code.co_filename) or (
+            code.co_name in _FOR_OTHERS and os.path.dirname(code.co_filename) == _HERE
+        )
+        if not passes:
+            return code.co_filename
+        frame = frame.f_back
+    return ""
+
+
+def trusted(path: str) -> bool:
+    """Whether a file is of sketchc, of torch, or of what is installed beside it: read-only for a
+    candidate, wherever it lies (an environment may be below the temporary folder)."""
+    return path.startswith(_TRUSTED)
+
+
+_HERE = os.path.dirname(__file__)
+#: `runtime`, the core, and the folder that torch is installed in.
+_TRUSTED = tuple(
+    spelled + os.sep
+    for folder in (
+        os.path.dirname(_HERE),
+        os.path.dirname(sketchc.__file__ or _HERE),
+        os.path.dirname(os.path.dirname(torch.__file__)),
+    )
+    for spelled in {folder, os.path.realpath(folder)}
+)
+_OF_TORCH = os.path.dirname(torch.__file__) + os.sep
+_LIBRARY = (os.path.dirname(os.__file__) + os.sep, "<frozen ")
+
+
+def _calling() -> str:
+    """The file of the code that calls torch. A launch may call back into the wrapper's own file: a
+    hook, an argument with methods, Python in a kernel that is interpreted."""
+    frame: types.FrameType | None = sys._getframe(2)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith((_OF_TORCH, __file__)) and not _of_library(path):
+            return path
+        frame = frame.f_back
+    return ""
+
+
+def _of_library(path: str) -> bool:
+    """Whether a file is of Python's own library, which calls what it is given to call."""
+    return path.startswith(_LIBRARY) and "-packages" + os.sep not in path
+
+
 class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operation of ATen, however it was asked for."""
 
@@ -123,13 +217,14 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         del types
         space, _, name = str(func._schema.name).partition("::")
-        if self.watch.inside:
+        if self.watch.inside and not self.watch._of_theirs(_calling()):
             return func(*args, **(kwargs or {}))
         if space not in ("aten", "prim") or name not in ALLOWED:
             self.watch.refuse(f"{space}.{name}")
         result = func(*args, **(kwargs or {}))
         if name in ALLOCATIONS and isinstance(result, torch.Tensor):
             _poison(result)
+        self.watch.done(name, args, result)
         return result
 
 
@@ -143,9 +238,10 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         del types
         name = getattr(func, "__name__", "")
-        if not self.watch.inside and name in _EXITS:
+        if not self.watch.inside and name in self.watch.exits:
             self.watch.refuse(f"Tensor.{name}")
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        return self.watch.handed_out(result) if name in ("numpy", "__array__") else result
 
 
 def _poison(tensor: torch.Tensor) -> None:

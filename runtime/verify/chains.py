@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from sketchc import ir
 from sketchc.evaluate import Value, evaluate, host_values
 from sketchc.index_ranges import MOST_TRIPS
 from sketchc.lowering.plan import GridAxis, Plan, is_product, walk
 from sketchc.runtime.frontends.binding import Binding
+
+if TYPE_CHECKING:
+    from sketchc.runtime.verify.reach import Reach
 
 
 def adds_in_any_order(plan: Plan) -> bool:
@@ -51,10 +55,15 @@ def host_scope(
     return scope, trips
 
 
-def reduction_length(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> int:
-    """An upper bound of the number of terms behind one output element; the size of the largest
-    input where there is only a signature, which says nothing about additions."""
+def reduction_length(
+    plan: Plan, binding: Binding, symbols: Mapping[str, int], reach: Reach | None = None
+) -> int:
+    """An upper bound of the number of terms behind one output element. A signature says nothing
+    about additions: there it is how many elements of an input reach one of an output, or the size
+    of the largest input where `reach` does not say."""
     shapes = binding.shapes(symbols)
+    if not plan.phases and reach is not None:
+        return reach.length(shapes)
     sizes = [math.prod(shapes[source.tensor.name]) for source in binding.tensors]
     largest = max(sizes, default=1) or 1
     if not plan.phases or adds_in_any_order(plan):

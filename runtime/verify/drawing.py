@@ -2,7 +2,8 @@
 
 Values are drawn at random, except at the task's own sizes with the task's own inputs. Integers stay
 in the range of the task's own (an index must not exceed what it indexes: the range shrinks with the
-symbol that it seems to follow, and with the axes that the sketch subscripts with it). A model that
+symbol that it seems to follow, and with the axes that the sketch subscripts with it). What a hint
+of the task says of an input's values comes before the range of its own. A model that
 defines `valid_inputs(inputs)` has the last word: it gets what was drawn and returns what forward
 takes. Optional tensors are absent in every second case.
 """
@@ -21,6 +22,8 @@ from sketchc.runtime.frontends.arrays import Array, numpy_dtype
 from sketchc.runtime.frontends.binding import Binding, TensorSource
 from sketchc.runtime.frontends.task import Task
 from sketchc.runtime.frontends.torch_task import Scalar
+from sketchc.runtime.frontends.values import within
+from sketchc.runtime.verify.free import receiving
 from sketchc.runtime.verify.inputs import generate
 from sketchc.runtime.verify.shapes import ShapeCase
 
@@ -48,7 +51,7 @@ def draw(
     """The inputs of `case`; `substitutes` are the model's init inputs at these sizes."""
     random = np.random.default_rng(seed)
     shapes = binding.shapes(case.symbols)
-    own = task.own_inputs(seed % (1 << 31)) if kind == "task" or _bounded(binding) else []
+    own = _own_inputs(binding, task, case, kind, seed)
     arguments: dict[int, Argument] = dict.fromkeys(binding.nothing)
     state: dict[str, Array] = {}
     found: dict[str, Array] = {}
@@ -65,7 +68,10 @@ def draw(
         else:
             chosen = _kind(source, kind)
             array = generate(chosen, tensor.dtype, shapes[tensor.name], random)
-            if isinstance(given, np.ndarray) and given.size and tensor.dtype.is_integer:
+            domain = None if source.position is None else binding.values.get(source.position)
+            if domain is not None:
+                array = within(array, domain, tensor.dtype)
+            elif isinstance(given, np.ndarray) and given.size and tensor.dtype.is_integer:
                 array = into_range(array, *_own_range(given, binding, case))
         found[tensor.name] = array
     if kind != "task":
@@ -75,12 +81,24 @@ def draw(
             arguments[source.position] = found[source.tensor.name]
         elif source.state is not None and source.tensor.name in found:
             state[source.state] = found[source.tensor.name]
-    for position, name in binding.param_inputs.items():
-        arguments[position] = binding.params[name]
+    for position in binding.param_inputs:
+        arguments[position] = binding.number(position)
+    arguments |= receiving(binding, shapes)
     ordered = [arguments[position] for position in sorted(arguments)]
     if kind != "task" and binding.description.corrects:
         ordered = _corrected(binding, task, ordered, substitutes, found)
     return Inputs(found, ordered, state)
+
+
+def _own_inputs(
+    binding: Binding, task: Task, case: ShapeCase, kind: str, seed: int
+) -> list[Argument]:
+    """The task's own inputs where they are wanted; none elsewhere."""
+    if kind != "task" and not _bounded(binding):
+        return []
+    if case.variant:
+        return task.own_inputs(seed % (1 << 31), case.variant)
+    return task.own_inputs(seed % (1 << 31))
 
 
 def _bounded(binding: Binding) -> bool:

@@ -14,7 +14,8 @@ from typing import Any
 
 from sketchc.runtime.verify.classify import headline
 from sketchc.runtime.verify.compare import Comparison, WrongElement
-from sketchc.runtime.verify.inputs import KINDS
+from sketchc.runtime.verify.inputs import KINDS, NON_CONTIGUOUS
+from sketchc.runtime.verify.neighbours import base_kind
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
 
 #: How much of a log is kept, and of one line.
@@ -24,6 +25,8 @@ _LINE_CHARACTERS = 240
 #: Lines of the source that a compiler quotes before the line it complains about.
 _QUOTED_LINES = 8
 _CASES = 16
+
+_INPUTS = {**KINDS, NON_CONTIGUOUS: "signed, of one scale, not contiguous in memory"}
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PATH = re.compile(r"(?<![\w/.])/(?:[^\s/:'\"`<>()\[\],]+/)+([^\s/:'\"`<>()\[\],]*)")
@@ -63,7 +66,7 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
         found["case"] = {
             "sizes": dict(case.shape.symbols),
             "inputs": case.kind,
-            "inputs_are": KINDS.get(case.kind, "the task's own"),
+            "inputs_are": _INPUTS.get(base_kind(case.kind), "the task's own"),
         }
     wrong = next((c for c in case.comparisons if not c.passed), None)
     if wrong is not None:

@@ -17,6 +17,7 @@ from sketchc.runtime.frontends.arrays import Array, numpy_dtype
 from sketchc.runtime.frontends.binding import Binding
 from sketchc.runtime.frontends.task import Task
 from sketchc.runtime.frontends.torch_task import Scalar, TaskFailure
+from sketchc.runtime.verify.inputs import generate
 
 #: Distinct sizes to probe with.
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
@@ -46,7 +47,7 @@ def find_freedom(binding: Binding, task: Task) -> Freedom:
     """
     names = frozenset(binding.symbols)
     tied = Freedom(names - _state_symbols(binding), {})
-    probe = dict(zip(binding.symbols, _PRIMES, strict=False))
+    probe = _probe_sizes(binding)
     if len(probe) < len(names):
         return tied
     wanted = {
@@ -67,12 +68,28 @@ def find_freedom(binding: Binding, task: Task) -> Freedom:
     return next(runs, fitting[0] if fitting else tied)
 
 
+def _probe_sizes(binding: Binding) -> dict[str, int]:
+    """Distinct sizes where that is possible, within the task's hints."""
+    found: dict[str, int] = {}
+    for name, prime in zip(binding.symbols, _PRIMES, strict=False):
+        domain = binding.sizes.get(name)
+        size = prime if domain is None else domain.near(prime)
+        while domain is not None and size in found.values():
+            following = domain.at_least(size + 1)
+            if following is None:
+                break
+            size = following
+        found[name] = size
+    return found
+
+
 def _runs(binding: Binding, task: Task, freedom: Freedom, probe: Mapping[str, int]) -> bool:
     """Whether the task, built so, takes inputs of the probe's sizes and returns what the sketch
     returns at these sizes."""
     shapes = binding.shapes(probe)
     arguments: dict[int, Array | Scalar | None] = dict.fromkeys(binding.nothing)
-    arguments |= {position: binding.params[n] for position, n in binding.param_inputs.items()}
+    arguments |= {position: binding.number(position) for position in binding.param_inputs}
+    arguments |= receiving(binding, shapes)
     state: dict[str, Array] = {}
     for source in binding.tensors:
         ones = np.ones(shapes[source.tensor.name], numpy_dtype(source.tensor.dtype))
@@ -86,6 +103,17 @@ def _runs(binding: Binding, task: Task, freedom: Freedom, probe: Mapping[str, in
     except TaskFailure:
         return False
     return [o.shape for o in outputs] == [shapes[tensor.name] for tensor in binding.outputs]
+
+
+def receiving(binding: Binding, shapes: Mapping[str, tuple[int, ...]]) -> dict[int, Array]:
+    """What is in the inputs that the task only writes into, by position: numbers that show where
+    the task reads them."""
+    dtypes = {tensor.name: tensor.dtype for tensor in binding.outputs}
+    random = np.random.default_rng(0)
+    return {
+        position: generate("normal", dtypes[name], shapes[name], random)
+        for position, name in binding.receivers.items()
+    }
 
 
 def _state_symbols(binding: Binding) -> frozenset[str]:

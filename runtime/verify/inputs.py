@@ -28,6 +28,8 @@ KINDS: dict[str, str] = {
     "large": "signed, of large magnitude",
     "non_negative": "uniform in [0, 1)",
 }
+#: "normal" inputs in another memory layout; for models, which take torch's tensors as they come.
+NON_CONTIGUOUS = "non_contiguous"
 #: Beyond the range of f16, squares in tasks that compute in f16 would overflow.
 _LARGE = {DType.F16: 16.0}
 _SMALLEST = {DType.F16: 2.0**-24, DType.BF16: 2.0**-133, DType.F32: 2.0**-149}

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import attrs
 
 from sketchc.lowering.kernel import Kernel
+from sketchc.runtime.frontends.kernel_file import MODULE_CLASS
 
 #: What a Python kernel may import: the module or anything below it.
 PYTHON_MODULES = (
@@ -38,6 +39,39 @@ _BUILTINS = frozenset(
     {
         *("eval", "exec", "compile", "open", "__import__", "globals", "locals", "vars", "input"),
         *("breakpoint", "memoryview", "setattr", "delattr"),
+    }
+)
+#: What a file with a `ModelNew` may import besides: it may build and load a library of its own.
+MODULE_MODULES = (
+    *("os", "sys", "pathlib", "tempfile", "subprocess", "ctypes", "hashlib", "shutil", "textwrap"),
+    *("uuid", "numpy", "contextlib", "logging", "warnings", "platform", "struct", "time", "string"),
+    *(
+        "re",
+        "copy",
+        "abc",
+        "types",
+        "numbers",
+        "sysconfig",
+        "importlib",
+        "json",
+        "random",
+        "atexit",
+    ),
+    *("typing_extensions", "threading"),
+)
+_MODULE_BUILTINS = frozenset({"eval", "exec", "compile", "__import__", "globals", "breakpoint"})
+#: Parts of torch that run code behind the guard's back, or take it off.
+_MODULE_TORCH_EXITS = frozenset(
+    {
+        *("compile", "jit", "hub", "package", "export", "multiprocessing", "distributed", "onnx"),
+        *("fx", "_C", "_dynamo", "_inductor", "_python_dispatch", "overrides", "library"),
+    }
+)
+_MODULE_ATTRIBUTES = frozenset(
+    {
+        *("_disable_current_modes", "_pop_mode", "_pop_mode_temporarily", "_DisableTorchDispatch"),
+        *("DisableTorchFunction", "DisableTorchFunctionSubclass", "addaudithook", "settrace"),
+        *("setprofile", "pythonapi", "modules", "meta_path", "path_hooks"),
     }
 )
 _ATTRIBUTES = frozenset(
@@ -66,6 +100,13 @@ HEADERS = frozenset(
         *("float.h", "limits.h", "math.h", "stdbool.h", "stddef.h", "stdint.h", "stdlib.h"),
         *("string.h", "stdalign.h", "iterator", "numbers", "valarray", "xmmintrin.h"),
         *("emmintrin.h", "pmmintrin.h", "smmintrin.h", "tmmintrin.h", "nmmintrin.h", "malloc.h"),
+    }
+)
+#: What it may include besides, and what nobody is told to use.
+_MORE_HEADERS = frozenset(
+    {
+        *("cstdio", "stdio.h", "string", "map", "unordered_map", "exception", "stdexcept"),
+        *("thread", "mutex", "condition_variable", "chrono", "random", "deque"),
     }
 )
 #: What a C++ kernel must not say, and why, in order.
@@ -102,7 +143,7 @@ def inspect_kernel(kernel: Kernel) -> tuple[Finding, ...]:
             tree = ast.parse(kernel.source.encode("utf-8", "replace").decode())
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return ()
-        findings = _python(tree, kernel.entry)
+        findings = _module(tree) if kernel.entry == MODULE_CLASS else _python(tree)
     return tuple(sorted(dict.fromkeys(findings), key=lambda finding: finding.line))
 
 
@@ -122,16 +163,11 @@ def explanation(findings: tuple[Finding, ...]) -> str:
 # ---------------------------------------------------------------- Python
 
 
-def _python(tree: ast.Module, entry: str) -> Iterator[Finding]:
+def _python(tree: ast.Module) -> Iterator[Finding]:
+    for statement, path in _imports(tree):
+        yield from _imported(statement, path)
     for node in ast.walk(tree):
         match node:
-            case ast.Import(names):
-                for alias in names:
-                    yield from _imported(node, alias.name)
-            case ast.ImportFrom(module, names, level):
-                path = "." * level + (module or "")
-                for alias in names:
-                    yield from _imported(node, f"{path}.{alias.name}" if path else alias.name)
             case ast.Name(name) if name in _BUILTINS:
                 yield Finding(node.lineno, f"it uses {name}", refused=True)
             case ast.Attribute(_, name) if name in _ATTRIBUTES:
@@ -144,20 +180,68 @@ def _python(tree: ast.Module, entry: str) -> Iterator[Finding]:
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef) and function.name not in kernels:
             yield from _wrapper(function, kernels)
-    del entry
 
 
-def _imported(node: ast.stmt, path: str) -> Iterator[Finding]:
+def _imports(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
+    """Everything that is imported, by its dotted path."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names):
+                for alias in names:
+                    yield node, alias.name
+            case ast.ImportFrom(module, names, level):
+                path = "." * level + (module or "")
+                for alias in names:
+                    yield node, f"{path}.{alias.name}" if path else alias.name
+            case _:
+                pass
+
+
+def _imported(
+    node: ast.stmt,
+    path: str,
+    modules: tuple[str, ...] = PYTHON_MODULES,
+    torch_exits: frozenset[str] = _TORCH_EXITS,
+) -> Iterator[Finding]:
     parts = path.split(".")
-    fits = any(path == known or path.startswith(f"{known}.") for known in PYTHON_MODULES)
+    fits = any(path == known or path.startswith(f"{known}.") for known in modules)
     inner = parts[1:]
     private = any(part.startswith("_") and part != "__future__" for part in parts)
-    hidden = set(inner) & (_TORCH_EXITS if parts[0] == "torch" else _TRITON_EXITS)
+    hidden = set(inner) & (torch_exits if parts[0] == "torch" else _TRITON_EXITS)
     if path == "collections":
         fits = True
     if not fits or private or (hidden and parts[0] in ("torch", "triton")):
-        known = ", ".join(PYTHON_MODULES)
+        known = ", ".join(modules)
         yield Finding(node.lineno, f"it imports {path}; a kernel may import {known}", refused=True)
+
+
+# ---------------------------------------------------------------- ModelNew
+
+
+def _module(tree: ast.Module) -> Iterator[Finding]:
+    """A file that may build and load libraries, so that most is for the guard to see."""
+    modules = (*PYTHON_MODULES, *MODULE_MODULES)
+    for statement, path in _imports(tree):
+        yield from _imported(statement, path, modules, _MODULE_TORCH_EXITS)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(name) if name in _MODULE_BUILTINS:
+                yield Finding(node.lineno, f"it uses {name}", refused=True)
+            case ast.Attribute(_, name) if name in _ATTRIBUTES | _MODULE_ATTRIBUTES:
+                # Models have a method `modules`.
+                if name != "modules" or ast.unparse(node).endswith("sys.modules"):
+                    yield Finding(node.lineno, f"it reaches for {name}", refused=True)
+            case ast.Attribute(_, name) if _root(node) == "torch":
+                if name in _MODULE_TORCH_EXITS or (_private(name) and name != "__file__"):
+                    yield Finding(node.lineno, f"it uses torch's {name}", refused=True)
+            case ast.Call(ast.Name("getattr"), [ast.Name("torch" | "sys"), *_]):
+                yield Finding(node.lineno, "it looks up a name of torch or sys", refused=True)
+            case ast.Attribute(ast.Name("np" | "numpy"), "ndarray"):
+                yield Finding(node.lineno, "it uses numpy.ndarray itself", refused=False)
+            case ast.FunctionDef(name="forward"):
+                yield from _wrapper(node, _jitted(tree))
+            case _:
+                pass
 
 
 def _attribute(node: ast.Attribute) -> Iterator[Finding]:
@@ -228,12 +312,12 @@ def _launches(statement: ast.stmt, kernels: set[str]) -> bool:
 
 def _cpp(source: str) -> Iterator[Finding]:
     # A line that ends in a backslash goes on in the next; trigraphs are off in C++17.
-    text = _without_comments(re.sub(r"\\\r?\n", "", source))
+    text = without_comments(re.sub(r"\\\r?\n", "", source))
     for number, line in enumerate(text.splitlines(), 1):
         include = re.match(r"\s*(?:#|%:|\?\?=)\s*include(?:_next)?\b\s*(.*)", line)
         if include is not None:
             name = re.fullmatch(r"[<\"]([^>\"]*)[>\"]\s*", include[1])
-            if name is None or name[1].strip() not in HEADERS:
+            if name is None or name[1].strip() not in HEADERS | _MORE_HEADERS:
                 what = f"it includes {include[1].strip() or 'nothing'}"
                 yield Finding(number, f"{what}, which no kernel needs", refused=True)
         for pattern, what in _CPP_WORDS:
@@ -244,7 +328,7 @@ def _cpp(source: str) -> Iterator[Finding]:
             yield Finding(number, "`##`: names pasted together by the preprocessor", refused=True)
 
 
-def _without_comments(source: str) -> str:
+def without_comments(source: str) -> str:
     """The source with comments blanked, so that a word in one means nothing."""
 
     def blank(found: re.Match[str]) -> str:

@@ -13,6 +13,7 @@ somewhere in the same output,
 
 An integer that follows from floating-point numbers (a quantised value, a place) may lie on either
 side of a border: it must equal the task's result in float64, or that in the task's own precision.
+An index of the largest or smallest elements of an input may differ on a tie (`ties`).
 
 The task is asked only when a candidate fails.
 """
@@ -27,6 +28,7 @@ import numpy as np
 from sketchc.runtime.frontends.arrays import Array, numpy_dtype
 from sketchc.runtime.frontends.torch_task import TaskFailure
 from sketchc.runtime.verify.compare import Comparison, compare, wrong_elements
+from sketchc.runtime.verify.ties import differs_on_ties_only
 from sketchc.types import DType
 
 #: How far from the exact value an element may be, in the task's own largest error in its row.
@@ -38,11 +40,13 @@ EXTREME_KINDS = frozenset({"structured", "mixed_scale", "large"})
 @attrs.define
 class References:
     """`arrays` are the outputs in float64; `own` runs the task in its own precision on the same
-    inputs, and is None where nothing is excused; `extreme`: the inputs are of extreme magnitude."""
+    inputs, and is None where nothing is excused; `extreme`: the inputs are of extreme magnitude;
+    `inputs` are what indices may be of."""
 
     arrays: list[Array]
     own: Callable[[], list[Array]] | None = None
     extreme: bool = False
+    inputs: tuple[Array, ...] = ()
     _own_arrays: list[Array] | None = None
 
     def compare(
@@ -51,7 +55,12 @@ class References:
         """`verify.compare.compare` for the output at `position`, with the excused left out."""
         reference = self.arrays[position]
         found = compare(name, actual, reference, dtype, length)
-        if found.failure != "numerical" or self.own is None:
+        if found.failure != "numerical":
+            return found
+        if not dtype.is_float and differs_on_ties_only(actual, reference, self.inputs):
+            reason = f"equal but for {found.wrong} indices of equal elements"
+            return Comparison(name, "", reason, reference.size)
+        if self.own is None:
             return found
         if self._own_arrays is None:
             try:

@@ -13,7 +13,7 @@ from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
 def show(verdict: Verdict, console: Console) -> None:
     """Print the table of cases, the evidence of the first failure, and the verdict in one line."""
     console.print(
-        f"[bold]{escape(verdict.sketch)}[/bold] for {verdict.target} ({verdict.hardware}) "
+        f"[bold]{escape(_subject(verdict))}[/bold] for {verdict.target} ({verdict.hardware}) "
         f"against {escape(verdict.task)}; runs: {escape(verdict.how_it_runs)}",
         highlight=False,
         soft_wrap=True,
@@ -27,6 +27,14 @@ def show(verdict: Verdict, console: Console) -> None:
     for case in skipped[:3]:
         console.print(f"skipped {case.shape.text}: {escape(case.reason)}", highlight=False)
     console.print(summary(verdict), highlight=False, soft_wrap=True)
+
+
+def _subject(verdict: Verdict) -> str:
+    """The sketch's name; of a kernel that somebody else wrote, its file and entry point."""
+    kernel = verdict.kernel
+    if kernel.get("foreign") and kernel.get("path"):
+        return f"{kernel['path']}: {kernel['entry']}"
+    return verdict.sketch
 
 
 def summary(verdict: Verdict) -> str:

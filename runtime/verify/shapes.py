@@ -4,7 +4,10 @@ For every symbol: 1, T-1, T, T+1 and a prime, where T is the tile size of the lo
 of all combinations, each case gives one symbol (its focus) the next of its sizes and rotates the
 others, so that every symbol meets each of its sizes, beside different neighbours. Sizes that break
 a `require` give way to the next larger ones that do not; where a case still breaks one, the symbols
-out of focus move to the nearest sizes that do not.
+out of focus move to the nearest sizes that do not. Where hints of the task say which sizes it is
+meant for, each size gives way to the next that they allow; their ends are tried, too, sizes between
+them, and all upper ends at once. For kernels by others, some of the sizes are drawn
+(`drawn_sizes`).
 """
 
 from __future__ import annotations
@@ -16,16 +19,23 @@ from math import prod
 import attrs
 
 from sketchc import ir
+from sketchc.diagnostics import UsageError
 from sketchc.evaluate import Value, evaluate, host_values
 from sketchc.lowering.plan import Plan, walk
 from sketchc.runtime.frontends.binding import Binding
+from sketchc.runtime.frontends.hints import Domain
 from sketchc.runtime.frontends.sizes import elements, nearest, refusal, tensor_shapes
 from sketchc.runtime.verify.chains import host_scope
+from sketchc.runtime.verify.drawn_sizes import LEAST, MOST, Draws, next_prime
 
 #: Sizes that replace those of the symbols out of focus where a case would be too large.
 _SMALL = (17, 5, 3, 2, 1)
 #: How far above a size that breaks a require the next one is looked for.
 _REACH = 512
+#: The case of all upper ends may have so many times the elements of the task's own sizes.
+_CORNER = 4
+#: No smaller sizes are drawn where hints do not ask for them.
+_TINY = 8
 #: Stands in for T where an axis is covered by one tile.
 _WHOLE_AXIS = 32
 
@@ -33,12 +43,15 @@ _WHOLE_AXIS = 32
 @attrs.frozen
 class ShapeCase:
     """One assignment of all symbols. `own`: exactly the task's sizes. `absent`: optional tensors
-    that are not given."""
+    that are not given. `variant`: which of the task's lists of inputs has these sizes; 0 is the
+    first, by which it was bound. `drawn`: all sizes that may vary were drawn."""
 
     name: str
     symbols: Mapping[str, int]
     own: bool = False
     absent: tuple[str, ...] = ()
+    variant: int = 0
+    drawn: bool = False
 
     @property
     def text(self) -> str:
@@ -48,13 +61,15 @@ class ShapeCase:
 
 @attrs.frozen
 class Limits:
-    """What one run may cost: elements over all tensors, and programs over all launches."""
+    """What one run may cost: elements over all tensors, and programs over all launches. `longest`
+    is the largest size that is drawn."""
 
     elements: int
     programs: int
+    longest: int = MOST
 
 
-INTERPRETED = Limits(elements=1 << 17, programs=24)
+INTERPRETED = Limits(elements=1 << 17, programs=24, longest=512)
 NATIVE = Limits(elements=1 << 22, programs=1 << 20)
 #: The task's own sizes on a target that is not interpreted; the reference needs float64 of it all.
 OWN = Limits(elements=1 << 28, programs=1 << 40)
@@ -108,30 +123,29 @@ def tile_sizes(plan: Plan) -> dict[str, set[int]]:
     return found
 
 
-def candidates(plan: Plan) -> dict[str, tuple[int, ...]]:
-    """The sizes at which each symbol is tried, its upper bound kept."""
+def candidates(plan: Plan, draws: Draws | None = None) -> dict[str, tuple[int, ...]]:
+    """The sizes at which each symbol is tried, its upper bound kept. With `draws` the prime is
+    drawn, and so is T where the plan does not say it."""
     found = {}
     by_symbol = tile_sizes(plan)
-    for symbol in plan.sketch.symbols:
+    for place, symbol in enumerate(plan.sketch.symbols):
         sizes = by_symbol[symbol.name]
         tiles = {size for size in sizes if size > 1}
+        limit = symbol.upper_bound
         if sizes == {1}:
             tried = [1, 2, 3, 5]
+            if draws is not None:
+                tried.append(draws.prime(place, max(tried), limit))
         else:
-            tile = max(tiles, default=_WHOLE_AXIS)
-            tried = [1, tile - 1, tile, tile + 1, next_prime(tile + tile // 2)]
-        limit = symbol.upper_bound
+            whole_axis = _WHOLE_AXIS if draws is None else draws.tile(place)
+            tile = max(tiles, default=whole_axis)
+            prime = next_prime(tile + tile // 2)
+            if draws is not None:
+                prime = draws.prime(place, tile, limit)
+            tried = [1, tile - 1, tile, tile + 1, prime]
         kept = [size for size in tried if limit is None or size <= limit]
         found[symbol.name] = tuple(dict.fromkeys(kept)) or (1,)
     return found
-
-
-def next_prime(number: int) -> int:
-    """The smallest prime that is at least `number`."""
-    candidate = max(number, 2)
-    while any(candidate % divisor == 0 for divisor in range(2, int(candidate**0.5) + 1)):
-        candidate += 1
-    return candidate
 
 
 def cost(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Limits:
@@ -175,31 +189,95 @@ def _costliest(
 def own_case(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits) -> ShapeCase:
     """The task's sizes; where they are too large, the largest free symbols are halved until the run
     fits."""
-    symbols = dict(binding.symbols)
-    while not _fits(plan, binding, symbols, limits):
-        movable = [name for name in symbols if name in free and symbols[name] > 1]
-        if not movable:
-            break
-        largest = _costliest(plan, binding, symbols, movable, limits)
-        symbols[largest] = max(symbols[largest] // 2, 1)
-    if refusal(plan.sketch, symbols, binding.params):
-        for name in [name for name in symbols if symbols[name] != binding.symbols[name]]:
-            reach = range(symbols[name], symbols[name] + _REACH)
-            trials = ({**symbols, name: size} for size in reach)
-            better = (t for t in trials if not refusal(plan.sketch, t, binding.params))
-            symbols = next(better, symbols)
+    symbols = _scaled(plan, binding, dict(binding.symbols), free, limits)
     if symbols == dict(binding.symbols):
         return ShapeCase("own sizes", symbols, own=True)
     return ShapeCase("own sizes, scaled down", symbols)
 
 
-def ragged_cases(
+def other_cases(
     plan: Plan, binding: Binding, free: frozenset[str], limits: Limits
+) -> tuple[list[ShapeCase], list[str]]:
+    """The sizes of the task's further lists of inputs (`get_inputs_dyn_list`), scaled down like its
+    own, and notes on lists that are not tried."""
+    cases: dict[tuple[int, ...], ShapeCase] = {}
+    notes = []
+    for number, values in enumerate(binding.description.others, 1):
+        try:
+            own = binding.symbols_of(values)
+        except UsageError as error:
+            notes.append(f"list {number + 1} of get_inputs_dyn_list is not tried: {error}")
+            continue
+        symbols = _scaled(plan, binding, own, free, limits)
+        name, is_own = f"own sizes {number + 1}", symbols == own
+        if is_own:
+            case = ShapeCase(name, symbols, own=True, variant=number)
+        else:
+            case = ShapeCase(f"{name}, scaled down", symbols)
+        cases.setdefault(tuple(symbols.values()), case)
+    own_sizes = tuple(own_case(plan, binding, free, limits).symbols.values())
+    kept = [case for sizes, case in cases.items() if sizes != own_sizes]
+    return [c for c in kept if not refusal(plan.sketch, c.symbols, binding.params)], notes
+
+
+def _scaled(
+    plan: Plan,
+    binding: Binding,
+    own: dict[str, int],
+    free: frozenset[str],
+    limits: Limits,
+) -> dict[str, int]:
+    """Sizes of the task, the largest free symbols halved until a run fits, within the hints."""
+    symbols = dict(own)
+    while not _fits(plan, binding, symbols, limits):
+        smaller = {
+            name: size
+            for name, value in symbols.items()
+            if name in free and (size := _at_most(binding, name, value // 2)) is not None
+        }
+        if not smaller:
+            break
+        largest = _costliest(plan, binding, symbols, list(smaller), limits)
+        symbols[largest] = smaller[largest]
+    if refusal(plan.sketch, symbols, binding.params):
+        for name in [name for name in symbols if symbols[name] != own[name]]:
+            reach = range(symbols[name], symbols[name] + _REACH)
+            trials = ({**symbols, name: size} for size in reach)
+            better = (t for t in trials if not _refused(plan, binding, t))
+            symbols = next(better, symbols)
+    return symbols
+
+
+def _at_most(binding: Binding, name: str, size: int) -> int | None:
+    """The largest size up to `size` that the hints allow; at least 1."""
+    domain = binding.sizes.get(name)
+    found = size if domain is None else domain.at_most(size)
+    return found if found is not None and found >= 1 else None
+
+
+def _at_least(binding: Binding, name: str, size: int) -> int:
+    """The smallest size from `size` on that the hints allow; the largest of all where none is."""
+    domain = binding.sizes.get(name)
+    return size if domain is None else domain.near(size)
+
+
+def _refused(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> bool:
+    """Whether a launch at these sizes must be refused, or hints of the task leave them out."""
+    return not binding.allows(symbols) or bool(refusal(plan.sketch, symbols, binding.params))
+
+
+def ragged_cases(
+    plan: Plan,
+    binding: Binding,
+    free: frozenset[str],
+    limits: Limits,
+    draws: Draws | None = None,
 ) -> list[ShapeCase]:
-    """Cases around the tile sizes, smallest first; empty when no symbol is free."""
+    """Cases around the tile sizes, smallest first; empty when no symbol is free. With `draws`, T is
+    drawn where the plan does not say it, and so is the prime."""
     sizes = {
         name: _allowed(plan, binding, name, found)
-        for name, found in candidates(plan).items()
+        for name, found in candidates(plan, draws).items()
         if name in free
     }
     if not sizes:
@@ -207,9 +285,13 @@ def ragged_cases(
     names = list(sizes)
     rounds = max(len(found) for found in sizes.values())
     cases: dict[tuple[int, ...], ShapeCase] = {}
-    ones = {name: 1 if name in free else value for name, value in binding.symbols.items()}
+    ones = {
+        name: _at_least(binding, name, 1) if name in free else value
+        for name, value in binding.symbols.items()
+    }
     ones = _runnable(plan, binding, ones, free)
-    cases[tuple(ones.values())] = ShapeCase("all ones", ones)
+    name = "all ones" if set(ones.values()) == {1} or not binding.sizes else "smallest"
+    cases[tuple(ones.values())] = ShapeCase(name, ones)
     for number in range(rounds):
         symbols = dict(binding.symbols)
         for offset, name in enumerate(names):
@@ -218,8 +300,75 @@ def ragged_cases(
         _shrink(plan, binding, symbols, focus, free, limits)
         symbols = _runnable(plan, binding, symbols, free - {focus}, free)
         cases.setdefault(tuple(symbols.values()), ShapeCase(f"ragged {number + 1}", symbols))
-    kept = [c for c in cases.values() if not refusal(plan.sketch, c.symbols, binding.params)]
+    kept = [c for c in cases.values() if not _refused(plan, binding, c.symbols)]
     return sorted(kept, key=lambda case: cost(plan, binding, case.symbols).elements)
+
+
+def drawn_cases(
+    plan: Plan, binding: Binding, free: frozenset[str], limits: Limits, draws: Draws
+) -> list[ShapeCase]:
+    """Cases of sizes that nobody knows in advance, smallest first: for each of the `free` symbols a
+    prime, and one more size."""
+    cases: dict[tuple[int, ...], ShapeCase] = {}
+    tiles = candidates(plan, draws)
+    for prime in (True, False):
+        wanted = dict(binding.symbols)
+        for place, symbol in enumerate(plan.sketch.symbols):
+            if symbol.name in free:
+                domain = _range(binding, symbol, tiles[symbol.name])
+                size = draws.inner(place, domain, limits.longest, prime=prime)
+                wanted[symbol.name] = _allowed(plan, binding, symbol.name, [size], ends=False)[0]
+        for symbols in _each_kept(plan, binding, wanted, free, limits):
+            cases.setdefault(tuple(symbols.values()), ShapeCase("drawn sizes", symbols, drawn=True))
+    kept = [c for c in cases.values() if not _refused(plan, binding, c.symbols)]
+    return sorted(kept, key=lambda case: cost(plan, binding, case.symbols).elements)
+
+
+def corner_cases(
+    plan: Plan, binding: Binding, free: frozenset[str], limits: Limits
+) -> list[ShapeCase]:
+    """All sizes whose ranges end at these ends at once, where a run can have so many elements, or
+    four times those at the task's own sizes; at most one case."""
+    symbols = dict(binding.symbols)
+    for name, domain in binding.sizes.items():
+        if name in free and (end := domain.whole[1]) < 1 << 40:
+            symbols[name] = end
+    if symbols == dict(binding.symbols) or _refused(plan, binding, symbols):
+        return []
+    most = min(_CORNER * cost(plan, binding, binding.symbols).elements, OWN.elements)
+    if limits is not INTERPRETED:
+        limits = attrs.evolve(limits, elements=max(limits.elements, most))
+    fits = _fits(plan, binding, symbols, limits)
+    return [ShapeCase("largest", symbols)] if fits else []
+
+
+def _each_kept(
+    plan: Plan,
+    binding: Binding,
+    wanted: Mapping[str, int],
+    free: frozenset[str],
+    limits: Limits,
+) -> Iterator[dict[str, int]]:
+    """Cases of which, for each free symbol, one has the size that is wanted, if any can. Where they
+    are too large, the other sizes are halved: what was drawn stays unknown in advance."""
+    met: set[str] = set()
+    for name in wanted:
+        if name in free and name not in met:
+            symbols = _scaled(plan, binding, dict(wanted), free - {name}, limits)
+            symbols = _scaled(plan, binding, symbols, free, limits)
+            symbols = _runnable(plan, binding, symbols, free - {name}, free)
+            met |= {name, *(other for other in wanted if symbols[other] == wanted[other])}
+            yield symbols
+
+
+def _range(binding: Binding, symbol: ir.Symbol, tried: Sequence[int]) -> Domain:
+    """The sizes that a symbol may have: those that the hints allow, else up to the task's own, or
+    further where that is small. Tiny ones are few, so that a list can hold them."""
+    if (domain := binding.sizes.get(symbol.name)) is not None:
+        return domain
+    most = max(binding.symbols[symbol.name], *tried, LEAST)
+    most = most if symbol.upper_bound is None else max(min(most, symbol.upper_bound), 1)
+    return Domain(min(_TINY, (most + 1) // 2), most)
 
 
 def _runnable(
@@ -229,21 +378,28 @@ def _runnable(
     than its image): frameworks refuse those. Some symbols move, or else more of them."""
     for names in movable:
         found = nearest(plan.sketch, symbols, binding.params, names, least=1)
-        if found is not None:
+        if found is not None and binding.allows(found):
             return found
     return symbols
 
 
-def _allowed(plan: Plan, binding: Binding, name: str, sizes: Sequence[int]) -> tuple[int, ...]:
+def _allowed(
+    plan: Plan, binding: Binding, name: str, sizes: Sequence[int], *, ends: bool = True
+) -> tuple[int, ...]:
     """The sizes of one symbol, each moved up to the next at which the sketch may be launched with
-    the other symbols at the task's sizes; those where there is none stay as they are."""
+    the other symbols at the task's sizes; those where there is none stay as they are. With `ends`,
+    those of the range that the hints allow, too."""
 
     def holds(size: int) -> bool:
-        return not refusal(plan.sketch, {**binding.symbols, name: size}, binding.params)
+        return not _refused(plan, binding, {**binding.symbols, name: size})
 
     own = binding.symbols[name]
     found = []
-    for size in sizes:
+    domain = binding.sizes.get(name)
+    tried = list(sizes)
+    if ends and domain is not None:
+        tried += [end for end in domain.whole if end < 1 << 40]
+    for size in [_at_least(binding, name, wanted) for wanted in tried]:
         larger = itertools.chain(range(size, size + _REACH), [own] if own > size else [])
         found.append(next((candidate for candidate in larger if holds(candidate)), size))
     return tuple(dict.fromkeys(found))
@@ -259,9 +415,22 @@ def _shrink(
 ) -> None:
     """Make a case small enough, the symbol in focus last of all."""
     while not _fits(plan, binding, symbols, limits):
-        others = [name for name in symbols if name in free and name != focus and symbols[name] > 1]
-        largest = _costliest(plan, binding, symbols, others or [focus], limits)
-        smaller = [size for size in _SMALL if size < symbols[largest]]
+        smaller = {
+            name: size
+            for name, value in symbols.items()
+            if name in free and (size := _smaller(binding, name, value)) is not None
+        }
+        others = [name for name in smaller if name != focus]
         if not smaller:
             break
-        symbols[largest] = smaller[0]
+        largest = _costliest(plan, binding, symbols, others or [focus], limits)
+        symbols[largest] = smaller[largest]
+
+
+def _smaller(binding: Binding, name: str, size: int) -> int | None:
+    """The next of the small sizes, or the next that the hints allow; None where there is none."""
+    wanted = next((small for small in _SMALL if small < size), None)
+    if wanted is None or name not in binding.sizes:
+        return wanted
+    found = binding.sizes[name].near(wanted)
+    return found if found < size else None

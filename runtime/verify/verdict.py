@@ -66,7 +66,8 @@ class Verdict:
     """What is known of one kernel after verification.
 
     It passed when every case that ran passed, and at least one did. `failure` is the class of the
-    smallest failing case.
+    smallest failing case. `kernel`: the file's "path", its "entry", and whether it is "foreign".
+    `asked` is what else was asked for, and decides: see `verify`.
     """
 
     sketch: str
@@ -80,6 +81,8 @@ class Verdict:
     versions: Mapping[str, str] = attrs.field(factory=dict)
     constants: Mapping[str, int | float | bool] = attrs.field(factory=dict)
     params: Mapping[str, int | float | bool] = attrs.field(factory=dict)
+    kernel: Mapping[str, str | bool] = attrs.field(factory=dict)
+    asked: Mapping[str, Any] = attrs.field(factory=dict)
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:

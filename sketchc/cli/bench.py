@@ -1,27 +1,57 @@
-"""`sketchc bench`: time a lowered sketch against its PyTorch task."""
+"""`sketchc bench`: time kernels against their PyTorch tasks."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import shlex
+import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
 from sketchc.cli import options
-from sketchc.cli.verify import prepare
+from sketchc.cli.bench_progress import Say, bench_progress
+from sketchc.cli.store_option import recorder, store_option
+from sketchc.cli.task_errors import task_errors
+from sketchc.cli.verify_files import VerifyRequest, candidate_of, lower, verify_one
 from sketchc.diagnostics import UsageError
 
 if TYPE_CHECKING:
-    from sketchc.runtime.bench.bench import Measurement
+    from sketchc.runtime.bench.measurement import Measurement, Settings
+    from sketchc.runtime.bench.suite import Entry
+    from sketchc.runtime.frontends.worker_task import WorkerTask
+    from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.verify.verify import Candidate
+
+BASELINES = ("eager", "compile")
+
+
+@attrs.frozen
+class _Command:
+    """What the command line says, for all kernels alike."""
+
+    request: VerifyRequest
+    settings: Settings
+    measure_machine: bool
+    store: Path | None
+    quiet: bool = False
 
 
 @click.command()
-@click.argument("file")
-@click.option("--task", required=True, metavar="TASK.py", help="A file in KernelBench's format.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--task",
+    "tasks",
+    required=True,
+    multiple=True,
+    metavar="TASK.py[:NAME]",
+    help="A model or a function in PyTorch; one for each FILE, in their order, or one for all.",
+)
 @click.option("--target", "-t", required=True, help="cpp, or triton_cuda on a machine with a GPU.")
 @click.option("--hardware", help="The chip; default: the target's own.")
 @click.option(
@@ -35,78 +65,300 @@ if TYPE_CHECKING:
     "--symbols", multiple=True, metavar="M=300,N=520", help="Other sizes than the task's."
 )
 @click.option("--sketch", "name", help="Which sketch of the file.")
-@click.option("--samples", type=click.IntRange(min=5), default=31, show_default=True)
+@click.option("--entry", help="A kernel's function; default: found in the file.")
+@click.option(
+    "--signature",
+    metavar="X.sketch",
+    help="The sketch that says what a kernel is called with, and what it must do at least.",
+)
+@click.option(
+    "--baseline",
+    type=click.Choice(["eager", "compile", "all"]),
+    default="eager",
+    show_default=True,
+    help="Besides eager, which is always timed: torch.compile.",
+)
+@click.option(
+    "--cold/--warm",
+    default=True,
+    show_default=True,
+    help="Flush the caches before each sample, or leave the fresh inputs in them.",
+)
+@click.option(
+    "--samples", type=click.IntRange(min=5), default=31, show_default=True, help="At least 30."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="Default: all cores.")
 @click.option("--seed", type=click.IntRange(min=0), help="Default: a fresh one.")
+@click.option(
+    "--measure-machine", is_flag=True, help="Measure bandwidth and peak again; the better counts."
+)
 @click.option("--json", "as_json", is_flag=True, help="Everything measured, with raw samples.")
+@store_option
 def bench(
-    file: str,
-    task: str,
+    files: tuple[str, ...],
+    tasks: tuple[str, ...],
     target: str,
     hardware: str | None,
     settings: tuple[str, ...],
     symbols: tuple[str, ...],
     name: str | None,
+    entry: str | None,
+    signature: str | None,
+    baseline: str,
+    cold: bool,
     samples: int,
     threads: int | None,
     seed: int | None,
+    measure_machine: bool,
     as_json: bool,
+    store: Path | None,
 ) -> int:
-    """Time a sketch and PyTorch eager turn about, on the same inputs; verify the timed outputs.
+    """Time kernels and PyTorch turn about, on the same inputs; verify the timed outputs.
 
-    Exit status: 0 measured and right, 1 when an output of a timed run is wrong (or the time cannot
-    be true), 2 when nothing can be timed: the target does not run here at its own speed, or the
-    task does not fit.
+    FILE is a sketch, or a kernel that somebody else wrote (.cpp; .py with a wrapper around Triton
+    kernels, or a class ModelNew), which must pass `sketchc verify` first. With several of them,
+    the share that is right and more than p times as fast (fast_p) and the geometric mean are shown.
+
+    Exit status: 0 measured and right, 1 when a kernel fails, an output of a timed run is wrong, or
+    a time cannot be true, 2 when nothing can be timed: the target does not run here at its own
+    speed, or the task does not fit, is broken or not deterministic.
 
     \b
-    Example:
+    Examples:
       sketchc bench examples/rms.sketch --task examples/tasks/rms.py --target cpp
+      sketchc bench mine.cpp --task examples/tasks/rms.py --target cpp --baseline all
+      sketchc bench a.sketch b.cpp --task a.py --task b.py --target cpp
     """
+    from sketchc.cli.lower import resolve_target
+
+    resolve_target(target, hardware, None, None, None)
     constants = options.parse_assignments(settings, "--set")
-    sizes = _sizes(symbols)
+    request = VerifyRequest("", target, hardware, constants, name, entry, signature, seed)
+    from sketchc.runtime.bench.measurement import Settings
+    from sketchc.runtime.bench.timing import Schedule
+
+    command = _Command(
+        request,
+        Settings(
+            secrets.randbits(48) if seed is None else seed,
+            threads or len(os.sched_getaffinity(0)),
+            Schedule(samples=samples, cold=cold),
+            _sizes(symbols),
+            constants,
+            baselines=BASELINES[:1] if baseline == "eager" else BASELINES,
+        ),
+        measure_machine,
+        store,
+        as_json,
+    )
+    with task_errors(as_json=as_json):
+        return _all(command, _pairs(files, tasks), as_json)
+
+
+def _pairs(files: tuple[str, ...], tasks: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Each file with its task. Raises `UsageError`."""
+    if len(tasks) == 1:
+        tasks = tasks * len(files)
+    if len(tasks) != len(files):
+        msg = (
+            f"{len(files)} files and {len(tasks)} tasks: say --task once for each file, in their "
+            "order, or once for all of them"
+        )
+        raise UsageError(msg)
+    return list(zip(files, tasks, strict=True))
+
+
+def _all(command: _Command, pairs: list[tuple[str, str]], as_json: bool) -> int:
+    if len(pairs) == 1:
+        return _one(command, *pairs[0], as_json)
+    return _many(command, pairs, as_json)
+
+
+def _one(command: _Command, file: str, task: str, as_json: bool) -> int:
+    """One kernel; an error is the command's."""
+    from sketchc.runtime.bench.driver import MeasurementFailedError
+
     try:
-        candidate = prepare(file, name, target, hardware, constants)
+        found = _measure(command, file, task)
     except options.SketchError as error:
         options.show_diagnostics(error.source, error.diagnostics)
         return 1
-    _require_speed(candidate)
-    from sketchc.runtime.bench.bench import Settings
-    from sketchc.runtime.bench.bench import bench as measure
-    from sketchc.runtime.bench.machine import this_machine
-    from sketchc.runtime.bench.timing import Schedule
-    from sketchc.runtime.frontends.torch_task import TorchTask
-
-    device = "cuda" if candidate.plan.hardware.family == "nvidia" else "cpu"
-    with TorchTask(Path(task)) as loaded, tempfile.TemporaryDirectory() as folder:
-        measured = measure(
-            candidate,
-            loaded,
-            Path(folder),
-            Settings(
-                secrets.randbits(48) if seed is None else seed,
-                threads or len(os.sched_getaffinity(0)),
-                Schedule(samples=samples),
-                sizes,
-                constants,
-                device,
-            ),
-            this_machine(device),
-        )
-    _show(measured, as_json)
-    return 0 if measured.passed else 1
-
-
-def _show(measured: Measurement, as_json: bool) -> None:
-    from sketchc.runtime.bench import report
-
+    except MeasurementFailedError as error:
+        if as_json:
+            failed = {"passed": False, "failure": error.failure, "error": str(error)}
+            click.echo(json.dumps({"kernel_file": file, "task": task, **failed}, indent=2))
+        else:
+            click.echo(f"failed ({error.failure}): {file}: {error}", err=True)
+        return 1
     if as_json:
-        import json
+        click.echo(json.dumps(_data(found), indent=2))
+    else:
+        from rich.console import Console
 
-        click.echo(json.dumps(report.to_json(measured), indent=2))
+        from sketchc.runtime.bench import report
+
+        report.show(found, Console())
+    return 0 if found.passed else 1
+
+
+def _many(command: _Command, pairs: list[tuple[str, str]], as_json: bool) -> int:
+    """Several kernels: each fails for itself, and counts as not fast."""
+    from sketchc.runtime.bench import report, suite
+
+    entries = []
+    for number, (file, task) in enumerate(pairs, 1):
+        entries.append(_entry(command, file, task, number, len(pairs)))
+        if not as_json:
+            _show(entries[-1])
+    totals = suite.against(entries, command.settings.baselines)
+    if as_json:
+        summaries = [suite.to_json(total) for total in totals]
+        results = [_result(one) for one in entries]
+        click.echo(json.dumps({"results": results, "against": summaries}, indent=2))
+    else:
+        for one in entries:
+            if one.broken:
+                click.echo(f"{one.kernel}: not measured: {one.reason}")
+            elif one.measurement is None:
+                click.echo(f"{one.kernel}: failed ({one.failure}): {one.reason}")
+            else:
+                click.echo(f"{one.kernel}: {report.summary(one.measurement)}")
+        for total in totals:
+            click.echo(suite.text(total))
+    if any(one.broken for one in entries):
+        return 2
+    return 0 if all(one.passed for one in entries) else 1
+
+
+def _result(entry: Entry) -> dict[str, Any]:
+    """One kernel of several as plain data."""
+    if entry.measurement is not None:
+        return _data(entry.measurement)
+    named = {"kernel_file": entry.kernel, "task": entry.task}
+    if entry.broken:
+        return {"error": {"class": "task", "reason": entry.reason}, **named}
+    return {"passed": False, "failure": entry.failure, "error": entry.reason, **named}
+
+
+def _entry(command: _Command, file: str, task: str, number: int, of: int) -> Entry:
+    """One kernel of several. A target that cannot be timed here is an error for all of them."""
+    from sketchc.runtime.bench.driver import MeasurementFailedError
+    from sketchc.runtime.bench.suite import Entry
+    from sketchc.runtime.frontends.description import TaskFailure
+
+    try:
+        return Entry(file, task, _measure(command, file, task, number, of))
+    except options.SketchError as error:
+        options.show_diagnostics(error.source, error.diagnostics)
+        return Entry(file, task, failure="design", reason="the sketch does not lower")
+    except MeasurementFailedError as error:
+        return Entry(file, task, failure=error.failure, reason=str(error))
+    except TaskFailure as error:
+        click.echo(f"error: {error}", err=True)
+        return Entry(file, task, reason=str(error), broken=True)
+    except _NotTimedHereError:
+        raise
+    except UsageError as error:
+        return Entry(file, task, failure="infrastructure", reason=str(error))
+
+
+def _show(entry: Entry) -> None:
+    if entry.measurement is None:
         return
     from rich.console import Console
 
-    report.show(measured, Console())
+    from sketchc.runtime.bench import report
+
+    report.show(entry.measurement, Console())
+    click.echo()
+
+
+def _data(measured: Measurement) -> dict[str, Any]:
+    from sketchc.runtime.bench import report
+
+    command = shlex.join(["sketchc", *sys.argv[1:]])
+    return {"command": command, **report.to_json(measured)}
+
+
+# ---------------------------------------------------------------- one measurement
+
+
+class _NotTimedHereError(UsageError):
+    """The target does not run at its own speed on this machine."""
+
+
+def _measure(command: _Command, file: str, task: str, number: int = 1, of: int = 1) -> Measurement:
+    """Kernel `number` of `of`. Raises `SketchError`, `UsageError`, and `MeasurementFailedError`
+    where the kernel fails."""
+    request = attrs.evolve(command.request, file=file)
+    if not request.is_kernel:
+        # What is wrong with a sketch is told before the task is loaded.
+        request = attrs.evolve(request, lowered=lower(request))
+    with (
+        bench_progress(file, quiet=command.quiet, number=number, of=of) as say,
+        _loaded(task, say) as loaded,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        candidate = candidate_of(request, loaded)
+        _require_speed(candidate)
+        kept = recorder(command.store, loaded)
+        if candidate.kernel.foreign:
+            _require_right(request, loaded, kept, say)
+        measured = _time(command, candidate, loaded, Path(folder), say)
+        kept.measurement(candidate, measured)
+        return measured
+
+
+def _loaded(task: str, say: Say) -> WorkerTask:
+    from sketchc.runtime.frontends.task import load_task
+
+    say("loads the task")
+    return load_task(task)
+
+
+def _require_right(request: VerifyRequest, task: WorkerTask, kept: Recorder, say: Say) -> None:
+    """Raises `MeasurementFailedError` for a kernel that does not pass `sketchc verify`."""
+    from sketchc.runtime.bench.driver import MeasurementFailedError
+
+    say("verifies")
+    outcome = verify_one(
+        request,
+        task,
+        lambda case: say(f"verifies, {case.shape.text} ({case.kind}): {case.failure or 'ok'}"),
+        recorder=kept,
+    )
+    if outcome.diagnostics is not None:
+        raise outcome.diagnostics
+    if outcome.verdict is None:
+        raise UsageError(outcome.error)
+    if not outcome.verdict.passed:
+        failures = outcome.verdict.failures
+        reason = failures[0].reason if failures else "no case could be run"
+        msg = f"it does not pass verification, and is not timed: {reason}"
+        raise MeasurementFailedError(msg, outcome.verdict.failure or "infrastructure")
+
+
+def _time(
+    command: _Command, candidate: Candidate, task: WorkerTask, folder: Path, say: Say
+) -> Measurement:
+    """Measure. Where times alone are disputed, all is measured once more, the machine as well, and
+    that counts: other work may have held up this process's clock, or slowed the machine down."""
+    from sketchc.runtime.bench.bench import bench as measure
+    from sketchc.runtime.bench.machine import this_machine
+
+    device = "cuda" if candidate.plan.hardware.family == "nvidia" else "cpu"
+    settings = attrs.evolve(command.settings, device=device)
+    say("measures the machine, unless it was measured before")
+    machine = this_machine(device, command.measure_machine)
+    measured = measure(candidate, task, folder, settings, machine, say)
+    if not measured.disputed:
+        return measured
+    (folder / "again").mkdir()
+    say("measures the machine, and then all once more")
+    machine = this_machine(device, measure=True)
+    again = measure(candidate, task, folder / "again", settings, machine, say)
+    first = "; ".join(problem.reason for problem in measured.problems)
+    return attrs.evolve(again, notes=(*again.notes, f"measured twice; at first, {first}"))
 
 
 def _require_speed(candidate: Candidate) -> None:
@@ -116,7 +368,7 @@ def _require_speed(candidate: Candidate) -> None:
         how = f"runs: {status.how_it_runs}" if status.can_run else "it cannot run"
         advice = f"; {status.advice}" if status.advice else ""
         msg = f"{candidate.plan.target} cannot be timed on this machine: {how}{advice}"
-        raise UsageError(msg)
+        raise _NotTimedHereError(msg)
 
 
 def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sketchc.cli import options
+from sketchc.cli.store_option import store_option
 from sketchc.diagnostics import UsageError
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ STOPPED = 3
 )
 @click.option("--json", "as_json", is_flag=True, help="The trace as JSON on standard output.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
+@store_option
 def gen(**given: Any) -> int:
     """Turn a PyTorch task into a kernel: design, code, verify, mend.
 
@@ -94,6 +96,7 @@ def gen(**given: Any) -> int:
             resume=given["resume"],
             bench=not given["no_bench"],
             quiet=given["quiet"],
+            store=given["store"],
         )
     _report(result, as_json=given["as_json"])
     if result.stopped:
@@ -125,6 +128,7 @@ def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOp
     from sketchc.cli.lower import resolve_target
     from sketchc.lowering.hardware import load_hardware
     from sketchc.lowering.registry import target_module
+    from sketchc.runtime.frontends.task import task_path
 
     target, chip = resolve_target(given["target"], given["hardware"], None, None, None)
     capabilities = target_module(target).CAPABILITIES
@@ -134,7 +138,7 @@ def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOp
     load_workflow(workflow)
     coder = given["coder"] or own.coder or configuration.coder
     _fitting(workflow, coder, given)
-    source = _text(given["task"], "task file")
+    source = _text(str(task_path(given["task"])[0]), "task file")
     return RunOptions(
         task=Path(given["task"]).name,
         task_digest=digest(source),

@@ -28,6 +28,8 @@ from sketchc.agents.run import (
 )
 from sketchc.agents.workflows import agents_of, load_workflow
 from sketchc.cli.gen_progress import Display
+from sketchc.cli.gen_recording import RunRecorder
+from sketchc.cli.store_option import recorder
 from sketchc.cli.verify import require_running
 from sketchc.diagnostics import UsageError
 from sketchc.runtime.toolchains.base import toolchain
@@ -52,8 +54,9 @@ def generate(
     resume: bool,
     bench: bool,
     quiet: bool,
+    store: Path | None = None,
 ) -> RunResult:
-    """Start or resume the run and write its outputs, however it ends.
+    """Start or resume the run and write its outputs, however it ends; `store` gets it, too.
 
     Raises `UsageError` for what no run can start with: no model configured, a broken task.
     """
@@ -70,11 +73,11 @@ def generate(
     recorded: Header | None = getattr(provider, "header", None)
     if recorded is not None:
         _fits_recording(wanted, recorded)
-    from sketchc.runtime.frontends.torch_task import TorchTask
+    from sketchc.runtime.frontends.task import load_task
 
     timeout = configuration.target(wanted.target).verify_timeout
     os.environ |= visible_devices(wanted.hardware, configuration.target(wanted.target).devices)
-    with TorchTask(task_path, timeout=timeout) as task:
+    with load_task(str(task_path), timeout) as task:
         task.describe(0)  # a broken task ends here, before a folder holds a run of it
         task.require_deterministic(0)  # else every attempt would fail, and the sketch be blamed
         require_own_folder(folder)
@@ -83,12 +86,24 @@ def generate(
             with Ledger(folder.ledger_path) as ledger, Display(quiet=quiet) as display:
                 ledger.begin(_header(asked))
                 client = _client(provider, ledger, folder, configuration, display)
+                kept = RunRecorder(recorder(store, task), folder, asked)
                 state, stopped = _run_to_end(
-                    Run(asked, folder, task, task_source, configuration, client, ledger, display),
+                    Run(
+                        asked,
+                        folder,
+                        task,
+                        task_source,
+                        configuration,
+                        client,
+                        ledger,
+                        display,
+                        kept.step,
+                    ),
                     bench,
                 )
             spend = Spend() if client is None else client.spend
             files = write_outputs(folder.path, asked, state, task, spend, stopped)
+            kept.end(state, stopped)
     return RunResult(state, asked, folder.path, spend, stopped, tuple(files))
 
 

@@ -40,6 +40,12 @@ BACKENDS = {"ascend": ("triton_ascend",), "cuda": ("triton_cuda",), "cpu": ("cpp
 )
 @click.option("--output", "-o", metavar="FILE", help="Write there instead of standard output.")
 @click.option("--sketch", "name", help="Which sketch of the file.")
+@click.option(
+    "--source-map",
+    "map_file",
+    metavar="FILE",
+    help="Also say there, as JSON, which lines of the code come from which of the sketch.",
+)
 @click.option("--dsl", help="The paper's spelling of --target.")
 @click.option("--backend", help="The paper's spelling: ascend, cuda or cpu.")
 @click.option("--arch", help="The paper's spelling of --hardware.")
@@ -76,6 +82,7 @@ def lower(
     emit: str,
     output: str | None,
     name: str | None,
+    map_file: str | None,
     dsl: str | None,
     backend: str | None,
     arch: str | None,
@@ -98,7 +105,7 @@ def lower(
       sketchc lower x.sketch --dsl triton_ascend --backend ascend --arch ascend910b4
       sketchc lower examples/softmax.sketch --target cpp --coder llm --llm mailbox:letters
     """
-    _check_coder(coder, emit, given)
+    _check_coder(coder, emit, given, map_file)
     chosen, chip = resolve_target(target, hardware, dsl, backend, arch)
     constants = options.parse_assignments(settings, "--set")
     try:
@@ -121,16 +128,20 @@ def lower(
             return status
         text = kernel.source
     options.write_output(text, output)
-    if planned is not None and not quiet:
+    if planned is None:
+        return 0
+    write_map(planned, source.text, map_file, output)
+    if not quiet:
         options.show_diagnostics(source, planned.diagnostics)
         click.echo(summary(planned), err=True)
-    if planned is None or module_folder is None:
-        return 0
-    return write_module(planned, Path(module_folder), kernel)
+    return 0 if module_folder is None else write_module(planned, Path(module_folder), kernel)
 
 
-def _check_coder(coder: str, emit: str, given: Mapping[str, Any]) -> None:
+def _check_coder(coder: str, emit: str, given: Mapping[str, Any], map_file: str | None) -> None:
     """Raises `UsageError` for options that do not go with the Coder."""
+    if map_file is not None and (coder == "llm" or emit != "code"):
+        msg = "--source-map goes with the code of the built-in Coder: leave --emit and --coder out"
+        raise UsageError(msg)
     if coder == "llm" and emit != "code":
         msg = f"--emit {emit} is the same for every Coder; leave --coder llm out"
         raise UsageError(msg)
@@ -139,6 +150,21 @@ def _check_coder(coder: str, emit: str, given: Mapping[str, Any]) -> None:
         if said:
             msg = f"--{said[0].replace('_', '-')} goes with --coder llm"
             raise UsageError(msg)
+
+
+def write_map(planned: PlannedSketch, text: str, file: str | None, output: str | None) -> None:
+    """Write the map from the code (in `output`) to the sketch's `text`, if it is asked for. Raises
+    `UsageError` when the file refuses."""
+    if file is None:
+        return
+    import json
+
+    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.source_map import source_map_json
+
+    kernel = target_module(planned.plan.target).emit(planned.plan)
+    found = source_map_json(kernel, text, Path(output).name if output else "")
+    options.write_output(json.dumps(found, indent=1) + "\n", file)
 
 
 def write_module(planned: PlannedSketch, folder: Path, written: Kernel | None = None) -> int:

@@ -29,6 +29,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("sketchc.cli.verify:verify", "Verify a lowered sketch against a PyTorch task."),
     "gen": ("sketchc.cli.gen:gen", "Turn a PyTorch task into a verified kernel, with agents."),
     "bench": ("sketchc.cli.bench:bench", "Measure a lowered sketch against a PyTorch task."),
+    "store": ("sketchc.cli.store:store", "Show what was verified and measured."),
+    "report": ("sketchc.cli.report:report", "Write an HTML page of a run, or of results."),
     "targets": ("sketchc.cli.targets:targets", "Show what can be compiled and run here."),
     "toolchain": ("sketchc.cli.toolchain:toolchain", "Install toolchains."),
     "llm": ("sketchc.cli.llm:llm", "Try the configured models; read ledgers of runs."),

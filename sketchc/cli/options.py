@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -94,6 +94,16 @@ class SketchError(Exception):
         self.source = source
         self.diagnostics: tuple[Diagnostic, ...] = error.diagnostics
         super().__init__(str(error))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its parts: it travels between the processes of a pool."""
+        return _sketch_error, (self.source, self.diagnostics)
+
+
+def _sketch_error(source: Source, diagnostics: tuple[Diagnostic, ...]) -> SketchError:
+    from sketchc.diagnostics import DiagnosticError
+
+    return SketchError(source, DiagnosticError(diagnostics))
 
 
 def read_source(path: str) -> Source:

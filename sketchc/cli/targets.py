@@ -26,15 +26,24 @@ def targets(as_json: bool) -> int:
     """
     found = [describe(name) for name in _registered()]
     if as_json:
-        click.echo(json.dumps({"targets": found}, indent=2))
+        click.echo(json.dumps({"targets": found, "workers": sandbox()}, indent=2))
         return 0
     from rich.console import Console
 
     console = Console(highlight=False)
     for target in found:
         _show(console, target)
+    console.print(f"kernels run in workers with: {sandbox()['text']}", soft_wrap=True)
     console.print("`sketchc toolchain list` shows toolchains alone; `install T` sets one up.")
     return 0
+
+
+def sandbox() -> dict[str, str]:
+    """What holds a kernel's worker on this machine: tried, not guessed."""
+    from sketchc.runtime.sandbox.worker import isolation
+
+    found = isolation()
+    return {"mode": found.mode, "reason": found.reason, "text": found.text}
 
 
 def _registered() -> list[str]:

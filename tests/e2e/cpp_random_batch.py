@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sketchc.runtime.toolchains.cpp_calls import execute
-from sketchc.runtime.worker_child import Arrays
+from sketchc.runtime.sandbox.messages import Raw
+from sketchc.runtime.toolchains.cpp_worker import execute
 
 
-def run_batch(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+def run_batch(request: dict[str, Any], arrays: dict[str, Raw]) -> tuple[dict[str, Any], Any]:
     """Run `request["cases"]`; arrays are named `<case>/<tensor>`, what went wrong is a reply."""
     replies: list[str] = []
-    results: Arrays = {}
+    results: dict[str, Raw] = {}
     for index, case in enumerate(request["cases"]):
         prefix = f"{index}/"
         given = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
@@ -20,3 +20,6 @@ def run_batch(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], 
         replies.append(str(wrong or ""))
         results |= {f"{prefix}{name}": array for name, array in found.items()}
     return {"replies": replies}, results
+
+
+run_batch.takes_raw = True  # type: ignore[attr-defined]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sketchc.runtime.sandbox.arrays import Arrays
 from sketchc.runtime.toolchains import triton_cuda_worker
-from sketchc.runtime.worker_child import Arrays
 
 
 def run_strided(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:

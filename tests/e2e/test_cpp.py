@@ -102,6 +102,33 @@ def test_special_values_of_the_math_functions(tmp_path: Path) -> None:
         assert same.all(), (name, a[~same][:5], y[row][~same][:5], exact[~same][:5])
 
 
+def test_gelu_of_large_numbers_is_what_relu_gives(tmp_path: Path) -> None:
+    """An erf that is off by one bit from -1 would be multiplied by them."""
+    text = f"""sketch gelus {{
+    symbols: N;
+    tensors: A[N]: in f32; Y[N]: out f32;
+    constexpr: T = 16;
+    {GRID}
+    for i in range(ceil(N, T)):
+        a = alloc([T])
+        y = alloc([T])
+        load(A[i*T:(i+1)*T] -> a)
+        gelu(a, y)
+        store(y -> Y[i*T:(i+1)*T])
+}}"""
+    _, native = kernel_for(text, tmp_path)
+    sizes = [*np.linspace(5.55, 9, 2001), *np.geomspace(9, 3e38, 500)]
+    a = np.array([sign * size for sign in (1, -1) for size in sizes], np.float32)
+    y = np.full_like(a, np.nan)
+    assert native({"A": a, "Y": y}, {"N": a.size}) == 0
+    np.testing.assert_array_equal(y, np.maximum(a, 0))
+    a = np.linspace(-5.55, 5.55, 20_001, dtype=np.float32)
+    y = np.full_like(a, np.nan)
+    assert native({"A": a, "Y": y}, {"N": a.size}) == 0
+    exact = F.gelu(torch.tensor(a, dtype=torch.float64)).numpy()
+    assert (np.abs(y - exact) <= np.abs(a) * 4 * np.finfo(np.float32).eps).all()
+
+
 @pytest.mark.parametrize("size", [1, 5, 16, 33, 100])
 def test_extrema_propagate_nan(size: int, tmp_path: Path) -> None:
     text = f"""sketch extrema {{

@@ -26,12 +26,12 @@ from sketchc import ir
 from sketchc.docspec.loader import load
 from sketchc.docspec.schema import Category
 from sketchc.lowering.kernel import Kernel
+from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.ascend import frontend
 from sketchc.runtime.toolchains.ascend.environment import find_tools, frontend_python
 from sketchc.runtime.toolchains.ascend.library import UnsupportedLinalgError
 from sketchc.runtime.toolchains.ascend.pipeline import BuildError, build
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.worker import run_worker
 from sketchc.types import DType
 
 BATCH = Path(__file__).with_name("docspec_batch.py")
@@ -64,7 +64,8 @@ def write(folder: Path, claims: tuple[str, ...], imports: str = "") -> dict[str,
 
 
 def reply_of(handler: str, request: dict[str, Any], **options: Any) -> Any:
-    result = run_worker(f"{BATCH}:{handler}", request, timeout=600, **options)
+    folder = Path(request["file"]).parent
+    result = run_worker(f"{BATCH}:{handler}", request, timeout=600, writable=[folder], **options)
     assert result.reply is not None, result.describe() + result.traceback + result.output
     return result.reply
 

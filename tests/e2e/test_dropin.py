@@ -15,8 +15,9 @@ from sketchc.cli.verify import prepare
 from sketchc.runtime.frontends.binding import bind
 from sketchc.runtime.frontends.torch_dropin import write_dropin
 from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.runtime.sandbox.worker import run_worker
+from sketchc.runtime.toolchains.ascend.environment import environment_folder
 from sketchc.runtime.verify.free import find_freedom
-from sketchc.runtime.worker import run_worker
 
 ROOT = Path(__file__).parents[2]
 #: example -> init inputs and shapes of the inputs, at sizes that divide nothing.
@@ -65,12 +66,19 @@ def example(name: str, target: str, folder: Path) -> Path:
     return make(ROOT / "examples" / f"{name}.sketch", task, target, folder)
 
 
-def run(code: str, folder: Path) -> tuple[str, str]:
+def run(code: str, folder: Path, *used: Path) -> tuple[str, str]:
     """What the code prints in a process that has imported torch alone, and the traceback if it
-    raises."""
+    raises. It sees `folder`, where it stands, and the folders `used`."""
     handler = f"{Path(__file__).with_name('torch_process.py')}:execute"
     request = {"code": code, "folder": str(folder)}
-    result = run_worker(handler, request, preload=("torch",), timeout=300)
+    result = run_worker(
+        handler,
+        request,
+        preload=("torch",),
+        timeout=300,
+        readable=[environment_folder()],
+        writable=[folder, *used],
+    )
     assert result.reply is not None, result.describe() + result.output
     return result.reply["printed"], result.reply["raised"] + result.output
 
@@ -78,7 +86,7 @@ def run(code: str, folder: Path) -> tuple[str, str]:
 def use(dropin: Path, code: str, elsewhere: Path) -> None:
     """Run code that sees the drop-in as `module`, from another folder."""
     start = USE.format(folder=str(dropin.parent), name=dropin.stem)
-    printed, wrong = run(f"{start}\n{code}\nprint('done')", elsewhere)
+    printed, wrong = run(f"{start}\n{code}\nprint('done')", elsewhere, dropin.parent)
     assert printed.endswith("done\n"), wrong[-2000:]
 
 
@@ -138,7 +146,7 @@ def test_ascend_through_its_front_end(tmp_path: Path, monkeypatch: pytest.Monkey
     require("triton_ascend")
     monkeypatch.setenv("TRITON_INTERPRET", "1")  # so that the CPU's tensors are taken
     dropin = example("softmax", "triton_ascend", tmp_path / "made")
-    printed, wrong = run(STANDIN.format(folder=str(dropin.parent)), tmp_path)
+    printed, wrong = run(STANDIN.format(folder=str(dropin.parent)), tmp_path, dropin.parent)
     assert printed.endswith("done\n"), wrong[-2000:]
 
 

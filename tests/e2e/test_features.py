@@ -30,9 +30,9 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
 from sketchc.parser import parse
+from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.triton_cuda import INTERPRETED, TOOLCHAIN, _request, _write
-from sketchc.runtime.worker import run_worker
 from sketchc.selfcheck import self_check
 from sketchc.source import Source
 
@@ -291,6 +291,7 @@ def test_tensors_that_are_not_dense(tmp_path: Path) -> None:
             poisoned(run),
             environment={"TRITON_INTERPRET": "1"},
             preload=INTERPRETED,
+            readable=[source],
         )
         assert result.reply is not None, result.describe() + result.traceback
         assert_alike(CASES[name], result.arrays, run.expected)

@@ -71,12 +71,16 @@ def test_both_kinds_of_recordings_ship() -> None:
 
 
 @pytest.mark.parametrize("path", LEDGERS, ids=lambda path: path.stem)
-def test_a_recording_replays_to_a_verified_kernel(path: Path) -> None:
+def test_a_recording_replays_to_a_verified_kernel(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recorded = _recorded(path)
     require(recorded.header.target)
-    assert run([*_command(recorded.header), "--llm", f"replay:{path}", "-o", "out"]) == 0
+    where = ["--store", "store.sqlite"]
+    assert run([*_command(recorded.header), "--llm", f"replay:{path}", "-o", "out", *where]) == 0
     trace = _trace("out")
     assert trace["outcome"] == "passed"
+    _require_stored(capsys, trace)
     assert trace["totals"]["calls"] == recorded.replies  # type: ignore[index]
     verdict = json.loads(Path("out", "verdict.json").read_text())["verdict"]
     assert verdict["passed"]
@@ -85,6 +89,30 @@ def test_a_recording_replays_to_a_verified_kernel(path: Path) -> None:
     assert [r.request for r in again] == [
         r.request for r in read_ledger(path).records if r.reply is not None
     ]
+
+
+def _require_stored(capsys: pytest.CaptureFixture[str], trace: dict[str, object]) -> None:
+    """The store has the run with its ledger and trace, and every verdict of its Verifier."""
+
+    def shown(*arguments: str) -> list[dict[str, object]]:
+        capsys.readouterr()
+        assert run(["store", *arguments, "--store", "store.sqlite", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        return found if isinstance(found, list) else [found]
+
+    (listed,) = shown("list", "runs")
+    (stored,) = shown("show", str(listed["id"])[:8])
+    lines = Path("out", "run", "ledger.jsonl").read_text().splitlines()
+    assert stored["ledger"] == [json.loads(line) for line in lines]
+    assert stored["trace"] == trace
+    assert stored["outcome"] == "passed"
+    verdicts = shown("list", "verdicts")
+    steps: list[dict[str, object]] = trace["steps"]  # type: ignore[assignment]
+    judged = [step["outcome"] for step in steps if step["agent"] == "verifier"]
+    assert [("passed" if v["passed"] else "failed") for v in reversed(verdicts)] == judged
+    (last,) = shown("show", str(verdicts[0]["id"]))
+    assert last["run"] == stored["id"]
+    assert last["evidence"] == json.loads(Path("out", "verdict.json").read_text())["verdict"]
 
 
 @pytest.mark.parametrize("path", LEDGERS, ids=lambda path: path.stem)

@@ -25,9 +25,9 @@ from sketchc.lowering.passes import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import target_module
 from sketchc.parser import parse
+from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.toolchains.cpp import LIBRARIES, UNHURRIED, _build
-from sketchc.runtime.worker import run_worker
 from sketchc.source import Source
 
 #: So many sketches whose plan a bug changes are tried for each.
@@ -74,7 +74,12 @@ def test_the_bug_is_found(bug, tmp_path: Path):
     sketches = [(generated, sketch) for generated, sketch, _ in spoilt]
     cases, requests, arrays = launches(sketches, kernels, library)
     result = run_worker(
-        f"{HANDLER}:run_batch", {"cases": requests}, arrays, timeout=120, environment=UNHURRIED
+        f"{HANDLER}:run_batch",
+        {"cases": requests},
+        arrays,
+        timeout=120,
+        environment=UNHURRIED,
+        readable=[library],
     )
     if result.reply is None:
         return  # a crash: read or written outside

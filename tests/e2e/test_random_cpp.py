@@ -23,9 +23,9 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes import build_plan
 from sketchc.lowering.registry import target_module
 from sketchc.parser import parse
+from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.cpp import FLAGS, LIBRARIES, UNHURRIED, _build
 from sketchc.runtime.toolchains.cpp_calls import signature
-from sketchc.runtime.worker import run_worker
 from sketchc.source import Source
 
 BATCH = 64
@@ -87,7 +87,12 @@ def test_cpp_agrees_with_the_interpreter(batch, tmp_path):
     _build([source], QUICK, LIBRARIES, library)
     cases, requests, arrays = launches(chosen, kernels, library)
     result = run_worker(
-        f"{HANDLER}:run_batch", {"cases": requests}, arrays, timeout=120, environment=UNHURRIED
+        f"{HANDLER}:run_batch",
+        {"cases": requests},
+        arrays,
+        timeout=120,
+        environment=UNHURRIED,
+        readable=[library],
     )
     assert result.reply is not None, result.describe() + result.traceback + result.output
     wrong = []

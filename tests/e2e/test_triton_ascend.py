@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import shutil
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +17,7 @@ from toolchains import require
 
 from sketchc import ir
 from sketchc.lowering.kernel import Kernel
+from sketchc.runtime.toolchains.ascend import environment
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.types import DType
 
@@ -427,3 +431,56 @@ def test_bfloat16_rounds_to_nearest_even(tmp_path: Path) -> None:
     result = run(kernel, tmp_path, {"X": x, "Y": y}, {"N": 5})["Z"]
     expected = (x.astype(np.float32) + y.astype(np.float32)).astype(ml_dtypes.bfloat16)
     np.testing.assert_array_equal(result.view(np.uint16), expected.view(np.uint16))
+
+
+# ---------------------------------------------------------------- a tool that crashes
+
+#: It ends with a signal so many times, and is then the real one.
+CRASHING = """#!/bin/sh
+count="$(dirname "$(dirname "$1")")/crashes.MARK"
+echo >> "$count"
+if [ "$(wc -l < "$count")" -le TIMES ]; then
+    kill -SEGV $$
+fi
+rm "$count"
+exec "REAL" "$@"
+"""
+
+
+def linked(here: str, there: str) -> None:
+    """No second copy, where the file system allows that."""
+    try:
+        os.link(here, there)
+    except OSError:
+        shutil.copy2(here, there)
+
+
+def crashing_environment(folder: Path, times: int) -> Path:
+    """A copy of the front end's environment, with a triton-adapter-opt that crashes."""
+    place = folder / "environment"
+    shutil.copytree(environment.environment_folder(), place, symlinks=True, copy_function=linked)
+    (tool,) = place.glob("lib/python3*/site-packages/triton/backends/ascend/triton-adapter-opt")
+    real = tool.rename(tool.with_name("the-real-one"))
+    text = CRASHING.replace("TIMES", str(times)).replace("REAL", str(real))
+    tool.write_text(text.replace("MARK", secrets.token_hex(8)))
+    tool.chmod(0o755)
+    return place
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_a_crash_of_the_vendors_tool_counts_when_it_comes_again(
+    tmp_path: Path, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of some kernels, one conversion in a hundred crashes, where addresses happen to fall so."""
+    place = crashing_environment(tmp_path, times)
+    monkeypatch.setenv("SKETCHC_ASCEND_ENV", str(place))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    kernel = make_kernel(ADD, "X[N]: in f32; Y[N]: in f32; Z[N]: out f32")
+    x, y = signed((65,)), signed((65,))
+    if times == 1:
+        found = run(kernel, tmp_path, {"X": x, "Y": y}, {"N": 65})["Z"]
+        np.testing.assert_array_equal(found, x + y)
+        return
+    with pytest.raises(ToolchainError, match="triton-adapter-opt ended with status -11") as caught:
+        run(kernel, tmp_path, {"X": x, "Y": y}, {"N": 65})
+    assert caught.value.stage == "compile"

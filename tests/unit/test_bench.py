@@ -1,36 +1,25 @@
-"""The machinery of measurements, without measuring: statistics, turn-taking, reports."""
+"""The machinery of measurements, without measuring: statistics, turns, reports, summaries."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from itertools import pairwise
 
 import attrs
 import numpy as np
 import pytest
+from bench_evidence import MACHINE, RIGHT, made_up
 
-from sketchc.runtime.bench.bench import Measurement
-from sketchc.runtime.bench.machine import Machine
+from sketchc.runtime.bench.driver import turn_order
+from sketchc.runtime.bench.machine import Machine, better
+from sketchc.runtime.bench.precision import Precision
+from sketchc.runtime.bench.probe import read_probe
 from sketchc.runtime.bench.report import seconds_text, summary, to_json
-from sketchc.runtime.bench.statistics import geometric_mean, speedup, summarise
-from sketchc.runtime.bench.timing import Schedule, interleave
-from sketchc.runtime.verify.compare import Comparison
-
-if TYPE_CHECKING:
-    import torch
-
-
-class CountingClock:
-    """Says that the n-th call took n seconds."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def measure(self, call: Callable[[], Any]) -> float:
-        call()
-        self.calls += 1
-        return float(self.calls)
+from sketchc.runtime.bench.roofline import Work, floor_of
+from sketchc.runtime.bench.statistics import fast_p, geometric_mean, speedup, summarise
+from sketchc.runtime.bench.suite import Entry, against
+from sketchc.runtime.bench.variation import Turn, draw_variation, varied, write_varied
 
 
 def test_the_interval_holds_the_median_and_narrows_with_more_samples() -> None:
@@ -43,6 +32,16 @@ def test_the_interval_holds_the_median_and_narrows_with_more_samples() -> None:
     assert many.low <= 1.0 <= many.high, "the true median of this distribution is 1"
 
 
+def test_the_interval_of_a_speedup_holds_the_true_one_about_as_often_as_it_says() -> None:
+    random = np.random.default_rng(1)
+    held = 0
+    for _ in range(60):
+        base, other = random.lognormal(np.log(3), 0.2, 31), random.lognormal(0, 0.2, 31)
+        found = speedup(list(base), list(other))
+        held += found.low <= 3.0 <= found.high
+    assert held >= 0.85 * 60
+
+
 def test_speedup_is_baseline_over_candidate() -> None:
     gain = speedup([2.0, 2.0, 2.0, 6.0], [1.0, 1.0, 1.0, 1.0])
     assert gain.of_medians == 2.0
@@ -51,73 +50,141 @@ def test_speedup_is_baseline_over_candidate() -> None:
     assert geometric_mean([0.5, 2.0, 8.0]) == pytest.approx(2.0)
 
 
-def test_contenders_take_turns_and_input_sets_rotate() -> None:
-    import torch  # here, since it takes seconds in every worker that collects this file
-
-    order: list[tuple[str, int]] = []
-
-    def contender(name: str) -> Callable[[int], list[torch.Tensor]]:
-        def call(position: int) -> list[torch.Tensor]:
-            order.append((name, position))
-            return [torch.full((1,), float(len(order)))]
-
-        return call
-
-    schedule = Schedule(samples=6, warm_up_seconds=0.0, at_least_seconds=0.0)
-    contenders = {"a": contender("a"), "b": contender("b")}
-    samples, outputs = interleave(contenders, 3, CountingClock(), schedule)
-    timed = order[6:]  # each was warmed up on every input set
-    assert order[:6] == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
-    assert [position for _, position in timed] == [0, 0, 1, 1, 2, 2] * 2
-    assert [name for name, _ in timed] == list("abbaabbaabba")
-    assert samples == {"a": [1, 4, 5, 8, 9, 12], "b": [2, 3, 6, 7, 10, 11]}
-    for name in contenders:
-        for position in range(3):
-            last = max(i for i, call in enumerate(order) if call == (name, position))
-            assert outputs[name][position][0].item() == last + 1, "outputs of the last timed call"
+def test_fast_p_counts_failed_kernels_as_not_fast() -> None:
+    gains = [0.5, 1.0, 1.5, 2.5, None]
+    assert [fast_p(gains, p) for p in (0.0, 1.0, 2.0)] == [0.8, 0.4, 0.2]
+    assert fast_p([], 1.0) == 0.0
 
 
-def measurement(seconds: float, comparison: Comparison) -> Measurement:
-    samples = [seconds] * 31
-    machine = Machine("a CPU", 2, 1e10, 1 << 20, {"torch": "2"})
-    return Measurement(
-        *("s", "cpp", "cpu", "t.py", machine, {"M": 3}, {}, {}, 1, 3),
-        summarise(samples),
-        summarise(samples),
-        speedup(samples, samples),
-        10**9,
-        10**9,
-        10**9 / 1e10 / seconds,
-        10**9 / 1e10 / seconds,
-        (comparison,),
-        (),
-        {"eager": samples, "kernel": samples},
-    )
+@pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c")])
+def test_everybody_is_first_and_follows_everybody_equally_often(names: tuple[str, ...]) -> None:
+    orders = [turn_order(names, number) for number in range(2 * len(names))]
+    assert all(sorted(order) == sorted(names) for order in orders)
+    assert set(Counter(order[0] for order in orders).values()) == {2}
+    follows = Counter(pair for order in orders for pair in pairwise(order))
+    assert len(follows) == len(names) * (len(names) - 1)
+    assert len(set(follows.values())) == 1
 
 
-RIGHT = Comparison("Y", "", "within tolerance", 3)
+# ---------------------------------------------------------------- inputs
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "bool"])
+def test_both_processes_make_the_same_varied_inputs(dtype: str) -> None:
+    import ml_dtypes  # noqa: F401  (gives NumPy the type)
+    import torch
+
+    random = np.random.default_rng(3)
+    values = np.asarray(np.trunc(random.standard_normal((7, 5)) * 3), np.dtype(dtype))
+    turn = Turn(11, 1.0 if dtype in ("int32", "bool") else 0.609375)
+    base = torch.from_numpy(values.astype(np.float64)).to(getattr(torch, dtype))
+    target = torch.empty_like(base)
+    write_varied(base, turn, target)
+    expected = varied(values, turn)
+    assert expected.dtype == values.dtype
+    assert np.array_equal(target.double().numpy(), expected.astype(np.float64))
+    assert not np.array_equal(expected, values)
+
+
+def test_no_two_samples_have_the_same_inputs() -> None:
+    random = np.random.default_rng(0)
+    turns = [draw_variation(random, {"X": (10_000, True)}, 3, 0) for _ in range(200)]
+    assert len({(one.base, one.turns["X"]) for one in turns}) == 200
+    assert all(0.5 < one.turns["X"].factor <= 1.0 for one in turns)
+
+
+# ---------------------------------------------------------------- physics
+
+
+def test_the_floor_is_that_of_memory_or_of_arithmetic() -> None:
+    streaming = floor_of(Work(10**9, 10**9, 5 * 10**8, 5 * 10**8, 10**9), MACHINE, "ieee f32", True)
+    assert streaming.least == pytest.approx(0.1)
+    assert "of memory" in streaming.reason
+    product = floor_of(Work(10**6, 10**12, 10**6, 10**5, 10**12), MACHINE, "ieee f32", True)
+    assert product.least == pytest.approx(10.0)
+    assert "GFLOP/s" in product.reason
+    assert not product.refuses(6.0)
+    assert product.refuses(4.0)
+
+
+def test_what_fits_into_the_caches_is_not_held_to_the_memory() -> None:
+    work = Work(2 * 10**5, 0, 10**5, 10**5, 0)
+    warm = floor_of(work, MACHINE, "ieee f32", cold=False)
+    cold = floor_of(work, MACHINE, "ieee f32", cold=True)
+    assert warm.least == pytest.approx(2e5 / 1e11)
+    assert cold.least == pytest.approx(1e5 / 1e10), "what was flushed comes from memory"
+    unknown = attrs.evolve(MACHINE, levels=())
+    assert floor_of(work, unknown, "ieee f32", cold=False).least == 0.0
+
+
+def test_measuring_again_keeps_the_better_of_each() -> None:
+    one = Machine("a", 2, 5.0, 1, {}, {"ieee f32": 9.0}, ((10, 3.0), (20, 8.0)), "earlier")
+    other = Machine("a", 2, 7.0, 1, {}, {"ieee f32": 4.0, "f16": 5.0}, ((10, 6.0),), "later")
+    found = better(one, other)
+    assert (found.bandwidth, found.measured) == (7.0, "later")
+    assert found.peaks == {"ieee f32": 9.0, "f16": 5.0}
+    assert found.levels == ((10, 6.0), (20, 8.0))
+
+
+def test_what_the_probe_prints_is_read() -> None:
+    found = read_probe("f32 2e11\nf64 1e11\nread 32768 5e11\nread 1048576 1e11\n")
+    assert (found.f32, found.f64) == (2e11, 1e11)
+    assert found.reads == ((32768, 5e11), (1048576, 1e11))
+    for text in ("", "f32 1e9", "f32 1e9 7 8\nf64 2", "f32 many\nf64 1"):
+        with pytest.raises(ValueError, match=r".|^$"):
+            read_probe(text)
+
+
+# ---------------------------------------------------------------- reports
 
 
 def test_a_wrong_output_fails_whatever_its_time() -> None:
     wrong = attrs.evolve(RIGHT, failure="numerical", reason="1 of 3 elements are wrong")
-    assert measurement(0.2, RIGHT).passed
-    assert not measurement(0.2, wrong).passed
-    assert "a timed output is wrong" in summary(measurement(0.2, wrong))
-
-
-def test_a_time_below_the_physical_floor_fails() -> None:
-    """1 GB at 10 GB/s takes 0.1 s; half of that is put down to a modest measurement of both."""
-    assert measurement(0.06, RIGHT).passed
-    impossible = measurement(0.01, RIGHT)
-    assert not impossible.passed
-    assert "faster than the memory" in summary(impossible)
+    assert made_up(0.2).passed
+    found = made_up(0.2, comparison=wrong)
+    assert (found.passed, found.failure, found.believable) == (False, "numerical", True)
+    assert "a timed output is wrong" in summary(found)
 
 
 def test_a_measurement_is_plain_json_with_its_samples() -> None:
-    data = json.loads(json.dumps(to_json(measurement(0.2, RIGHT)), allow_nan=False))
+    data = json.loads(json.dumps(to_json(made_up(0.2)), allow_nan=False))
     assert data["samples"]["kernel"] == [0.2] * 31
+    assert data["samples"]["eager"] == [0.3] * 31
     assert data["passed"] is True
-    assert data["machine"]["bandwidth"] == 1e10
+    assert data["too_few"] is False
+    assert data["machine"]["bandwidth"] == MACHINE.bandwidth
+    assert data["precision"]["name"] == "ieee f32"
+    assert data["speedup"]["of_medians"] == pytest.approx(1.5)
+    assert len(data["rounds"]) == len(data["timer"]["wall"]["kernel"]) == 31
+    assert len({tuple(one["turns"]["X"].items()) for one in data["rounds"]}) == 31
+
+
+def test_no_speedup_is_quoted_between_classes() -> None:
+    found = made_up(0.2, precision=Precision("tf32x3", "gemm"))
+    assert found.speedup is None
+    assert found.baselines["eager"].precision == "ieee f32"
+    assert to_json(found)["speedup"] is None
+    assert "no speedup over eager is quoted" in summary(found)
+    assert "x of eager" not in summary(found)
+
+
+def test_few_samples_are_flagged() -> None:
+    assert to_json(made_up(0.2, samples=29))["too_few"] is True
+    assert to_json(made_up(0.2, samples=30))["too_few"] is False
+
+
+def test_a_summary_of_several_kernels() -> None:
+    wrong = attrs.evolve(RIGHT, failure="numerical", reason="wrong")
+    entries = [
+        Entry("a", "t", made_up(0.1)),
+        Entry("b", "t", made_up(0.4)),
+        Entry("c", "t", made_up(0.1, comparison=wrong)),
+        Entry("d", "t", failure="compile", reason="no"),
+    ]
+    (found,) = against(entries, ["eager"])
+    assert (found.kernels, found.compared) == (4, 2)
+    assert found.fast == {0.0: 0.5, 1.0: 0.25, 2.0: 0.25}
+    assert found.geometric_mean == pytest.approx((3.0 * 0.75) ** 0.5)
 
 
 @pytest.mark.parametrize(

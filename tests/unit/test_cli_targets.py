@@ -12,6 +12,7 @@ import click.testing
 import pytest
 
 from sketchc.cli.main import cli, run
+from sketchc.diagnostics import UsageError
 from sketchc.lowering.registry import TARGETS
 from sketchc.runtime.toolchains.ascend import environment
 from sketchc.runtime.toolchains.base import TOOLCHAINS
@@ -67,8 +68,11 @@ def test_a_bare_machine_gets_advice(bare: Path) -> None:
     assert not found["cpp"]["can_compile"]
     assert invoke("targets").exit_code == 0
     listed = invoke("toolchain", "list").output
-    assert listed.count("\n") == len(TOOLCHAINS)
+    assert [line.split()[0] for line in listed.splitlines()] == [*TOOLCHAINS, "mindspore"]
     assert "missing" in listed
+    refused = invoke("toolchain", "install", "mindspore", "--system")
+    assert isinstance(refused.exception, UsageError)
+    assert "mindspore needs no system packages" in str(refused.exception)
 
 
 def test_without_torch_and_triton_nothing_crashes(tmp_path: Path) -> None:
@@ -139,3 +143,9 @@ def test_llvm_versions(bare: Path, name: str, version: str, usable: bool) -> Non
     if tools is not None:
         assert tools.version == version
         assert tools.gcc_version == "12.2.0"
+
+
+def test_what_holds_workers_is_tried_and_said() -> None:
+    told = json.loads(invoke("targets", "--json").output)["workers"]
+    assert told["mode"] in ("namespaces", "plain")
+    assert told["text"] in " ".join(invoke("targets").output.split())

@@ -19,7 +19,9 @@ from toolchains import require
 
 from sketchc.agents.llm.secret import REDACTED, redact, take_key
 from sketchc.runtime.frontends.torch_template import close_templates
-from sketchc.runtime.worker import clean_environment, run_worker
+from sketchc.runtime.sandbox import templates
+from sketchc.runtime.sandbox.environment import clean_environment
+from sketchc.runtime.sandbox.worker import run_worker
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "SKETCHC_TEST_API_KEY"
@@ -117,7 +119,8 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str, str]]]]:
     """(command, environment) of every process that is started while the test runs."""
-    close_templates()  # one that was there already would serve the tasks
+    for close in (close_templates, templates.close_templates):
+        close()  # one that was there already would serve the tasks, or be the worker's
     found: list[tuple[str, dict[str, str]]] = []
     original = subprocess.Popen.__init__
 

@@ -124,6 +124,7 @@ ALWAYS = {
     "softmax.sketch",
     "softmax.plan",
     "softmax.py",
+    "softmax.map.json",
 }
 
 

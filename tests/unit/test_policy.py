@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import attrs
 import pytest
 from example_targets import EXAMPLES, LOWERED
 from foreign_kernels import CPP, TRITON, candidate, edited
@@ -71,7 +72,7 @@ def test_what_a_kernel_may_import(line: str) -> None:
         'extern "C" int system(const char *);',
         '__asm__(".incbin \\"answers\\"");',
         "#include HEADER",
-        "#inc\\\nlude <thread>",
+        "#inc\\\nlude <filesystem>",
         "#define CALL(a, b) a##b",
     ],
 )
@@ -200,3 +201,67 @@ def test_a_grid_function_is_not_inside_of_the_launch() -> None:
 def test_the_good_kernel_is_clean() -> None:
     assert inspect_kernel(candidate("triton_cuda", TRITON).kernel) == ()
     assert inspect_kernel(candidate("cpp", CPP).kernel) == ()
+
+
+MODULE = """import ctypes
+import os
+import subprocess
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+LIBRARY = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "x.so"))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        setattr(self, "last", x.shape)
+        for module in self.modules():
+            module.eval()
+        y = torch.from_numpy(np.empty(x.shape, np.float32))
+        LIBRARY.run(x.data_ptr(), x.numpy().ctypes.data)
+        return y
+"""
+
+
+def module_findings(*edits: tuple[str, str]) -> tuple[str, str]:
+    """(what is refused, what is explained) of a file with a ModelNew."""
+    source = MODULE
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    kernel = attrs.evolve(candidate("triton_cuda", source).kernel, entry="ModelNew")
+    findings = inspect_kernel(kernel)
+    return refusal_of(findings), explanation(findings)
+
+
+def test_honest_modules_are_let_through() -> None:
+    refused, explained = module_findings()
+    assert refused == ""
+    assert "torch.from_numpy" in explained
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("import inspect", "inspect"),
+        ("import scipy.linalg", "scipy"),
+        ("import gc", "gc"),
+        ("from torch.utils._python_dispatch import TorchDispatchMode", "_python_dispatch"),
+        ("fast = torch.compile(nn.ReLU())", "compile"),
+        ("fast = torch.jit.script(nn.ReLU())", "jit"),
+        ("torch._C._len_torch_dispatch_stack()", "_C"),
+        ("getattr(torch, 'compi' + 'le')", "looks up"),
+        ("exec('1')", "exec"),
+        ("os.sys.modules['torch']", "modules"),
+        ("import sys; sys.modules['torch']", "modules"),
+        ("import sys; sys.settrace(None)", "settrace"),
+        ("ctypes.pythonapi", "pythonapi"),
+        ("frame = (lambda: 0).__globals__", "__globals__"),
+    ],
+)
+def test_what_a_module_must_not_say(line: str, word: str) -> None:
+    refused, _ = module_findings(("LIBRARY = ", f"{line}\nLIBRARY = "))
+    assert word in refused
+    assert "line " in refused

@@ -129,6 +129,73 @@ def test_several_outputs_have_numbers(tmp_path: Path) -> None:
     assert declared(sketch)[1:] == ["Y1[M, N]: f32 out", "Y2[N]: f32 out"]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "forward", "inputs", "expected"),
+    [
+        (
+            "rows = 64\ninner: int = 64\ncolumns = 64",
+            "x @ y",
+            "torch.randn(rows, inner), torch.randn(inner, columns)",
+            ["X[M, N]: f32 in", "X2[N, K]: f32 in", "Y[M, K]: f32 out"],
+        ),
+        (
+            "rows, columns = 64, 64",
+            "torch.relu(x) + y",
+            "torch.randn(rows, columns), torch.randn(columns)",
+            ["X[M, N]: f32 in", "X2[N]: f32 in", "Y[M, N]: f32 out"],
+        ),
+        # A number and a literal; two numbers that the task wants to be equal; one number for both.
+        (
+            "rows = 64",
+            "torch.relu(x) + y",
+            "torch.randn(rows, 64), torch.randn(64)",
+            ["X[M, N]: f32 in", "X2[N]: f32 in", "Y[M, N]: f32 out"],
+        ),
+        (
+            "rows = 64\ncolumns = 64",
+            "x @ x + y",
+            "torch.randn(rows, columns), torch.randn(rows, columns)",
+            ["X[M, M]: f32 in", "X2[M, M]: f32 in", "Y[M, M]: f32 out"],
+        ),
+        (
+            "size = 64",
+            "torch.relu(x) + y",
+            "torch.randn(size, size), torch.randn(size)",
+            ["X[M, M]: f32 in", "X2[M]: f32 in", "Y[M, M]: f32 out"],
+        ),
+    ],
+)
+def test_extents_of_one_size_move_apart_with_the_numbers_of_the_file(
+    tmp_path: Path, numbers: str, forward: str, inputs: str, expected: list[str]
+) -> None:
+    path = task_file(tmp_path, forward, inputs, arguments="x, y")
+    path.write_text(path.read_text().replace("class Model", f"{numbers}\n\n\nclass Model"))
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "f")
+        bind(sketch, task.describe())
+    assert declared(sketch) == expected
+
+
+def test_parameters_go_with_the_number_that_they_need(tmp_path: Path) -> None:
+    path = task_file(
+        tmp_path,
+        "self.inner(x)",
+        "torch.randn(batch, width)",
+        "self.inner = nn.Linear(width, wide)",
+        given="width=width;wide=wide",
+    )
+    numbers = "batch = 24\nwidth = 24\nwide = 24\n\n\n"
+    path.write_text(path.read_text().replace("class Model", f"{numbers}class Model"))
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "f")
+    assert declared(sketch) == [
+        "X[M, N]: f32 in",
+        "INNER_WEIGHT[K, N]: f32 in",
+        "INNER_BIAS[K]: f32 in",
+        "Y[M, K]: f32 out",
+    ]
+
+
 # ---------------------------------------------------------------- kernel files
 
 BLOCK = 'extern "C" {\nint64_t other(float *x) { if (x) { x[0] = 1; } return 0; }\n}'

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import time
+import secrets
+import signal
+import sys
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+from processes import running
 
-from sketchc.runtime.worker import run_worker
+from sketchc.runtime.sandbox.templates import template
+from sketchc.runtime.sandbox.worker import Worker, run_worker
 
 HANDLERS = """
 import os, subprocess, sys, time
@@ -33,21 +36,23 @@ def fail(request, arrays):
     raise ValueError("no such luck")
 
 def hang(request, arrays):
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    with open(request["file"], "w") as file:
-        file.write(str(child.pid))
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", request["mark"]])
     time.sleep(600)
 
 def orphan(request, arrays):
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    return {"child": child.pid}, {}
+    sleeper = "import time; time.sleep(600)"
+    child = [sys.executable, "-c", sleeper, request["mark"]]
+    subprocess.Popen(child, start_new_session=True)
+    return {}, {}
+
+def busy(request, arrays):
+    while True:
+        pass
 
 def hungry(request, arrays):
     return {}, {"x": np.ones(request["bytes"], np.uint8)}
 
 def garbled(request, arrays):
-    folder = os.path.dirname(os.getcwd())
-    os.makedirs(folder + "/out", exist_ok=True)
     return {"x": 1}, {"x": np.array([object()], dtype=object)}
 """
 
@@ -120,21 +125,20 @@ def test_leaving_and_raising_are_told_apart(handlers: str, preload: tuple[str, .
 
 
 @PRELOADED
-def test_a_timeout_kills_the_whole_group(
-    handlers: str, preload: tuple[str, ...], tmp_path: Path
-) -> None:
-    file = tmp_path / "pid"
-    result = run_worker(f"{handlers}:hang", {"file": str(file)}, timeout=3, preload=preload)
+def test_a_timeout_kills_the_whole_group(handlers: str, preload: tuple[str, ...]) -> None:
+    mark = secrets.token_hex(8)
+    result = run_worker(f"{handlers}:hang", {"mark": mark}, timeout=1.5, preload=preload)
     assert result.timed_out
     assert "no answer within" in result.describe()
-    assert _ended(int(file.read_text()))
+    assert not running(mark)
 
 
 @PRELOADED
 def test_what_the_worker_started_ends_with_it(handlers: str, preload: tuple[str, ...]) -> None:
-    result = run_worker(f"{handlers}:orphan", {}, preload=preload)
+    mark = secrets.token_hex(8)
+    result = run_worker(f"{handlers}:orphan", {"mark": mark}, preload=preload)
     assert result.reply is not None
-    assert _ended(result.reply["child"])
+    assert not running(mark)
 
 
 @PRELOADED
@@ -182,15 +186,32 @@ def test_a_handler_of_an_installed_module() -> None:
     assert "no_such_function" in result.error
 
 
-def _ended(process: int) -> bool:
-    """Whether a process is gone (or a zombie that waits for its reaper) within five seconds."""
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
-            os.kill(process, 0)
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
+def test_the_template_of_compiled_kernels_has_one_thread_and_no_blas() -> None:
+    """What starts threads before a fork leaves locks behind; what a kernel finds loaded it may
+    use."""
+    one = template(sys.executable, ("sketchc.runtime.toolchains.cpp_worker",))
+    place = Path("/proc") / str(one.process.pid)
+    threads = [line for line in (place / "status").read_text().splitlines() if "Threads" in line]
+    assert threads[0].split()[1] == "1"
+    mapped = (place / "maps").read_text()
+    assert not [name for name in ("blas", "mkl", "libtorch", "numpy") if name in mapped]
+
+
+def test_one_worker_serves_several_calls_and_tells_when_it_is_gone(handlers: str) -> None:
+    with Worker(readable=[handlers], preload=("numpy",)) as worker:
+        first = worker.call(f"{handlers}:echo", {"a": 1}, {"x": np.arange(3)})
+        second = worker.call(f"{handlers}:fail", {})
+        third = worker.call(f"{handlers}:echo", {"a": 2}, {"x": np.arange(5)})
+        assert first.reply == {"request": {"a": 1}, "names": ["x"]}
+        assert second.error == "ValueError: no such luck"
+        assert third.arrays["x"].tolist() == [0, 1, 2, 3, 4]
+        assert worker.alive
+        worker.call(f"{handlers}:abort", {})
+        assert not worker.alive
+
+
+def test_processor_time_is_bounded(handlers: str) -> None:
+    result = run_worker(f"{handlers}:busy", {}, cpu_seconds=1, timeout=60)
+    assert not result.ok
+    assert not result.timed_out
+    assert -result.exit_code in (signal.SIGXCPU, signal.SIGKILL)

@@ -6,17 +6,19 @@ $SKETCHC_ASCEND_ENV, or <user data>/sketchc/triton-ascend-3.2.0.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
 
-from sketchc.runtime.worker import compiler_environment
+from sketchc.runtime.sandbox.environment import compiler_environment
 
 FRONTEND_VERSION = "3.2.0"
 REQUIREMENTS = (f"triton-ascend=={FRONTEND_VERSION}", "pybind11", "numpy<2.4")
@@ -68,12 +70,7 @@ def environment_folder() -> Path:
 
 def frontend_python() -> Path | None:
     """The interpreter of a complete environment, or None."""
-    folder = environment_folder()
-    python = folder / "bin" / "python"
-    pattern = f"lib/python3*/site-packages/triton_ascend-{FRONTEND_VERSION}.dist-info"
-    if python.exists() and any(folder.glob(pattern)) and not _unfinished(folder).exists():
-        return python
-    return None
+    return python_with(environment_folder(), f"triton_ascend-{FRONTEND_VERSION}")
 
 
 def missing_tools() -> tuple[str, ...]:
@@ -153,17 +150,8 @@ def install_frontend() -> str:
     if python is None:
         message = f"triton-ascend needs Python {' or '.join(PYTHONS)}, and none is on the path"
         raise InstallError(message)
-    unfinished = _unfinished(folder)
-    if folder.exists() and any(folder.iterdir()) and not unfinished.exists():
-        message = f"{folder} exists and is not such an environment: move it away"
-        raise InstallError(message)
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished.touch()
-    _run([python, "-m", "venv", "--clear", str(folder)])
-    unfinished.touch()
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    _run([*pip, "--disable-pip-version-check", *REQUIREMENTS])
-    unfinished.unlink()
+    with new_environment(folder, python) as install:
+        install(*REQUIREMENTS)
     return f"installed triton-ascend {FRONTEND_VERSION} into {folder}"
 
 
@@ -183,6 +171,32 @@ def install_tools() -> str:
 
 class InstallError(Exception):
     """An installation failed; the message says why, for the user."""
+
+
+@contextlib.contextmanager
+def new_environment(folder: Path, python: str) -> Iterator[Callable[..., None]]:
+    """Make a virtual environment, to be filled by calls of what is given, with arguments of
+    `pip install`; it counts as unfinished until that is done. Raises `InstallError`."""
+    unfinished = _unfinished(folder)
+    if folder.exists() and any(folder.iterdir()) and not unfinished.exists():
+        message = f"{folder} exists and is not such an environment: move it away"
+        raise InstallError(message)
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished.touch()
+    _run([python, "-m", "venv", "--clear", str(folder)])
+    unfinished.touch()
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    yield lambda *arguments: _run([*pip, "--disable-pip-version-check", *arguments])
+    unfinished.unlink()
+
+
+def python_with(folder: Path, distribution: str) -> Path | None:
+    """The interpreter of a finished environment that has this distribution ("NAME-VERSION", as its
+    folder of metadata begins), or None."""
+    python = folder / "bin" / "python"
+    pattern = f"lib/python3*/site-packages/{distribution}.dist-info"
+    complete = python.exists() and any(folder.glob(pattern)) and not _unfinished(folder).exists()
+    return python if complete else None
 
 
 def _unfinished(folder: Path) -> Path:

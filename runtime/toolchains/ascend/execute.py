@@ -1,15 +1,14 @@
 """Run a generated wrapper with its launches going through the Ascend front end and this CPU.
 
-`execute` is the handler of a worker process (`runtime.worker`). The wrapper is the real one, on
+`execute` is the handler of a worker process (`runtime.sandbox`). The wrapper is the real one, on
 torch's CPU tensors; the module `triton` is a stand-in that compiles and runs each launch.
 """
 
 from __future__ import annotations
 
-import ctypes
+import functools
 import hashlib
 import json
-import random
 import sys
 import traceback
 from collections.abc import Mapping
@@ -20,10 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from sketchc.runtime.sandbox.inside import exception_kinds
+from sketchc.runtime.sandbox.worker import run_inside
 from sketchc.runtime.toolchains import wrapper_guard
 from sketchc.runtime.toolchains.ascend import frontend, standin
-from sketchc.runtime.toolchains.ascend.buffers import GuardedBuffer
 from sketchc.runtime.toolchains.ascend.environment import cache_folder, find_tools
+from sketchc.runtime.toolchains.ascend.launch import Buffer, IllegalAccessError, run_library
 from sketchc.runtime.toolchains.ascend.library import UnsupportedLinalgError
 from sketchc.runtime.toolchains.ascend.linalg import Function
 from sketchc.runtime.toolchains.ascend.pipeline import BuildError, build
@@ -33,8 +34,7 @@ from sketchc.runtime.toolchains.host_limit import (
     host_limit,
     off_the_clock,
 )
-from sketchc.runtime.worker import run_worker
-from sketchc.runtime.worker_child import exception_kinds
+from sketchc.runtime.toolchains.tracer import Tracer, states_of
 
 _POINTERS: dict[torch.dtype, str] = {
     torch.float64: "*fp64",
@@ -48,15 +48,6 @@ _POINTERS: dict[torch.dtype, str] = {
     torch.uint8: "*u8",
     torch.uint32: "*u32",
     torch.bool: "*i1",
-}
-_SCALARS: dict[str, Any] = {
-    "i1": ctypes.c_bool,
-    "i8": ctypes.c_int8,
-    "i16": ctypes.c_int16,
-    "i32": ctypes.c_int32,
-    "i64": ctypes.c_int64,
-    "f32": ctypes.c_float,
-    "f64": ctypes.c_double,
 }
 FRONTEND_TIMEOUT = 120.0
 
@@ -77,24 +68,28 @@ class MissingEntryError(Exception):
     """The file has no function of the wrapper's name."""
 
 
-class IllegalAccessError(Exception):
-    """A kernel wrote before the start of a buffer."""
-
-
 class Machine:
-    """Compiles launches and, unless `dry`, runs them.
+    """Compiles launches and, unless `dry`, runs them; where there is a `tracer`, it is told them.
 
     `order` of a launch's programs is "forward", "reversed" or "shuffled" (by a fixed seed): the
     results may not depend on it.
     """
 
-    def __init__(self, source: Path, python: str, chip: str, order: str, dry: bool) -> None:
+    def __init__(
+        self,
+        source: Path,
+        python: str,
+        chip: str,
+        order: str,
+        dry: bool,
+        tracer: Tracer | None = None,
+    ) -> None:
         tools = find_tools()
         if tools is None:
             message = "the MLIR tools have gone"
             raise RuntimeError(message)
         self.source, self.python, self.chip = source, python, chip
-        self.order, self.dry, self.tools = order, dry, tools
+        self.order, self.dry, self.tools, self.tracer = order, dry, tools, tracer
         self.text = source.read_text()
         self.launches: list[dict[str, Any]] = []
 
@@ -107,8 +102,43 @@ class Machine:
             record["blocks read and written back"] = reply["rewritten"]
         if not self.dry and launch.grid[0] * launch.grid[1] * launch.grid[2] > 0:
             arguments = {name: launch.arguments[name] for name in reply["arguments"]}
-            record["bytes"] = run_library(library, function, arguments, launch.grid, self.order)
+            if len(arguments) != len(function.arguments):
+                expected = len(function.arguments)
+                message = f"{function.name} takes {expected} arguments, not {len(arguments)}"
+                raise RuntimeError(message)
+            if self.tracer is None:
+                record["bytes"] = self._run(library, function, arguments, launch.grid)
+            else:
+                self._trace(self.tracer, library, function, arguments, launch.grid)
         self.launches.append(record)
+
+    def _run(
+        self,
+        library: Path,
+        function: Function,
+        arguments: Mapping[str, Any],
+        grid: tuple[int, int, int],
+    ) -> int:
+        bound = [
+            _buffer(name, value) if argument.buffer else (argument.element, value)
+            for argument, (name, value) in zip(function.arguments, arguments.items(), strict=True)
+        ]
+        return run_library(str(library), function.name, bound, grid, self.order)
+
+    def _trace(
+        self,
+        tracer: Tracer,
+        library: Path,
+        function: Function,
+        arguments: Mapping[str, Any],
+        grid: tuple[int, int, int],
+    ) -> None:
+        written = [
+            {"name": name, **tracer.argument(value, argument.element)}
+            for argument, (name, value) in zip(function.arguments, arguments.items(), strict=True)
+        ]
+        record = {"kernel": function.name, "library": str(library), "grid": grid}
+        tracer.launch({**record, "arguments": written})
 
     def front_end(self, launch: standin.Launch) -> dict[str, Any]:
         """The front end's reply for a launch (`frontend.compile_kernel`), kept in the cache."""
@@ -128,12 +158,11 @@ class Machine:
             reply: dict[str, Any] = json.loads(kept.read_text())
         else:
             handler = f"{frontend.__file__}:compile_kernel"
-            result = run_worker(
+            result = run_inside(
                 handler,
                 request,
                 python=self.python,
                 timeout=FRONTEND_TIMEOUT,
-                own_group=False,
                 # Whatever the user's is: it must compile here.
                 environment={"TRITON_INTERPRET": "0"},
             )
@@ -174,91 +203,19 @@ def _constant(value: Any) -> Any:
     return {"tl": value.name} if isinstance(value, standin.Named) else value
 
 
-def run_library(
-    library: Path,
-    function: Function,
-    arguments: Mapping[str, Any],
-    grid: tuple[int, int, int],
-    order: str,
-) -> int:
-    """Run a built kernel over its grid; returns the most bytes that one program held.
-
-    Raises `IllegalAccessError`; a fault behind a buffer ends the process, with a line that says so.
-    """
-    code = ctypes.CDLL(str(library))
-    code.sketchc_launch.restype = ctypes.c_int64
-    guards: dict[int, tuple[str, GuardedBuffer]] = {}
-    pointers = (ctypes.c_void_p * max(1, len(arguments)))()
-    lengths = (ctypes.c_int64 * max(1, len(arguments)))()
-    keep = []
-    if len(arguments) != len(function.arguments):
-        message = f"{function.name} takes {len(function.arguments)} arguments, not {len(arguments)}"
-        raise RuntimeError(message)
-    try:
-        for i, (name, value) in enumerate(arguments.items()):
-            if function.arguments[i].buffer:
-                guard = _guard(guards, name, value)
-                offset = value.data_ptr() - guard.source
-                pointers[i] = guard.start + offset
-                lengths[i] = (guard.size - offset) // value.element_size()
-            else:
-                scalar = _SCALARS[function.arguments[i].element](value)
-                keep.append(scalar)
-                pointers[i] = ctypes.addressof(scalar)
-        _name_buffers(code, guards)
-        count = grid[0] * grid[1] * grid[2]
-        numbers = (ctypes.c_int64 * count)(*_ordered(count, order))
-        extents = (ctypes.c_int32 * 3)(*grid)
-        held = int(code.sketchc_launch(pointers, lengths, numbers, ctypes.c_int64(count), extents))
-        for name, guard in guards.values():
-            if not guard.intact():
-                message = f"{function.name} writes before the start of {name}"
-                raise IllegalAccessError(message)
-            guard.copy_back()
-        return held
-    finally:
-        for _, guard in guards.values():
-            guard.close()
+def _buffer(name: str, value: torch.Tensor) -> Buffer:
+    storage = value.untyped_storage()
+    start = storage.data_ptr()
+    offset = value.data_ptr() - start
+    return Buffer(name, start, storage.nbytes(), offset, value.element_size())
 
 
-def _guard(
-    guards: dict[int, tuple[str, GuardedBuffer]], name: str, tensor: torch.Tensor
-) -> GuardedBuffer:
-    """The guarded copy of a tensor's storage; tensors that share a storage share the copy."""
-    storage = tensor.untyped_storage()
-    key = storage.data_ptr()
-    if key == 0 or storage.nbytes() == 0:
-        key = -len(guards) - 1
-    if key not in guards:
-        guards[key] = name, GuardedBuffer(storage.data_ptr(), storage.nbytes())
-    return guards[key][1]
-
-
-def _name_buffers(code: ctypes.CDLL, guards: Mapping[int, tuple[str, GuardedBuffer]]) -> None:
-    code.sketchc_forget_buffers()
-    for name, guard in guards.values():
-        start, end = ctypes.c_size_t(guard.start), ctypes.c_size_t(guard.start + guard.size)
-        code.sketchc_name_buffer(start, end, name.encode())
-
-
-def _ordered(count: int, order: str) -> list[int]:
-    numbers = list(range(count))
-    match order:
-        case "forward":
-            pass
-        case "reversed":
-            numbers.reverse()
-        case "shuffled":
-            random.Random(0).shuffle(numbers)
-        case _:
-            message = f"unknown program order {order!r}"
-            raise ValueError(message)
-    return numbers
-
-
-def _load(request: Mapping[str, Any], watch: wrapper_guard.Watch | None) -> tuple[Any, Machine]:
+def _load(
+    request: Mapping[str, Any], watch: wrapper_guard.Watch | None, tracer: Tracer | None = None
+) -> tuple[Any, Machine]:
     source = Path(request["source"])
-    machine = Machine(source, request["python"], request["chip"], request["order"], request["dry"])
+    told = (request["python"], request["chip"], request["order"], request["dry"])
+    machine = Machine(source, *told, tracer)
 
     def launch(launched: standin.Launch) -> None:
         around = nullcontext() if watch is None else watch.launch()
@@ -316,6 +273,29 @@ def execute(
         message = f"the kernel changes its input {', '.join(changed)}"
         return {"failure": _told("launch", message, kinds=["IllegalAccessError"])}, {}
     return {"launches": machine.launches}, results
+
+
+def trace(
+    request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """Say what the wrapper launches, and run nothing of it; see `tracer`.
+
+    `request` is as for `execute`, with "states". The reply is {"launches", "done"}, or {"failure"}
+    as of `execute`.
+    """
+    torch.set_num_threads(1)
+    given, states = states_of(arrays, request["states"])
+    tensors = {name: _tensor(array) for name, array in given.items()}
+    tracer = Tracer(tensors, states)
+    try:
+        wrapper, _ = _load(request, None, tracer)
+        inputs = [tensors.get(name) for name in request["inputs"]]
+        keywords = _keywords(request, tensors, wrapper)
+        call = functools.partial(wrapper, *inputs, **keywords)
+        done, contents = tracer.trace(call, request["results"])
+    except Exception as error:
+        return {"failure": _failure(error)}, {}
+    return {"launches": tracer.launches, "done": done}, contents
 
 
 def _keywords(

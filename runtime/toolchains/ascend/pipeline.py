@@ -12,9 +12,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from sketchc.runtime.sandbox.environment import compiler_environment
 from sketchc.runtime.toolchains.ascend.environment import Tools, cache_folder
 from sketchc.runtime.toolchains.ascend.linalg import KERNEL, Function, normalise, read_function
-from sketchc.runtime.worker import compiler_environment
 
 #: Order matters: element-wise tensor operations become linalg before bufferization (it has no rule
 #: for them), and bf16 arithmetic is expanded before it reaches LLVM.

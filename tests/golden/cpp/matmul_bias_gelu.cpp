@@ -159,10 +159,11 @@ inline bool min(bool a, bool b) { return a && b; }
 inline float erf(float x) { return ::erff(x); }
 inline double erf(double x) { return ::erf(x); }
 
-// erf(x) = x * P(x^2) / Q(x^2) to 6 ulp (a weighted least-squares fit); beyond 3.93 it is 1.
+// erf(x) = x * P(x^2) / Q(x^2) to 6 ulp (a weighted least-squares fit); beyond 3.92 it is 1, to the
+// last bit: somebody multiplies 1 + erf(x) by a large number.
 inline float short_erf(float x)
 {
-    const float bounded = x < -3.93F ? -3.93F : (x > 3.93F ? 3.93F : x);
+    const float bounded = x < -3.92F ? -3.92F : (x > 3.92F ? 3.92F : x);
     const float square = bounded * bounded;
     float p = 2.04198341e-06F;
     p = p * square + 0.000284808542F;
@@ -177,7 +178,8 @@ inline float short_erf(float x)
     q = q * square + 0.50241071F;
     q = q * square + 1.0F;
     const float result = bounded * p / q;
-    return result < -1.0F ? -1.0F : (result > 1.0F ? 1.0F : result);
+    const float inside = result < -1.0F ? -1.0F : (result > 1.0F ? 1.0F : result);
+    return x < -3.92F ? -1.0F : (x > 3.92F ? 1.0F : inside);
 }
 
 // Of erf in float, 1 + erf(x) needs no more bits than short_erf has.

@@ -1,0 +1,82 @@
+"""Which lines of generated code came from which lines of the sketch.
+
+Emitters note, while they print, which statement of the sketch the lines in hand carry out; nothing
+of it stands in the code. Takes ranges of printed lines with spans, gives a `SourceMap`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+from sketchc.source import NOWHERE, Span
+
+if TYPE_CHECKING:
+    from sketchc.lowering.kernel import Kernel
+
+#: Of the map as data; raised with every change that an older reader would misread.
+VERSION = 1
+
+#: (line of the code, lines of the sketch that it carries out), both 1-based, in order. Lines that
+#: belong to no statement (imports, helpers, checks of arguments) are left out.
+SourceMap: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
+
+
+@attrs.frozen
+class Traced:
+    """A node of an emitter's own tree that knows where in the sketch it comes from. Says nothing
+    about meaning: nodes that differ in it alone are equal."""
+
+    origins: tuple[Span, ...] = attrs.field(default=(), eq=False, repr=False, kw_only=True)
+
+
+@attrs.define
+class Marks:
+    """Ranges of printed lines and what they carry out.
+
+    Ranges nest as statements do, and an inner one is marked before the one around it; what is
+    inside says more, so a line belongs to the innermost range around it.
+    """
+
+    ranges: list[tuple[int, int, tuple[Span, ...]]] = attrs.field(factory=list)
+
+    def add(self, first: int, end: int, origins: Iterable[Span]) -> None:
+        """Lines `first` to `end` (0-based, exclusive) carry out what stands at `origins`."""
+        known = tuple(span for span in origins if span != NOWHERE)
+        if known and end > first:
+            self.ranges.append((first, end, known))
+
+    def lines(self, offset: int) -> dict[int, tuple[int, ...]]:
+        """Lines of the sketch by line of the code, 1-based; `offset` lines stand above."""
+        found: dict[int, tuple[int, ...]] = {}
+        for first, end, origins in reversed(self.ranges):
+            numbers = tuple(sorted({span.line for span in origins}))
+            found.update(dict.fromkeys(range(offset + first + 1, offset + end + 1), numbers))
+        return found
+
+
+def source_map(lines: Mapping[int, tuple[int, ...]]) -> SourceMap:
+    """The map of one file."""
+    return tuple(sorted(lines.items()))
+
+
+def source_map_json(kernel: Kernel, sketch_text: str, code_name: str) -> dict[str, Any]:
+    """The map as data. The digests tell a reader whether it fits the texts in hand: `code_name`
+    names the file that holds the kernel, `sketch_text` is the sketch as written."""
+    return {
+        "version": VERSION,
+        "sketch": kernel.name,
+        "target": kernel.target,
+        "code": code_name,
+        "code_digest": digest(kernel.source),
+        "sketch_digest": digest(sketch_text),
+        "lines": [[line, list(origins)] for line, origins in kernel.source_map],
+    }
+
+
+def digest(text: str) -> str:
+    """The SHA-256 of a text, the same with and without a newline at its end."""
+    return hashlib.sha256(text.rstrip("\n").encode("utf-8", "surrogatepass")).hexdigest()

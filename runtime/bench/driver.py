@@ -1,0 +1,408 @@
+"""The parent's side of a measurement: it says what is timed when, and takes the time itself, too.
+
+Rounds: in each, every contender gets the same fresh inputs at the same place, in an order that
+turns from round to round. Which samples' outputs are looked at is drawn here, and told only after
+the call. The parent's own clock runs from "go" to the answer; it is slower to hear of the end than
+the process that times, by as much for the kernel as for the baseline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import pickle
+import select
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+
+from sketchc.diagnostics import UsageError
+from sketchc.runtime.bench.child import Job
+from sketchc.runtime.bench.timing import Schedule
+from sketchc.runtime.bench.variation import Variation, draw_variation
+from sketchc.runtime.frontends.arrays import Array, read_array
+from sketchc.runtime.sandbox.environment import python_environment
+from sketchc.runtime.sandbox.worker import kill_group
+
+KERNEL = "kernel"
+#: Samples of the kernel whose outputs are verified.
+LOOKED_AT = 3
+#: Seconds that a burst of calls shall take, and the most calls in it.
+_BURST_SECONDS = 0.02
+_BURST_CALLS = 2000
+#: A call in a burst, on warm data, takes no longer than this many samples on fresh data. As long as
+#: one seems to, there are more bursts, up to this multiple of what the schedule says: the best one
+#: counts, and other work on the machine lengthens a burst more than a sample, which follows a rest.
+BURST_RATIO = 2.0
+_MORE_BURSTS = 5
+#: Samples of the first baseline before the kernel is loaded, which could slow it down.
+_ALONE = 5
+
+
+Progress = Callable[[str], None]
+
+
+class Asked(Protocol):
+    """Of the settings, what is needed here."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def schedule(self) -> Schedule: ...
+
+    @property
+    def timeout(self) -> float: ...
+
+
+class MeasurementFailedError(UsageError):
+    """The kernel cannot be timed, and it is the kernel's doing: `failure` is its class."""
+
+    def __init__(self, message: str, failure: str) -> None:
+        self.failure = failure
+        super().__init__(message)
+
+
+class StateMismatchError(Exception):
+    """The parameters of a `ModelNew` are not those of the task's model."""
+
+
+@attrs.frozen
+class Sample:
+    """One timed call, in seconds: what the process that times says, what the parent's clock says
+    (copying the outputs included), the copying, and for how long the device worked on after it."""
+
+    contender: str
+    round: int
+    seconds: float
+    wall: float
+    copying: float = 0.0
+    late: float = 0.0
+    poisoned: bool = False
+
+
+@attrs.frozen
+class Burst:
+    """Many calls one after the other: the process's own sum of seconds, and the parent's."""
+
+    contender: str
+    calls: int
+    seconds: float
+    wall: float
+
+
+@attrs.frozen
+class Kept:
+    """The outputs of one sample, and the inputs it had."""
+
+    contender: str
+    round: int
+    variation: Variation
+    outputs: tuple[Array, ...] = attrs.field(repr=False, eq=False)
+
+
+@attrs.frozen
+class Run:
+    """Everything that came of one process, on "cpu" or "cuda". `variations` are by round; `changes`
+    says what the kernel did that it must leave alone; `settings` are torch's, as the baselines ran;
+    `alone` and `alone_bursts` are of the first baseline, from before the kernel was loaded, and
+    `handshakes` the parent's seconds for a sample without a call, one for each round."""
+
+    device: str
+    baselines: tuple[str, ...]
+    samples: tuple[Sample, ...]
+    bursts: tuple[Burst, ...]
+    kept: tuple[Kept, ...]
+    variations: tuple[Variation, ...]
+    orders: tuple[tuple[str, ...], ...]
+    changes: tuple[str, ...]
+    settings: Mapping[str, str]
+    notes: tuple[str, ...]
+    alone: tuple[Sample, ...] = ()
+    alone_bursts: tuple[Burst, ...] = ()
+    handshakes: tuple[float, ...] = ()
+
+    def seconds(self, contender: str) -> list[float]:
+        """The samples of one contender, in order."""
+        return [s.seconds for s in self.samples if s.contender == contender]
+
+
+def burst_ratio(contender: str, samples: Iterable[Sample], bursts: Iterable[Burst]) -> float:
+    """How much longer a call takes in the best burst than in a sample at the median; 0 without
+    bursts."""
+    each = min((b.seconds / b.calls for b in bursts if b.contender == contender), default=0.0)
+    own = [sample.seconds for sample in samples if sample.contender == contender]
+    return each / max(statistics.median(own), 1e-9) if own else 0.0
+
+
+def turn_order(names: Sequence[str], number: int) -> tuple[str, ...]:
+    """Who goes first in a round: everybody follows everybody else equally often."""
+    start = number % len(names)
+    turned = (*names[start:], *names[:start])
+    return turned if number // len(names) % 2 == 0 else turned[::-1]
+
+
+def environment(threads: int) -> dict[str, str]:
+    """The child's environment: pinned threads, and a heap that keeps its pages.
+
+    glibc would give large outputs back to the system after every call and fault each page in again
+    at the next, on both sides; that measures the kernel's page clearing rather than the code.
+    """
+    return python_environment(
+        {
+            "OMP_NUM_THREADS": str(threads),
+            "MKL_NUM_THREADS": str(threads),
+            "OMP_PROC_BIND": "true",
+            "OMP_PLACES": "cores",
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
+            "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+            "MALLOC_TOP_PAD_": str(64 << 20),
+        }
+    )
+
+
+def processors(threads: int) -> list[int]:
+    """The processors that are timed on: the last ones, since the first serve most interrupts."""
+    return sorted(os.sched_getaffinity(0))[-threads:]
+
+
+class _Process:
+    """The process that times."""
+
+    def __init__(self, job: Job, folder: Path, timeout: float) -> None:
+        (folder / "job.pickle").write_bytes(pickle.dumps(job))
+        self._deadline = time.monotonic() + timeout
+        self._timeout, self._log = timeout, folder / "log.txt"
+        self._pending = b""
+        self.loading = False
+        child_reads, self._to = os.pipe()
+        self._from, child_writes = os.pipe()
+        pinned = ",".join(map(str, processors(job.threads)))
+        command = [sys.executable, "-P", "-m", "sketchc.runtime.bench.child", str(folder)]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, str(child_reads), str(child_writes), pinned],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment(job.threads),
+                pass_fds=(child_reads, child_writes),
+                start_new_session=True,
+            )
+        os.close(child_reads)
+        os.close(child_writes)
+
+    def close(self) -> None:
+        for descriptor in (self._to, self._from):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        kill_group(self._process.pid)
+        self._process.wait()
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._to, json.dumps(message).encode() + b"\n")
+
+    def hear(self) -> dict[str, Any]:
+        """The next message.
+
+        Raises `UsageError` for the task's failure, `MeasurementFailedError` for the kernel's.
+        """
+        while b"\n" not in self._pending:
+            left = self._deadline - time.monotonic()
+            if left <= 0 or not select.select([self._from], [], [], left)[0]:
+                msg = f"the measurement did not end within {self._timeout:g} s"
+                raise self._failure(msg, "timeout")
+            chunk = os.read(self._from, 1 << 16)
+            if not chunk:
+                raise self._ended()
+            self._pending += chunk
+        line, self._pending = self._pending.split(b"\n", 1)
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            msg = "what the measuring process says cannot be read"
+            raise self._failure(msg, "policy") from error
+        if "error" in message:
+            raise UsageError(message["error"])
+        if "mismatch" in message:
+            raise StateMismatchError
+        if "candidate" in message:
+            msg = f"the kernel cannot be timed: {message['candidate']}"
+            raise MeasurementFailedError(msg, "launch")
+        return dict(message)
+
+    def _failure(self, message: str, failure: str) -> UsageError:
+        """The kernel's failure once it was loaded; before that, nobody's."""
+        return MeasurementFailedError(message, failure) if self.loading else UsageError(message)
+
+    def _ended(self) -> UsageError:
+        status = self._process.wait()
+        tail = self._log.read_text(errors="replace").strip().split("\n")[-1][:300]
+        msg = f"the measuring process ended with status {status}; its last line: {tail or 'none'}"
+        return self._failure(msg, "illegal_access" if status in (-11, -7) else "launch")
+
+
+def run(
+    job: Job,
+    folder: Path,
+    settings: Asked,
+    sizes: Mapping[str, tuple[int, bool]],
+    progress: Progress,
+) -> Run:
+    """Time everything. `sizes` are of the tensors that may be varied (see `draw_variation`);
+    `progress` hears what is being done, between two samples.
+
+    Raises `UsageError` for what cannot be timed, `MeasurementFailedError` where that is due to the
+    kernel, and `StateMismatchError`.
+    """
+    process = _Process(job, folder, settings.timeout)
+    random = np.random.default_rng([settings.seed, 7])
+    try:
+        return _Session(process, job, settings.schedule, sizes, random, progress).run()
+    finally:
+        process.close()
+
+
+class _Session:
+    """One process from its first word to its last."""
+
+    def __init__(
+        self,
+        process: _Process,
+        job: Job,
+        schedule: Schedule,
+        sizes: Mapping[str, tuple[int, bool]],
+        random: np.random.Generator,
+        progress: Progress,
+    ) -> None:
+        self._process, self._job, self._schedule = process, job, schedule
+        self._sizes, self._random, self._progress = sizes, random, progress
+        self._samples: list[Sample] = []
+        self._kept: list[Kept] = []
+        self._changes: dict[str, None] = {}
+
+    def run(self) -> Run:
+        self._progress("warms PyTorch up")
+        ready = self._process.hear()
+        self._progress(f"times {ready['baselines'][0]} alone")
+        baselines = tuple(ready["baselines"])
+        for number in range(_ALONE):
+            place = number % self._job.places
+            variation = draw_variation(self._random, self._sizes, len(self._job.inputs), place)
+            self._sample(baselines[0], number, variation, keep=False)
+        alone = tuple(self._samples)
+        alone_bursts = tuple(self._burst(baselines[0], n) for n in range(self._schedule.bursts))
+        self._samples.clear()
+        self._process.loading = True
+        self._progress("warms the kernel up")
+        self._process.tell({"do": "load"})
+        self._note(self._process.hear())
+        names = (*baselines, KERNEL)
+        chosen = self._random.permutation(self._schedule.samples)[:LOOKED_AT]
+        looked_at = {int(number) for number in chosen}
+        variations: list[Variation] = []
+        orders = []
+        handshakes: list[float] = []
+        started = time.monotonic()
+        while self._go_on(len(variations), time.monotonic() - started):
+            number = len(variations)
+            self._progress(f"times, round {number + 1} (at least {self._schedule.samples})")
+            place = number % self._job.places
+            bases = len(self._job.inputs)
+            variations.append(draw_variation(self._random, self._sizes, bases, place))
+            orders.append(turn_order(names, number))
+            handshakes.append(self._ask({"do": "nothing"})[1])
+            # The first one that is looked at is looked at on all sides.
+            for name in orders[-1]:
+                keep = number in looked_at and (name == KERNEL or number == min(looked_at))
+                self._sample(name, number, variations[-1], keep)
+        self._progress("times bursts of calls")
+        bursts = self._bursts(baselines[0])
+        self._process.tell({"do": "end"})
+        last = self._process.hear()
+        self._note(last)
+        return Run(
+            self._job.device,
+            baselines,
+            tuple(self._samples),
+            bursts,
+            tuple(self._kept),
+            tuple(variations),
+            tuple(orders),
+            tuple(self._changes),
+            last["settings"],
+            tuple(ready["notes"]),
+            alone,
+            alone_bursts,
+            tuple(handshakes),
+        )
+
+    def _go_on(self, number: int, elapsed: float) -> bool:
+        schedule = self._schedule
+        if number < schedule.samples:
+            return elapsed < schedule.at_most_seconds or number < 5
+        return elapsed < schedule.at_least_seconds
+
+    def _sample(self, name: str, number: int, variation: Variation, keep: bool) -> None:
+        process = self._process
+        turns = {key: [turn.offset, turn.factor] for key, turn in variation.turns.items()}
+        request = {"contender": name, "base": variation.base, "place": variation.place}
+        timed, wall = self._ask({"do": "sample", "number": number, "turns": turns, **request})
+        process.tell({"do": "keep" if keep else "drop"})
+        answer = process.hear()
+        self._note(answer)
+        self._samples.append(
+            Sample(
+                *(name, number, float(timed["seconds"]), wall),
+                *(float(timed["copy"]), float(timed["late"]), bool(answer["poisoned"])),
+            )
+        )
+        if keep:
+            outputs = tuple(read_array(file) for file in answer["files"])
+            self._kept.append(Kept(name, number, variation, outputs))
+            for file in answer["files"]:
+                Path(file["file"]).unlink()
+
+    def _bursts(self, baseline: str) -> tuple[Burst, ...]:
+        """The kernel and one baseline turn about, so that both meet the same weather."""
+        found: list[Burst] = []
+        names = (baseline, KERNEL)
+        for number in range(self._schedule.bursts * _MORE_BURSTS):
+            slow = any(burst_ratio(name, self._samples, found) > BURST_RATIO for name in names)
+            if number >= self._schedule.bursts and not slow:
+                break
+            found += [self._burst(name, number) for name in turn_order(names, number)]
+        return tuple(found)
+
+    def _burst(self, name: str, number: int) -> Burst:
+        """As many calls as fill `_BURST_SECONDS`, by the samples so far."""
+        own = [sample.seconds for sample in self._samples if sample.contender == name]
+        least = max(statistics.median(own), 1e-9)
+        calls = min(_BURST_CALLS, max(1, math.ceil(_BURST_SECONDS / least)))
+        request = {"contender": name, "place": number % self._job.places, "calls": calls}
+        timed, wall = self._ask({"do": "burst", **request})
+        return Burst(name, calls, float(timed["seconds"]), wall)
+
+    def _ask(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+        """Have something timed: what the process says, and the seconds by this process's clock."""
+        self._process.tell(request)
+        self._process.hear()
+        started = time.perf_counter_ns()
+        self._process.tell({"do": "go"})
+        timed = self._process.hear()
+        return timed, (time.perf_counter_ns() - started) * 1e-9
+
+    def _note(self, answer: Mapping[str, Any]) -> None:
+        for change in answer.get("changes", ()):
+            self._changes[str(change)] = None

@@ -1,0 +1,206 @@
+"""Whether a measurement is believed: the outputs, the clocks, the settings, and physics.
+
+Everything here is arithmetic on what was noted, so that it can be tried on made-up evidence.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from sketchc.runtime.bench.driver import (
+    BURST_RATIO,
+    KERNEL,
+    Burst,
+    Run,
+    Sample,
+    burst_ratio,
+)
+from sketchc.runtime.bench.roofline import SLACK, Floor
+from sketchc.runtime.verify.compare import Comparison
+
+#: The parent's clock may exceed the process's own by this share of it, by twice what it usually
+#: does, and by so many seconds a sample, or a call of a burst.
+CLOCK_SHARE = 0.25
+CLOCK_SECONDS = 2e-4
+BURST_SECONDS = 2e-6
+#: Where other work makes a call of the baseline slower in a burst than in a sample, one of the
+#: kernel may be slower by as much, but by no more than this.
+BURST_WEATHER = 4.0
+#: How long a device may work on after an output was ready: a share of the sample, a multiple of
+#: what it is for the baseline (whose outputs are copied, too), and seconds.
+LATE_SHARE = 0.1
+LATE_RATIO = 1.5
+LATE_SECONDS = 1e-5
+
+
+@attrs.frozen
+class Problem:
+    """Why a measurement does not count: a class of failure, and a sentence."""
+
+    failure: str
+    reason: str
+
+
+def problems(
+    run: Run,
+    comparisons: Sequence[Comparison],
+    floor: Floor,
+) -> tuple[Problem, ...]:
+    """Everything that speaks against the kernel's times, the most telling first."""
+    found = [Problem("policy", f"{change} while it was timed") for change in run.changes]
+    found += _outputs(comparisons)
+    found += clocks(run)
+    found += _below(floor, run)
+    return tuple(found)
+
+
+def _outputs(comparisons: Iterable[Comparison]) -> list[Problem]:
+    for comparison in comparisons:
+        if not comparison.passed:
+            reason = f"a timed output is wrong ({comparison.name}: {comparison.reason})"
+            return [Problem(comparison.failure, reason)]
+    return []
+
+
+def clocks(run: Run) -> list[Problem]:
+    """Where the parent's clock does not agree with the one beside the kernel.
+
+    How much later the parent usually hears of an end is known from samples before the kernel was
+    loaded, and from samples without a call, which the other clock has no part in: with a clock that
+    the kernel replaced, the baseline is timed wrongly, too.
+    """
+    handshake = statistics.median(run.handshakes)
+    usual = max(handshake, _unexplained(run.alone))
+    usual_in_burst = max(0.0, _unexplained_in_burst(run.alone_bursts))
+    found = []
+    for name in (KERNEL, run.baselines[0]):
+        own = [sample for sample in run.samples if sample.contender == name]
+        bursts = [burst for burst in run.bursts if burst.contender == name]
+        typical = statistics.median(sample.seconds for sample in own)
+        found += _samples(name, own, typical, usual)
+        found += _bursts(name, bursts, usual_in_burst, handshake)
+        # On a GPU the calls of a burst may take what their launches take, a sample does not.
+        if run.device == "cpu":
+            found += _slower_in_burst(name, bursts, typical, _allowed(run, name, usual_in_burst))
+    if (late := _late(run)) is not None:
+        found.append(late)
+    return found
+
+
+def _samples(name: str, own: Sequence[Sample], typical: float, usual: float) -> list[Problem]:
+    unexplained = _unexplained(own)
+    if unexplained <= CLOCK_SHARE * typical + 2 * usual + CLOCK_SECONDS:
+        return []
+    reason = (
+        f"the measuring process says {typical:.3g} s a call of the {name}, and the parent's clock "
+        f"{typical + unexplained - usual:.3g} s"
+    )
+    return [Problem("policy", reason)]
+
+
+def _unexplained(samples: Sequence[Sample]) -> float:
+    """Seconds of the parent's clock in which neither the call nor the copying ran.
+
+    The least of the faster half of the samples: these make the median, so whoever wants it lower
+    must lie in all of them; and the parent is often woken late, where threads still spin.
+    """
+    own = sorted(samples, key=lambda sample: sample.seconds)
+    faster = own[: (len(own) + 1) // 2]
+    return min((s.wall - s.seconds - s.copying for s in faster), default=0.0)
+
+
+def _late(run: Run) -> Problem | None:
+    """Work on other streams after the output was said to be ready."""
+
+    def median(contender: str) -> float:
+        return statistics.median(s.late for s in run.samples if s.contender == contender)
+
+    own, late = statistics.median(run.seconds(KERNEL)), median(KERNEL)
+    if late <= LATE_SHARE * own + LATE_RATIO * median(run.baselines[0]) + LATE_SECONDS:
+        return None
+    return Problem("policy", f"the device works on for {late:.3g} s after the kernel's end")
+
+
+def _unexplained_in_burst(bursts: Sequence[Burst]) -> float:
+    """The same for a call of a burst. The best burst counts: other work only makes them longer."""
+    return min(((burst.wall - burst.seconds) / burst.calls for burst in bursts), default=0.0)
+
+
+def _bursts(name: str, bursts: Sequence[Burst], usual: float, handshake: float) -> list[Problem]:
+    """Bursts have up to thousands of short calls, so that the parent's clock can tell them, too."""
+    if not bursts:
+        return []
+    each, most = _each(bursts), max(burst.calls for burst in bursts)
+    unexplained = _unexplained_in_burst(bursts)
+    # The handshake is shared by the calls of a burst.
+    shared = (CLOCK_SECONDS + 2 * handshake) / most
+    if unexplained <= CLOCK_SHARE * each + 2 * usual + BURST_SECONDS + shared:
+        return []
+    reason = (
+        f"the measuring process says {each:.3g} s a call of the {name} in a burst of {most}, and "
+        f"the parent's clock {each + unexplained:.3g} s"
+    )
+    return [Problem("policy", reason)]
+
+
+def _allowed(run: Run, name: str, usual: float) -> tuple[float, float]:
+    """By what a call in a burst may exceed a sample: a factor, and seconds.
+
+    Bursts are as long for everybody, however short a call, and a busy machine takes the processor
+    away from whoever works longest without a rest.
+    """
+    baseline = run.baselines[0]
+    seen = [burst_ratio(baseline, run.alone, run.alone_bursts)]
+    if name == KERNEL:
+        seen.append(burst_ratio(baseline, run.samples, run.bursts))
+    weather = min(BURST_WEATHER, max(1.0, *seen))
+    return BURST_RATIO * weather, 2 * usual + BURST_SECONDS
+
+
+def _slower_in_burst(
+    name: str, bursts: Sequence[Burst], typical: float, allowed: tuple[float, float]
+) -> list[Problem]:
+    """Without other contenders in between and on warm data, a call is no slower than a sample."""
+    factor, seconds = allowed
+    if not bursts or _each(bursts) <= factor * typical + seconds:
+        return []
+    reason = (
+        f"a sample of the {name} takes {typical:.3g} s, and a call in a burst {_each(bursts):.3g} s"
+    )
+    return [Problem("policy", reason)]
+
+
+def _each(bursts: Sequence[Burst]) -> float:
+    """Seconds of a call in the best burst."""
+    return min(burst.seconds / burst.calls for burst in bursts)
+
+
+def _below(floor: Floor, run: Run) -> list[Problem]:
+    """A time that the machine cannot deliver."""
+    own = statistics.median(run.seconds(KERNEL))
+    if not floor.refuses(own) or disproved(floor, run):
+        return []
+    reason = (
+        f"{own:.3g} s is less than {SLACK:.0%} of the physical floor, {floor.least:.3g} s "
+        f"({floor.reason})"
+    )
+    return [Problem("policy", reason)]
+
+
+def disproved(floor: Floor, run: Run) -> bool:
+    """Whether a baseline is faster than the floor: then the machine is better than was measured."""
+    return any(min(run.seconds(name)) < floor.least for name in run.baselines)
+
+
+def outdone(floor: Floor, run: Run) -> bool:
+    """Whether the kernel or a baseline was faster than the machine seems to be."""
+    return min(run.seconds(KERNEL)) < floor.least or disproved(floor, run)
+
+
+def poisoned_share(samples: Iterable[Sample]) -> float:
+    """The share of the kernel's samples whose outputs lay where poison had been."""
+    own = [sample.poisoned for sample in samples if sample.contender == KERNEL]
+    return sum(own) / len(own) if own else 0.0

@@ -1,0 +1,158 @@
+"""What a measurement is: settings that go in, and the result with everything that a claim needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from sketchc.runtime.bench.driver import Run
+from sketchc.runtime.bench.judgement import Problem
+from sketchc.runtime.bench.machine import Machine
+from sketchc.runtime.bench.precision import Precision
+from sketchc.runtime.bench.roofline import Floor, Work
+from sketchc.runtime.bench.statistics import ENOUGH_SAMPLES, Speedup, Summary
+from sketchc.runtime.bench.timing import Schedule
+from sketchc.runtime.frontends.description import Scalar
+from sketchc.runtime.verify.compare import Comparison
+
+
+@attrs.frozen
+class Settings:
+    """How to measure. `sizes` replaces symbols of the task; `values` are `--set`."""
+
+    seed: int
+    threads: int
+    schedule: Schedule = Schedule()
+    sizes: Mapping[str, int] = attrs.field(factory=dict)
+    values: Mapping[str, Scalar] = attrs.field(factory=dict)
+    device: str = "cpu"
+    timeout: float = 600.0
+    baselines: tuple[str, ...] = ("eager",)
+
+
+@attrs.frozen
+class Baseline:
+    """One baseline: its class of precision, its time, and what the kernel gains on it. `speedup` is
+    None where the classes differ; `comparisons` are of one sample's outputs."""
+
+    name: str
+    precision: str
+    times: Summary
+    speedup: Speedup | None
+    roofline: float
+    comparisons: tuple[Comparison, ...]
+
+
+@attrs.frozen
+class Measurement:
+    """What was measured. Times in seconds; `roofline` is the time of a perfect kernel over the
+    median. `comparisons` are of the outputs of timed samples; `problems` say why the times do not
+    count, if they do not. `task_text` is the task's file as it was when it was checked."""
+
+    sketch: str
+    target: str
+    hardware: str
+    task: str
+    kernel_file: str
+    source: str
+    sketch_text: str
+    machine: Machine
+    symbols: Mapping[str, int]
+    shapes: Mapping[str, tuple[int, ...]]
+    constants: Mapping[str, Scalar]
+    params: Mapping[str, Scalar]
+    settings: Settings
+    input_sets: int
+    precision: Precision
+    kernel: Summary
+    baselines: Mapping[str, Baseline]
+    work: Work
+    floor: Floor
+    roofline: float
+    comparisons: tuple[Comparison, ...]
+    problems: tuple[Problem, ...]
+    run: Run
+    surroundings: Mapping[str, Any]
+    versions: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    task_text: str = attrs.field(default="", repr=False)
+
+    @property
+    def passed(self) -> bool:
+        return not self.problems
+
+    @property
+    def failure(self) -> str:
+        """The class of the first problem; "" for none."""
+        return self.problems[0].failure if self.problems else ""
+
+    @property
+    def believable(self) -> bool:
+        """Whether the times can be true, whatever the outputs are."""
+        return all(problem.failure != "policy" for problem in self.problems)
+
+    @property
+    def disputed(self) -> bool:
+        """Whether the times alone speak against it: outputs are right, and nothing was changed."""
+        right = all(comparison.passed for comparison in self.comparisons)
+        return bool(self.problems) and right and not self.run.changes
+
+    @property
+    def too_few(self) -> bool:
+        return self.kernel.samples < ENOUGH_SAMPLES
+
+    @property
+    def eager(self) -> Summary:
+        return self.baselines["eager"].times
+
+    @property
+    def eager_roofline(self) -> float:
+        return self.baselines["eager"].roofline
+
+    @property
+    def eager_comparisons(self) -> tuple[Comparison, ...]:
+        return self.baselines["eager"].comparisons
+
+    @property
+    def speedup(self) -> Speedup | None:
+        """Over eager; None where eager is not of the same class of precision."""
+        return self.baselines["eager"].speedup
+
+    @property
+    def bytes(self) -> int:
+        return self.work.moved
+
+    @property
+    def flops(self) -> int:
+        return self.work.operations
+
+    @property
+    def samples(self) -> dict[str, list[float]]:
+        """Seconds by contender."""
+        names = (*self.run.baselines, "kernel")
+        return {name: self.run.seconds(name) for name in names}
+
+
+def surroundings() -> dict[str, Any]:
+    """What else the machine did, and how fast its processors were set to run."""
+    governors, frequencies = set(), []
+    for path in sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq")):
+        governors |= set(_text(path / "scaling_governor"))
+        frequencies += [int(text) for text in _text(path / "scaling_cur_freq")]
+    return {
+        "load": list(os.getloadavg()),
+        "processors": sorted(os.sched_getaffinity(0)),
+        "governors": sorted(governors),
+        "kilohertz": frequencies,
+    }
+
+
+def _text(path: Path) -> list[str]:
+    try:
+        return [path.read_text().strip()]
+    except OSError:
+        return []

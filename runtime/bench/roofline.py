@@ -1,0 +1,173 @@
+"""What physics allows: the bytes that must move, the work that must be done, and the floor below.
+
+Two readings of the same sketch. The *roofline* is what a perfect kernel would take: each input read
+once and each output written once at the memory's bandwidth, each operation at the peak rate. The
+*floor* is for rejecting, so it counts only what no kernel can leave out: a tensor that is reached
+through indices, in strides or under a condition may be read in part, a triangular loop is counted
+as its hull, and a tile that sticks out as a whole; none of that is held against a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from sketchc import ir
+from sketchc.evaluate import Value, evaluate, host_values
+from sketchc.lowering.plan import Plan, walk
+from sketchc.runtime.bench.machine import Machine
+from sketchc.runtime.frontends.binding import Binding
+from sketchc.symbolic import references
+
+#: A time below this share of the floor is not believed. The rest is for what a modest measurement
+#: of bandwidth and peak leaves out, and for work that a compiler can simplify away.
+SLACK = 0.5
+#: How far sizes are scaled up to see what one element costs, edge tiles left aside.
+_LARGE = 1 << 20
+
+
+@attrs.frozen
+class Work:
+    """Bytes and FLOPs: `moved` and `operations` of the roofline, `read`, `written` and `certain` of
+    the floor (bytes, bytes, FLOPs)."""
+
+    moved: int
+    operations: int
+    read: int
+    written: int
+    certain: int
+
+
+@attrs.frozen
+class Floor:
+    """Times in seconds. `roofline` is what a perfect kernel takes, `least` what none can beat;
+    `reason` says what sets `least`."""
+
+    roofline: float
+    least: float
+    reason: str
+
+    def refuses(self, seconds: float) -> bool:
+        """Whether a time is too short to be true."""
+        return seconds < SLACK * self.least
+
+
+def work_of(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Work:
+    """Bytes and FLOPs at these sizes. A kernel without a sketch has only its signature: its inputs
+    may be read in part, and nothing is known of its work."""
+    values = host_values(plan.sketch, symbols, binding.params)
+    sizes = {
+        tensor.name: _product(tensor, values) * tensor.dtype.bytes
+        for tensor in plan.sketch.tensors
+        if tensor.role is not ir.Role.WORKSPACE
+    }
+    given = {source.tensor.name for source in binding.tensors}
+    inputs = {t.name for t in plan.sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)}
+    read = sum(sizes[name] for name in inputs & given)
+    written = sum(sizes[tensor.name] for tensor in binding.outputs)
+    if not plan.phases or plan.flops is None:
+        return Work(read + written, 0, 0, written, 0)
+    whole = sum(sizes[name] for name in inputs & given & _read_whole(plan))
+    certain = 0 if _conditional(plan) else _leading(plan.flops, values, symbols)
+    operations = int(evaluate(plan.flops, values))
+    return Work(read + written, operations, whole, written, min(certain, operations))
+
+
+def floor_of(work: Work, machine: Machine, precision: str, cold: bool) -> Floor:
+    """What the machine can do with this work at best."""
+    peak = machine.peak(precision)
+    ideal = work.moved / machine.bandwidth
+    if peak is not None:
+        ideal = max(ideal, work.operations / peak)
+    footprint = work.read + work.written
+    if footprint >= 2 * machine.cache_bytes:
+        memory = footprint / machine.bandwidth
+        reason = f"{footprint / 1e6:.3g} MB at {machine.bandwidth / 1e9:.3g} GB/s of memory"
+    else:
+        # What was flushed comes from memory; what is written, and read while warm, may stay in the
+        # caches, at the rate of the level that holds it.
+        cached, fastest = (work.written if cold else footprint), machine.cached_bandwidth(footprint)
+        memory = 0.0 if fastest is None else cached / fastest
+        reason = f"{cached / 1e6:.3g} MB within the caches"
+        if cold and work.read / machine.bandwidth > memory:
+            memory = work.read / machine.bandwidth
+            reason = f"{work.read / 1e6:.3g} MB at {machine.bandwidth / 1e9:.3g} GB/s of memory"
+    compute = work.certain / peak if peak is not None else 0.0
+    if compute > memory:
+        assert peak is not None
+        reason = f"{work.certain / 1e9:.3g} GFLOP at {peak / 1e9:.3g} GFLOP/s ({precision})"
+    return Floor(ideal, max(memory, compute), reason)
+
+
+def _product(tensor: ir.Tensor, values: Mapping[str, Value]) -> int:
+    total = 1
+    for extent in tensor.extents:
+        total *= int(evaluate(extent, values))
+    return total
+
+
+def _read_whole(plan: Plan) -> set[str]:
+    """Inputs that are read by plain slices, unconditionally, in every phase that reads them."""
+    bases = {view.name: view.base for view in plan.sketch.views}
+    plain: set[str] = set()
+    partial: set[str] = set()
+    for statement, guarded in _loads(plan):
+        name = bases.get(statement.access.tensor, statement.access.tensor)
+        contiguous = all(
+            isinstance(one, ir.ScalarSubscript)
+            or (isinstance(one, ir.SliceSubscript) and one.step == ir.Literal(1))
+            for one in statement.access.subscripts
+        )
+        whole = contiguous and not guarded and statement.where is None
+        (plain if whole else partial).add(name)
+    return plain - partial
+
+
+def _loads(plan: Plan) -> Iterator[tuple[ir.Load, bool]]:
+    """Every load, and whether a condition stands over it."""
+    for phase in plan.phases:
+        hosted = any(isinstance(step, ir.HostIf) for step in plan.sketch.around(phase.index))
+        guarded = {
+            id(inner)
+            for statement in walk(phase.body)
+            if isinstance(statement, ir.If)
+            for inner in (*walk(statement.body), *walk(statement.orelse))
+        }
+        for statement in walk(phase.body):
+            if isinstance(statement, ir.Load):
+                yield statement, hosted or id(statement) in guarded
+
+
+def _conditional(plan: Plan) -> bool:
+    """Whether the count of operations is only a bound: under conditions, or in loops whose bounds
+    vary."""
+    for phase in plan.phases:
+        if any(isinstance(step, ir.HostIf | ir.Fetch) for step in plan.sketch.around(phase.index)):
+            return True
+        for statement in walk(phase.body):
+            if isinstance(statement, ir.If):
+                return True
+            if isinstance(statement, ir.For) and any(
+                reference.kind not in (ir.NameKind.SYMBOL, ir.NameKind.CONSTANT)
+                for bound in (statement.start, statement.stop, statement.step)
+                for reference in references(bound)
+            ):
+                return True
+    return False
+
+
+def _leading(count: ir.Expr, values: Mapping[str, Value], symbols: Mapping[str, int]) -> int:
+    """The part of a count that grows fastest in every symbol, at its exact share of the last tile:
+    a lower bound, since tiles that stick out are counted whole in `count`."""
+    scaled = dict(values)
+    divisor = 1
+    for name, size in symbols.items():
+        scaled[name] = size * _LARGE
+        once = evaluate(count, scaled)
+        scaled[name] = size * _LARGE * 2
+        twice = evaluate(count, scaled)
+        degree = max(0, round(twice / once).bit_length() - 1) if once > 0 else 0
+        scaled[name] = size * _LARGE
+        divisor *= _LARGE**degree
+    return int(evaluate(count, scaled)) // divisor

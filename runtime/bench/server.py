@@ -1,0 +1,368 @@
+"""Inside the process that times: it does what the parent says, one sample at a time, and decides
+nothing.
+
+A sample is made in steps, so that the parent can take the time itself: the parent names a contender
+and how the inputs are to be varied; this process writes them, poisons what outputs will be
+allocated from, flushes the caches and says "ready"; the parent says "go"; the call is timed and its
+outputs copied at once; only then does the parent say whether it wants to see them.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sketchc.runtime.bench import guard as guarding
+from sketchc.runtime.bench import launcher as launching
+from sketchc.runtime.bench import timing
+from sketchc.runtime.bench.child import Job
+from sketchc.runtime.bench.guard import Guard, apply_precision
+from sketchc.runtime.bench.launcher import (
+    SEED,
+    CandidateError,
+    Launch,
+    NativeLaunch,
+    StateMismatchError,
+    launcher,
+    model_launcher,
+    poison,
+)
+from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock
+from sketchc.runtime.bench.variation import Turn, write_varied
+from sketchc.runtime.frontends.torch_worker import (
+    DTYPES,
+    Raised,
+    Task,
+    TaskError,
+    as_outputs,
+    load_tensor,
+    save_tensor,
+    state,
+)
+
+#: Calls one contender on the inputs at one place and returns its outputs.
+Call = Callable[[int], list[torch.Tensor]]
+KERNEL = "kernel"
+_now = time.perf_counter_ns
+_read, _write = os.read, os.write
+
+
+class _Closed(Exception):
+    """The parent is done."""
+
+
+class _Channel:
+    """JSON lines over two pipes."""
+
+    def __init__(self, read_from: int, write_to: int) -> None:
+        self._from, self._to = read_from, write_to
+        self._pending = b""
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        data = json.dumps(message).encode() + b"\n"
+        while data:
+            data = data[_write(self._to, data) :]
+
+    def receive(self) -> dict[str, Any]:
+        while b"\n" not in self._pending:
+            chunk = _read(self._from, 1 << 16)
+            if not chunk:
+                raise _Closed
+            self._pending += chunk
+        line, self._pending = self._pending.split(b"\n", 1)
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+
+class Server:
+    """The contenders, the inputs, and the clock."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self.job, self.folder = job, folder
+        self.notes: list[str] = []
+        torch.set_num_threads(job.threads)
+        apply_precision(job.precision)
+        bases = [
+            {name: load_tensor(dict(file)).to(job.device) for name, file in one.items()}
+            for one in job.inputs
+        ]
+        self.bases = bases
+        fixed = set(job.state.values())
+        self.places = [
+            {
+                name: bases[0][name] if name in fixed else value.clone()
+                for name, value in bases[place % len(bases)].items()
+            }
+            for place in range(job.places)
+        ]
+        self.parameters = {name: bases[0][name].clone() for name in fixed if name in bases[0]}
+        cuda = job.device == "cuda"
+        self.clock: Clock = CudaClock(job.flush_bytes) if cuda else CpuClock(job.flush_bytes)
+        self.calls: dict[str, Call] = {}
+        self.poisoned: list[tuple[int, int]] = []  # (address, bytes)
+        self.launch: Launch | None = None
+        self._baselines()
+        self.guard = Guard(self._watched())
+
+    # ------------------------------------------------------------ contenders
+
+    def _baselines(self) -> None:
+        """The task's model with the sets' parameters, as it is and compiled; warmed up."""
+        job = self.job
+        self.task = Task(job.task, job.subject, job.makes_inputs)
+        torch.manual_seed(SEED)
+        self.model = self.task.model(dict(job.substitutes))
+        if isinstance(self.model, torch.nn.Module):
+            self.model.to(job.device)
+        own = {} if job.seeded else state(self.model)
+        for name, tensor_name in job.state.items() if own else ():
+            own[name].data = self.places[0][tensor_name]
+        # What the task returns where it returns nothing: the inputs that it is seen to write.
+        self.task.forward(self.model, self._arguments(0))
+        for name in job.baselines:
+            if name == "eager":
+                self.calls[name] = self._calling(self.model)
+            else:
+                self._compile(name)
+        for name, call in self.calls.items():
+            self._warm_up(name, call)
+
+    def _compile(self, name: str) -> None:
+        """`torch.compile` with its defaults for these sizes; a note where it cannot be had."""
+        try:
+            call = self._calling(torch.compile(self.model, dynamic=False))
+            for place in range(self.job.places):
+                call(place)
+        except Exception as error:
+            reason = str(error).strip().split("\n")[0][:200]
+            self.notes.append(f"torch.compile does not run here: {type(error).__name__}: {reason}")
+            return
+        self.calls[name] = call
+
+    def _arguments(self, place: int) -> list[Any]:
+        values = self.places[place]
+        return [values.get(a) if isinstance(a, str) else a for a in self.job.arguments]
+
+    def _run(self, model: Callable[..., Any], given: Mapping[str, torch.Tensor]) -> Any:
+        """What a model gives for these tensors, passed as the task takes them."""
+        inputs = [given.get(a) if isinstance(a, str) else a for a in self.job.arguments]
+        arguments, named = self.task._arranged(inputs)
+        return model(*arguments, **named)
+
+    def _calling(self, model: Callable[..., Any]) -> Call:
+        written = sorted(self.task.written)
+
+        def call(place: int) -> list[torch.Tensor]:
+            result = self._run(model, self.places[place])
+            if result is None:
+                inputs = self._arguments(place)
+                return [inputs[position] for position in written]
+            return as_outputs(result)
+
+        return call
+
+    def _watched(self) -> dict[str, Any]:
+        """What the candidate must leave alone besides torch: the task, and this machinery."""
+        found: dict[str, Any] = {"the task": self.task.module}
+        if isinstance(self.model, torch.nn.Module):
+            found["the task's model"] = type(self.model)
+        for module in (timing, guarding, launching, sys.modules[__name__]):
+            found[module.__name__] = module
+        return found | {"the clock": type(self.clock), "the server": Server, "the guard": Guard}
+
+    def load(self) -> None:
+        """The candidate, warmed up. Raises `CandidateError`."""
+        job = self.job
+        try:
+            if job.is_model:
+                values = self.task.init_inputs()
+                for position, value in job.substitutes.items():
+                    values[int(position)] = value
+                states = {name: self.bases[0][tensor] for name, tensor in job.state.items()}
+                given = None if job.seeded else states
+                launch = model_launcher(job.code, job.device, values, given, self._run)
+            else:
+                launch = launcher(job.kernel, job.code, job.symbols, job.params)
+            self.launch = launch
+            self.calls[KERNEL] = lambda place: launch(self.places[place])
+            self._warm_up(KERNEL, self.calls[KERNEL])
+        except (CandidateError, StateMismatchError):
+            raise
+        except Exception as error:
+            raise _raised(error) from error
+
+    def _warm_up(self, name: str, call: Call) -> None:
+        """Calls for as long as the schedule says, on every place at least once."""
+        started, number = _now(), 0
+        while number < self.job.places or (_now() - started) * 1e-9 < self.job.warm_up_seconds:
+            outputs = call(number % self.job.places)
+            number += 1
+        if self.job.device == "cuda":
+            torch.cuda.synchronize()
+        if name == KERNEL and not all(isinstance(one, torch.Tensor) for one in outputs):
+            msg = "it returns something that is no tensor"
+            raise CandidateError(msg)
+
+    # ------------------------------------------------------------ samples
+
+    def sample(self, request: Mapping[str, Any], channel: _Channel) -> None:
+        """One sample, in the steps of the module's docstring."""
+        name, place = request["contender"], request["place"]
+        turns = {key: Turn(*turn) for key, turn in request["turns"].items()}
+        self._prepare(name, request["base"], place, turns)
+        call = self.calls[name]
+        kept: list[list[torch.Tensor]] = []
+        copies: list[torch.Tensor] = []
+        self._wait_for_go(channel)
+        try:
+            timed = self.clock.measure_now(
+                lambda: kept.append(call(place)),
+                lambda: copies.extend(output.clone() for output in kept[0]),
+            )
+        except Exception as error:
+            raise self._blamed(name, error) from error
+        channel.send({"seconds": timed.seconds, "late": timed.late, "copy": timed.copying})
+        # At rest until the parent has heard: it may have to wait for this processor.
+        keep = channel.receive()["do"] == "keep"
+        reply: dict[str, Any] = {"changes": self.guard.changes() if name == KERNEL else []}
+        given = name == KERNEL and isinstance(self.launch, NativeLaunch)
+        reply["poisoned"] = given or all(self._was_poisoned(one) for one in kept[0])
+        if keep:
+            if name == KERNEL:
+                reply["changes"] += self._changed_inputs(request["base"], place, turns)
+                if self.clock.astray(lambda: call(place)):
+                    reply["changes"].append("it works on another stream than the one timed")
+            stem = f"{name}_{request['number']}"
+            reply["files"] = [
+                save_tensor(str(self.folder / f"{stem}_{position}.bin"), copy)
+                for position, copy in enumerate(copies)
+            ]
+        channel.send(reply)
+
+    def burst(self, request: Mapping[str, Any], channel: _Channel) -> None:
+        """Many calls without rest, which the parent times as a whole."""
+        name, place = request["contender"], request["place"]
+        call = self.calls[name]
+        self.clock.rest()
+        self._wait_for_go(channel)
+        try:
+            seconds = self.clock.burst(lambda: call(place), request["calls"])
+        except Exception as error:
+            raise self._blamed(name, error) from error
+        channel.send({"seconds": seconds})
+
+    def nothing(self, channel: _Channel) -> None:
+        """A sample without a call: what the parent's clock takes to hear of an end."""
+        self.clock.rest()
+        self._wait_for_go(channel)
+        channel.send({})
+
+    def _prepare(self, contender: str, base: int, place: int, turns: Mapping[str, Turn]) -> None:
+        """Fresh inputs at the same addresses, poison where outputs will be, cold caches."""
+        for name in self.job.varied:
+            write_varied(self.bases[base][name], turns.get(name, Turn()), self.places[place][name])
+        self._poison(contender)
+        if self.job.flush_bytes:
+            self.clock.flush()
+        self.clock.rest()
+
+    def _poison(self, name: str) -> None:
+        """Where the kernel is given its outputs, poison them. Everybody else allocates: take as
+        much, poison it and give it back, so that the allocator hands it out again."""
+        if name == KERNEL and isinstance(self.launch, NativeLaunch):
+            self.launch.prepare()
+            return
+        filled = [
+            poison(torch.empty(shape, dtype=DTYPES[dtype], device=self.job.device))
+            for dtype, shape in self.job.outputs
+        ]
+        self.poisoned = [(tensor.data_ptr(), tensor.nbytes) for tensor in filled]
+
+    def _was_poisoned(self, output: torch.Tensor) -> bool:
+        """Whether most of an output lies where poison was."""
+        start, size = output.data_ptr(), output.nbytes
+        shared = (min(start + size, p + n) - max(start, p) for p, n in self.poisoned)
+        return 2 * max(shared, default=0) >= size
+
+    def _blamed(self, name: str, error: Exception) -> Exception:
+        """What an exception of a timed call is reported as."""
+        return _raised(error) if name == KERNEL else RuntimeError(f"{name}: {_raised(error)}")
+
+    def _wait_for_go(self, channel: _Channel) -> None:
+        channel.send({"ready": True})
+        channel.receive()
+
+    def _changed_inputs(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
+        """Inputs that are not what was written there."""
+        changed = []
+        for name in self.job.varied:
+            expected = torch.empty_like(self.places[place][name])
+            write_varied(self.bases[base][name], turns.get(name, Turn()), expected)
+            if not torch.equal(expected, self.places[place][name]):
+                changed.append(f"it changed its input {name}")
+        return changed
+
+    def end(self) -> dict[str, Any]:
+        """What is to be said when all is done."""
+        changes = self.guard.changes()
+        for name, before in self.parameters.items():
+            if not torch.equal(before, self.bases[0][name]):
+                changes.append(f"it changed its input {name}")
+        return {"changes": changes, "settings": dict(self.guard.settings)}
+
+
+def _raised(error: Exception) -> CandidateError:
+    text = str(error).strip().split("\n")[0][:300]
+    return CandidateError(f"{type(error).__name__}: {text}")
+
+
+def serve(job: Job, folder: Path, read_from: int, write_to: int) -> None:
+    """Answer until the parent closes the pipe. A failure is a message with "error" (of the task or
+    the machinery) or "candidate"."""
+    channel = _Channel(read_from, write_to)
+    try:
+        with torch.no_grad():
+            server = Server(job, folder)
+            channel.send({"baselines": list(server.calls), "notes": server.notes})
+            while (request := channel.receive())["do"] != "load":
+                _answer(server, request, channel)
+            server.load()
+            gc.collect()
+            gc.disable()
+            channel.send({"loaded": True, "changes": server.guard.changes()})
+            while True:
+                _answer(server, channel.receive(), channel)
+    except _Closed:
+        return
+    except StateMismatchError:
+        channel.send({"mismatch": True})
+    except CandidateError as error:
+        channel.send({"candidate": str(error)})
+    except Raised as error:
+        report = error.report
+        said = f"{report['where']} raised {report['type']}: {report['message']}"
+        channel.send({"error": f"{job.task}: {said}"})
+    except TaskError as error:
+        channel.send({"error": f"{job.task}: {error}"})
+    except (RuntimeError, OSError, ValueError, MemoryError, KeyError, TypeError) as error:
+        channel.send({"error": f"{type(error).__name__}: {str(error)[:300]}"})
+
+
+def _answer(server: Server, request: Mapping[str, Any], channel: _Channel) -> None:
+    match request["do"]:
+        case "sample":
+            server.sample(request, channel)
+        case "burst":
+            server.burst(request, channel)
+        case "nothing":
+            server.nothing(channel)
+        case _:
+            channel.send(server.end())

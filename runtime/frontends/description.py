@@ -1,0 +1,86 @@
+"""What a task consists of, as plain data: the same for every framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from sketchc.runtime.frontends.hints import Hint, TaskFailure
+from sketchc.types import DType
+
+__all__ = [
+    "Axis",
+    "InputSpec",
+    "OtherSpec",
+    "Scalar",
+    "TaskDescription",
+    "TaskFailure",
+    "TensorSpec",
+]
+
+Scalar = int | float | bool
+
+
+@attrs.frozen
+class TensorSpec:
+    """A tensor of the task: its name (parameters and buffers only), dtype and shape; of a tensor
+    without axes that is an input, the `value`, too."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    value: Scalar | None = None
+
+
+@attrs.frozen
+class OtherSpec:
+    """A value that is neither a tensor nor a number, as text, with its type's name."""
+
+    text: str
+    type: str
+
+
+InputSpec = TensorSpec | Scalar | OtherSpec
+#: (position of an input, its axis)
+Axis = tuple[int, int]
+
+
+@attrs.frozen
+class TaskDescription:
+    """What a task consists of, at its own sizes.
+
+    `inputs` are those of what is called, by position (keyword-only ones last); `state` the
+    parameters and then the buffers; `scalars` the numbers among the model's attributes; `returns`
+    says what holds the outputs: "tensor", "tuple", "list", "dict", "nested" or "none" (the inputs
+    that were written are the outputs). `defaults` holds the positions of inputs that are None when
+    they are left out; `corrects`: the model has `valid_inputs`. `written` are the positions of
+    inputs that the task writes into. `others` are further lists of inputs (`get_inputs_dyn_list`).
+    `hints` restrict sizes and values; `axes` say which axes a size of the hints stands for.
+    `subject` is the name of what is run, `kind` says whether it is a "class", an "instance" of one
+    or a "function" of `framework`.
+    """
+
+    path: Path
+    inputs: tuple[InputSpec, ...]
+    init_inputs: tuple[InputSpec, ...]
+    state: tuple[TensorSpec, ...]
+    scalars: Mapping[str, Scalar]
+    outputs: tuple[TensorSpec, ...]
+    returns: str = "tensor"
+    defaults: frozenset[int] = frozenset()
+    corrects: bool = False
+    names: tuple[str, ...] = ()
+    written: frozenset[int] = frozenset()
+    others: tuple[tuple[InputSpec, ...], ...] = ()
+    hints: tuple[Hint, ...] = ()
+    axes: Mapping[str, tuple[Axis, ...]] = attrs.field(factory=dict)
+    framework: str = "torch"
+    subject: str = "Model"
+    kind: str = "class"
+
+    def name_of(self, position: int) -> str:
+        """What people call an input: "input 2 (`bias`)"."""
+        name = f" (`{self.names[position]}`)" if position < len(self.names) else ""
+        return f"input {position + 1}{name}"

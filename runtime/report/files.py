@@ -1,0 +1,187 @@
+"""From the files that commands printed to what a page shows.
+
+`sketchc verify --json` and `sketchc bench --json` print one object each; several files, and files
+that hold lists or named objects of such, are joined on one page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from sketchc.diagnostics import UsageError
+from sketchc.runtime.report.content import (
+    FAILED,
+    PASSED,
+    SKIPPED,
+    Code,
+    Measurement,
+    Page,
+    Verdict,
+)
+from sketchc.runtime.report.fields import Fields
+from sketchc.runtime.report.measurements import is_measurement, measurement_of
+from sketchc.runtime.report.numbers import times
+from sketchc.runtime.report.text import clean_line
+from sketchc.runtime.report.verdicts import Reproduce, verdict_of
+
+#: Bytes of a file that are read: far above what any command prints.
+_LARGEST = 256 << 20
+#: Verdicts and measurements of one page.
+MOST = 60
+_WHAT = "a report is made of the JSON of `sketchc verify --json` or `sketchc bench --json`, or of "
+_WHAT += "a folder that `sketchc gen` left"
+
+
+@attrs.frozen
+class Result:
+    """The JSON of one verdict or measurement, and how it is repeated."""
+
+    data: Fields
+    reproduce: Reproduce | None = None
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds. Raises `UsageError`, one line, for a file that holds none."""
+    try:
+        if path.stat().st_size > _LARGEST:
+            msg = f"{path} is larger than {_LARGEST >> 20} MiB, which no command of sketchc prints"
+            raise UsageError(msg)
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}"
+        raise UsageError(msg) from error
+    except (ValueError, RecursionError) as error:
+        why = clean_line(error, 120)
+        msg = f"{path} holds no JSON ({why}); {_WHAT}"
+        raise UsageError(msg) from error
+
+
+def is_verdict(data: Fields) -> bool:
+    """True for the JSON of `sketchc verify`."""
+    return isinstance(data.raw("cases"), list) and "passed" in data.mapping
+
+
+def found_in(data: object, depth: int = 0) -> Iterator[Fields]:
+    """The verdicts and measurements in a file, in order: it may be one, a list, or hold them by
+    name."""
+    fields = Fields(data)
+    if is_verdict(fields) or is_measurement(fields):
+        yield fields
+        return
+    if depth > 2:
+        return
+    inner = data if isinstance(data, list) else list(fields.mapping.values())
+    for item in inner:
+        if isinstance(item, dict | list):
+            yield from found_in(item, depth + 1)
+
+
+def results_in(paths: Sequence[Path], sketch: str = "") -> tuple[list[Result], list[str]]:
+    """What the files hold, in order, and notes on what is left out; `sketch` is the file that
+    commands to repeat name where the JSON does not say. Raises `UsageError` for a file that holds
+    neither verdict nor measurement."""
+    results: list[Result] = []
+    notes: list[str] = []
+    for path in paths:
+        found = list(found_in(read_json(path)))
+        if not found:
+            msg = f"{path} holds no verdict and no measurement; {_WHAT}"
+            raise UsageError(msg)
+        if len(found) > MOST:
+            notes.append(f"{clean_line(path)}: {len(found) - MOST} more are not shown")
+        results += [Result(data, _reproduce(data, sketch)) for data in found[:MOST]]
+    return results, notes
+
+
+def _reproduce(data: Fields, sketch: str) -> Reproduce:
+    kernel = data.within("kernel")
+    path, foreign = kernel.long_text("path"), kernel.truth("foreign") is True
+    return Reproduce(path or sketch or "FILE", foreign=foreign)
+
+
+def page_of(results: Sequence[Result], code: Code | None = None, notes: Sequence[str] = ()) -> Page:
+    """One page of all results."""
+    verdicts = [verdict_of(one.data, one.reproduce) for one in results if is_verdict(one.data)]
+    measurements = [measurement_of(one.data) for one in results if not is_verdict(one.data)]
+    of_all: list[Verdict | Measurement] = [*verdicts, *measurements]
+    wrong = any(one.state == FAILED for one in of_all)
+    names = list(dict.fromkeys(f"{one.title} for {one.target}" for one in of_all))
+    return Page(
+        title=names[0] if len(names) == 1 else f"{len(names)} kernels",
+        state=FAILED if wrong else PASSED,
+        word="failed" if wrong else "passed" if verdicts else "measured",
+        conclusion=conclusion(verdicts, measurements),
+        facts=facts_of(verdicts, measurements),
+        verdicts=tuple(verdicts),
+        measurements=tuple(measurements),
+        code=code,
+        versions=versions_of(verdicts),
+        notes=tuple(notes),
+    )
+
+
+def conclusion(verdicts: Sequence[Verdict], measurements: Sequence[Measurement]) -> str:
+    """One sentence on what was found."""
+    said = []
+    if len(verdicts) == 1:
+        one = verdicts[0]
+        skipped = one.count(SKIPPED)
+        said.append(
+            f"{one.count(PASSED)} of {len(one.cases) - skipped} cases passed"
+            + (f", {skipped} were skipped" if skipped else "")
+            + (f"; the first failure is {one.failure.replace('_', ' ')}" if one.failure else "")
+        )
+    elif verdicts:
+        right = sum(one.state == PASSED for one in verdicts)
+        said.append(f"{right} of {len(verdicts)} kernels are right")
+    if len(measurements) == 1:
+        gains = [f"{times(g.of_medians)} of {g.baseline}" for g in measurements[0].gains]
+        said.append(" and ".join(gains) if gains else "no speedup is quoted")
+    elif measurements:
+        said.append(f"{len(measurements)} measurements")
+    return "; ".join(said)
+
+
+def facts_of(
+    verdicts: Sequence[Verdict], measurements: Sequence[Measurement]
+) -> tuple[tuple[str, str], ...]:
+    """The facts of the headline; where several differ, all of them."""
+    of_all: list[Verdict | Measurement] = [*verdicts, *measurements]
+    rows = [
+        ("task", [one.task for one in of_all]),
+        ("target", [one.target for one in of_all]),
+        ("chip", [one.hardware for one in of_all]),
+        ("runs", [one.how_it_runs for one in verdicts]),
+        ("machine", [one.machine for one in measurements]),
+        ("seed", [one.seed for one in of_all]),
+        ("constants", [_pairs(one.constants) for one in verdicts]),
+    ]
+    if len(measurements) == 1:
+        rows.append(("speedup", [speedup_text(measurements[0])]))
+    shown = [(name, _few(list(dict.fromkeys(v for v in found if v)))) for name, found in rows]
+    return tuple((name, value) for name, value in shown if value)
+
+
+def _few(values: list[str]) -> str:
+    """A few values in a line, and how many more there are."""
+    more = f" and {len(values) - 3} more" if len(values) > 3 else ""
+    return ", ".join(values[:3]) + more
+
+
+def speedup_text(measurement: Measurement) -> str:
+    """All speedups in one line."""
+    return ", ".join(f"{times(g.of_medians)} of {g.baseline}" for g in measurement.gains)
+
+
+def versions_of(verdicts: Sequence[Verdict]) -> tuple[tuple[str, str], ...]:
+    """The versions of all verdicts, each once."""
+    return tuple(dict.fromkeys(pair for one in verdicts for pair in one.versions))
+
+
+def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in pairs)

@@ -1,0 +1,179 @@
+"""The page: one HTML file that holds everything it shows.
+
+Templates escape whatever they are given; a content security policy that names the page's own style
+and script by their digests keeps anything else from running or loading, should that ever fail.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from sketchc import __version__
+from sketchc.runtime.report import numbers, plots
+from sketchc.runtime.report.content import FAILED, PASSED, SKIPPED, Measurement, Page, Step, Verdict
+
+_TEMPLATES = Path(__file__).parent / "templates"
+#: The width of the axis of time in the trace.
+_AXIS = 1000.0
+
+
+@attrs.frozen
+class Tile:
+    """A large number at the top."""
+
+    value: str
+    name: str
+    state: str = ""
+
+
+def render(page: Page) -> str:
+    """The page as HTML; the same data gives the same bytes."""
+    style, script = _own("style.css"), _own("page.js")
+    failures = [(verdict, failure) for verdict in page.verdicts for failure in verdict.failures]
+    shown = (
+        _environment()
+        .get_template("page.jinja")
+        .render(
+            page=page,
+            version=__version__,
+            style=Markup(style),
+            script=Markup(script),
+            policy=_policy(style, script),
+            plots=_Plots(),
+            tiles=tiles(page),
+            sections=_sections(page, bool(failures)),
+            failures=failures,
+            more_failures=sum(v.count(FAILED) for v in page.verdicts) - len(failures),
+            others=_others(page.measurements),
+            gantt=gantt(page.trace.steps) if page.trace else [],
+        )
+    )
+    return shown.lstrip()
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "short": numbers.short,
+        "seconds": numbers.seconds,
+        "rate": numbers.rate,
+        "share": numbers.share,
+        "times": numbers.times,
+        "exact": repr,
+        "bar": _bar,
+    }
+    return environment
+
+
+@cache
+def _own(name: str) -> str:
+    return (_TEMPLATES / name).read_text("utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing may be loaded; only the page's own style and script may be used."""
+
+    def digest(text: str) -> str:
+        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    return (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{digest(style)}'; "
+        f"script-src 'sha256-{digest(script)}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+class _Plots:
+    """The plots as the templates call them: their text is markup."""
+
+    def errors(self, verdict: Verdict, identifier: str) -> Markup:
+        return Markup(plots.errors_plot(verdict, identifier))
+
+    def times(self, measurement: Measurement, identifier: str) -> Markup:
+        return Markup(plots.times_plot(measurement, identifier))
+
+    def speedups(self, measurements: Sequence[Measurement], identifier: str) -> Markup:
+        return Markup(plots.speedups_plot(measurements, identifier))
+
+    def roofline(self, measurements: Sequence[Measurement], identifier: str) -> Markup:
+        return Markup(plots.roofline_plot(measurements, identifier))
+
+
+def _bar(worst: float) -> str:
+    """The length of a small bar: an error as a share of what is allowed, full at 1."""
+    length = 59.0 if not math.isfinite(worst) else 59.0 * min(max(worst, 0.0), 1.0)
+    return f"{length:.1f}"
+
+
+def tiles(page: Page) -> list[Tile]:
+    """The numbers that a reader looks for first."""
+    found = []
+    if page.verdicts:
+        cases = [case for verdict in page.verdicts for case in verdict.cases]
+        passed = sum(case.state == PASSED for case in cases)
+        ran = len(cases) - sum(case.state == SKIPPED for case in cases)
+        right = all(verdict.state == PASSED for verdict in page.verdicts)
+        found.append(Tile(f"{passed} / {ran}", "cases passed", PASSED if right else FAILED))
+        errors = [case.worst for case in cases if case.worst is not None]
+        if errors:
+            worst = max(errors, key=lambda value: math.inf if math.isnan(value) else value)
+            state = PASSED if worst <= 1 else FAILED
+            found.append(Tile(numbers.short(worst), "largest error / allowed", state))
+    if len(page.measurements) == 1:
+        one = page.measurements[0]
+        found += [Tile(numbers.times(g.of_medians), f"of {g.baseline}") for g in one.gains]
+        share = next((c.share for c in one.contenders if c.own and c.share is not None), None)
+        if share is not None:
+            found.append(Tile(numbers.share(share), "of the roofline"))
+    if page.trace:
+        totals = dict(page.trace.totals)
+        found.append(Tile(str(len(page.trace.steps)), "steps of agents"))
+        if "calls" in totals:
+            found.append(Tile(totals["calls"], "calls of a model"))
+    return found
+
+
+def _sections(page: Page, failures: bool) -> list[tuple[str, str]]:
+    """(name, place) of the sections that there are."""
+    every = (
+        ("Verdict", "verdict", bool(page.verdicts)),
+        ("Failures", "failures", failures),
+        ("Speed", "speed", bool(page.measurements or page.not_measured)),
+        ("Sketch and code", "code", page.code is not None),
+        ("Agents", "trace", page.trace is not None),
+        ("Particulars", "about", True),
+    )
+    return [(name, place) for name, place, there in every if there]
+
+
+def _others(measurements: Sequence[Measurement]) -> list[str]:
+    """Names of baselines other than eager."""
+    names = [c.name for m in measurements for c in m.contenders if not c.own and c.key != "eager"]
+    return list(dict.fromkeys(names))
+
+
+def gantt(steps: Sequence[Step]) -> list[tuple[Any, Any]]:
+    """Start and width of each step on the axis of time; every step can be seen."""
+    total = sum(step.seconds for step in steps) or 1.0
+    found, start = [], 0.0
+    for step in steps:
+        width = max(_AXIS * step.seconds / total, 4.0)
+        found.append((round(min(start, _AXIS - width), 1), round(width, 1)))
+        start += _AXIS * step.seconds / total
+    return found

@@ -1,0 +1,250 @@
+"""The plots of a report: errors against what is allowed, times, speedups, the roofline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sketchc.runtime.report.content import Contender, Gain, Measurement, Verdict
+from sketchc.runtime.report.numbers import power, rate, seconds, short, times
+from sketchc.runtime.report.svg import WIDTH, Drawing, Scale, linear_scale, log_scale
+
+_LEFT, _RIGHT = 14.0, WIDTH - 20.0
+#: The golden ratio's fractional part: places that look random, and are the same every time.
+_GOLDEN = 0.6180339887
+#: An error that is smaller is drawn there.
+_SMALLEST = 1e-5
+#: Where samples span more than this, their axis is logarithmic.
+_SPREAD = 30.0
+#: Rows of a plot over several measurements.
+_MOST_ROWS = 24
+
+
+def spread(place: int) -> float:
+    """A number between -0.5 and 0.5 for each place."""
+    return (place * _GOLDEN) % 1.0 - 0.5
+
+
+def errors_plot(verdict: Verdict, identifier: str) -> str:
+    """The largest error of each output of each case as a share of what is allowed, by kind of
+    input, on a logarithmic axis; "" without any."""
+    points: dict[str, list[tuple[float, int, str]]] = {}
+    for case in verdict.cases:
+        for output in case.outputs:
+            if output.worst is not None and not math.isnan(output.worst):
+                tip = f"case {case.number}, {case.sizes}, {output.name}: {short(output.worst)}"
+                points.setdefault(case.kind or "inputs", []).append(
+                    (output.worst, case.number, tip)
+                )
+    if not points:
+        return ""
+    finite = [w for row in points.values() for w, _, _ in row if math.isfinite(w)]
+    largest = max([*finite, 10.0])
+    scale = Scale(_SMALLEST, 10.0 ** math.ceil(math.log10(largest)), _LEFT, _RIGHT, True)
+    height = 64 + 40 * len(points)
+    bottom = height - 42.0
+    drawing = Drawing(
+        identifier,
+        "Errors against what is allowed",
+        "One dot for each output of each case; right of the line at 1 an output is wrong.",
+        height,
+    )
+    drawing.bottom_axis(scale, 12, bottom, "error / allowed (left edge: 0 or less)", power)
+    one = scale(1.0)
+    drawing.box(one, 12, _RIGHT - one, bottom - 12, "forbidden")
+    drawing.line(one, 12, one, bottom, "limit")
+    for row, (kind, found) in enumerate(points.items()):
+        y = 22 + 40 * row
+        drawing.words(_LEFT, y + 4, kind.replace("_", " "), "row")
+        for place, (worst, _, tip) in enumerate(found):
+            mark = "dot bad" if worst > 1 else "dot good"
+            drawing.dot(scale(worst), y + 20 + 10 * spread(place), 3.6, mark, tip)
+    return drawing.text()
+
+
+# ---------------------------------------------------------------- times
+
+
+def times_plot(measurement: Measurement, identifier: str) -> str:
+    """Every raw sample of every contender, with a box from quartile to quartile, a line at the
+    median and whiskers to the last sample within 1.5 boxes."""
+    contenders = measurement.contenders
+    if not contenders:
+        return ""
+    samples = [value for one in contenders for value in one.samples if value > 0]
+    wide = bool(samples) and max(samples) / min(samples) > _SPREAD
+    scale = log_scale(samples, _LEFT, _RIGHT) if wide else linear_scale(samples, _LEFT, _RIGHT)
+    unit, size = _unit(max(samples, default=1.0))
+    height = 60 + 62 * len(contenders)
+    bottom = height - 42.0
+    drawing = Drawing(
+        identifier,
+        f"Samples of {measurement.title}",
+        "; ".join(
+            f"{one.name}: median {seconds(one.median)} of {len(one.samples)}" for one in contenders
+        ),
+        height,
+    )
+    label = f"time of one run ({unit})" + (", logarithmic" if wide else "")
+    drawing.bottom_axis(
+        scale, 8, bottom, label, seconds if wide else lambda value: significant_tick(value / size)
+    )
+    for row, one in enumerate(contenders):
+        _samples(drawing, scale, 16 + 62.0 * row, one)
+    return drawing.text()
+
+
+def _samples(drawing: Drawing, scale: Scale, top: float, one: Contender) -> None:
+    colour = f"who-{_colour(one)}"
+    drawing.words(_LEFT, top + 4, f"{one.name}: {seconds(one.median)}", "row")
+    middle = top + 27
+    ordered = sorted(one.samples)
+    low, high = quantile(ordered, 0.25), quantile(ordered, 0.75)
+    reach = 1.5 * (high - low)
+    inside = [value for value in ordered if low - reach <= value <= high + reach] or ordered
+    drawing.line(scale(inside[0]), middle, scale(inside[-1]), middle, f"whisker {colour}")
+    width = max(scale(high) - scale(low), 1.0)
+    drawing.box(scale(low), middle - 11, width, 22, f"box {colour}")
+    for place, value in enumerate(one.samples):
+        y = middle + 20 * spread(place)
+        drawing.dot(scale(value), y, 2.6, f"sample {colour}", seconds(value, 4))
+    at = scale(one.median)
+    drawing.line(at, middle - 13, at, middle + 13, f"median {colour}")
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Of sorted values, between neighbours linearly."""
+    place = part * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def _unit(largest: float) -> tuple[str, float]:
+    units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+    return next((unit for unit in units if largest >= unit[1]), units[-1])
+
+
+def significant_tick(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _colour(one: Contender) -> str:
+    """The class of a contender's colour."""
+    if one.own:
+        return "kernel"
+    return "eager" if one.key == "eager" else "other"
+
+
+# ---------------------------------------------------------------- speedups
+
+
+def speedups_plot(measurements: Sequence[Measurement], identifier: str) -> str:
+    """A bar for each speedup with its 95 % interval, and a line at 1; "" without any."""
+    rows: list[tuple[str, Gain]] = []
+    for one in measurements:
+        for gain in one.gains:
+            about = f"{one.title}, {one.target}: " if len(measurements) > 1 else ""
+            rows.append((f"{about}against {gain.baseline}", gain))
+    rows = [row for row in rows if math.isfinite(row[1].of_medians)][:_MOST_ROWS]
+    if not rows:
+        return ""
+    ends = [v for _, g in rows for v in (g.of_medians, g.high or 0.0) if math.isfinite(v)]
+    scale = linear_scale([*ends, 1.2], _LEFT, _RIGHT)
+    height = 58 + 46 * len(rows)
+    bottom = height - 42.0
+    drawing = Drawing(
+        identifier,
+        "Speedups of the medians",
+        "; ".join(f"{name}: {times(gain.of_medians)}" for name, gain in rows),
+        height,
+    )
+    drawing.bottom_axis(scale, 6, bottom, "times as fast (95 % interval)", significant_tick)
+    for row, (name, gain) in enumerate(rows):
+        top = 12 + 46.0 * row
+        drawing.words(_LEFT, top + 6, f"{name}: {times(gain.of_medians)}", "row")
+        kind = "bar faster" if gain.of_medians >= 1 else "bar slower"
+        tip = f"{times(gain.of_medians)} ({short(gain.low)} to {short(gain.high)})"
+        drawing.box(_LEFT, top + 12, scale(gain.of_medians) - _LEFT, 18, kind, tip)
+        if gain.low is not None and gain.high is not None:
+            left, right, y = scale(gain.low), scale(gain.high), top + 21
+            drawing.line(left, y, right, y, "interval")
+            for x in (left, right):
+                drawing.line(x, y - 5, x, y + 5, "interval")
+    drawing.line(scale(1.0), 6, scale(1.0), bottom, "limit")
+    return drawing.text()
+
+
+# ---------------------------------------------------------------- roofline
+
+
+def roofline_plot(measurements: Sequence[Measurement], identifier: str) -> str:
+    """FLOP/s over FLOPs per byte, both logarithmic: the slope of the memory's bandwidth, the peak
+    where it is known, and a point for each contender. Measurements of one machine share a roof;
+    "" where there is nothing to draw."""
+    drawn = [m for m in measurements if m.flops and m.bytes and m.bandwidth]
+    if not drawn:
+        return ""
+    roofs = _roofs(drawn)
+    points = [
+        (m.flops / m.bytes, one.rate, one, m)
+        for m in drawn
+        for one in m.contenders
+        if m.flops and m.bytes and one.rate
+    ]
+    if not points:
+        return ""
+    ridges = [peak / bandwidth for bandwidth, peak in roofs if peak]
+    intensities = [x for x, _, _, _ in points]
+    x_scale = log_scale(
+        [*intensities, *ridges, min(intensities) / 3, max(intensities) * 3], 52, _RIGHT
+    )
+    tops = [min(peak or math.inf, bandwidth * x_scale.high) for bandwidth, peak in roofs]
+    height, bottom = 300.0, 258.0
+    y_scale = log_scale([*(y for _, y, _, _ in points), *tops], bottom, 34)
+    drawing = Drawing(
+        identifier,
+        "Roofline",
+        "; ".join(
+            f"{m.title}, {one.name}: {rate(y, 'FLOP/s')} at {short(x)} FLOP/byte"
+            for x, y, one, m in points[:_MOST_ROWS]
+        ),
+        height,
+    )
+    drawing.left_axis(y_scale, 52, _RIGHT, "FLOP/s", lambda value: rate(value, "", 1).strip())
+    drawing.bottom_axis(x_scale, 34, bottom, "FLOP per byte that must move", power)
+    for bandwidth, peak in roofs:
+        _roof(drawing, x_scale, y_scale, bandwidth, peak)
+    for x, y, one, m in points:
+        if one.own and m.bandwidth:
+            roof = min(m.bandwidth * x, m.peak or math.inf)
+            drawing.line(x_scale(x), y_scale(y), x_scale(x), y_scale(roof), "gap")
+        tip = f"{m.title}, {one.name}: {rate(y, 'FLOP/s')}"
+        size = 6.0 if one.own else 4.6
+        drawing.dot(x_scale(x), y_scale(y), size, f"point who-{_colour(one)}", tip)
+    return drawing.text()
+
+
+def _roofs(measurements: Sequence[Measurement]) -> list[tuple[float, float | None]]:
+    """(bandwidth, peak) of each machine and precision class."""
+    return list(dict.fromkeys((m.bandwidth, m.peak) for m in measurements if m.bandwidth))
+
+
+def _roof(
+    drawing: Drawing, x_scale: Scale, y_scale: Scale, bandwidth: float, peak: float | None
+) -> None:
+    """The slope up to the ridge, then the peak; both cut off at the edges of the plot."""
+    first = max(x_scale.low, y_scale.low / bandwidth)
+    last = min(x_scale.high, y_scale.high / bandwidth)
+    ridge = min(peak / bandwidth, last) if peak else last
+    points = [(x_scale(x), y_scale(bandwidth * x)) for x in (first, max(first, ridge))]
+    if peak and ridge < x_scale.high:
+        points.append((x_scale(x_scale.high), y_scale(peak)))
+        drawing.words(_RIGHT, y_scale(peak) - 7, f"peak {rate(peak, 'FLOP/s')}", "roof-name", "end")
+    drawing.path(points, "roof")
+    (x1, y1), (x2, y2) = points[:2]
+    degrees = math.degrees(math.atan2(y2 - y1, x2 - x1))
+    x, y = x1 + 0.36 * (x2 - x1), y1 + 0.36 * (y2 - y1)
+    away = math.radians(degrees - 90)
+    x, y = x + 7 * math.cos(away), y + 7 * math.sin(away)
+    drawing.words(x, y, f"memory {rate(bandwidth, 'B/s')}", "roof-name", "middle", degrees)

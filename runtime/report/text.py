@@ -1,0 +1,63 @@
+"""Text from tools, models and files as a page may show it: harmless, bounded, nothing hidden.
+
+Escaping for HTML is the template's business. What is done here is for the eye: colours of terminals
+are taken out, and characters that nobody sees, or that change the order in which others are shown,
+are written out. Takes any text, returns text that UTF-8 can encode.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: Characters that a page shows of one log or reply; the middle of a longer one is left out.
+LONGEST = 60_000
+#: Of one line: a longer one makes a browser slow.
+LONGEST_LINE = 4_000
+
+#: Terminal sequences: colours and cursor (CSI), titles and links (OSC), single ones.
+_TERMINAL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]|\x1b"
+)
+#: Characters that reorder text, join what is apart, or take no room.
+_INVISIBLE = "\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e"
+_INVISIBLE += "\u2060\u2066\u2067\u2068\u2069\ufeff"
+
+
+def _written_out() -> dict[int, str]:
+    """What stands for a character that is not shown as it is."""
+    found: dict[int, str] = {code: chr(0x2400 + code) for code in range(32) if code not in (9, 10)}
+    found[0x7F] = "\u2421"
+    found |= dict.fromkeys(range(0x80, 0xA0), "\ufffd")
+    found |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")  # halves of surrogate pairs
+    found |= {ord(character): f"\\u{ord(character):04x}" for character in _INVISIBLE}
+    return found
+
+
+_TABLE = _written_out()
+
+
+def clean(text: object, longest: int = LONGEST) -> str:
+    """The text, harmless and at most about `longest` characters long: of a longer one, the first
+    two thirds and the last third, with a line in between that says how much is left out."""
+    shown = str(text).replace("\r\n", "\n")
+    if len(shown) > longest:
+        head, tail = longest * 2 // 3, longest // 3
+        left_out = len(shown) - head - tail
+        shown = f"{shown[:head]}\n\u2026 {left_out:,} characters left out \u2026\n{shown[-tail:]}"
+    shown = _TERMINAL.sub("", shown).translate(_TABLE)
+    if len(shown) <= LONGEST_LINE:
+        return shown
+    return "\n".join(_shortened(line) for line in shown.split("\n"))
+
+
+def clean_line(text: object, longest: int = 400) -> str:
+    """The same in one line, for names, reasons and cells."""
+    shown = " ".join(clean(str(text)[: 4 * longest], 4 * longest).split())
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}\u2026"
+
+
+def _shortened(line: str) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line
+    left_out = len(line) - LONGEST_LINE
+    return f"{line[:LONGEST_LINE]} \u2026 {left_out:,} characters of this line left out"

@@ -1,0 +1,129 @@
+"""The canonical form of a sketch, and its hash: the sketch's name in the store.
+
+Two sketches have the same form exactly when they differ in nothing but layout, comments, spelling
+of numbers, the sketch's own name, and the names of what its body makes: tiles, loop variables,
+bound and fetched values. Everything else is kept: the names and the order of what is declared
+(tensors, symbols, params, constants: callers use them), constants with their values and choices,
+hints, tuning points, operations, and the order of statements.
+
+The form is made from the syntax tree and not from the typed IR, which is elaborated for one choice
+of constants and has lost the branches that this choice does not take: sketches that differ there
+would be taken for one. Renaming is sound, since the language never shadows: a visible name is not
+made again, and a name made in a block ends with it (`checker/elaborate`). The n-th name that the
+body makes becomes n, and every use is resolved to the name it means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sketchc import records as attrs
+from sketchc import syntax
+from sketchc.checker.elaborate import bindable
+from sketchc.types import DType
+
+#: Raised by one with every change to the form: a hash is only compared within one version.
+VERSION = 1
+
+
+def canonical_hash(sketch: syntax.Sketch) -> str:
+    """SHA-256 of the canonical form, in hexadecimal."""
+    text = json.dumps([VERSION, canonical_form(sketch)], separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def canonical_form(sketch: syntax.Sketch) -> list[Any]:
+    """The form as nested lists of strings, numbers as text, booleans and None.
+
+    A node is a list that begins with its class; a declared name is a string, and a name that the
+    body makes is `["local", n]`.
+    """
+    writer = _Writer(bindable(sketch))
+    return [
+        [writer.plain(section) for section in sketch.sections],
+        writer.block(sketch.body),
+        [writer.plain(point) for point in sketch.tilings],
+    ]
+
+
+class _Writer:
+    """Writes nodes in source order; `scope` maps the visible names of the body to their numbers.
+
+    `kept` are names that `--set` binds: a constant bound in the body is one of them.
+    """
+
+    def __init__(self, kept: frozenset[str]) -> None:
+        self.kept = kept
+        self.scope: dict[str, int] = {}
+        self.made = 0
+
+    @contextmanager
+    def inner(self) -> Iterator[None]:
+        """A block: the names made in it end with it."""
+        outer, self.scope = self.scope, dict(self.scope)
+        try:
+            yield
+        finally:
+            self.scope = outer
+
+    def make(self, name: str) -> Any:
+        """A name that the body makes here, for what follows in its block."""
+        if name in self.kept:
+            return name
+        self.scope[name] = self.made
+        self.made += 1
+        return self.name(name)
+
+    def name(self, name: str) -> Any:
+        return ["local", self.scope[name]] if name in self.scope else name
+
+    def block(self, body: tuple[syntax.Statement, ...]) -> list[Any]:
+        with self.inner():
+            return [self.statement(statement) for statement in body]
+
+    def statement(self, node: syntax.Statement) -> list[Any]:
+        """One statement: what it reads is resolved before what it makes is visible."""
+        match node:
+            case syntax.For():
+                head = [self.plain(node.hints), self.plain(node.arguments)]
+                with self.inner():
+                    return ["For", *head, self.make(node.variable.id), self.block(node.body)]
+            case syntax.If():
+                condition = self.plain(node.condition)
+                return ["If", condition, self.block(node.body), self.block(node.orelse)]
+            case syntax.Binding():
+                values = self.plain(node.values)
+                return ["Binding", values, [self.make(name.id) for name in node.names]]
+            case syntax.Alloc():
+                parts = [node.extents, node.dtype, node.init, node.hints]
+                return ["Alloc", *map(self.plain, parts), self.make(node.name)]
+            case syntax.Fetch():
+                return ["Fetch", self.plain(node.access), self.make(node.name)]
+            case _:
+                return self.fields(node)
+
+    def plain(self, value: Any) -> Any:
+        """Any part that makes no name."""
+        match value:
+            case None | bool() | str():
+                return value
+            case tuple():
+                return [self.plain(item) for item in value]
+            case syntax.Name():
+                return ["Name", self.name(value.id)]
+            case syntax.Number():
+                # The type counts: 1 and 1.0 are not the same operand.
+                return ["Number", type(value.value).__name__, repr(value.value)]
+            case DType():
+                return ["DType", value.value]
+            case _:
+                return self.fields(value)
+
+    def fields(self, node: Any) -> list[Any]:
+        """A node by its fields that take part in equality: no places, no accepted misspellings."""
+        parts = [self.plain(getattr(node, f.name)) for f in attrs.fields(type(node)) if f.eq]
+        return [type(node).__name__, *parts]

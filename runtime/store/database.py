@@ -1,0 +1,239 @@
+"""Opening the store: one SQLite file, made and migrated as needed, safe under concurrent writers.
+
+Write-ahead log with `synchronous=FULL`: a transaction that was committed survives `kill -9` and a
+power failure, one that was not leaves no trace. Writers take the lock before they read
+(`BEGIN IMMEDIATE`) and wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from sketchc.diagnostics import UsageError
+from sketchc.runtime.store.schema import APPLICATION_ID, MIGRATIONS, VERSION
+
+#: Seconds that a writer waits for others. Transactions take milliseconds.
+PATIENCE = 20.0
+
+_NO_STORE = "{path} is not a store of sketchc; name another file with --store"
+_DAMAGED = (
+    "the store {path} is damaged ({error}); move it away (a new one is made), or restore a copy"
+)
+
+
+class StoreError(UsageError):
+    """The store cannot be opened, read or written: one line, what and why and what to do."""
+
+
+@contextmanager
+def open_store(path: Path, patience: float = PATIENCE) -> Iterator[sqlite3.Connection]:
+    """A connection for reading and writing; the file and its folder are made where missing, and an
+    older store is migrated, with a copy of it kept beside.
+
+    Raises `StoreError` for what cannot be written, is no store, is damaged, or was made by a newer
+    sketchc; also for what goes wrong while the connection is used.
+    """
+    with _explained(path, "write"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(_connect(path, "rwc", patience)) as connection:
+            _require_store(connection, path)
+            if _version(connection) < VERSION:
+                _migrate(connection, path)
+            yield connection
+
+
+@contextmanager
+def read_store(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection for reading; works on read-only media. An older store that can be written is
+    migrated first. Raises `StoreError`, also where there is no store yet."""
+    if not path.exists():
+        msg = f"there is no store at {path} yet: `sketchc verify`, `bench` and `gen` make one"
+        raise StoreError(msg)
+    with _explained(path, "read"):
+        writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+        if writable and _needs_migration(path):
+            with open_store(path):
+                pass
+        with closing(_connect_to_read(path, writable)) as connection:
+            _require_store(connection, path)
+            if _version(connection) < VERSION:
+                msg = (
+                    f"the store {path} was made by an older sketchc and cannot be migrated where "
+                    "it is: copy it to a folder that can be written"
+                )
+                raise StoreError(msg)
+            connection.execute("PRAGMA query_only=1")
+            # One snapshot for everything that is read, whatever others write meanwhile.
+            connection.execute("BEGIN")
+            yield connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing: commits at the end, rolls back on any exception."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def check_integrity(connection: sqlite3.Connection) -> list[str]:
+    """What SQLite finds wrong with the file and its references; empty for a sound store."""
+    found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+    for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        found.append(f"row {row} of {table} refers to a row that {parent} does not have")
+    return found
+
+
+# ---------------------------------------------------------------- connections
+
+
+def _connect(path: Path, mode: str, patience: float, more: str = "") -> sqlite3.Connection:
+    """`mode` is SQLite's: "ro", "rw" or "rwc" (makes the file)."""
+    connection = sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?mode={mode}{more}",
+        uri=True,
+        timeout=patience,
+        isolation_level=None,  # transactions are begun and ended here
+    )
+    connection.row_factory = sqlite3.Row
+    if mode != "ro":
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA synchronous=FULL")
+    return connection
+
+
+def _connect_to_read(path: Path, writable: bool) -> sqlite3.Connection:
+    """On media that cannot be written, SQLite cannot make the log's index: without a log (the last
+    writer has closed the store) the file alone holds everything and is read as it is."""
+    connection = _connect(path, "rw" if writable else "ro", PATIENCE)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        log = path.with_name(f"{path.name}-wal")
+        if writable or (log.exists() and log.stat().st_size):
+            raise
+        connection = _connect(path, "ro", PATIENCE, "&immutable=1")
+    return connection
+
+
+@contextmanager
+def _explained(path: Path, doing: str) -> Iterator[None]:
+    """Turns what SQLite and the operating system say into one line."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(_explanation(path, doing, error)) from error
+    except OSError as error:
+        msg = f"cannot {doing} the store {path}: {error.strerror or error}"
+        raise StoreError(msg) from error
+
+
+def _explanation(path: Path, doing: str, error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    match code:
+        case sqlite3.SQLITE_NOTADB:
+            return _NO_STORE.format(path=path)
+        case sqlite3.SQLITE_CORRUPT:
+            return _DAMAGED.format(path=path, error=error)
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return f"the store {path} is in use by other processes: try again"
+        case sqlite3.SQLITE_READONLY:
+            return f"cannot {doing} the store {path}: it is read-only"
+        case sqlite3.SQLITE_FULL:
+            return f"cannot {doing} the store {path}: the disk is full"
+        case _:
+            return f"cannot {doing} the store {path}: {error}"
+
+
+# ---------------------------------------------------------------- versions
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _require_store(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises `StoreError` for a database of something else, and for a newer store."""
+    mark = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    if mark != APPLICATION_ID and (mark or tables):
+        raise StoreError(_NO_STORE.format(path=path))
+    version = _version(connection)
+    if version > VERSION:
+        msg = (
+            f"the store {path} has schema {version}, and this sketchc knows {VERSION}: use the "
+            "sketchc that made it, or name another file with --store"
+        )
+        raise StoreError(msg)
+
+
+def _needs_migration(path: Path) -> bool:
+    with closing(_connect(path, "rw", PATIENCE)) as connection:
+        _require_store(connection, path)
+        return _version(connection) < VERSION
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the schema to `VERSION`, in one transaction; a store with content is copied first."""
+    _use_log(connection)
+    with transaction(connection):
+        version = _version(connection)
+        _require_store(connection, path)
+        if version == VERSION:
+            return  # another process has done it while this one waited for the lock
+        if version:
+            _keep_copy(path, version)
+        for statements in MIGRATIONS[version:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={VERSION}")
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """Write ahead from now on; the file keeps the mode. The change needs the file for itself for a
+    moment and does not wait by itself. (A file system without shared memory keeps the rollback
+    journal: as safe, slower.)"""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _keep_copy(path: Path, version: int) -> None:
+    """Copy the store as committed; the caller holds the lock, so nobody writes meanwhile. The copy
+    is moved into place when it is whole, and never over an earlier one."""
+    kept = path.with_name(f"{path.name}.schema-{version}")
+    number = 1
+    while kept.exists():
+        number += 1
+        kept = path.with_name(f"{path.name}.schema-{version}.{number}")
+    partial = path.with_name(f"{path.name}.copy-{os.getpid()}")
+    try:
+        with (
+            closing(_connect(path, "ro", PATIENCE)) as source,
+            closing(sqlite3.connect(partial)) as copy,
+        ):
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")
+        partial.replace(kept)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,204 @@
+"""The store as one text, and back: to keep beside a paper, to move between machines, to merge.
+
+JSON: `{"format": "sketchc-store", "version": 3, "tables": {"texts": [...], ...}}`; JSON Lines: that
+head without tables, then one `{"table": ..., ...}` for each row. Both hold everything, and columns
+whose text is JSON as data. CSV: one line for each verdict and measurement, to look at in a sheet.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from sketchc.diagnostics import UsageError
+from sketchc.runtime.store.schema import VERSION
+from sketchc.runtime.store.writing import digest_of, dump
+
+FORMAT = "sketchc-store"
+
+#: Every table after those that it refers to, with the columns whose text is JSON.
+TABLES: dict[str, tuple[str, ...]] = {
+    "texts": (),
+    "tasks": (),
+    "task_modules": (),
+    "sketches": (),
+    "sketch_texts": (),
+    "kernels": ("constants",),
+    "kernel_files": (),
+    "environments": ("versions",),
+    "runs": ("header", "trace"),
+    "calls": ("line",),
+    "call_texts": (),
+    "verdicts": ("evidence",),
+    "measurements": ("symbols", "evidence"),
+}
+#: (table, row) pairs, every row after those that it refers to.
+Rows = list[tuple[str, Mapping[str, Any]]]
+#: Its keys keep their order, as in a ledger.
+_ORDERED = ("line",)
+
+_CSV = """
+    SELECT 'verdict' AS kind, v.id, v.recorded, t.name AS task, v.task AS task_id, k.target,
+        k.hardware, k.name, k.origin, NULL AS precision, v.kernel, k.sketch, v.passed, v.failure,
+        v.seed, v.run, v.cases, v.how_it_runs, NULL AS device, NULL AS symbols,
+        NULL AS median_seconds, NULL AS speedup, NULL AS samples
+    FROM verdicts v JOIN kernels k ON k.id = v.kernel JOIN tasks t ON t.id = v.task
+    UNION ALL
+    SELECT 'measurement', m.id, m.recorded, t.name, m.task, k.target, k.hardware, k.name, k.origin,
+        m.precision, m.kernel, k.sketch, m.passed, m.failure, m.seed, m.run, NULL, NULL, m.device,
+        m.symbols, m.median, m.speedup, m.evidence
+    FROM measurements m JOIN kernels k ON k.id = m.kernel JOIN tasks t ON t.id = m.task
+    ORDER BY 3, 2"""
+
+
+def export_json(connection: sqlite3.Connection) -> str:
+    """Everything as one JSON document."""
+    tables = {table: list(_rows(connection, table)) for table in TABLES}
+    return json.dumps({**_head(), "tables": tables}, indent=1, ensure_ascii=False) + "\n"
+
+
+def export_jsonl(connection: sqlite3.Connection) -> Iterator[str]:
+    """Everything, a line at a time."""
+    yield json.dumps(_head()) + "\n"
+    for table in TABLES:
+        for row in _rows(connection, table):
+            yield json.dumps({"table": table, **row}, ensure_ascii=False) + "\n"
+
+
+def export_csv(connection: sqlite3.Connection) -> Iterator[str]:
+    """Verdicts and measurements, oldest first, a line at a time; `samples` in seconds, as JSON."""
+    rows = connection.execute(_CSV)
+    names = [column[0] for column in rows.description]
+    yield _csv_line(names)
+    for row in rows:
+        values = dict(zip(names, row, strict=True))
+        if values["samples"] is not None:
+            values["samples"] = json.dumps(json.loads(values["samples"]).get("samples"))
+        yield _csv_line(values.values())
+
+
+def _csv_line(values: Iterable[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(values)
+    return line.getvalue()
+
+
+def _head() -> dict[str, Any]:
+    return {"format": FORMAT, "version": VERSION}
+
+
+def _rows(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
+    for row in connection.execute(f"SELECT * FROM {table} ORDER BY rowid"):
+        data = dict(zip(row.keys(), row, strict=True))
+        for name in TABLES[table]:
+            data[name] = json.loads(data[name])
+        yield data
+
+
+# ---------------------------------------------------------------- and back
+
+
+def import_rows(connection: sqlite3.Connection, rows: Rows, name: str) -> tuple[int, int]:
+    """Add the rows of an export, within a transaction of the caller; returns how many are new, and
+    how many were there. `name` is the file's, for errors. Raises `UsageError` for a damaged one."""
+    new = known = 0
+    for table, row in rows:
+        try:
+            added = _add(connection, table, row)
+        except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
+            msg = f"{name} is damaged: a row of {table} cannot be added ({error})"
+            raise UsageError(msg) from error
+        new, known = new + added, known + (not added)
+    return new, known
+
+
+def _add(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> bool:
+    """Whether the row was new. Raises `ValueError` for one whose content is not what its name says,
+    and what SQLite raises."""
+    values = dict(row)
+    for column in TABLES[table]:
+        ordered = column in _ORDERED
+        value = values[column]
+        values[column] = json.dumps(value, separators=(",", ":")) if ordered else dump(value)
+    if table == "texts" and digest_of(values["content"]) != values["digest"]:
+        msg = f"the text {values['digest']} is not the one that was exported"
+        raise ValueError(msg)
+    if table == "environments" and digest_of(values["versions"]) != values["id"]:
+        msg = f"the environment {values['id']} is not the one that was exported"
+        raise ValueError(msg)
+    unknown = values.keys() - _columns(connection, table)
+    if unknown:
+        msg = f"no column {', '.join(sorted(unknown))}"
+        raise ValueError(msg)
+    names, places = ", ".join(values), ", ".join("?" * len(values))
+    # Only a row with the same key is passed over: OR IGNORE would drop broken ones in silence.
+    query = f"INSERT INTO {table} ({names}) VALUES ({places}) ON CONFLICT DO NOTHING"
+    added = connection.execute(query, [*values.values()]).rowcount == 1
+    if table == "runs" and not added and values["outcome"]:
+        # The export may know how a run ended that was going on when it was recorded here.
+        connection.execute(
+            """UPDATE runs SET outcome = ?, reason = ?, attempts = ?, trace = ?
+            WHERE id = ? AND outcome = ''""",
+            [values[name] for name in ("outcome", "reason", "attempts", "trace", "id")],
+        )
+    return added
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    return {row["name"] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def parse_export(text: str, name: str) -> Rows:
+    """The rows of an export in JSON or JSON Lines, in the order of the tables.
+
+    Raises `UsageError` for what is no such export, and for one that is damaged or of a newer
+    sketchc.
+    """
+    head, lines = _documents(text, name)
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        msg = f"{name} is no export of a store: make one with `sketchc store export`"
+        raise UsageError(msg)
+    if not isinstance(head.get("version"), int) or head["version"] > VERSION:
+        msg = (
+            f"{name} has schema {head.get('version')}, and this sketchc knows {VERSION}: use the "
+            "sketchc that made it"
+        )
+        raise UsageError(msg)
+    try:
+        tables = {str(table): [dict(row) for row in rows] for table, rows in _tables(head)}
+        for line in lines:
+            row = dict(line)
+            tables.setdefault(str(row.pop("table")), []).append(row)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        msg = f"{name} is damaged: not every line is a row of a table"
+        raise UsageError(msg) from error
+    if unknown := tables.keys() - TABLES.keys():
+        msg = f"{name} is damaged: there is no table {', '.join(sorted(unknown))}"
+        raise UsageError(msg)
+    return [(table, row) for table in TABLES for row in tables.get(table, ())]
+
+
+def _tables(head: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The tables of a document in JSON; none of the head of JSON Lines."""
+    found: Mapping[str, Any] = head.get("tables", {})
+    return found.items()
+
+
+def _documents(text: str, name: str) -> tuple[Any, list[Any]]:
+    """The head and the further lines; a document in JSON is a head alone."""
+    first, _, rest = text.partition("\n")
+    try:
+        try:
+            # Not splitlines: texts hold other characters that it takes for ends of lines.
+            return json.loads(first), [
+                json.loads(line) for line in rest.split("\n") if line.strip()
+            ]
+        except ValueError:
+            return json.loads(text), []
+    except ValueError as error:
+        msg = f"{name} is neither JSON nor JSON Lines: {error}"
+        raise UsageError(msg) from error

@@ -1,0 +1,339 @@
+"""What is in the store: lists, one thing with all its evidence, the best kernels.
+
+Everything comes back as plain data for JSON; tables for people are the command line's.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sketchc.diagnostics import UsageError
+
+#: What a list shows of each kind; `{where}` takes the filters, over columns `task` and `target`.
+#: Newest first.
+_LISTS: dict[str, str] = {
+    "tasks": """
+        SELECT t.id, t.name, t.subject, t.recorded,
+            (SELECT count(*) FROM verdicts v WHERE v.task = t.id AND v.passed) AS passed,
+            (SELECT count(*) FROM verdicts v WHERE v.task = t.id AND NOT v.passed) AS failed,
+            (SELECT count(*) FROM measurements m WHERE m.task = t.id) AS measurements
+        FROM tasks t WHERE {where} ORDER BY t.recorded DESC, t.id""",
+    "sketches": """
+        SELECT s.id, s.name, s.recorded,
+            (SELECT count(*) FROM sketch_texts x WHERE x.sketch = s.id) AS spellings,
+            (SELECT count(*) FROM kernels k WHERE k.sketch = s.id) AS kernels
+        FROM sketches s WHERE {where} ORDER BY s.recorded DESC, s.id""",
+    "kernels": """
+        SELECT k.id, k.name, k.target, k.hardware, k.origin, k.sketch, k.recorded,
+            (SELECT count(*) FROM verdicts v WHERE v.kernel = k.id AND v.passed) AS passed,
+            (SELECT count(*) FROM verdicts v WHERE v.kernel = k.id AND NOT v.passed) AS failed
+        FROM kernels k WHERE {where} ORDER BY k.recorded DESC, k.id""",
+    "verdicts": """
+        SELECT v.id, t.name AS task, k.name AS kernel_name, k.target, k.hardware, v.passed,
+            v.failure, v.cases, v.how_it_runs, v.seed, v.kernel, v.recorded
+        FROM verdicts v JOIN kernels k ON k.id = v.kernel JOIN tasks t ON t.id = v.task
+        WHERE {where} ORDER BY v.recorded DESC, v.id""",
+    "measurements": """
+        SELECT m.id, t.name AS task, k.name AS kernel_name, k.target, k.hardware, m.device,
+            m.symbols, m.precision, m.median, m.speedup, m.passed, m.failure, m.kernel, m.recorded
+        FROM measurements m JOIN kernels k ON k.id = m.kernel JOIN tasks t ON t.id = m.task
+        WHERE {where} ORDER BY m.recorded DESC, m.id""",
+    "runs": """
+        SELECT r.id, t.name AS task, r.target, r.hardware, r.workflow, r.coder, r.outcome,
+            r.reason, r.attempts, r.seed, r.folder, r.recorded,
+            (SELECT count(*) FROM calls c WHERE c.run = r.id) AS calls,
+            (SELECT coalesce(sum(c.input_tokens + c.output_tokens), 0) FROM calls c
+                WHERE c.run = r.id) AS tokens,
+            (SELECT coalesce(sum(c.cost), 0.0) FROM calls c WHERE c.run = r.id) AS cost
+        FROM runs r JOIN tasks t ON t.id = r.task
+        WHERE {where} ORDER BY r.recorded DESC, r.id""",
+}
+
+#: How a kind is narrowed down to a task (by id or name) and to a target.
+_FILTERS: dict[str, tuple[str, str]] = {
+    "tasks": (
+        "t.id IN ({tasks})",
+        """t.id IN (SELECT v.task FROM verdicts v JOIN kernels k ON k.id = v.kernel
+            WHERE k.target = ?)""",
+    ),
+    "sketches": (
+        """s.id IN (SELECT k.sketch FROM kernels k JOIN verdicts v ON v.kernel = k.id
+            WHERE v.task IN ({tasks}))""",
+        "s.id IN (SELECT sketch FROM kernels WHERE target = ?)",
+    ),
+    "kernels": (
+        """(k.id IN (SELECT kernel FROM verdicts WHERE task IN ({tasks}))
+            OR k.id IN (SELECT kernel FROM measurements WHERE task IN ({tasks})))""",
+        "k.target = ?",
+    ),
+    "verdicts": ("v.task IN ({tasks})", "k.target = ?"),
+    "measurements": ("m.task IN ({tasks})", "k.target = ?"),
+    "runs": ("r.task IN ({tasks})", "r.target = ?"),
+}
+
+KINDS = tuple(_LISTS)
+
+#: The fastest verified kernel of each task, target, chip, device, sizes and precision. Verified: a
+#: verdict passed, and none failed for a reason that is the kernel's. Wrong outputs never count.
+_BEST = """
+    WITH verified AS (
+        SELECT kernel, task, max(recorded) AS last FROM verdicts
+        GROUP BY kernel, task
+        HAVING max(passed) AND NOT max(NOT passed AND failure NOT IN ('', 'infrastructure'))
+    ), ranked AS (
+        SELECT m.id AS measurement, m.kernel, m.task AS task_id, t.name AS task, k.name AS name,
+            k.target, k.hardware, k.origin, k.sketch, m.precision, m.device, m.symbols, m.median,
+            m.speedup, m.recorded, v.last,
+            row_number() OVER (
+                PARTITION BY m.task, k.target, k.hardware, m.device, m.symbols, m.precision
+                ORDER BY m.median, m.recorded, m.id
+            ) AS place
+        FROM measurements m
+        JOIN kernels k ON k.id = m.kernel
+        JOIN tasks t ON t.id = m.task
+        JOIN verified v ON v.kernel = m.kernel AND v.task = m.task
+        WHERE m.passed AND {where}
+    )
+    SELECT r.*, (
+        SELECT v.id FROM verdicts v
+        WHERE v.kernel = r.kernel AND v.task = r.task_id AND v.passed
+        ORDER BY v.recorded DESC LIMIT 1
+    ) AS verdict
+    FROM ranked r WHERE place = 1
+    ORDER BY task, target, hardware, device, symbols, precision"""
+
+#: Table -> the columns whose text is JSON.
+_JSON = {
+    "kernels": ("constants",),
+    "environments": ("versions",),
+    "verdicts": ("evidence",),
+    "measurements": ("symbols", "evidence"),
+    "runs": ("header", "trace"),
+}
+_YES_OR_NO = ("passed",)
+
+
+def list_rows(
+    connection: sqlite3.Connection,
+    kind: str,
+    task: str | None = None,
+    target: str | None = None,
+    limit: int | None = None,
+) -> list[dict[str, Any]]:
+    """The rows of a kind (`KINDS`), newest first. Raises `UsageError` for an unknown task."""
+    for_task, for_target = _FILTERS[kind]
+    where, values = _where(connection, for_task, for_target, task, target)
+    return _select(connection, kind, where, values, limit)
+
+
+def _select(
+    connection: sqlite3.Connection,
+    kind: str,
+    where: str,
+    values: Sequence[str],
+    limit: int | None = None,
+) -> list[dict[str, Any]]:
+    query = f"{_LISTS[kind].format(where=where)} LIMIT ?"
+    rows = connection.execute(query, [*values, -1 if limit is None else limit])
+    return [plain(kind, row) for row in rows]
+
+
+def best_rows(
+    connection: sqlite3.Connection, task: str | None = None, target: str | None = None
+) -> list[dict[str, Any]]:
+    """The fastest verified kernels, one for each task, target, chip, device, sizes and precision
+    class. Raises `UsageError` for an unknown task."""
+    where, values = _where(connection, "m.task IN ({tasks})", "k.target = ?", task, target)
+    found = []
+    for row in connection.execute(_BEST.format(where=where), values):
+        data = plain("measurements", row)
+        data.pop("place")
+        data.pop("last")
+        found.append(data)
+    return found
+
+
+def counts(
+    connection: sqlite3.Connection, task: str | None = None, target: str | None = None
+) -> dict[str, int]:
+    """How many rows of each kind there are. Raises `UsageError` for an unknown task."""
+    found = {}
+    for kind in KINDS:
+        where, values = _where(connection, *_FILTERS[kind], task, target)
+        query = f"SELECT count(*) FROM ({_LISTS[kind].format(where=where)})"
+        found[kind] = int(connection.execute(query, values).fetchone()[0])
+    return found
+
+
+def _where(
+    connection: sqlite3.Connection,
+    for_task: str,
+    for_target: str,
+    task: str | None,
+    target: str | None,
+) -> tuple[str, list[str]]:
+    conditions, values = ["1"], []
+    if task is not None:
+        ids = find_tasks(connection, task)
+        condition = for_task.replace("{tasks}", ", ".join("?" * len(ids)))
+        conditions.append(condition)
+        values += ids * for_task.count("{tasks}")
+    if target is not None:
+        conditions.append(for_target)
+        values.append(target)
+    return " AND ".join(conditions), values
+
+
+def find_tasks(connection: sqlite3.Connection, wanted: str) -> list[str]:
+    """Ids of tasks by file name (with or without .py), or by the beginning of the id."""
+    name = wanted.rsplit("/", 1)[-1].removesuffix(".py")
+    rows = connection.execute("SELECT id, name FROM tasks").fetchall()
+    found = [row["id"] for row in rows if row["name"].removesuffix(".py") == name]
+    found = found or [row["id"] for row in rows if row["id"].startswith(wanted)]
+    if not found:
+        known = ", ".join(sorted({row["name"] for row in rows})[:8]) or "none"
+        msg = f"the store holds no task {wanted}; it holds: {known}"
+        raise UsageError(msg)
+    return found
+
+
+# ---------------------------------------------------------------- one thing
+
+
+def resolve(connection: sqlite3.Connection, prefix: str) -> tuple[str, str]:
+    """The kind and the whole id of what an id, or its beginning, names. Raises `UsageError` for
+    nothing, and for several."""
+    wanted = prefix.lower()
+    found = []
+    if wanted and all(letter in "0123456789abcdef" for letter in wanted):
+        for kind in KINDS:
+            # A range, and not LIKE, so that the index is used.
+            rows = connection.execute(
+                f"SELECT id FROM {kind} WHERE id >= ? AND id < ? LIMIT 5", (wanted, wanted + "g")
+            )
+            found += [(kind, str(row["id"])) for row in rows]
+    exact = [pair for pair in found if pair[1] == wanted]
+    found = exact if len(exact) == 1 else found
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        msg = f"no id in the store begins with {prefix!r}: see `sketchc store list`"
+        raise UsageError(msg)
+    several = ", ".join(f"{kind[:-1]} {identity[:12]}" for kind, identity in found[:5])
+    msg = f"{prefix!r} begins several ids ({several}): write more of it"
+    raise UsageError(msg)
+
+
+def show(connection: sqlite3.Connection, prefix: str) -> dict[str, Any]:
+    """Everything about one thing: its row, what it refers to (with texts), what refers to it."""
+    kind, identity = resolve(connection, prefix)
+    row = connection.execute(f"SELECT * FROM {kind} WHERE id = ?", (identity,)).fetchone()
+    data = {"kind": kind.removesuffix("es") if kind == "sketches" else kind[:-1]}
+    return data | _SHOW[kind](connection, plain(kind, row))
+
+
+def _task(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
+    data["text"] = _text(connection, data["text"])
+    data["modules"] = _files(connection, "task_modules", "task", data["id"])
+    data["verdicts"] = list_rows(connection, "verdicts", data["id"])
+    data["measurements"] = list_rows(connection, "measurements", data["id"])
+    return data
+
+
+def _sketch(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
+    rows = connection.execute(
+        """SELECT x.name, t.content AS text FROM sketch_texts x JOIN texts t ON t.digest = x.text
+        WHERE x.sketch = ? ORDER BY x.rowid""",
+        (data["id"],),
+    )
+    data["spellings"] = [dict(row) for row in rows]
+    data["kernels"] = _select(connection, "kernels", "k.sketch = ?", [data["id"]])
+    return data
+
+
+def _kernel(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
+    data["text"] = _text(connection, data["text"])
+    data["sketch_text"] = _text(connection, data["sketch_text"])
+    data["files"] = _files(connection, "kernel_files", "kernel", data["id"])
+    for kind in ("verdicts", "measurements"):
+        data[kind] = _select(connection, kind, "k.id = ?", [data["id"]])
+    return data
+
+
+def _claim(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
+    """A verdict or a measurement, with all that it rests on."""
+    data["environment"] = _environment(connection, data["environment"])
+    if "signature" in data:
+        data["signature"] = _text(connection, data["signature"])
+    for kind in ("kernels", "tasks"):
+        name = kind[:-1]
+        row = connection.execute(f"SELECT * FROM {kind} WHERE id = ?", (data[name],)).fetchone()
+        inner = plain(kind, row)
+        inner["text"] = _text(connection, inner["text"])
+        if kind == "kernels":
+            inner["sketch_text"] = _text(connection, inner["sketch_text"])
+            inner["files"] = _files(connection, "kernel_files", "kernel", inner["id"])
+        else:
+            inner["modules"] = _files(connection, "task_modules", "task", inner["id"])
+        data[name] = inner
+    return data
+
+
+def _run(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
+    """A run with its ledger: every question, every reply."""
+    from sketchc.runtime.store.runs import ledger_lines
+
+    row = connection.execute("SELECT name FROM tasks WHERE id = ?", (data["task"],)).fetchone()
+    data["task_name"] = row["name"]
+    data["environment"] = _environment(connection, data["environment"])
+    data["verdicts"] = _select(connection, "verdicts", "v.run = ?", [data["id"]])
+    data["measurements"] = _select(connection, "measurements", "m.run = ?", [data["id"]])
+    data["ledger"] = ledger_lines(connection, data["id"])
+    return data
+
+
+_SHOW = {
+    "tasks": _task,
+    "sketches": _sketch,
+    "kernels": _kernel,
+    "verdicts": _claim,
+    "measurements": _claim,
+    "runs": _run,
+}
+
+
+def _environment(connection: sqlite3.Connection, identity: str) -> dict[str, str]:
+    query = "SELECT versions FROM environments WHERE id = ?"
+    versions: dict[str, str] = json.loads(connection.execute(query, (identity,)).fetchone()[0])
+    return versions
+
+
+def _text(connection: sqlite3.Connection, digest: str | None) -> str | None:
+    if digest is None:
+        return None
+    row = connection.execute("SELECT content FROM texts WHERE digest = ?", (digest,)).fetchone()
+    return str(row["content"])
+
+
+def _files(connection: sqlite3.Connection, table: str, owner: str, identity: str) -> dict[str, str]:
+    rows = connection.execute(
+        f"""SELECT f.name, t.content FROM {table} f JOIN texts t ON t.digest = f.text
+        WHERE f.{owner} = ? ORDER BY f.name""",
+        (identity,),
+    )
+    return {row["name"]: row["content"] for row in rows}
+
+
+def plain(kind: str, row: sqlite3.Row | Mapping[str, Any]) -> dict[str, Any]:
+    """A row as data: JSON columns parsed, booleans as such."""
+    data = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a Row iterates over values
+    for name in _JSON.get(kind, ()):
+        if data.get(name) is not None:
+            data[name] = json.loads(data[name])
+    # Counts of passed verdicts have the same name in other lists.
+    if kind in ("verdicts", "measurements"):
+        data |= {name: bool(data[name]) for name in _YES_OR_NO if name in data}
+    return data

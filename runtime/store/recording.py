@@ -1,0 +1,237 @@
+"""Recording what commands find: few calls, which never fail the command that makes them.
+
+    recorder = Recorder(path, task, warn)    # before the work: keeps the task's text as it is now
+    recorder.verdict(candidate, verdict)     # afterwards; returns the new row's id
+
+What goes wrong (a full disk, read-only media, a file that is no store) is said once, as a warning.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sketchc.runtime.store import writing
+from sketchc.runtime.store.writing import KernelRow, RunStep, SketchText, TaskText
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from sketchc.runtime.bench.bench import Measurement
+    from sketchc.runtime.frontends.task import Task
+    from sketchc.runtime.store.runs import RunRow
+    from sketchc.runtime.verify.verdict import Verdict
+    from sketchc.runtime.verify.verify import Candidate
+
+#: Seconds that a command waits for other writers before it gives up recording.
+_PATIENCE = 10.0
+#: A module that a task imports is kept with it up to this size, in bytes.
+_LARGEST_MODULE = 1 << 20
+
+Made = TypeVar("Made")
+Write = Callable[["sqlite3.Connection", str], str]
+
+
+class Recorder:
+    """Writes what is found about candidates for one task into one store.
+
+    `path` None records nothing. `warn` is told, once, that nothing is recorded and why.
+    """
+
+    def __init__(self, path: Path | None, task: Task, warn: Callable[[str], None]) -> None:
+        self.path = path
+        self.warn = warn
+        self.task = None if path is None else self._guarded(lambda: read_task(task))
+
+    def verdict(
+        self, candidate: Candidate, verdict: Verdict, sketch: SketchText | None = None
+    ) -> str | None:
+        """Keep a verdict and all it rests on. Returns its id, None where nothing was recorded."""
+        from sketchc.runtime.verify.verdict import to_json
+
+        called = candidate.signature
+        return self.plain_verdict(
+            lambda: kernel_row(candidate, sketch),
+            lambda: to_json(verdict),
+            signature=None if called is None else called.text,
+        )
+
+    def plain_verdict(
+        self,
+        kernel: Callable[[], KernelRow],
+        verdict: Callable[[], Mapping[str, Any]],
+        made_in: RunStep | None = None,
+        signature: str | None = None,
+    ) -> str | None:
+        """The same from plain data, made when it is needed: what that raises is a warning, too."""
+
+        def write(connection: sqlite3.Connection, task: str) -> str:
+            found = verdict()
+            environment = self._environment(connection, found["versions"])
+            identity = writing.put_kernel(connection, kernel())
+            return writing.put_verdict(
+                connection, identity, task, environment, found, made_in, signature
+            )
+
+        return self._write(write)
+
+    def measurement(
+        self, candidate: Candidate, measured: Measurement, sketch: SketchText | None = None
+    ) -> str | None:
+        """Keep a measurement with its raw samples. Returns its id, or None."""
+        from sketchc.runtime.bench.report import to_json
+
+        return self.plain_measurement(
+            lambda: kernel_row(candidate, sketch), lambda: to_json(measured)
+        )
+
+    def plain_measurement(
+        self,
+        kernel: Callable[[], KernelRow],
+        measured: Callable[[], Mapping[str, Any]],
+        made_in: RunStep | None = None,
+    ) -> str | None:
+        """The same from plain data."""
+
+        def write(connection: sqlite3.Connection, task: str) -> str:
+            found = measured()
+            versions = {**found["machine"].get("versions", {}), **found.get("versions", {})}
+            environment = self._environment(connection, versions)
+            identity = writing.put_kernel(connection, kernel())
+            return writing.put_measurement(connection, identity, task, environment, found, made_in)
+
+        return self._write(write)
+
+    def run(
+        self, run: Callable[[], RunRow], calls: Callable[[], Sequence[Mapping[str, Any]]]
+    ) -> str | None:
+        """Keep a run as far as it has come, with the lines of its ledger behind the header; what is
+        there already is not written again. Returns its id, or None."""
+        from sketchc.runtime.store.runs import put_run
+
+        def write(connection: sqlite3.Connection, task: str) -> str:
+            found = run()
+            environment = self._environment(connection, found.trace.get("versions", {}))
+            return put_run(connection, found, task, environment, calls())
+
+        return self._write(write)
+
+    # ------------------------------------------------------------ how
+
+    def _environment(self, connection: sqlite3.Connection, versions: Mapping[str, str]) -> str:
+        from sketchc.runtime.store.environment import environment
+
+        return writing.put_environment(connection, environment(versions))
+
+    def _write(self, write: Write) -> str | None:
+        """One transaction, with the task in it."""
+        task, path = self.task, self.path
+        if task is None or path is None:
+            return None
+
+        def work() -> str:
+            from sketchc.runtime.store.database import open_store, transaction
+
+            with open_store(path, _PATIENCE) as connection, transaction(connection):
+                return write(connection, writing.put_task(connection, task))
+
+        return self._guarded(work)
+
+    def _guarded(self, work: Callable[[], Made]) -> Made | None:
+        """What `work` gives; None, with a warning the first time, for whatever it raises: a result
+        that took minutes is not lost because it cannot be kept."""
+        from sketchc.diagnostics import UsageError
+
+        try:
+            return work()
+        except UsageError as error:
+            reason = str(error)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+        self.warn(f"warning: not recorded: {reason}")
+        self.path = None
+        return None
+
+
+# ---------------------------------------------------------------- what is recorded
+
+
+def read_task(task: Task) -> TaskText:
+    """The task's file with the modules beside it that it imports, and those that these import.
+    Raises `OSError` and `UnicodeDecodeError`."""
+    path = task.path
+    text = path.read_text("utf-8")
+    modules: dict[str, str] = {}
+    waiting = [text]
+    while waiting:
+        for name in _imported(waiting.pop()):
+            module = path.parent / f"{name}.py"
+            if module.name in modules or module.name == path.name or not module.is_file():
+                continue
+            if module.stat().st_size <= _LARGEST_MODULE:
+                modules[module.name] = module.read_text("utf-8")
+                waiting.append(modules[module.name])
+    outline = getattr(task, "outline", None)
+    return TaskText(path.name, text, modules, "Model" if outline is None else outline.subject)
+
+
+def _imported(code: str) -> list[str]:
+    """The first parts of the modules that the code imports by absolute names."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError):
+        return []
+    found: list[str] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                found += [alias.name.partition(".")[0] for alias in node.names]
+            case ast.ImportFrom(module=str(module), level=0):
+                found.append(module.partition(".")[0])
+            case _:
+                pass
+    return found
+
+
+def sketch_text(text: str, name: str) -> SketchText:
+    """The sketch `name` of a text that holds one or several. Raises `ValueError` where it does not
+    parse or has no such sketch."""
+    from sketchc.checker.names import identifier
+    from sketchc.parser import parse
+    from sketchc.runtime.store.canonical import VERSION, canonical_hash
+    from sketchc.source import Source
+
+    tree, _ = parse(Source(f"{name}.sketch", text))
+    sketches = () if tree is None else tree.sketches
+    for sketch in sketches:
+        if name in (sketch.name, identifier(sketch.name)):
+            return SketchText(text, sketch.name, canonical_hash(sketch), VERSION)
+    msg = f"the text holds no sketch {name}"
+    raise ValueError(msg)
+
+
+def kernel_row(
+    candidate: Candidate, sketch: SketchText | None = None, origin: str = ""
+) -> KernelRow:
+    """The row of what was verified. The sketch's text is that of `sketch`, else the candidate's
+    own, where it has one; `origin` is told from the kernel where it is not given."""
+    from sketchc.evaluate import constants_of
+
+    plan, kernel = candidate.plan, candidate.kernel
+    source = candidate.source
+    if sketch is None and source is not None:
+        sketch = sketch_text(source.text, plan.sketch.name)
+    return KernelRow(
+        kernel.target,
+        kernel.hardware,
+        kernel.name,
+        kernel.entry,
+        kernel.language,
+        origin or ("given" if kernel.foreign else "builtin"),
+        kernel.source,
+        constants_of(plan.sketch),
+        kernel.extras,
+        sketch,
+    )

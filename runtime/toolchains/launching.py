@@ -1,0 +1,87 @@
+"""Launch what this project lowered: a process that holds only what was compiled has the tensors.
+
+A trace of the wrapper (`tracer`) says what is launched; a launcher, another process, executes it.
+The launcher loads no Python but its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sketchc import ir
+from sketchc.evaluate import Value, evaluate, host_values
+from sketchc.runtime.toolchains.base import ToolchainError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Arrays = dict[str, "np.ndarray[Any, Any]"]
+Reply = tuple[Mapping[str, Any], Arrays]
+#: A request's own part, arrays and seconds -> reply and arrays. Raises `ToolchainError`.
+Call = Callable[[Mapping[str, Any], Arrays, float], Reply]
+#: A wrapper's own code looks at what launches wrote this often at most.
+_MOST_STOPS = 10_000
+
+
+def run_launches(
+    sketch: ir.Sketch, tensors: Arrays, trace: Call, launch: Call, timeout: float
+) -> Arrays:
+    """Run a kernel once; returns its out and inout tensors.
+
+    `trace` is asked with {"states": how many}, and answers {"launches", "done"} with the contents
+    of buffers; `launch` is asked with {"launches", "unchanged": names} and those, and answers with
+    the contents of all others afterwards. Raises `ToolchainError`.
+    """
+    deadline = time.monotonic() + timeout
+    roles = {tensor.name: tensor.role for tensor in sketch.tensors}
+    unchanged = [name for name, role in roles.items() if role is ir.Role.IN]
+    states: Arrays = {}
+    for count in range(_MOST_STOPS):
+        asked = {"states": count}
+        reply, contents = trace(asked, {**tensors, **states}, deadline - time.monotonic())
+        if reply["launches"]:
+            request = {"launches": reply["launches"], "unchanged": unchanged}
+            _, written = launch(request, contents, deadline - time.monotonic())
+            contents = {**contents, **written}
+        if reply["done"]:
+            return {
+                name: contents[name].view(array.dtype).reshape(array.shape)
+                for name, array in tensors.items()
+                if roles[name] in (ir.Role.OUT, ir.Role.INOUT)
+            }
+        states |= {f"{count}/{name}": array for name, array in contents.items()}
+    msg = f"the wrapper waits for its launches more than {_MOST_STOPS} times"
+    raise ToolchainError(stage="timeout", message=msg)
+
+
+def complete(
+    sketch: ir.Sketch,
+    symbols: Mapping[str, int],
+    params: Mapping[str, Value],
+    given: Mapping[str, np.ndarray[Any, Any]],
+) -> Arrays:
+    """An array for every parameter: those given, else ones for what is read and NaN (or -1) for
+    outputs, so that an element that is not written shows."""
+    import ml_dtypes  # NumPy knows "bfloat16" from here on
+    import numpy as np
+
+    assert ml_dtypes is not None
+    values = host_values(sketch, symbols, params)
+    arrays: Arrays = {}
+    for tensor in sketch.tensors:
+        if tensor.role is ir.Role.WORKSPACE:
+            continue
+        if tensor.name in given:
+            arrays[tensor.name] = given[tensor.name]
+            continue
+        if tensor.optional and given:
+            continue  # absent
+        # A negative extent is for the wrapper's checks to refuse.
+        shape = tuple(max(0, int(evaluate(extent, values))) for extent in tensor.extents)
+        poison = float("nan") if tensor.dtype.is_float else -1 if tensor.dtype.is_signed else 1
+        fill = poison if tensor.role is ir.Role.OUT else 1
+        dtype = np.dtype(tensor.dtype.numpy_name)
+        arrays[tensor.name] = np.full(shape, fill).astype(dtype)
+    return arrays

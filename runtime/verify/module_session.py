@@ -1,0 +1,226 @@
+"""Runs the cases of a `ModelNew`: one process, the task's own inputs, addresses used again.
+
+A model's parameters are those drawn for the case, by name, where the names and shapes of its state
+agree with the task's; else both models are built after the same seed, and a note says so. The
+first case is run again at fresh addresses and must give the same bits. One more case has inputs
+that are not contiguous: the model must be right on them, or raise.
+
+No program can be started while forward has the inputs of a case. A model that compiles there gets a
+new process, which has not seen these inputs, and a run on others before each case of other shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from sketchc.diagnostics import UsageError
+from sketchc.runtime.frontends.arrays import Array
+from sketchc.runtime.frontends.torch_task import OtherSpec, TensorSpec
+from sketchc.runtime.toolchains.base import ToolchainError
+from sketchc.runtime.toolchains.torch_module import BUILDS, COMPILER_ERROR, Call, TorchModules
+from sketchc.runtime.verify.drawing import Inputs, draw
+from sketchc.runtime.verify.inputs import NON_CONTIGUOUS
+from sketchc.runtime.verify.references import References
+from sketchc.runtime.verify.session import Finding, Session
+from sketchc.runtime.verify.shapes import ShapeCase
+from sketchc.runtime.verify.verdict import CaseResult
+
+if TYPE_CHECKING:
+    from sketchc.runtime.verify.verify import Cases
+
+#: A longer text of an init input may have been cut.
+_LONGEST_LITERAL = 199
+#: From the seed of a case to that of its rehearsal: further than any two cases are apart.
+_REHEARSAL = 1 << 20
+
+
+@attrs.define
+class ModuleSession(Session):
+    """See the module."""
+
+    strided: bool = False
+    turn: int = -1
+    judge_writes: bool = False
+    #: The model's own parameters are used, since its state is not the task's.
+    seeded: bool = False
+    #: The seed of the case that runs.
+    seed: int = 0
+    #: Forward starts compilers, and what it has been rehearsed for in this process.
+    builds: bool = False
+    rehearsed: set[str] = attrs.field(factory=set)
+
+    @property
+    def modules(self) -> TorchModules:
+        toolchain = self.candidate.toolchain
+        assert isinstance(toolchain, TorchModules)
+        return toolchain
+
+    def build(self, folder: Path, timeout: float) -> tuple[str, str, str] | None:
+        """The look at the text, then the import and a first model."""
+        if (refused := super().build(folder, timeout)) is not None:
+            return refused
+        kernel, init = self.candidate.kernel, self._init({})
+        try:
+            if self.candidate.toolchain.status().interpreted and kernel.target == "triton_cuda":
+                self.modules.build_launches(kernel, init, self._own_inputs(), timeout)
+            self.modules.load(kernel, init, timeout)
+            if not self.modules.shuts:
+                self.notes.append("nothing on this machine keeps forward from starting programs")
+        except ToolchainError as error:
+            found = self._failed(error)
+            return found.failure, found.reason, found.log
+        except OSError as error:
+            return "infrastructure", f"the worker cannot be started: {error}", ""
+        self._compare_states()
+        self.notes += [
+            f"{name} is tuned: its {count} configurations are not timed, each case takes the next"
+            for name, count in self.modules.tuned.items()
+        ]
+        return None
+
+    def _own_inputs(self) -> list[dict[str, Any]]:
+        """Forward's inputs at the task's own sizes: shapes and types, or values."""
+        return [
+            {"shape": list(value.shape), "dtype": value.dtype.numpy_name}
+            if isinstance(value, TensorSpec)
+            else {"value": value if isinstance(value, bool | int | float) else None}
+            for value in self.binding.description.inputs
+        ]
+
+    def _compare_states(self) -> None:
+        wanted = {spec.name: spec.shape for spec in self.binding.description.state}
+        self.seeded = bool(wanted) and any(
+            self.modules.state.get(name) != shape for name, shape in wanted.items()
+        )
+        if self.seeded:
+            missing = ", ".join(n for n, s in wanted.items() if self.modules.state.get(n) != s)
+            self.notes.append(
+                f"ModelNew has no {missing} as the task's model has: both are built after the same "
+                "seed, and keep the parameters that this gives them"
+            )
+
+    def _init(self, substitutes: Mapping[int, int]) -> list[str]:
+        """The init inputs as Python text. Raises `UsageError` for one that has none."""
+        texts = []
+        for position, value in enumerate(self.binding.description.init_inputs):
+            if position in substitutes:
+                texts.append(repr(substitutes[position]))
+            elif isinstance(value, OtherSpec) and len(value.text) <= _LONGEST_LITERAL:
+                texts.append(value.text)
+            elif isinstance(value, OtherSpec | TensorSpec):
+                what = value.type if isinstance(value, OtherSpec) else "tensor"
+                msg = (
+                    f"init input {position + 1} of the task is a {what}, which cannot be passed on"
+                )
+                raise UsageError(msg)
+            else:
+                texts.append(repr(value))
+        return texts
+
+    def more_cases(self, cases: Cases) -> Cases:
+        """The last sizes that are not drawn once more, with inputs that are not contiguous."""
+        known = [case for case, _ in cases if not case.drawn] or [case for case, _ in cases]
+        return [(case, NON_CONTIGUOUS) for case in known[-1:]]
+
+    def run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
+        self.strided = kind == NON_CONTIGUOUS
+        self.turn += 1
+        self.seed = seed
+        # Elsewhere a result may happen to be what the memory held before.
+        self.judge_writes = kind == "task" or (self.strided and case.own)
+        drawn = "normal" if self.strided else kind
+        found = super().run(case, drawn, seed, runs)
+        if not self.strided:
+            return found
+        reason = found.reason
+        if found.failure in ("launch", "api_misuse", "compile"):
+            refused = f"it refuses inputs that are not contiguous: {found.reason}"
+            return attrs.evolve(found, kind=kind, failure="skipped", reason=refused)
+        if found.failed:
+            reason = f"{found.reason}, on inputs that are not contiguous"
+        return attrs.evolve(found, kind=kind, reason=reason)
+
+    def _references(self, case: ShapeCase, kind: str, inputs: Inputs) -> References:
+        if self.seeded:
+            inputs = attrs.evolve(inputs, state={})
+        return super()._references(case, kind, inputs)
+
+    def _launch(
+        self, case: ShapeCase, inputs: Inputs, number: int
+    ) -> tuple[Mapping[str, Array], str]:
+        if not self.modules.alive:  # a case before this one has ended it
+            self._load()
+        call = self._call(case, inputs, fresh=number > 0)
+        try:
+            self._rehearse(case, call)
+            return self.modules.call(call, self.timeout), ""
+        except ToolchainError as error:
+            if BUILDS not in error.kinds or self.builds:
+                raise
+        self.builds = True
+        self._load()  # what has seen these inputs must not start programs any more
+        self._rehearse(case, call)
+        return self.modules.call(call, self.timeout), ""
+
+    def _load(self) -> None:
+        """Another process with the file."""
+        self.rehearsed.clear()
+        self.modules.load(self.candidate.kernel, self._init({}), self.timeout)
+
+    def _call(self, case: ShapeCase, inputs: Inputs, *, fresh: bool) -> Call:
+        return Call(
+            self._init(self._substitutes(case)),
+            inputs.arguments,
+            {} if self.seeded else inputs.state,
+            [tensor.name for tensor in self.binding.outputs],
+            fresh=fresh,
+            strided=self.strided,
+            turn=self.turn,
+            judge_writes=self.judge_writes,
+        )
+
+    def _rehearse(self, case: ShapeCase, call: Call) -> None:
+        """Let a forward that builds do so, on inputs like those of `call` that are no case's."""
+        shapes = [getattr(value, "shape", value) for value in call.inputs]
+        like = repr((call.init, shapes, call.strided))
+        if not self.builds or like in self.rehearsed:
+            return
+        seed, substitutes = self.seed + _REHEARSAL, self._substitutes(case)
+        others = draw(self.binding, self.task, case, "normal", seed, substitutes)
+        rehearsal = attrs.evolve(self._call(case, others, fresh=True), judge_writes=False)
+        self.modules.rehearse(rehearsal, self.timeout)
+        self.rehearsed.add(like)
+
+    def _decide(
+        self,
+        case: ShapeCase,
+        inputs: Inputs,
+        references: References,
+        length: int,
+        runs: int,
+    ) -> Finding:
+        """As for other kernels; wrong numbers are asked for again at fresh addresses."""
+        decide = super()._decide
+        found = decide(case, inputs, references, length, runs)
+        if found.failure != "numerical" or self.strided or not self.modules.alive:
+            return found
+        outputs, _ = self._launch(case, inputs, number=1)
+        if all(comparison.passed for comparison in self._compare(outputs, references, length)):
+            reason = (
+                f"{found.reason}; at fresh addresses it is right, so that it keeps what it has "
+                "computed from other contents of the same tensors"
+            )
+            return attrs.evolve(found, failure="policy", reason=reason)
+        return found
+
+    def _language(self, error: ToolchainError) -> str:
+        """A model may hold C++, of which a compiler has complained."""
+        return "c++" if COMPILER_ERROR.search(str(error)) else "python"
+
+    def close(self) -> None:
+        super().close()
+        self.modules.close()

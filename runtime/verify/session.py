@@ -1,0 +1,386 @@
+"""One candidate bound to one task: builds it, runs cases, and finds who is to blame.
+
+What a case shows becomes a `Finding`; `verify` makes a verdict of them.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from sketchc.runtime.frontends.arrays import Array
+from sketchc.runtime.frontends.binding import Binding
+from sketchc.runtime.frontends.repeat import ONLY_NAN, only_nan
+from sketchc.runtime.frontends.task import Task
+from sketchc.runtime.frontends.torch_task import TaskFailure
+from sketchc.runtime.pool import slots
+from sketchc.runtime.toolchains import base as toolchains
+from sketchc.runtime.toolchains.base import Artefact, ToolchainError
+from sketchc.runtime.toolchains.interpreter import interpret_apart
+from sketchc.runtime.verify.binary import NotElfError, in_libc, inspect_elf, refusal
+from sketchc.runtime.verify.buffers import Buffers
+from sketchc.runtime.verify.chains import adds_in_any_order, reduction_length
+from sketchc.runtime.verify.classify import classify, headline
+from sketchc.runtime.verify.compare import Comparison
+from sketchc.runtime.verify.drawing import Inputs, draw
+from sketchc.runtime.verify.free import Freedom
+from sketchc.runtime.verify.neighbours import base_kind, neighbour
+from sketchc.runtime.verify.policy import (
+    explanation,
+    inspect_kernel,
+    refusal_of,
+    without_comments,
+)
+from sketchc.runtime.verify.reach import UNKNOWN_REACH, Reach, find_reach
+from sketchc.runtime.verify.references import EXTREME_KINDS, References
+from sketchc.runtime.verify.shapes import ShapeCase
+from sketchc.runtime.verify.verdict import CaseResult
+
+if TYPE_CHECKING:
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.runtime.verify.verify import Candidate, Cases
+
+#: How much of what a tool printed is kept.
+LOG_CHARACTERS = 20_000
+#: Failures for which either side may be to blame.
+_BLAMED = frozenset({"numerical", "wrong_shape", "nondeterministic", "illegal_access"})
+#: The interpreter is asked about cases up to this size (elements over all tensors).
+_INTERPRETABLE = 1 << 22
+#: How a kernel's text says that its additions come in any order: atomics, OpenMP's reductions.
+_ANY_ORDER = r"\batomic|atomic(Add|_add)\b|\breduction\s*\("
+#: Seconds that the question who is to blame may take.
+_BLAME_TIMEOUT = 120.0
+
+
+@attrs.frozen
+class Finding:
+    """What one case showed so far; `outputs` are the code's where they are wrong."""
+
+    failure: str = ""
+    reason: str = ""
+    comparisons: tuple[Comparison, ...] = ()
+    outputs: Mapping[str, Array] | None = attrs.field(default=None, repr=False)
+    log: str = ""
+    sketch_right: bool | None = None
+    code_as_sketch: bool | None = None
+
+
+@attrs.define
+class Session:
+    """One candidate bound to one task; runs cases."""
+
+    candidate: Candidate
+    binding: Binding
+    freedom: Freedom
+    task: Task
+    timeout: float
+    artefact: Artefact | None = None
+    blamed: bool = False
+    explanation: str = ""
+    folder: Path = Path()
+    notes: list[str] = attrs.field(factory=list)
+    #: Which elements of inputs reach one of an output, once that was asked.
+    reach: Reach | None = None
+    reach_asked: bool = False
+    #: Runs, in one process where the toolchain offers that.
+    launcher: toolchains.Session | None = None
+
+    def build(self, folder: Path, timeout: float) -> tuple[str, str, str] | None:
+        """Look at a foreign kernel's text, and compile; (failure, reason, log) where that fails."""
+        kernel = self.candidate.kernel
+        if self.candidate.garbled:
+            return "syntax", self.candidate.garbled, ""
+        findings = inspect_kernel(kernel) if kernel.foreign else ()
+        if refused := refusal_of(findings):
+            return "policy", refused, ""
+        self.explanation = explanation(findings)
+        self.folder = folder
+        try:
+            with slots.compiling():
+                self.artefact = self.candidate.toolchain.compile(kernel, folder, timeout)
+        except ToolchainError as error:
+            found = self._failed(error)
+            return found.failure, found.reason, found.log
+        except OSError as error:
+            return "infrastructure", f"the build failed: {error}", ""
+        refused = self._look_at_library(self.artefact) if kernel.foreign else ""
+        return ("policy", refused, self.explanation) if refused else None
+
+    def _look_at_library(self, artefact: Artefact) -> str:
+        """Why what the compiler made of a foreign kernel is refused; "" for no reason."""
+        if artefact.library is None:
+            return ""
+        try:
+            return refusal(inspect_elf(artefact.library), exists=in_libc)
+        except NotElfError:
+            return ""  # another system's format: the look at the text is all there is
+
+    def more_cases(self, cases: Cases) -> Cases:
+        """Cases besides those chosen, for candidates of this sort."""
+        del cases
+        return []
+
+    def close(self) -> None:
+        """End what was started for this candidate."""
+        if self.launcher is not None:
+            self.launcher.close()
+
+    def _failed(self, error: ToolchainError) -> Finding:
+        failure = classify(error, self._language(error))
+        log = self._placeless(error.log)
+        if failure == "policy":
+            log = f"{log}\n{self.explanation}".strip()
+        message = headline(self._placeless(str(error)))
+        return Finding(failure, message, log=log[-LOG_CHARACTERS:])
+
+    def _language(self, error: ToolchainError) -> str:
+        """The language of what failed."""
+        del error
+        return self.candidate.kernel.language
+
+    def _placeless(self, text: str) -> str:
+        """Without the folders of this run, which `evidence` could not tell from other words."""
+        for folder, name in ((self.folder, "/build"), (Path(tempfile.gettempdir()), "/tmp")):
+            for spelling in {str(folder), str(folder.resolve())}:
+                text = text.replace(spelling, name)
+        return text
+
+    def run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
+        """One case, timed, with the blame settled."""
+        length = self._length(case)
+        started = time.monotonic()
+        found = Finding()
+        try:
+            drawn = base_kind(kind)
+            inputs = draw(self.binding, self.task, case, drawn, seed, self._substitutes(case))
+            inputs = neighbour(inputs, kind, seed)
+            references = self._references(case, drawn, inputs)
+        except TaskFailure as error:
+            if case.own and not self.task.is_sketch:
+                raise
+            found = Finding("skipped", f"the task refuses these sizes: {error}")
+        else:
+            try:
+                found = self._decide(case, inputs, references, length, runs)
+            except ToolchainError as error:
+                found = self._failed(error)
+            except OSError as error:
+                found = Finding("infrastructure", f"the run failed: {error}")
+            found = self._blame(case, inputs.values, references, length, found)
+        return CaseResult(
+            case,
+            kind,
+            seed,
+            found.failure,
+            found.reason,
+            found.comparisons,
+            runs,
+            length,
+            time.monotonic() - started,
+            found.log,
+            found.sketch_right,
+            found.code_as_sketch,
+        )
+
+    def _length(self, case: ShapeCase) -> int:
+        """How many terms may be added up behind one output element."""
+        plan = self.candidate.plan
+        if not plan.phases and not self.reach_asked:
+            self.reach_asked = True
+            self.reach = find_reach(self.binding, self.task, self.freedom)
+            if self.reach is None:
+                self.notes.append(UNKNOWN_REACH)
+        return reduction_length(plan, self.binding, case.symbols, self.reach)
+
+    # ------------------------------------------------------------ inputs and references
+
+    def _references(
+        self,
+        case: ShapeCase,
+        kind: str,
+        inputs: Inputs,
+    ) -> References:
+        """The task's outputs in float64, and the way to ask it in its own precision."""
+        arguments, state, substitutes = inputs.arguments, inputs.state, self._substitutes(case)
+        references = self.task.reference(arguments, state, substitutes)
+        if len(references) != len(self.binding.outputs):
+            msg = f"it returns {len(references)} tensors at these sizes"
+            raise TaskFailure(msg)
+        given = tuple(inputs.values.values())
+        if self.task.is_sketch:
+            return References(references, inputs=given)
+        if case.own and kind == "task" and only_nan(references):
+            msg = f"{self.task.path}: {ONLY_NAN}"
+            raise TaskFailure(msg)
+
+        def own() -> list[Array]:
+            return self.task.reference(arguments, state, substitutes, double=False)
+
+        return References(references, own, kind in EXTREME_KINDS, given)
+
+    def _substitutes(self, case: ShapeCase) -> dict[int, int]:
+        return {} if case.own else self.freedom.substitutes(case.symbols)
+
+    # ------------------------------------------------------------ the decision
+
+    def _decide(
+        self,
+        case: ShapeCase,
+        inputs: Inputs,
+        references: References,
+        length: int,
+        runs: int,
+    ) -> Finding:
+        """What one case shows, before anybody is blamed."""
+        if misfit := self._misfit(case, references.arrays):
+            return Finding("design", misfit, sketch_right=False)
+        first: Mapping[str, Array] | None = None
+        for number in range(runs):
+            outputs, stray = self._launch(case, inputs, number)
+            if stray:
+                return Finding("illegal_access", stray)
+            missing = [t.name for t in self.binding.outputs if t.name not in outputs]
+            if missing:
+                return Finding("wrong_shape", f"no output came back for {', '.join(missing)}")
+            comparisons = self._compare(outputs, references, length)
+            wrong = next((c for c in comparisons if not c.passed), None)
+            if wrong is not None:
+                reason = f"{wrong.name}: {wrong.reason}"
+                return Finding(wrong.failure, reason, comparisons, outputs)
+            if first is not None and (different := self._unstable(first, outputs)):
+                reason = f"{different} differs between two runs"
+                return Finding("nondeterministic", reason, comparisons)
+            first = outputs
+        return Finding("", "", comparisons)
+
+    def _unstable(self, first: Mapping[str, Array], second: Mapping[str, Array]) -> str:
+        """The name of an output that changes from run to run, where it must not: the order of
+        atomic additions is open, so that these are only compared with the reference."""
+        kernel = self.candidate.kernel
+        open_order = adds_in_any_order(self.candidate.plan) or (
+            kernel.foreign and re.search(_ANY_ORDER, _code(kernel)) is not None
+        )
+        return "" if open_order else _difference(first, second)
+
+    def _misfit(self, case: ShapeCase, references: list[Array]) -> str:
+        """Where the sketch and the task disagree on an output's shape or type; "" for nowhere."""
+        shapes = self.binding.shapes(case.symbols)
+        declared = self.binding.description.outputs
+        for tensor, reference, task_output in zip(
+            self.binding.outputs, references, declared, strict=True
+        ):
+            if reference.shape != shapes[tensor.name]:
+                return (
+                    f"{tensor.name} has shape {list(shapes[tensor.name])} in the sketch and "
+                    f"{list(reference.shape)} in the task"
+                )
+            if tensor.dtype is not task_output.dtype and not self._converted():
+                return (
+                    f"{tensor.name} is {tensor.dtype.value} in the sketch and "
+                    f"{task_output.dtype.value} in the task"
+                )
+        return ""
+
+    def _converted(self) -> bool:
+        """True when inputs are rounded to the sketch's types, so that outputs may be others."""
+        return any(s.specification.dtype is not s.tensor.dtype for s in self.binding.tensors)
+
+    def _launch(
+        self, case: ShapeCase, inputs: Inputs, number: int
+    ) -> tuple[Mapping[str, Array], str]:
+        """Run once in fresh, guarded buffers: the outputs, and what was written astray. `number`
+        counts the runs on these inputs."""
+        assert self.artefact is not None
+        buffers = Buffers(self.binding, case.symbols, inputs.values, second=number > 0)
+        if self.launcher is None:
+            self.launcher = toolchains.open_session(self.candidate.toolchain, self.artefact)
+        with slots.running():
+            outputs = self.launcher.run(
+                buffers.tensors, case.symbols, self.binding.params, self.timeout
+            )
+        return outputs, buffers.stray_writes()
+
+    def _compare(
+        self, outputs: Mapping[str, Array], references: References, length: int
+    ) -> tuple[Comparison, ...]:
+        return tuple(
+            references.compare(position, tensor.name, outputs[tensor.name], tensor.dtype, length)
+            for position, tensor in enumerate(self.binding.outputs)
+        )
+
+    def _blame(
+        self,
+        case: ShapeCase,
+        values: Mapping[str, Array],
+        references: References,
+        length: int,
+        found: Finding,
+    ) -> Finding:
+        """Whether the code or the sketch is wrong: the interpreter decides, once per verdict for
+        failures that show no wrong numbers."""
+        if self.candidate.toolchain.target == "interpreter" and found.failure in _BLAMED:
+            reason = f"{found.reason}, in the sketch's own interpretation"
+            return attrs.evolve(found, failure="design", reason=reason, sketch_right=False)
+        if self.task.is_sketch and found.failure in _BLAMED:
+            differs = "; the code differs from the sketch" if found.comparisons else ""
+            reason = f"{found.reason}{differs}"
+            return attrs.evolve(found, reason=reason, sketch_right=True, code_as_sketch=False)
+        if found.failure not in _BLAMED or not self.candidate.plan.phases:
+            return found
+        if found.outputs is None and self.blamed:
+            return found
+        if sum(array.size for array in values.values()) > _INTERPRETABLE:
+            return found
+        self.blamed = True
+        sketch, params = self.candidate.plan.sketch, self.binding.params
+        try:
+            meant = interpret_apart(sketch, values, case.symbols, params, _BLAME_TIMEOUT)
+        except ToolchainError as error:
+            if error.stage != "design":
+                return found
+            reason = f"the sketch cannot be interpreted here: {error}"
+            return attrs.evolve(found, failure="design", reason=reason, sketch_right=False)
+        if found.outputs is not None:
+            alike = self._compare(found.outputs, References(self._exact(meant)), length)
+            found = attrs.evolve(found, code_as_sketch=all(c.passed for c in alike))
+        for comparison in self._compare(meant, references, length):
+            if not comparison.passed:
+                # The element that is wrong in the sketch is the one to show.
+                return attrs.evolve(
+                    found,
+                    failure="design",
+                    reason=f"{comparison.name}: {comparison.reason}, in the sketch's own "
+                    "interpretation",
+                    sketch_right=False,
+                )
+        reason = f"{found.reason}; the sketch's own interpretation is right"
+        return attrs.evolve(found, reason=reason, sketch_right=True)
+
+    def _exact(self, outputs: Mapping[str, Array]) -> list[Array]:
+        """Outputs of the interpreter as references: floats in float64."""
+        return [
+            outputs[tensor.name].astype(np.float64)
+            if tensor.dtype.is_float
+            else outputs[tensor.name]
+            for tensor in self.binding.outputs
+        ]
+
+
+def _code(kernel: Kernel) -> str:
+    """A kernel's text; C++ without its comments, which excuse nothing."""
+    return without_comments(kernel.source) if kernel.language == "c++" else kernel.source
+
+
+def _difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """The name of an output whose bits differ; "" when there is none."""
+    for name, array in first.items():
+        if array.tobytes() != second[name].tobytes():
+            return name
+    return ""

@@ -1,0 +1,152 @@
+"""The page of what the store holds: a verdict, a measurement, a kernel with all of both, a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from sketchc.cli.report_code import Texts, code_of_texts
+from sketchc.diagnostics import UsageError
+from sketchc.runtime.report.content import Page, Trace
+from sketchc.runtime.report.fields import Fields
+from sketchc.runtime.report.files import MOST, Result, page_of
+from sketchc.runtime.report.text import clean_line
+from sketchc.runtime.report.verdicts import Reproduce
+
+_CLAIMS = ("verdict", "measurement")
+
+
+def page_of_ids(store: Path, identities: Sequence[str]) -> Page:
+    """One page of all ids. Raises `UsageError` for ids that are not there, or have no page."""
+    from sketchc.runtime.store.database import read_store
+    from sketchc.runtime.store.reading import show
+
+    claims: list[dict[str, Any]] = []
+    folders: dict[str, Path] = {}
+    trace: Trace | None = None
+    with read_store(store) as connection:
+        for identity in identities:
+            found = show(connection, identity)
+            if found["kind"] in _CLAIMS:
+                claims.append(found)
+                continue
+            of_run = found["kind"] == "run"
+            # A run's last verdict is on its last kernel; those before stand in its trace.
+            most = 1 if of_run else MOST
+            rows = [r for kind in ("verdicts", "measurements") for r in _rows(found, kind)[:most]]
+            if (not of_run and found["kind"] != "kernel") or not rows:
+                msg = f"{identity} is a {found['kind']} without a verdict or a measurement of its "
+                msg += "own to show: give the id of a verdict, a measurement, a kernel or a run"
+                raise UsageError(msg)
+            trace = _trace(found) if of_run else trace
+            claims += [show(connection, row["id"]) for row in rows]
+        for row in connection.execute("SELECT id, folder FROM runs"):
+            folders[row["id"]] = Path(row["folder"])
+    files = [_files(claim, folders.get(claim["run"] or "")) for claim in claims]
+    results = [_result(claim, *found) for claim, found in zip(claims, files, strict=True)]
+    notes = [
+        note for claim, found in zip(claims, files, strict=True) for note in _gone(claim, found)
+    ]
+    page = page_of(results, code_of_texts(_texts(claims[0]["kernel"])), list(dict.fromkeys(notes)))
+    return attrs.evolve(page, trace=trace)
+
+
+def _rows(found: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    rows = found.get(kind)
+    return rows if isinstance(rows, list) else []
+
+
+def _trace(found: Mapping[str, Any]) -> Trace | None:
+    """What the agents of a run did; None for one that has no trace yet."""
+    from sketchc.agents.llm.ledger import VERSION, parse
+    from sketchc.agents.report import trace_of
+
+    trace = Fields(found.get("trace"))
+    if not trace.mapping:
+        return None
+    lines = _rows(found, "ledger")
+    if not lines:
+        return trace_of(trace, ())
+    # A ledger is told by its first words, whatever order a database keeps them in.
+    mark = {"sketchc_ledger": lines[0].get("sketchc_ledger", VERSION)}
+    text = "".join(json.dumps(line) + "\n" for line in ({**mark, **lines[0]}, *lines[1:]))
+    return trace_of(trace, parse(text.encode(), Path("the ledger in the store")).records)
+
+
+@attrs.frozen
+class _File:
+    """A file that a verdict was reached with: where it is, and whether its text is what it was."""
+
+    path: str
+    same: bool
+
+
+def _files(claim: Mapping[str, Any], folder: Path | None) -> tuple[_File, _File | None]:
+    """What was verified, and the sketch it was called by where that is another file. `folder` is
+    that of the run in which this was done; it may be gone, and its files may be of a later step."""
+    evidence, kernel = Fields(claim["evidence"]), Fields(claim["kernel"])
+    given, name = evidence.within("kernel").long_text("path"), kernel.text("name") or "FILE"
+    sketch = kernel.long_text("sketch_text")
+    if kernel.text("origin") == "builtin":
+        return _file(sketch, given, f"{name}.sketch", folder), None
+    ending = "cpp" if kernel.text("language") == "c++" else "py"
+    verified = _file(kernel.long_text("text"), given, f"{name}.{ending}", folder)
+    called = Fields(claim).long_text("signature") or sketch
+    if not called:
+        return verified, None
+    named = evidence.within("asked").long_text("signature")
+    return verified, _file(called, named, f"{name}.sketch", folder)
+
+
+def _file(text: str, given: str, name: str, folder: Path | None) -> _File:
+    """The file with this text: the one that was given, else one of the run's folder."""
+    if given:
+        return _File(given, _holds(Path(given), text))
+    if folder is None:
+        return _File(name, _holds(Path(name), text))
+    of_kind = sorted(folder.glob(f"*{Path(name).suffix}"))
+    found = next((path for path in of_kind if _holds(path, text)), None)
+    return _File(str(found or folder / name), found is not None)
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return path.read_text("utf-8", "replace") == text
+    except (OSError, ValueError):
+        return False
+
+
+def _gone(claim: Mapping[str, Any], files: tuple[_File, _File | None]) -> list[str]:
+    """A note where the files that the command names are not those of the verdict."""
+    if claim["kind"] != "verdict":
+        return []
+    lost = [clean_line(one.path) for one in files if one is not None and not one.same]
+    if not lost:
+        return []
+    note = f"To repeat it, write the texts that were verified to {' and '.join(lost)}: what is "
+    note += f"there is another, or nothing; `sketchc store show {claim['id'][:12]} --json` has them"
+    return [note]
+
+
+def _result(claim: Mapping[str, Any], verified: _File, called: _File | None) -> Result:
+    """A claim's evidence, and what it is repeated with."""
+    foreign = Fields(claim["kernel"]).text("origin") != "builtin"
+    signature = "" if called is None else called.path
+    return Result(Fields(claim["evidence"]), Reproduce(verified.path, signature, foreign))
+
+
+def _texts(kernel: Mapping[str, Any]) -> Texts:
+    row = Fields(kernel)
+    return Texts(
+        name=row.text("name") or "kernel",
+        sketch=row.long_text("sketch_text"),
+        source=row.long_text("text"),
+        language=row.text("language"),
+        target=row.text("target"),
+        hardware=row.text("hardware"),
+        constants=row.pairs("constants"),
+    )

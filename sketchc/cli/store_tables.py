@@ -1,0 +1,247 @@
+"""Tables of `sketchc store` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+Row = Mapping[str, Any]
+Cell = Callable[[Row], str]
+
+#: Characters of an id that are shown: enough to be unique, and `show` takes them.
+_SHORT = 10
+#: Columns that may take several lines.
+_WRAPPED = ("sizes", "device", "runs", "folder")
+_WIDTH = 240
+
+
+def _plain(name: str) -> Cell:
+    return lambda row: escape(str(row[name]))
+
+
+def _id(name: str) -> Cell:
+    return lambda row: "" if row[name] is None else str(row[name])[:_SHORT]
+
+
+def _recorded(row: Row) -> str:
+    return str(row["recorded"])[:16].replace("T", " ")
+
+
+def _result(row: Row) -> str:
+    if row["passed"]:
+        return "[green]passed[/green]"
+    return f"[red]{escape(row.get('failure') or 'failed')}[/red]"
+
+
+def _sizes(row: Row) -> str:
+    return escape(", ".join(f"{name}={value}" for name, value in row["symbols"].items()))
+
+
+def _median(row: Row) -> str:
+    """In one unit, so that rows can be compared."""
+    return f"{row['median'] * 1e6:.4g}"
+
+
+def _speedup(row: Row) -> str:
+    return "" if row["speedup"] is None else f"{row['speedup']:.2f}x"
+
+
+def _outcome(row: Row) -> str:
+    return escape(row["outcome"] or "not ended")
+
+
+#: Kind -> (heading, cell) of its list.
+_COLUMNS: dict[str, tuple[tuple[str, Cell], ...]] = {
+    "tasks": (
+        ("id", _id("id")),
+        ("task", _plain("name")),
+        ("of the file", _plain("subject")),
+        ("passed", _plain("passed")),
+        ("failed", _plain("failed")),
+        ("measured", _plain("measurements")),
+        ("first recorded", _recorded),
+    ),
+    "sketches": (
+        ("id", _id("id")),
+        ("sketch", _plain("name")),
+        ("spellings", _plain("spellings")),
+        ("kernels", _plain("kernels")),
+        ("first recorded", _recorded),
+    ),
+    "kernels": (
+        ("id", _id("id")),
+        ("kernel", _plain("name")),
+        ("target", _plain("target")),
+        ("chip", _plain("hardware")),
+        ("written by", _plain("origin")),
+        ("passed", _plain("passed")),
+        ("failed", _plain("failed")),
+        ("sketch", _id("sketch")),
+    ),
+    "verdicts": (
+        ("id", _id("id")),
+        ("task", _plain("task")),
+        ("target", _plain("target")),
+        ("result", _result),
+        ("cases", _plain("cases")),
+        ("kernel", _id("kernel")),
+        ("recorded", _recorded),
+        ("runs", _plain("how_it_runs")),
+    ),
+    "measurements": (
+        ("id", _id("id")),
+        ("task", _plain("task")),
+        ("target", _plain("target")),
+        ("sizes", _sizes),
+        ("median us", _median),
+        ("of eager", _speedup),
+        ("precision", _plain("precision")),
+        ("outputs", _result),
+        ("kernel", _id("kernel")),
+        ("device", _plain("device")),
+    ),
+    "runs": (
+        ("id", _id("id")),
+        ("task", _plain("task")),
+        ("target", _plain("target")),
+        ("workflow", _plain("workflow")),
+        ("outcome", _outcome),
+        ("attempts", _plain("attempts")),
+        ("calls", _plain("calls")),
+        ("tokens", _plain("tokens")),
+        ("recorded", _recorded),
+        ("folder", _plain("folder")),
+    ),
+}
+_BEST: tuple[tuple[str, Cell], ...] = (
+    ("task", _plain("task")),
+    ("target", _plain("target")),
+    ("sizes", _sizes),
+    ("precision", _plain("precision")),
+    ("median us", _median),
+    ("of eager", _speedup),
+    ("kernel", _id("kernel")),
+    ("measurement", _id("measurement")),
+    ("verdict", _id("verdict")),
+    ("device", _plain("device")),
+)
+
+
+def show_list(kind: str, rows: Sequence[Row]) -> None:
+    """Print a list, or that it is empty."""
+    if not rows:
+        click.echo(f"no {kind}")
+        return
+    _console().print(_table(_COLUMNS[kind], rows))
+
+
+def show_best(rows: Sequence[Row]) -> None:
+    """Print the best kernels."""
+    _console().print(_table(_BEST, rows))
+
+
+def _console() -> Console:
+    """As wide as a table needs: in a narrower terminal lines wrap, and nothing is cut off."""
+    return Console(highlight=False, width=_WIDTH)
+
+
+def _table(columns: Sequence[tuple[str, Cell]], rows: Sequence[Row]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, _ in columns:
+        table.add_column(heading, no_wrap=heading not in _WRAPPED, overflow="fold")
+    for row in rows:
+        table.add_row(*(cell(row) for _, cell in columns))
+    return table
+
+
+# ---------------------------------------------------------------- one thing
+
+
+def show_one(data: Row) -> None:
+    """Print everything about one thing: facts, lists of what refers to it, texts last."""
+    console = _console()
+    console.print(f"[bold]{data['kind']} {data['id']}[/bold]", soft_wrap=True)
+    _facts(console, data, "")
+    for name, value in data.items():
+        if name in _COLUMNS and value:
+            console.print(f"\n[bold]{name}[/bold]")
+            console.print(_table(_COLUMNS[name], value))
+    _evidence(console, data)
+    _run(console, data)
+    _texts(console, data)
+
+
+_TEXTS = ("text", "sketch_text", "signature")
+#: Shown in a form of their own, or only as JSON.
+_ELSEWHERE = (
+    *("id", "kind", "evidence", "spellings", "modules", "files"),
+    *("header", "trace", "ledger"),
+)
+
+
+def _facts(console: Console, data: Row, indent: str) -> None:
+    """One line for each plain value; inner things (kernel, task, environment) indented."""
+    for name, value in data.items():
+        if name in (*_TEXTS, *_COLUMNS, *_ELSEWHERE):
+            continue
+        if isinstance(value, dict) and value:
+            console.print(f"{indent}{name}:")
+            _facts(console, value, f"{indent}  ")
+        elif value not in (None, "", {}, []):
+            console.print(f"{indent}{name}: {escape(str(value))}", soft_wrap=True)
+
+
+def _evidence(console: Console, data: Row) -> None:
+    """The cases of a verdict, the samples of a measurement, as they were recorded."""
+    evidence = data.get("evidence")
+    if evidence is None:
+        return
+    for note in evidence.get("notes", ()):
+        console.print(f"note: {escape(note)}", soft_wrap=True)
+    if data["kind"] == "verdict":
+        console.print("\n[bold]cases[/bold]")
+        for case in evidence["cases"]:
+            sizes = ", ".join(f"{n}={v}" for n, v in case["shape"]["symbols"].items())
+            result = case["failure"] or "passed"
+            reason = f": {case['reason']}" if case["reason"] else ""
+            line = f"{sizes} ({case['kind']}, seed {case['seed']}): {result}{reason}"
+            console.print(escape(line), soft_wrap=True)
+        return
+    console.print("\n[bold]samples[/bold], in seconds")
+    for name, samples in evidence["samples"].items():
+        values = " ".join(f"{value:.4g}" for value in samples)
+        console.print(f"{escape(name)}: {values}", soft_wrap=True)
+
+
+def _run(console: Console, data: Row) -> None:
+    """The steps of a run and the calls of its ledger, a line each; `--json` has every word."""
+    for step in data.get("trace", {}).get("steps", ()):
+        reason = f": {step['reason']}" if step["reason"] else ""
+        line = f"step {step['number']}: {step['agent']}: {step['outcome']}{reason}"
+        console.print(escape(line), soft_wrap=True)
+    for call in data.get("ledger", ())[1:]:
+        reply = call["reply"]
+        said = f"{len(reply['text']):,} characters" if reply else call["error"]
+        model = f" by {reply['model']}" if reply else ""
+        line = f"call {call['number']}: {call['request']['purpose']}: {said}{model}"
+        console.print(escape(line), soft_wrap=True)
+
+
+def _texts(console: Console, data: Row) -> None:
+    """Codes and sketches, whole."""
+    for owner in (data, data.get("kernel"), data.get("task")):
+        if not isinstance(owner, dict):
+            continue
+        named = [(name, owner.get(name)) for name in _TEXTS]
+        named += [(s["name"], s["text"]) for s in owner.get("spellings", ())]
+        named += [*owner.get("modules", {}).items(), *owner.get("files", {}).items()]
+        for name, text in named:
+            if text:
+                of = f" of {owner['name']}" if name in _TEXTS and "name" in owner else ""
+                console.print(f"\n[bold]{escape(name)}{escape(of)}[/bold]", soft_wrap=True)
+                console.print(escape(text.rstrip()), soft_wrap=True)

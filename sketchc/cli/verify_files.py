@@ -1,0 +1,337 @@
+"""What `sketchc verify` makes of one file: a sketch, a C++ kernel, a Triton wrapper, a `ModelNew`.
+
+`verify_one` takes a request and a loaded task and returns an outcome. It keeps nothing between
+calls, so that several files may be verified in turn or by several processes, each of which loads
+the task once.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from sketchc.cli import options
+from sketchc.diagnostics import DiagnosticError, UsageError
+
+if TYPE_CHECKING:
+    from sketchc import ir, syntax
+    from sketchc.lowering.plan import Plan
+    from sketchc.runtime.frontends.worker_task import WorkerTask
+    from sketchc.runtime.store.recording import Recorder
+    from sketchc.runtime.toolchains.base import Toolchain
+    from sketchc.runtime.verify.verdict import CaseResult, Verdict
+    from sketchc.runtime.verify.verify import Candidate
+    from sketchc.source import Source
+
+#: Endings of files that hold a kernel; every other file is a sketch.
+CPP_ENDINGS = (".cpp", ".cc", ".cxx")
+PYTHON_ENDINGS = (".py",)
+
+
+@attrs.frozen
+class VerifyRequest:
+    """One file to verify, with what the command line says about it.
+
+    `entry` is the kernel's function, and `signature` the file of the sketch that says what a kernel
+    is called with; both are for kernels. `seed` None is a fresh secret. `timeout` is in seconds.
+    """
+
+    file: str
+    target: str
+    hardware: str | None = None
+    constants: Mapping[str, options.Scalar] = attrs.field(factory=dict)
+    sketch: str | None = None
+    entry: str | None = None
+    signature: str | None = None
+    seed: int | None = None
+    timeout: float = 300.0
+    #: A sketch that is lowered already.
+    lowered: Candidate | None = attrs.field(default=None, repr=False)
+
+    @property
+    def is_kernel(self) -> bool:
+        return Path(self.file).suffix.lower() in CPP_ENDINGS + PYTHON_ENDINGS
+
+
+@attrs.frozen
+class Outcome:
+    """What came of one request: a verdict, or why there is none.
+
+    `error` is a sentence for the user, `diagnostics` what a sketch that does not lower is told.
+    """
+
+    request: VerifyRequest
+    verdict: Verdict | None = None
+    error: str = ""
+    diagnostics: options.SketchError | None = None
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 passed, 1 failed (a sketch with diagnostics, too), 2 not verified."""
+        if self.verdict is not None:
+            return 0 if self.verdict.passed else 1 if self.verdict.failures else 2
+        return 1 if self.diagnostics is not None else 2
+
+    @property
+    def reason(self) -> str:
+        """Why it did not pass, in one line; "" where it did."""
+        if self.diagnostics is not None:
+            return str(self.diagnostics)
+        if self.verdict is not None and self.verdict.failures:
+            return self.verdict.failures[0].reason
+        return self.error
+
+    @property
+    def word(self) -> str:
+        """The outcome in a word or two, for a table."""
+        if self.verdict is None:
+            return "does not lower" if self.diagnostics is not None else "not verified"
+        if self.verdict.passed:
+            return "passed"
+        return self.verdict.failure or "not verified"
+
+
+def verify_one(
+    request: VerifyRequest,
+    task: WorkerTask,
+    progress: Callable[[CaseResult], None] | None = None,
+    recorder: Recorder | None = None,
+) -> Outcome:
+    """Build one candidate, run it on all cases and compare; `recorder` keeps the verdict. Raises
+    `TaskFailure` for a broken task, and no other mistake of the user: the outcome holds it."""
+    from sketchc.runtime.frontends.description import TaskFailure
+    from sketchc.runtime.verify.verify import verify
+
+    try:
+        candidate = candidate_of(request, task)
+        require_running(candidate.toolchain)
+        with tempfile.TemporaryDirectory() as folder:
+            verdict = verify(
+                candidate,
+                task,
+                Path(folder),
+                secrets.randbits(48) if request.seed is None else request.seed,
+                dict(request.constants),
+                progress,
+                timeout=request.timeout,
+            )
+    except TaskFailure:
+        raise
+    except options.SketchError as error:
+        return Outcome(request, diagnostics=error)
+    except UsageError as error:
+        return Outcome(request, error=str(error))
+    if recorder is not None:
+        recorder.verdict(candidate, verdict)
+    return Outcome(request, verdict)
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """The verdict as plain data; without one, the file and why there is none."""
+    from sketchc.runtime.verify import verdict
+
+    if outcome.verdict is not None:
+        return verdict.to_json(outcome.verdict)
+    error = outcome.error
+    if outcome.diagnostics is not None:
+        error = str(outcome.diagnostics)
+    kernel = {
+        "path": outcome.request.file,
+        "entry": outcome.request.entry,
+        "foreign": outcome.request.is_kernel,
+    }
+    return {"kernel": kernel, "passed": False, "failure": "", "error": error}
+
+
+def require_running(toolchain: Toolchain) -> None:
+    """Raises `UsageError` where the target cannot run, with what is missing."""
+    status = toolchain.status()
+    if not status.can_run:
+        lacks = f" (missing: {', '.join(status.missing)})" if status.missing else ""
+        advice = status.advice or "see `sketchc targets`"
+        msg = f"{toolchain.target} cannot run on this machine{lacks}; {advice}"
+        raise UsageError(msg)
+
+
+# ---------------------------------------------------------------- candidates
+
+
+def candidate_of(request: VerifyRequest, task: WorkerTask) -> Candidate:
+    """What is verified. Raises `UsageError` and `SketchError`."""
+    if request.is_kernel:
+        return _kernel(request, task)
+    return request.lowered or lower(request)
+
+
+def lower(request: VerifyRequest) -> Candidate:
+    """A sketch, which needs no task for that. Raises `UsageError` and `SketchError`."""
+    for value, option in ((request.entry, "--entry"), (request.signature, "--signature")):
+        if value is not None:
+            endings = ", ".join(CPP_ENDINGS + PYTHON_ENDINGS)
+            msg = f"{option} goes with a kernel ({endings}), and {request.file} is a sketch"
+            raise UsageError(msg)
+    constants = dict(request.constants)
+    return prepare(request.file, request.sketch, request.target, request.hardware, constants)
+
+
+def prepare(
+    file: str,
+    name: str | None,
+    target: str,
+    hardware: str | None,
+    constants: dict[str, options.Scalar],
+) -> Candidate:
+    """Lower `file` for `target`, with the toolchain that runs it.
+
+    Raises `SketchError` for a sketch that does not lower and `UsageError` for unknown names.
+    """
+    from sketchc.cli.lower import check_bindable, resolve_target
+    from sketchc.lowering.passes import build_plan
+    from sketchc.lowering.registry import target_module
+    from sketchc.runtime.toolchains.base import toolchain
+    from sketchc.runtime.verify.verify import Candidate
+
+    chosen, chip = resolve_target(target, hardware, None, None, None)
+    source, tree = options.load_sketch(file, name)
+    check_bindable(tree, constants)
+    try:
+        plan = build_plan(tree, chosen, chip, constants).plan
+        kernel = target_module(chosen).emit(plan)
+    except DiagnosticError as error:
+        raise options.SketchError(source, error) from error
+    return Candidate(plan, kernel, toolchain(chosen), file, source, picked=name or "")
+
+
+def _kernel(request: VerifyRequest, task: WorkerTask) -> Candidate:
+    """A kernel that somebody else wrote. Raises `UsageError` and `SketchError`."""
+    from sketchc.cli.kernel_text import entry_of, is_wrapper, read_kernel
+    from sketchc.cli.lower import resolve_target
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.lowering.registry import target_module
+    from sketchc.runtime.frontends.kernel_file import is_module_file
+    from sketchc.runtime.toolchains.base import toolchain
+    from sketchc.runtime.verify.verify import Candidate
+
+    target, chip = resolve_target(request.target, request.hardware, None, None, None)
+    language = target_module(target).CAPABILITIES.languages[0]
+    path = Path(request.file)
+    source, garbled = read_kernel(path)
+    if is_module_file(path):
+        return _module(request, task, target, chip)
+    written_in_cpp = path.suffix.lower() in CPP_ENDINGS
+    if written_in_cpp and language != "c++":
+        msg = f"{request.file} is C++, and {target} runs Python with Triton; say --target cpp"
+        raise UsageError(msg)
+    if not written_in_cpp and language == "c++" and not garbled:
+        if not is_wrapper(source):
+            return _module(request, task, target, chip)  # which is then found not to be one
+        msg = (
+            f"{request.file} is Python without a class ModelNew, and {target} takes C++ "
+            f"({', '.join(CPP_ENDINGS)}); a Triton kernel wants --target triton_cuda or "
+            "triton_ascend"
+        )
+        raise UsageError(msg)
+    plan, called = signature_plan(request, task)
+    name, chip = plan.sketch.name, chip or plan.hardware.name
+    entry = entry_of(source, language, name, request.file, request.entry)
+    kernel = Kernel(target, chip, name, entry, language, source, plan.sketch, foreign=True)
+    picked = request.sketch or ""
+    return Candidate(
+        plan, kernel, toolchain(target), request.file, None, called, picked, garbled=garbled
+    )
+
+
+def _module(request: VerifyRequest, task: WorkerTask, target: str, chip: str | None) -> Candidate:
+    """A `ModelNew`. Raises `UsageError` and `SketchError`."""
+    from sketchc.runtime.frontends.kernel_file import MODULE_CLASS, is_module_file, load_module
+    from sketchc.runtime.toolchains.torch_module import TorchModules
+    from sketchc.runtime.verify.verify import Candidate
+
+    if request.entry not in (None, MODULE_CLASS) and is_module_file(Path(request.file)):
+        msg = f"{request.file} has a class {MODULE_CLASS}: --entry is for functions"
+        raise UsageError(msg)
+    plan, called = signature_plan(request, task)
+    kernel = load_module(Path(request.file), target, plan.sketch, chip or plan.hardware.name)
+    modules = TorchModules(target, (str(task.path.resolve()),))
+    picked = request.sketch or ""
+    return Candidate(plan, kernel, modules, request.file, signature=called, picked=picked)
+
+
+def signature_plan(request: VerifyRequest, task: WorkerTask) -> tuple[Plan, Source | None]:
+    """What a kernel is called with: the plan of `--signature`, with that file, else one without
+    phases that is read off the task. Raises `UsageError` and `SketchError`."""
+    from sketchc.cli.lower import resolve_target
+    from sketchc.runtime.frontends import signature
+
+    target, chip = resolve_target(request.target, request.hardware, None, None, None)
+    if request.signature is None:
+        if request.sketch is not None:
+            msg = "--sketch picks a sketch of a file; with a kernel, say --signature FILE, too"
+            raise UsageError(msg)
+        described = signature.signature_of(task, _identifier(task.path.stem))
+        return signature.signature_plan(described, target, chip), None
+    source, tree = options.load_sketch(request.signature, request.sketch)
+    return _planned(source, tree, target, chip, dict(request.constants)), source
+
+
+def _planned(
+    source: Any,
+    tree: syntax.Sketch,
+    target: str,
+    chip: str | None,
+    constants: dict[str, options.Scalar],
+) -> Plan:
+    from sketchc.cli.lower import check_bindable
+    from sketchc.lowering.passes import build_plan
+
+    check_bindable(tree, constants)
+    try:
+        return build_plan(tree, target, chip, constants).plan
+    except DiagnosticError as error:
+        raise options.SketchError(source, error) from error
+
+
+def _identifier(stem: str) -> str:
+    """A task's file name as the name of a function."""
+    plain = "".join(letter if letter.isalnum() else "_" for letter in stem)
+    return plain if plain and not plain[0].isdigit() else f"task_{plain}"
+
+
+# ---------------------------------------------------------------- --print-signature
+
+
+def signature_text(request: VerifyRequest, task: WorkerTask) -> str:
+    """What the entry point of a kernel for this task must look like, with what its arguments are.
+
+    Raises `UsageError` and `SketchError`.
+    """
+    from sketchc.agents.kernel_contract import contract_of
+    from sketchc.lowering.registry import target_module
+
+    plan, _ = signature_plan(request, task)
+    language = target_module(plan.target).CAPABILITIES.languages[0]
+    contract = contract_of(plan.sketch, language, request.entry or "")
+    mark = "//" if language == "c++" else "#"
+    lines = [contract.declaration, ""]
+    lines += [f"{mark} {a.name}: {a.role}, {a.text}" for a in contract.arguments]
+    lines += [f"{mark} {scalar}" for scalar in contract.scalars]
+    lines += [f"{mark} {place}: refuse unless {c}" for place, c in enumerate(contract.checks, 1)]
+    lines += [f"{mark} {text}" for text in _rules(plan.sketch, language)]
+    return "\n".join(lines)
+
+
+def _rules(sketch: ir.Sketch, language: str) -> list[str]:
+    """How tensors are passed and what is returned, in words."""
+    if language == "c++":
+        rules = ["Tensors are C-contiguous, and outputs are allocated by the caller."]
+        refused = ", its number where a size is refused" if sketch.requires else ""
+        return [*rules, f"Return 0 when done{refused}, -1 when memory could not be had."]
+    return [
+        "Tensors are contiguous, and `out`, where it is given, takes the results.",
+        "Or: `class ModelNew(torch.nn.Module)` with the interface of the task's Model.",
+    ]

@@ -1,0 +1,179 @@
+"""`sketchc verify` of several files at once, in the processes of a pool.
+
+Every process loads the task once. Progress goes to the terminal's error stream; results come back
+in the order of the files.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from sketchc.cli.verify_files import Outcome, VerifyRequest, verify_one
+
+if TYPE_CHECKING:
+    from sketchc.runtime.frontends.worker_task import WorkerTask
+    from sketchc.runtime.pool.engine import Engine, Event
+    from sketchc.runtime.verify.verdict import CaseResult
+
+_JOB = "sketchc.cli.verify_pool:perform"
+
+
+@attrs.frozen
+class VerifyJob:
+    """One file, the task it is held against, and where the verdict is kept."""
+
+    request: VerifyRequest
+    task: str
+    patience: float
+    store: Path | None
+
+
+@attrs.frozen
+class TaskBroken:
+    """What a process found instead of an outcome: the task itself does not do."""
+
+    message: str
+
+
+def verify_all(
+    requests: list[VerifyRequest],
+    task: str,
+    patience: float,
+    store: Path | None,
+    engine: Engine,
+) -> list[Outcome]:
+    """The outcomes, in the order of the requests. Raises `TaskFailure` for a broken task."""
+    from sketchc.runtime.frontends.description import TaskFailure
+    from sketchc.runtime.pool.engine import Job
+
+    jobs = [Job(r.file, _JOB, VerifyJob(r, task, patience, store)) for r in requests]
+    found: dict[int, Outcome] = {}
+    with _progress([job.name for job in jobs]) as watch:
+        for result in engine.run(jobs, watch.event):
+            if isinstance(result.value, TaskBroken):
+                raise TaskFailure(result.value.message)
+            request = requests[result.job]
+            outcome = result.value or Outcome(request, error=f"not verified: {result.error}")
+            found[result.job] = outcome
+            watch.done(result.job, outcome.word)
+    return [found[number] for number in range(len(requests))]
+
+
+# ---------------------------------------------------------------- in a process of the pool
+
+_tasks: dict[tuple[str, float], WorkerTask] = {}
+
+
+def perform(job: VerifyJob) -> Outcome | TaskBroken:
+    """One file; what the user did wrong is in the outcome."""
+    from sketchc.cli.store_option import recorder
+    from sketchc.runtime.frontends.description import TaskFailure
+    from sketchc.runtime.pool import local
+
+    done = 0
+
+    def progress(result: CaseResult) -> None:
+        nonlocal done
+        done += 1
+        local.tell(result.shape.text, done)
+
+    try:
+        task = _task(job.task, job.patience)
+        outcome = verify_one(job.request, task, progress, recorder(job.store, task))
+    except TaskFailure as error:
+        return TaskBroken(str(error))
+    return outcome
+
+
+def _task(name: str, patience: float) -> WorkerTask:
+    from sketchc.runtime.frontends.task import load_task
+
+    key = (name, patience)
+    if key not in _tasks:
+        _tasks[key] = load_task(name, patience)
+    return _tasks[key]
+
+
+@atexit.register
+def _close_tasks() -> None:
+    for task in _tasks.values():
+        task.close()
+    _tasks.clear()
+
+
+# ---------------------------------------------------------------- progress
+
+
+class _Silent:
+    """Nobody watches."""
+
+    def event(self, event: Event) -> None:
+        del event
+
+    def done(self, job: int, word: str) -> None:
+        del job, word
+
+
+class _Bars:
+    """A bar for all files, and what the running ones are at."""
+
+    def __init__(self, progress: Any, names: list[str]) -> None:
+        self._progress = progress
+        self._names = names
+        self._all = progress.add_task("verify", total=len(names), note="")
+        self._rows: dict[int, Any] = {}
+        self._passed = 0
+
+    def event(self, event: Event) -> None:
+        """A case of a file is done."""
+        if event.job not in self._rows:
+            name = Path(self._names[event.job]).name
+            self._rows[event.job] = self._progress.add_task(name, total=None, note="")
+        self._progress.update(
+            self._rows[event.job], note=f"case {event.done}: {event.text}", completed=event.done
+        )
+
+    def done(self, job: int, word: str) -> None:
+        """A file is done."""
+        if job in self._rows:
+            self._progress.remove_task(self._rows.pop(job))
+        self._passed += word == "passed"
+        self._progress.update(self._all, advance=1, note=f"{self._passed} passed")
+
+
+@contextmanager
+def _progress(names: list[str]) -> Iterator[_Silent | _Bars]:
+    if not sys.stderr.isatty():
+        yield _Silent()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield _Bars(progress, names)
+
+
+def jobs_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--jobs` to a command."""
+    return click.option(
+        "--jobs",
+        "-j",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Files at once; default: one more than there are cores, for several files.",
+    )(command)

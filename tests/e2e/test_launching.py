@@ -1,0 +1,190 @@
+"""What a process that holds no wrapper is asked to launch, and what it would accept.
+
+Whether the results are right is the matter of the tests of each target; on a GPU, of tests/device.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toolchains import require
+from triton_cases import example, lower, make_case
+from triton_sketches import SKETCHES
+
+from sketchc.lowering.kernel import Kernel
+from sketchc.runtime.sandbox.worker import run_worker
+from sketchc.runtime.toolchains import triton_ascend, triton_cuda
+from sketchc.runtime.toolchains.base import Artefact, ToolchainError
+
+Arrays = dict[str, Any]
+#: Sketches whose kernels take buffers, workspaces, strides and numbers.
+KINDS = ("phases", "in_place", "scalar_tiles", "reductions")
+#: Bytes that a launcher's scalar has.
+_WIDTHS = {"i1": 1, "i32": 4, "i64": 8, "fp32": 4}
+
+
+class Noted:
+    """Stands in for the process that launches on a GPU: notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.launches: list[dict[str, Any]] = []
+
+    def __call__(self, asked: Mapping[str, Any], arrays: Arrays, left: float) -> tuple[Any, Arrays]:
+        del left
+        self.launches += asked["launches"]
+        return {}, arrays
+
+
+def traced(kernel: Kernel, symbols: dict[str, int], params: Any, folder: Path) -> Noted:
+    """What a run on an H100 would launch."""
+    case = make_case(kernel, symbols, params)
+    noted = Noted()
+    session = triton_cuda.LaunchedSession(Artefact(kernel, folder), architecture=90, launch=noted)
+    with session:
+        session.run(case.tensors, symbols, params)
+    return noted
+
+
+def parameters(cubin: str) -> tuple[list[int], int]:
+    """Bytes of the parameters of the kernel in a cubin, in order, and the threads of a block."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    text = subprocess.run([tool, "-elf", cubin], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"Ordinal : (\w+)\s+Offset\s+: \w+\s+Size\s+: (\w+)", text)
+    sizes = {int(ordinal, 16): int(size, 16) for ordinal, size in found}
+    threads = re.search(r"EIATTR_(?:REQNTID|MAX_THREADS)\s+Format:\s+\w+\s+Value:\s+(\w+)", text)
+    assert threads is not None
+    return [sizes[ordinal] for ordinal in sorted(sizes)], int(threads[1], 16)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_launch_fits_its_cubin(name: str, tmp_path: Path) -> None:
+    require("triton_cuda")
+    text, assignments, params = SKETCHES[name]
+    kernel = lower(text)[1]
+    launches = traced(kernel, assignments[-1], params, tmp_path).launches
+    for launch in launches:
+        given = [8 if "buffer" in a else _WIDTHS[a["scalar"]] for a in launch["arguments"]]
+        sizes, threads = parameters(launch["artefact"]["cubin"])
+        # Behind the kernel's own: memory for scratch and for profiling.
+        assert sizes[: len(given)] == given, launch["kernel"]
+        assert sizes[len(given) :] in ([8], [8, 8]), launch["kernel"]
+        assert threads == launch["artefact"]["threads"]
+
+
+def test_an_argument_of_one_is_compiled_in_as_by_the_users_launcher(tmp_path: Path) -> None:
+    require("triton_cuda")
+    kernel = lower(example("softmax"))[1]
+
+    def scalars(size: int) -> list[str]:
+        (launch,) = traced(kernel, {"M": 3, "N": size}, {}, tmp_path).launches
+        return [a["name"] for a in launch["arguments"] if "scalar" in a]
+
+    assert scalars(1) == []
+    assert scalars(2) == ["N"]
+
+
+# ---------------------------------------------------------------- executed, for Ascend
+
+#: A wrapper's own code reads what its first kernel wrote, and writes what its second one reads.
+WRAPPER = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double_kernel(X_ptr, Y_ptr, N, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    x = tl.load(X_ptr + lanes, mask=lanes < N, other=0.0)
+    tl.store(Y_ptr + lanes, x + x, mask=lanes < N)
+
+
+def twice(X, *, out=None):
+    Y = torch.empty_like(X) if out is None else out
+    (N,) = X.shape
+    BLOCK = triton.next_power_of_2(N)
+    between = torch.empty_like(X)
+    double_kernel[(1,)](X, between, N, BLOCK=BLOCK)
+    if between[0].item() > 6.0:
+        between.fill_(between[1].item())
+    double_kernel[(1,)](between, Y, N, BLOCK=BLOCK)
+    return Y
+"""
+#: Its signature.
+SKETCH = """sketch twice {
+    symbols: N;
+    tensors: X[N]: in f32; Y[N]: out f32;
+    constexpr: T = 8;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(cdiv(N, T)):
+        x = alloc([T])
+        load(X[i*T:(i+1)*T] -> x)
+        add(x, x, x)
+        store(x -> Y[i*T:(i+1)*T])
+}
+"""
+
+
+def twice(source: str, x: Any, folder: Path) -> Any:
+    """Launched by a process of its own."""
+    require("triton_ascend")
+    import attrs
+
+    kernel = attrs.evolve(lower(SKETCH)[1], source=source, entry="twice", target="triton_ascend")
+    kernel = attrs.evolve(kernel, hardware="ascend910b4")
+    triton_ascend.TOOLCHAIN.place(kernel, folder)
+    symbols = {"N": len(x)}
+    return triton_ascend.TOOLCHAIN.run(Artefact(kernel, folder), {"X": x}, symbols, {})["Y"]
+
+
+@pytest.mark.parametrize("first", [3.0, 4.0])
+def test_a_wrapper_sees_what_its_kernels_wrote(first: float, tmp_path: Path) -> None:
+    x = np.array([first, -7.0, 0.5, 1e6], np.float32)
+    expected = 4 * x if first == 3.0 else np.full(4, -28.0, np.float32)
+    np.testing.assert_array_equal(twice(WRAPPER, x, tmp_path), expected)
+
+
+def test_what_runs_beside_the_wrapper_is_nobodys_result(tmp_path: Path) -> None:
+    """Results are what launches leave in the tensors that were given for them."""
+    source = WRAPPER.replace("    return Y", "    return Y + 0")
+    with pytest.raises(ToolchainError, match="other tensors than those that it was given"):
+        twice(source, np.arange(4, dtype=np.float32), tmp_path)
+
+
+def test_the_launcher_opens_nothing(tmp_path: Path) -> None:
+    """A library that is not among those of the launches cannot be had any more."""
+    require("triton_ascend")
+    source = tmp_path / "open.c"
+    source.write_text(
+        "#include <stdint.h>\n#include <stdio.h>\n"
+        "void sketchc_forget_buffers(void) {}\n"
+        "void sketchc_name_buffer(size_t a, size_t b, const char *n) {(void)a; (void)b; (void)n;}\n"
+        "int64_t sketchc_launch(void **p, int64_t *l, int64_t *n, int64_t c, int32_t *g) {\n"
+        "    (void)l; (void)n; (void)c; (void)g;\n"
+        '    *(float *)p[0] = fopen("/etc/hostname", "r") == NULL ? 1.0f : 2.0f;\n'
+        "    return 0;\n}\n"
+    )
+    library = tmp_path / "open.so"
+    compiler = shutil.which("gcc")
+    assert compiler is not None
+    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library], check=True)
+    argument = {"name": "Y", "buffer": "Y", "offset": 0, "item": 4}
+    launch = {"library": str(library), "kernel": "k", "grid": [1, 1, 1], "arguments": [argument]}
+    result = run_worker(
+        triton_ascend.LAUNCH,
+        {"launches": [launch], "unchanged": [], "order": "forward"},
+        {"Y": np.zeros(4, np.uint8)},
+        readable=[library],
+    )
+    assert result.reply == {}, result.describe()
+    assert result.arrays["Y"].view(np.float32)[0] == 1.0
