@@ -34,6 +34,20 @@ def die_once(place: str) -> str:
     return path.read_text()
 
 
+def chatter(seconds: float) -> int:
+    """Tells all the time, so that it is always in the middle of it; how often it did."""
+    told, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        local.tell(f"event {told}", told)
+        told += 1
+    return told
+
+
+def die_later(seconds: float) -> None:
+    time.sleep(seconds)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def compile_and_run(folder: str) -> tuple[int, int, str]:
     """The most processes that compiled, and that ran, at once; and the device that this one had."""
     here = Path(folder)

@@ -31,7 +31,7 @@ from sketchc.runtime.bench.timing import Schedule
 from sketchc.runtime.bench.variation import Variation, draw_variation
 from sketchc.runtime.frontends.arrays import Array, read_array
 from sketchc.runtime.sandbox.environment import python_environment
-from sketchc.runtime.sandbox.worker import kill_group
+from sketchc.runtime.sandbox.worker import end_group, kill_group
 
 KERNEL = "kernel"
 #: Samples of the kernel whose outputs are verified.
@@ -46,6 +46,8 @@ BURST_RATIO = 2.0
 _MORE_BURSTS = 5
 #: Samples of the first baseline before the kernel is loaded, which could slow it down.
 _ALONE = 5
+#: Seconds that a process that has closed its pipe has to end.
+_GRACE = 5.0
 
 
 Progress = Callable[[str], None]
@@ -247,6 +249,7 @@ class _Process:
         return MeasurementFailedError(message, failure) if self.loading else UsageError(message)
 
     def _ended(self) -> UsageError:
+        end_group(self._process.pid, _GRACE)
         status = self._process.wait()
         tail = self._log.read_text(errors="replace").strip().split("\n")[-1][:300]
         msg = f"the measuring process ended with status {status}; its last line: {tail or 'none'}"

@@ -44,11 +44,14 @@ from sketchc.runtime.frontends.values import (
     own_sizes,
 )
 from sketchc.runtime.sandbox.environment import python_environment
+from sketchc.runtime.sandbox.worker import end_group
 from sketchc.types import DType
 
 #: Seconds that loading may take at least: it imports the framework, which no limit on a run should
 #: bound.
 LOAD_TIMEOUT = 120.0
+#: Seconds that a worker that has closed its pipe has to end.
+_GRACE = 5.0
 #: Of a task whose own run is too large, so many runs with up to so many elements are repeated in
 #: other processes.
 _SMALL_RUNS = 3
@@ -427,6 +430,7 @@ class WorkerTask:
 
     def _ended(self, command: str) -> str:
         """Why the worker is gone, in one line."""
+        end_group(self.process.pid, _GRACE)
         status = self.process.wait()
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         log = (self.folder / "log.txt").read_text(errors="replace").strip().split("\n")

@@ -12,7 +12,6 @@ import importlib
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -20,14 +19,15 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from sketchc.runtime.pool import slots
+from sketchc.runtime.pool import events, slots
 from sketchc.runtime.pool.engine import Event, Job, Result
 
 #: Imported once, by the server that the processes come from.
 _PRELOADED = ["sketchc.cli.verify_files", "sketchc.runtime.verify.verify"]
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SAFE_PATH = "PYTHONSAFEPATH"
-_END = None
+#: Seconds that a process has to end when it is asked to.
+_GRACE = 5.0
 
 
 class _SharedSlots:
@@ -61,27 +61,30 @@ class _SharedSlots:
             self._devices.put(device)
 
 
-#: In a process of the pool: where events go.
-_events: Any = None
+#: In a process of the pool: where events go, and the job that it is at.
+_sender: events.Sender | None = None
 _job = 0
 
 
 def tell(text: str, done: int = 0, total: int = 0) -> None:
     """From within a job: let whoever watches know."""
-    if _events is not None:
-        _events.put(Event(_job, text, done, total))
+    if _sender is not None:
+        _sender.send(Event(_job, text, done, total))
 
 
-def _begin(shared: _SharedSlots, events: Any, place: str, environment: dict[str, str]) -> None:
+def _begin(
+    shared: _SharedSlots, sender: events.Sender, place: str, environment: dict[str, str]
+) -> None:
     """In a new process of the pool, which is to stand where the one that asked stands: the server
     that forked it may be older. Ctrl-C is for the process that has the terminal."""
-    global _events
+    global _sender
     os.chdir(place)
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     slots.use(shared)
-    _events = events
+    _sender = sender
+    sender.end_with_receiver()
 
 
 def _perform(number: int, function: str, argument: Any) -> Any:
@@ -112,35 +115,34 @@ class LocalEngine:
         self._context: Any = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
         self._executor: ProcessPoolExecutor | None = None
-        self._events: Any = None
+        self._channel = events.Channel()
 
     def __enter__(self) -> LocalEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
+        self._channel.close()
 
     def run(
         self, jobs: Iterable[Job], watch: Callable[[Event], None] | None = None
     ) -> Iterator[Result]:
         """See `engine.Engine.run`."""
         listed = list(jobs)
-        self._events = self._context.SimpleQueue()
-        listener = threading.Thread(target=_listen, args=(self._events, watch), daemon=True)
-        listener.start()
-        try:
-            broken: list[int] = []
-            for result in self._all(listed, range(len(listed))):
-                if isinstance(result, int):
-                    broken.append(result)
-                else:
-                    yield result
-            # Whose fault it was nobody knows: each by itself.
-            for number in broken:
-                yield from self._again(listed, number)
-        finally:
-            self._events.put(_END)
-            listener.join()
+        with self._channel.watched_by(watch):
+            try:
+                broken: list[int] = []
+                for result in self._all(listed, range(len(listed))):
+                    if isinstance(result, int):
+                        broken.append(result)
+                    else:
+                        yield result
+                # Whose fault it was nobody knows: each by itself.
+                for number in broken:
+                    yield from self._again(listed, number)
+            except BaseException:  # nobody takes the other results, nor hears of these jobs
+                self._stop()
+                raise
 
     def _again(self, jobs: list[Job], number: int) -> Iterator[Result]:
         for result in self._all(jobs, [number]):
@@ -178,7 +180,7 @@ class LocalEngine:
                 self.workers,
                 mp_context=self._context,
                 initializer=_begin,
-                initargs=(shared, self._events, os.getcwd(), dict(os.environ)),
+                initargs=(shared, self._channel.sender, os.getcwd(), dict(os.environ)),
             )
         return self._executor
 
@@ -192,7 +194,10 @@ class LocalEngine:
         for process in running:
             process.terminate()
         for process in running:
-            process.join()
+            process.join(_GRACE)
+            if process.is_alive():
+                process.kill()
+                process.join()
 
 
 def _start_servers() -> None:
@@ -211,12 +216,6 @@ def _start_servers() -> None:
             del os.environ[_SAFE_PATH]
         else:
             os.environ[_SAFE_PATH] = before
-
-
-def _listen(events: Any, watch: Callable[[Event], None] | None) -> None:
-    while (event := events.get()) is not _END:
-        if watch is not None:
-            watch(event)
 
 
 def devices_of(interpreted: bool, family: str) -> list[str]:

@@ -451,6 +451,18 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
+def end_group(leader: int, patience: float) -> None:
+    """`kill_group` once the process has ended by itself, or has not within `patience` seconds: one
+    that has closed its pipes may go on for ever. It must not have been waited for."""
+    with contextlib.suppress(OSError):  # it is gone, or this machine has no such descriptors
+        ended = os.pidfd_open(leader)
+        try:
+            select.select([ended], [], [], patience)
+        finally:
+            os.close(ended)
+    kill_group(leader)
+
+
 def _printable(text: str) -> str:
     """Half surrogate pairs as question marks: nothing downstream could encode them."""
     return text.encode("utf-8", "replace").decode()
@@ -461,6 +473,7 @@ __all__ = [
     "Limits",
     "Worker",
     "WorkerResult",
+    "end_group",
     "file_limit",
     "isolation",
     "kill_group",

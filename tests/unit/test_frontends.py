@@ -13,6 +13,7 @@ import pytest
 
 from sketchc import ir
 from sketchc.diagnostics import UsageError
+from sketchc.runtime.frontends import worker_task
 from sketchc.runtime.frontends.arrays import numpy_dtype, read_array, write_array
 from sketchc.runtime.frontends.binding import Binding, bind
 from sketchc.runtime.frontends.torch_task import TaskDescription, TensorSpec, TorchTask
@@ -320,6 +321,17 @@ def test_a_task_that_hangs_is_ended(tmp_path: Path) -> None:
             task.describe()
     assert task.process.wait() == -signal.SIGKILL
     assert not task.folder.exists()
+
+
+def test_a_task_that_closes_its_pipe_and_goes_on_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_task, "_GRACE", 0.2)
+    text = ADD.replace("return x + y", "import os, time; os.closerange(3, 256); time.sleep(1000)")
+    with TorchTask(write(tmp_path, text)) as task:
+        with pytest.raises(UsageError, match=r"ended its process \(signal SIGKILL"):
+            task.describe()
+        assert task.process.wait() == -signal.SIGKILL
 
 
 def test_the_limit_on_requests_does_not_bound_loading(tmp_path: Path) -> None:

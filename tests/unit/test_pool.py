@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pool_jobs
@@ -33,9 +34,11 @@ def test_results_come_with_the_number_of_their_job_and_events_in_between() -> No
     events: list[Event] = []
     with LocalEngine(2) as engine:
         found = {r.job: r for r in engine.run([job("square", n) for n in range(5)], events.append)}
-        again = list(engine.run([job("square", 9)]))
+        later: list[Event] = []
+        again = list(engine.run([job("square", 9)], later.append))
     assert {n: r.value for n, r in found.items()} == {n: n * n for n in range(5)}
     assert sorted(event.job for event in events) == [0, 1, 2, 3, 4]
+    assert [event.text for event in later] == ["squaring"]
     assert [r.value for r in again] == [81]
 
 
@@ -49,6 +52,31 @@ def test_a_job_that_raises_or_dies_is_reported_and_the_others_go_on(tmp_path: Pa
         # What died once may have been somebody else's fault: a machine out of memory.
         once = list(engine.run([job("die_once", str(tmp_path / "tried"))]))
     assert [result.value for result in once] == ["tried"]
+
+
+def test_processes_that_are_ended_while_they_tell_stop_nobody() -> None:
+    """When one dies, the pool ends the others, wherever they are."""
+    for _ in range(5):
+        with LocalEngine(3) as engine:
+            jobs = [job("chatter", 0.3), job("chatter", 0.3), job("die_later", 0.1)]
+            found = {r.job: r for r in engine.run(jobs, lambda event: None)}
+        assert found[0].value > 10
+        assert found[1].value > 10
+        assert found[2].error == "the process that ran it ended"
+
+
+def test_what_a_watcher_raises_is_raised_and_jobs_end() -> None:
+    def fail(event: Event) -> None:
+        msg = f"no more of {event.text}"
+        raise ValueError(msg)
+
+    with LocalEngine(2) as engine:
+        found = []
+        with pytest.raises(ValueError, match="no more of event 0"):
+            found += engine.run([job("chatter", 0.2), job("square", 3)], fail)
+        events: list[Event] = []
+        assert [r.value for r in engine.run([job("square", 4)], events.append)] == [16]
+    assert [event.text for event in events] == ["squaring"]
 
 
 def test_compiling_and_running_have_slots_of_their_own(tmp_path: Path) -> None:
@@ -81,25 +109,36 @@ if __name__ == "__main__":
 """
 
 
-def test_nothing_outlives_a_pool_that_is_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_outlives_a_pool_that_is_ended(tmp_path: Path, end: signal.Signals) -> None:
     script = tmp_path / f"interrupted_{os.getpid()}.py"
     script.write_text(INTERRUPTED)
-    with subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, str(script)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-    ) as process:
+    )
+    try:
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(1.0)
-        process.send_signal(signal.SIGINT)
+        # The script, what counts semaphores, the server, and two that sleep.
+        assert wait_until(lambda: len(group_of(process.pid)) == 5)
+        process.send_signal(end)
         process.wait(20)
-    deadline = time.monotonic() + 10
-    while (left := group_of(process.pid)) and time.monotonic() < deadline:
+        assert wait_until(lambda: not group_of(process.pid))
+        assert not running(script.name)
+    finally:
+        for left in group_of(process.pid):
+            os.kill(left, signal.SIGKILL)
+        process.communicate()
+
+
+def wait_until(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 20
+    while not (found := holds()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not left
-    assert not running(script.name)
+    return found
 
 
 def group_of(leader: int) -> list[int]:
