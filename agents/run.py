@@ -15,7 +15,6 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from sketchc.agents.session import Progress, Scalar, Session
 from sketchc.agents.state import KernelText, RunState
 from sketchc.agents.workflows import agents_of, load_workflow
 from sketchc.diagnostics import UsageError
+from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     import networkx
@@ -223,7 +223,7 @@ def settle_options(
         msg = f"there is no run to go on with in {folder.path}"
         raise UsageError(msg)
     if wanted.seed < 0:
-        seed = recorded.seed if recorded is not None else secrets.randbits(48)
+        seed = recorded.seed if recorded is not None else fresh_seed()
         wanted = attrs.evolve(wanted, seed=seed)
     folder.write_options(wanted)
     return wanted

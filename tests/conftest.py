@@ -7,10 +7,23 @@ import shutil
 import tempfile
 
 import pytest
+from hypothesis import HealthCheck, settings
 from shared_work import FOLDER
 
 # Kernels and torch compute little here, beside other tests: threads that wait shall not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+#: What commands draw where they are given no seed, and what hypothesis draws, is the same in each
+#: run: a change breaks a test, or does not. Another number here tries other inputs.
+os.environ.setdefault("SKETCHC_SEED", "20231")
+settings.register_profile(
+    "repeatable",
+    derandomize="SKETCHC_FUZZ" not in os.environ,
+    database=None,
+    deadline=None,  # three workers share two cores
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:

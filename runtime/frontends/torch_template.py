@@ -120,6 +120,6 @@ def template_of(more: Mapping[str, str]) -> tuple[Template, dict[str, str]]:
 @atexit.register
 def close_templates() -> None:
     """End all templates, and with them the tasks; the next task starts another one."""
-    for template in _TEMPLATES.values():
+    for template in list(_TEMPLATES.values()):
         template.close()
     _TEMPLATES.clear()

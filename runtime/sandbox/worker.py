@@ -40,6 +40,10 @@ OUTPUT_TAIL = 32_768
 _OUTPUT_BYTES = 4 << 30
 #: Seconds until what was ended is gone.
 _GRACE = 20.0
+#: Seconds that a worker which has closed its channel may take to end by itself, for its status.
+_FAREWELL = 5.0
+
+_ATTEMPTS = 3
 
 #: What holds workers here; None while none has run.
 _found: Isolation | None = None
@@ -88,6 +92,7 @@ class Worker:
         self._folder = folder
         self._output = os.memfd_create("output", os.MFD_CLOEXEC)
         self._open = False
+        self._refused = 0
         try:
             self._start()
         except BaseException:
@@ -159,13 +164,12 @@ class Worker:
             raw.data.nbytes for raw in given.values()
         )
         started = time.monotonic()
-        result = self._try(handler, request, given, timeout, started, most)
-        if result is None:  # no namespaces: this is known from now on, and tried once
+        for _ in range(_ATTEMPTS):  # with namespaces, with them again, and without
             result = self._try(handler, request, given, timeout, started, most)
-        if result is None:
-            msg = f"no worker can be started: {_assumed().reason}"
-            raise OSError(msg)
-        return result
+            if result is not None:
+                return result
+        msg = f"no worker can be started: {_assumed().reason}"
+        raise OSError(msg)
 
     def let_start(self, allowed: bool) -> bool:
         """Let a gated worker start programs, as at first, or no more: those that it has started are
@@ -224,9 +228,12 @@ class Worker:
     def _ended(self, started: float, offset: int) -> WorkerResult | None:
         """The worker closed its end: how, by the watcher's words."""
         global _found
-        told = self._end(patience=_GRACE)
+        told = self._end(patience=_FAREWELL)
         if "failed" in told and _found is None:
-            _found = Isolation(confine.PLAIN, str(told["failed"]))
+            # Once may be for want of memory; twice, and it is known for all that come.
+            self._refused += 1
+            if self._refused > 1:
+                _found = Isolation(confine.PLAIN, str(told["failed"]))
             self._start()
             return None
         _note_that_it_works()
@@ -255,7 +262,7 @@ class Worker:
         self._channel.close()
         told = self._told
         if patience:
-            told += _read_until_closed(self._status, 1.0)
+            told += _read_until_closed(self._status, patience)
         os.close(self._lifeline)
         told += _read_until_closed(self._status, _GRACE)
         os.close(self._status)

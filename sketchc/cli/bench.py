@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shlex
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from sketchc.cli.store_option import recorder, store_option
 from sketchc.cli.task_errors import task_errors
 from sketchc.cli.verify_files import VerifyRequest, candidate_of, lower, verify_one
 from sketchc.diagnostics import UsageError
+from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     from sketchc.runtime.bench.measurement import Measurement, Settings
@@ -140,7 +140,7 @@ def bench(
     command = _Command(
         request,
         Settings(
-            secrets.randbits(48) if seed is None else seed,
+            fresh_seed() if seed is None else seed,
             threads or len(os.sched_getaffinity(0)),
             Schedule(samples=samples, cold=cold),
             _sizes(symbols),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sketchc.diagnostics import UsageError
+from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,20 +112,18 @@ def _proofs(console: Console, sketch: str) -> None:
 
 
 def _verify(candidate: Candidate, task: Path) -> Verdict:
-    import secrets
     import tempfile
 
     from sketchc.runtime.frontends.torch_task import TorchTask
     from sketchc.runtime.verify.verify import verify
 
     with TorchTask(task) as loaded, tempfile.TemporaryDirectory() as folder:
-        return verify(candidate, loaded, Path(folder), secrets.randbits(48), {})
+        return verify(candidate, loaded, Path(folder), fresh_seed(), {})
 
 
 def _cpp(console: Console, sketch: str, task: Path) -> bool:
     """Verify and time the C++ kernel beside PyTorch eager. True if it failed."""
     import os
-    import secrets
     import tempfile
 
     from sketchc.cli.verify import prepare
@@ -145,7 +144,7 @@ def _cpp(console: Console, sketch: str, task: Path) -> bool:
     if not verdict.passed:
         return True
     with TorchTask(task) as loaded, tempfile.TemporaryDirectory() as folder:
-        settings = Settings(secrets.randbits(48), len(os.sched_getaffinity(0)))
+        settings = Settings(fresh_seed(), len(os.sched_getaffinity(0)))
         measured = bench(candidate, loaded, Path(folder), settings, this_machine("cpu"))
     _table(console, measured)
     console.print(bench_report.summary(measured), soft_wrap=True)

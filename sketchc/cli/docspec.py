@@ -11,6 +11,7 @@ import click
 
 from sketchc.cli import options
 from sketchc.diagnostics import UsageError
+from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     from sketchc.docspec.schema import Category, DocSpec, Example
@@ -219,7 +220,6 @@ def _sizes(spec: DocSpec) -> str:
 def _run_examples(spec: DocSpec, seed: int | None) -> int:
     """Build and run every example; returns the exit status. Raises `UsageError` where the target
     cannot run."""
-    import secrets
     import tempfile
 
     from sketchc.runtime.verify.report import summary
@@ -227,7 +227,7 @@ def _run_examples(spec: DocSpec, seed: int | None) -> int:
     failed = 0
     for example in spec.examples:
         with tempfile.TemporaryDirectory() as folder:
-            chosen = secrets.randbits(48) if seed is None else seed
+            chosen = fresh_seed() if seed is None else seed
             verdict = verify_example(spec, example, Path(folder), chosen)
         failed += not verdict.passed
         click.echo(f"{example.name}: {summary(verdict)}")

@@ -7,7 +7,6 @@ derived shape case, under the rules for code from elsewhere.
 from __future__ import annotations
 
 import hashlib
-import secrets
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ from sketchc.agents.llm.providers import make_provider
 from sketchc.agents.summary import counted
 from sketchc.diagnostics import UsageError
 from sketchc.runtime.toolchains.base import toolchain
+from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     from sketchc.agents.llm.client import Provider
@@ -129,7 +129,7 @@ def _seed(options: ModelOptions, ledger: Ledger, provider: Provider) -> int:
     if options.seed is not None:
         return options.seed
     recorded: Header | None = ledger.header or getattr(provider, "header", None)
-    return recorded.seed if recorded is not None else secrets.randbits(48)
+    return recorded.seed if recorded is not None else fresh_seed()
 
 
 def _header(

@@ -7,7 +7,6 @@ the task once.
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import attrs
 
 from sketchc.cli import options
 from sketchc.diagnostics import DiagnosticError, UsageError
+from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     from sketchc import ir, syntax
@@ -115,7 +115,7 @@ def verify_one(
                 candidate,
                 task,
                 Path(folder),
-                secrets.randbits(48) if request.seed is None else request.seed,
+                fresh_seed() if request.seed is None else request.seed,
                 dict(request.constants),
                 progress,
                 timeout=request.timeout,

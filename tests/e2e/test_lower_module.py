@@ -15,6 +15,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "softmax.sketch"
 USE = """
 import torch
 import {module}
+torch.manual_seed(0)
 x = 3 * torch.randn(7, 37)
 torch.testing.assert_close({module}.softmax(x), torch.softmax(x, -1))
 print("equal")
@@ -62,6 +63,7 @@ FLAGS = """sketch flags {
 """
 USE_FLAGS = """
 import itertools, torch, flags
+torch.manual_seed(0)
 x = torch.randn(37)
 for flag, other, given in itertools.product((True, False), repeat=3):
     expected = -x if flag and not other or given else x

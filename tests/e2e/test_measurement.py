@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from shared_work import measuring
 from toolchains import require
 
 from sketchc.cli.bench import bench as command
@@ -207,9 +208,10 @@ Results = dict[str, Any]
 
 def bench(*arguments: str) -> tuple[int, Any]:
     """Run the command; its exit status and what `--json` prints."""
-    result = CliRunner().invoke(
-        command, [*arguments, "--no-store", "--json"], standalone_mode=False
-    )
+    with measuring():
+        result = CliRunner().invoke(
+            command, [*arguments, "--no-store", "--json"], standalone_mode=False
+        )
     if result.exception is not None:
         raise result.exception
     status: int = result.return_value

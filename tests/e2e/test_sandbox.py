@@ -6,6 +6,7 @@ what each does stands what the parent must make of it.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
@@ -152,6 +153,13 @@ def attack(target: Target, kernel: str) -> WorkerResult:
         return one.call(HANDLER, request, {"X": X, "Y": np.full_like(X, np.nan)}, limit(kernel))
 
 
+def timed_attack(target: Target, kernel: str) -> tuple[WorkerResult, float]:
+    """`attack`, and the seconds it took."""
+    started = time.monotonic()
+    result = attack(target, kernel)
+    return result, time.monotonic() - started
+
+
 def limit(kernel: str) -> float:
     """Seconds that it is given: little to those that would take all."""
     return IMPATIENCE if KERNELS.get(kernel) in HANGING else PATIENCE
@@ -160,28 +168,37 @@ def limit(kernel: str) -> float:
 def survive(target: Target, rounds: int, left_out: frozenset[str] = frozenset()) -> None:
     """Run so many hostile kernels; check each outcome, and that nothing is left of them."""
     assert right(attack(target, "honest"))
-    before = state(target)
+    gc.collect()
+    before = settled(target)
     names = [name for name in KERNELS if name not in left_out]
     wrong = []
     for number in range(rounds):
         name = names[number % len(names)]
-        started = time.monotonic()
-        result = attack(target, name)
-        seconds = time.monotonic() - started
+        result, seconds = timed_attack(target, name)
+        if KERNELS[name](result) and seconds > limit(name) + SLACK:
+            # This machine may have let everybody wait. What a kernel does it does again.
+            result, seconds = timed_attack(target, name)
         if not KERNELS[name](result) or seconds > limit(name) + SLACK:
             wrong.append(f"{number} {name}: {seconds:.1f} s, {result}")
     assert not wrong, f"{len(wrong)} of {rounds}\n" + "\n".join(wrong[:5])
     assert right(attack(target, "honest"))
-    assert state(target) == before
+    assert settled(target, before) == before
+
+
+def settled(target: Target, expected: dict[str, object] | None = None) -> dict[str, object]:
+    """`state` once it is as expected, or else the same for a second: what was killed goes when the
+    kernel gets to it, and tests before this one may have left some."""
+    found, same, end = state(target), 0, time.monotonic() + 30
+    while found != expected and (expected or same < 20) and time.monotonic() < end:
+        time.sleep(0.05)
+        last, found = found, state(target)
+        same = same + 1 if found == last else 0
+    return found
 
 
 def state(target: Target) -> dict[str, object]:
     """What must be as it was: descriptors, threads, processes below this one, files."""
-    for _ in range(100):  # what was killed goes when the kernel gets to it
-        descendants = [p for p in confine._descendants(os.getpid()) if _alive(p)]
-        if len(descendants) <= 1:
-            break
-        time.sleep(0.05)
+    descendants = [p for p in confine._descendants(os.getpid()) if _alive(p)]
     return {
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": threading.active_count(),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_work import measuring
 from small_tasks import small_task
 from store_cases import put, verdict
 from toolchains import require
@@ -47,7 +48,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = ["--task", str(task), "--target", "cpp", "--store", str(folder / "store.sqlite")]
     assert run(["verify", str(RMS), *where, "--seed", "5"]) == 0
     sizes = ",".join(f"{name}={value}" for name, value in SIZES.items())
-    assert run(["bench", str(RMS), *where, "--symbols", sizes, "--samples", "5"]) == 0
+    with measuring():
+        options = ["--symbols", sizes, "--samples", "31", "--seed", "5"]
+        assert run(["bench", str(RMS), *where, *options]) == 0
     assert run(["verify", str(wrong_sketch(folder)), *where]) == 1
     return folder / "store.sqlite"
 

@@ -7,11 +7,13 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import attrs
 import pytest
+from shared_work import measuring
 
 from sketchc.cli import main
 
@@ -93,7 +95,8 @@ def judged(
     arguments = [command, *files, "--task", str(FOLDER / "tasks" / f"{task}.py")]
     arguments += ["--target", target, "--seed", str(SEED), "--json", "--no-store"]
     arguments += ["--samples", "5"] if command == "bench" else ["--timeout", str(timeout)]
-    status = main.run(arguments)
+    with measuring() if command == "bench" else nullcontext():
+        status = main.run(arguments)
     shown = capsys.readouterr()
     assert status == int(any(trick.caught for trick in tricks)), shown.err
     reply = json.loads(shown.out)

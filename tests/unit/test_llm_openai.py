@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import openai  # noqa: F401 - takes seconds, and not those that a test measures
 import pytest
 from llm_cases import HEADER, KEY, QUESTION, ask, both_ways, outcome, provider_of
 from llm_server import (
@@ -244,8 +245,8 @@ def test_an_abandoned_call_is_hung_up() -> None:
     """Nobody waits for it: the server must not go on generating."""
     with LlmServer([reply("x" * 4000, pieces=4000, pause=0.01)]) as server:
         with pytest.raises(TimeoutFailure):
-            ask(provider_of(server, timeout=0.2))
-        deadline = time.monotonic() + 5
+            ask(provider_of(server, timeout=2.0))
+        deadline = time.monotonic() + 30
         while not server.broken and time.monotonic() < deadline:
             time.sleep(0.01)
         assert server.broken == 1
