@@ -206,10 +206,10 @@ class _Process:
 
     def close(self) -> None:
         for descriptor in (self._to, self._from):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-        kill_group(self._process.pid)
-        self._process.wait()
+            os.close(descriptor)
+        if self._process.returncode is None:  # else its number may be another's by now
+            kill_group(self._process.pid)
+            self._process.wait()
 
     def tell(self, message: Mapping[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError):

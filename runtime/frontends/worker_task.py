@@ -44,7 +44,7 @@ from sketchc.runtime.frontends.values import (
     own_sizes,
 )
 from sketchc.runtime.sandbox.environment import python_environment
-from sketchc.runtime.sandbox.worker import end_group
+from sketchc.runtime.sandbox.worker import end_group, kill_group
 from sketchc.types import DType
 
 #: Seconds that loading may take at least: it imports the framework, which no limit on a run should
@@ -104,6 +104,7 @@ class WorkerTask:
         self.specification = str(path)
         self.notes: tuple[str, ...] = ()
         self._deterministic = False
+        self._gone = False
         self._large = 0
         self._written: Sequence[int] = ()
         self._elsewhere: Elsewhere | None = None
@@ -169,13 +170,14 @@ class WorkerTask:
         """End the worker and remove its files."""
         if self._elsewhere is not None:
             self._elsewhere.close()
-        if hasattr(self, "process"):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+        if hasattr(self, "process") and not self._gone:
+            kill_group(self.process.pid)
             self.process.wait()
+            self._gone = True
         for name in ("_to_worker", "_from_worker"):
-            with contextlib.suppress(OSError, AttributeError):
+            if getattr(self, name, -1) >= 0:
                 os.close(getattr(self, name))
+                setattr(self, name, -1)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # ------------------------------------------------------------ requests
@@ -432,6 +434,7 @@ class WorkerTask:
         """Why the worker is gone, in one line."""
         end_group(self.process.pid, _GRACE)
         status = self.process.wait()
+        self._gone = True  # its number may be another's from now on
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         log = (self.folder / "log.txt").read_text(errors="replace").strip().split("\n")
         said = f"; its last line: {log[-1][:300]}" if log[-1] else ""

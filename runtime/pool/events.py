@@ -19,7 +19,8 @@ import attrs
 from sketchc.runtime.pool.engine import Event
 
 _END = b"end"
-#: The longest packet. The texts of events are short.
+#: What is shown of a text, and the longest packet.
+_MOST_CHARACTERS = 1000
 _MOST_BYTES = 1 << 16
 
 
@@ -32,7 +33,8 @@ class Sender:
     def send(self, event: Event) -> None:
         """Let the other side know. What it has no room for is lost: a job never waits for that."""
         with contextlib.suppress(OSError):
-            content = json.dumps(attrs.astuple(event)).encode()
+            shown = attrs.evolve(event, text=event.text[:_MOST_CHARACTERS])
+            content = json.dumps(attrs.astuple(shown)).encode()
             self._socket.send(content, socket.MSG_DONTWAIT)
 
     def send_end(self) -> None:
@@ -71,7 +73,7 @@ class Channel:
 
     @contextlib.contextmanager
     def watched_by(self, watch: Callable[[Event], None] | None) -> Iterator[None]:
-        """`watch` hears of all that was sent when the block ends; what it raises is raised then."""
+        """`watch` hears of what is sent; what it raises is raised when the block ends."""
         failures: list[Exception] = []
         listener = threading.Thread(target=self._listen, args=(watch, failures), daemon=True)
         listener.start()

@@ -28,6 +28,8 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SAFE_PATH = "PYTHONSAFEPATH"
 #: Seconds that a process has to end when it is asked to.
 _GRACE = 5.0
+#: Seconds between two looks whether a process has died.
+_LOOK = 1.0
 
 
 class _SharedSlots:
@@ -154,13 +156,19 @@ class LocalEngine:
     def _all(self, jobs: list[Job], numbers: Iterable[int]) -> Iterator[Result | int]:
         """Results, or the number of a job whose process, or whose pool, ended."""
         executor = self._start()
-        futures: dict[Future[Any], int] = {
-            executor.submit(_perform, number, jobs[number].function, jobs[number].argument): number
-            for number in numbers
-        }
+        futures: dict[Future[Any], int] = {}
+        left = list(numbers)
+        with contextlib.suppress(BrokenProcessPool):
+            while left:
+                job = jobs[left[0]]
+                future = executor.submit(_perform, left[0], job.function, job.argument)
+                futures[future] = left.pop(0)
         waiting = set(futures)
         while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            done, waiting = wait(waiting, _LOOK, FIRST_COMPLETED)
+            if not done and self._somebody_died():
+                left += [futures[future] for future in waiting]
+                break
             for future in done:
                 number = futures[future]
                 try:
@@ -169,8 +177,15 @@ class LocalEngine:
                     yield number
                 except Exception as error:  # a job's own: reported with the job
                     yield Result(number, error=f"{type(error).__name__}: {error}")
-        if any(isinstance(f.exception(), BrokenProcessPool) for f in futures):
+        if left or any(isinstance(f.exception(), BrokenProcessPool) for f in futures):
             self._stop()
+        yield from left
+
+    def _somebody_died(self) -> bool:
+        """Whether a process of the pool has ended. The executor looks at those it knew when it last
+        had something to do, which may leave out the one that it started last."""
+        processes = (self._executor and self._executor._processes) or {}
+        return any(process.exitcode is not None for process in list(processes.values()))
 
     def _start(self) -> ProcessPoolExecutor:
         if self._executor is None:
@@ -190,6 +205,7 @@ class LocalEngine:
         if executor is None:
             return
         running = list((executor._processes or {}).values())
+        results: Any = executor._result_queue
         executor.shutdown(wait=False, cancel_futures=True)
         for process in running:
             process.terminate()
@@ -198,6 +214,8 @@ class LocalEngine:
             if process.is_alive():
                 process.kill()
                 process.join()
+        # A thread of the executor may be reading a result of which nobody sends the rest.
+        results._writer.close()
 
 
 def _start_servers() -> None:

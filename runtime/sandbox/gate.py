@@ -71,28 +71,35 @@ class Gate:
         self._others = others
         self._open = True
         self._asks = select.poll()
-        self._asks.register(status, select.POLLIN)
-        if listener is not None:
-            self._asks.register(listener, select.POLLIN)
+        self._watched = {status} if listener is None else {status, listener}
+        for descriptor in self._watched:
+            self._asks.register(descriptor, select.POLLIN)
 
-    def start(self) -> None:
-        """Serve in a thread of the watcher, which ends with it."""
-        threading.Thread(target=self._serve, daemon=True).start()
+    def start(self) -> threading.Thread:
+        """Serve in a thread of the watcher, which ends with it, or when nobody can ask any more.
+        Until then the descriptors must stay open: another file would get their numbers."""
+        thread = threading.Thread(target=self._serve, daemon=True)
+        thread.start()
+        return thread
 
     def _serve(self) -> None:
-        while True:
+        while self._watched:
             for descriptor, event in self._asks.poll():
                 if not event & select.POLLIN:
-                    self._asks.unregister(descriptor)  # nobody is left on the other side
+                    self._leave(descriptor)  # nobody is left on the other side
                 elif descriptor == self._status:
                     with contextlib.suppress(OSError):
                         self._told(os.read(descriptor, 1))
                 else:
                     self._judge()
 
+    def _leave(self, descriptor: int) -> None:
+        self._asks.unregister(descriptor)
+        self._watched.discard(descriptor)
+
     def _told(self, word: bytes) -> None:
         if not word:
-            self._asks.unregister(self._status)
+            self._leave(self._status)
             return
         answer = NONE
         if self._listener is not None:

@@ -462,11 +462,13 @@ def end_group(leader: int, patience: float) -> None:
     """`kill_group` once the process has ended by itself, or has not within `patience` seconds: one
     that has closed its pipes may go on for ever. It must not have been waited for."""
     with contextlib.suppress(OSError):  # it is gone, or this machine has no such descriptors
-        ended = os.pidfd_open(leader)
+        descriptor = os.pidfd_open(leader)
         try:
-            select.select([ended], [], [], patience)
+            ended = select.poll()
+            ended.register(descriptor, select.POLLIN)
+            ended.poll(1000 * patience)
         finally:
-            os.close(ended)
+            os.close(descriptor)
     kill_group(leader)
 
 

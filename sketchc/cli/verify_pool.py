@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,23 +131,28 @@ class _Bars:
         self._names = names
         self._all = progress.add_task("verify", total=len(names), note="")
         self._rows: dict[int, Any] = {}
-        self._passed = 0
+        self._passed, self._done = 0, set[int]()
+        self._lock = threading.Lock()  # events come from a thread of their own
 
     def event(self, event: Event) -> None:
         """A case of a file is done."""
-        if event.job not in self._rows:
-            name = Path(self._names[event.job]).name
-            self._rows[event.job] = self._progress.add_task(name, total=None, note="")
-        self._progress.update(
-            self._rows[event.job], note=f"case {event.done}: {event.text}", completed=event.done
-        )
+        with self._lock:
+            if event.job in self._done:
+                return
+            if event.job not in self._rows:
+                name = Path(self._names[event.job]).name
+                self._rows[event.job] = self._progress.add_task(name, total=None, note="")
+            note = f"case {event.done}: {event.text}"
+            self._progress.update(self._rows[event.job], note=note, completed=event.done)
 
     def done(self, job: int, word: str) -> None:
         """A file is done."""
-        if job in self._rows:
-            self._progress.remove_task(self._rows.pop(job))
-        self._passed += word == "passed"
-        self._progress.update(self._all, advance=1, note=f"{self._passed} passed")
+        with self._lock:
+            self._done.add(job)
+            if job in self._rows:
+                self._progress.remove_task(self._rows.pop(job))
+            self._passed += word == "passed"
+            self._progress.update(self._all, advance=1, note=f"{self._passed} passed")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import started
 from toolchains import require
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -26,9 +27,7 @@ def on_a_terminal(*arguments: str) -> tuple[int, str]:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "sketchc.cli.main", *arguments]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment
-    ) as process:
+    with started(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
         os.close(theirs)
         shown = b""
         while True:
@@ -39,8 +38,9 @@ def on_a_terminal(*arguments: str) -> tuple[int, str]:
             if not chunk:
                 break
             shown += chunk
+        status = process.wait(timeout=300)
     os.close(ours)
-    return process.returncode, shown.decode(errors="replace")
+    return status, shown.decode(errors="replace")
 
 
 def test_each_step_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

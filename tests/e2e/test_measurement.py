@@ -202,6 +202,17 @@ CHEATS = {
     "patches.py": MODEL_PATCHES,
 }
 RIGHT = ("honest.cpp", "waits.cpp", "honest.py")
+#: Also the pipe on which it is waited for.
+CLOSES = HONEST.replace("#include <cstdint>", "#include <cstdint>\n#include <unistd.h>").replace(
+    CALL,
+    """    for (int descriptor = 3; descriptor < 256; ++descriptor) {
+        close(descriptor);
+    }
+    for (;;) {
+        sleep(1000);
+    }
+""",
+)
 UNVERIFIED = {"wrong.cpp": WRONG, "broken.cpp": BROKEN}
 Results = dict[str, Any]
 
@@ -320,6 +331,17 @@ def test_what_does_not_pass_verification_is_not_timed(tmp_path: Path) -> None:
         assert found[name]["failure"] == failure
         assert "does not pass verification, and is not timed" in found[name]["error"]
         assert "samples" not in found[name]
+
+
+def test_a_kernel_that_closes_all_pipes_and_goes_on_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sketchc.cli.bench._require_right", lambda *_: None)
+    monkeypatch.setattr("sketchc.runtime.bench.driver._GRACE", 0.2)
+    kernels = {"closes.cpp": CLOSES, "honest.cpp": HONEST}
+    found = bench_all(kernels, tmp_path, "--samples", "5")["closes.cpp"]
+    assert found["failure"] == "launch"
+    assert "ended with status -9" in found["error"]
 
 
 # ---------------------------------------------------------------- tasks that do not do

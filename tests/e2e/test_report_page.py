@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -176,7 +177,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
         options.add_argument(flag)
     options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = webdriver.Chrome(options=options, service=Service(driver))
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(120.0)  # selenium's connections wait for ever otherwise
+    try:
+        started = webdriver.Chrome(options=options, service=Service(driver))
+    finally:
+        socket.setdefaulttimeout(before)
     yield started
     started.quit()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import started
 from toolchains import require
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -111,7 +112,7 @@ def test_a_broken_task_is_reported_once(folder: Path) -> None:
 
 def test_a_terminal_shows_progress_and_then_the_table(folder: Path) -> None:
     reader, writer = pty.openpty()
-    with subprocess.Popen(command(folder), stdout=subprocess.PIPE, stderr=writer) as process:
+    with started(command(folder), stdout=subprocess.PIPE, stderr=writer) as process:
         os.close(writer)
         shown = b""
         while True:
@@ -123,7 +124,7 @@ def test_a_terminal_shows_progress_and_then_the_table(folder: Path) -> None:
                 break
             shown += part
         assert process.stdout is not None
-        table = process.stdout.read().decode()
+        table = process.communicate(timeout=300)[0].decode()
     os.close(reader)
     assert b"verify" in shown
     assert b"/6" in shown

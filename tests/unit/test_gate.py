@@ -142,8 +142,10 @@ def test_where_there_is_no_filter_it_says_so() -> None:
     assert seccomp.asking_program("sparc") is None
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        gate.Gate(None, theirs.fileno(), 1, lambda: iter(())).start()
+        thread = gate.Gate(None, theirs.fileno(), 1, lambda: iter(())).start()
         ours.sendall(gate.SHUT)
         ours.settimeout(10.0)
         assert ours.recv(100) == b'{"gate": "none"}\n'
         ours.shutdown(socket.SHUT_WR)
+        thread.join(10.0)
+        assert not thread.is_alive()

@@ -27,6 +27,7 @@ from llm_server import (
     server_error,
     truncated,
 )
+from processes import started
 
 from sketchc.agents.llm.client import Caps, Client, RetryPolicy, Spend, Timing, complete_whole
 from sketchc.agents.llm.errors import (
@@ -417,7 +418,7 @@ def test_an_interrupt_ends_at_once_with_nothing_half_written(
     path = tmp_path / "ledger.jsonl"
     with LlmServer([action]) as server:
         command = [sys.executable, "-c", INTERRUPTED, server.base_url, str(path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with started(command, stdout=subprocess.PIPE, text=True) as process:
             deadline = time.monotonic() + 60
             while time.monotonic() < deadline:
                 written = path.exists() and path.read_bytes().count(b"\n") == 1 + records
@@ -425,7 +426,7 @@ def test_an_interrupt_ends_at_once_with_nothing_half_written(
                     break
                 time.sleep(0.02)
             process.send_signal(signal.SIGINT)
-            output, _ = process.communicate(timeout=20)
+            output, _ = process.communicate(timeout=60)
     assert output == "stopped\n"
     assert process.returncode == 0
     content = path.read_bytes()
