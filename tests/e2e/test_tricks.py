@@ -3,6 +3,7 @@ that look like them must pass. `tests/tricks/tricks.toml` is the table; docs/TRI
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ def test_there_are_enough_of_them() -> None:
     assert len({trick.mechanism for trick in cheats}) == len(cheats)
     assert sum(trick.runs == "cpu" for trick in cheats) >= 28
     assert sum(not trick.caught for trick in tricks) >= 20
+
+
+def test_those_for_a_gpu_were_judged_on_one() -> None:
+    """The record of tests/device/test_tricks_cuda.py holds each, with a class that is right."""
+    lines = (page.PLACE.parent / "data" / "tricks_h200.jsonl").read_text().splitlines()
+    said = {record["file"]: record for record in map(json.loads, lines)}
+    tricks = [trick for trick in load() if trick.runs == "gpu"]
+    assert len(tricks) >= 8
+    for trick in tricks:
+        record = said[trick.file]
+        assert record["failure"] in trick.caught, trick.file
+        assert (record["command"], record["passed"]) == (trick.command, False)
 
 
 def test_the_page_shows_the_table() -> None:

@@ -19,7 +19,9 @@ Kernels that try to be accepted without doing the work. Each is a real file unde
 written to win: where it could, it says none of the words that the look at the text refuses, so
 that behaviour must decide. `tests/e2e/test_tricks.py` puts them before `sketchc verify` and
 `sketchc bench` on each change, together with honest kernels that look suspicious and must pass;
-`tests/device/test_tricks_cuda.py` does so with those that need a GPU. This page is made from
+`tests/device/test_tricks_cuda.py` does so with those that need a GPU
+(`SKETCHC_TRICKS_RECORD=FILE` keeps what is said of each; on an H200:
+[tricks_h200.jsonl](data/tricks_h200.jsonl)). This page is made from
 `tests/tricks/tricks.toml` by `tests/tricks/page.py`.
 
 {cheats} tricks, {mechanisms} mechanisms (the others are the same for another language or target:
