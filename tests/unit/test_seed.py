@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from small_tasks import small_task
 from toolchains import require
 
 from sketchc.cli.main import run
 from sketchc.diagnostics import UsageError
 from sketchc.runtime.verify.seed import VARIABLE, fresh_seed
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-RELU = [str(EXAMPLES / "relu.sketch"), "--task", str(EXAMPLES / "tasks" / "relu.py")]
+RELU = Path(__file__).parents[2] / "examples" / "relu.sketch"
 
 
 def test_a_fresh_seed_is_another_one_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,10 +36,11 @@ def test_what_is_no_seed_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_command_takes_it_unless_it_has_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     require("cpp")
-    command = ["verify", *RELU, "--target", "cpp", "--json", "--no-store"]
+    task = str(small_task("relu", tmp_path))
+    command = ["verify", str(RELU), "--task", task, "--target", "cpp", "--json", "--no-store"]
 
     def seed(*more: str) -> int:
         assert run([*command, *more]) == 0
