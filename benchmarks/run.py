@@ -18,7 +18,7 @@ def main() -> int:
     status = 0
     for name, data in (
         ("check_speed", "check_speed.json"),
-        ("cpu_examples", "cpu_interleaved.json.gz"),
+        ("interleaved", "cpu_interleaved.json.gz"),
     ):
         print(f"== {name}", flush=True)
         command = [sys.executable, str(HERE / f"{name}.py"), "--json", str(DATA / data)]

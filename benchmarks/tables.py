@@ -10,14 +10,15 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sketchc.runtime.bench.statistics import fast_p, geometric_mean
+from sketchc.runtime.bench.suite import THRESHOLDS
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "BENCHMARKS.md"
-MATMULS = ("matmul", "batched_matmul", "matmul_bias_gelu")
 
 
 def check_speed(data: dict[str, Any]) -> list[str]:
@@ -38,40 +39,8 @@ def check_speed(data: dict[str, Any]) -> list[str]:
     ]
 
 
-def cpu_examples(data: dict[str, Any]) -> list[str]:
-    """C++ against eager."""
-    first = next(iter(data.values()))
-    machine = first["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    lines = [
-        f"{machine['name']}, {machine['threads']} threads, {machine['bandwidth'] / 1e9:.1f} GB/s "
-        f"measured, {versions}.",
-        "",
-        "| example | sizes | eager | cpp | speedup | 95 % interval | roofline | GFLOP/s |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for name, found in data.items():
-        sizes = ", ".join(f"{key}={value}" for key, value in found["symbols"].items())
-        gain = found["speedup"]
-        if not found["passed"]:
-            sizes += " **(an output is wrong)**"
-        lines.append(
-            f"| {name} | {sizes} | {found['eager']['median'] * 1e3:.2f} ms | "
-            f"{found['kernel']['median'] * 1e3:.2f} ms | {gain['of_medians']:.2f} | "
-            f"{gain['low']:.2f} to {gain['high']:.2f} | {found['roofline']:.0%} | "
-            f"{found['flops'] / found['kernel']['median'] / 1e9:.1f} |"
-        )
-    lines.append("")
-    for title, wanted in (("memory-bound examples", False), ("matrix products", True)):
-        gains = [f["speedup"]["of_medians"] for n, f in data.items() if (n in MATMULS) is wanted]
-        if gains:
-            mean = statistics.geometric_mean(gains)
-            lines.append(f"Geometric mean over {len(gains)} {title}: {mean:.2f}.")
-    return lines
-
-
-def cpu_interleaved(data: dict[str, Any]) -> list[str]:
-    """C++ against eager and torch.compile, as `cpu_examples.py` writes it now."""
+def interleaved(data: dict[str, Any]) -> list[str]:
+    """A kernel against eager and torch.compile, as `interleaved.py` writes it."""
     measured = {name: found for name, found in data["results"].items() if "kernel" in found}
     first = next(iter(measured.values()))
     machine = first["machine"]
@@ -82,7 +51,7 @@ def cpu_interleaved(data: dict[str, Any]) -> list[str]:
         f"{machine['name']}, {first['threads']} threads, {machine['bandwidth'] / 1e9:.1f} GB/s and "
         f"{peak / 1e9:.0f} GFLOP/s (f32) measured, load {load:.1f} at the start, {versions}.",
         "",
-        "| example | sizes | class | eager | compile | C++ | of eager | of compile | roofline |",
+        "| example | sizes | class | eager | compile | kernel | of eager | of compile | roofline |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, found in data["results"].items():
@@ -100,15 +69,20 @@ def cpu_interleaved(data: dict[str, Any]) -> list[str]:
             f"{found['roofline']:.0%} |"
         )
     lines.append("")
-    for total in data["against"]:
-        shares = ", ".join(f"fast_{p} {share:.0%}" for p, share in total["fast_p"].items())
-        mean = total["geometric_mean"]
-        lines.append(
-            f"Against {total['baseline']}: {shares} of {total['kernels']}; geometric mean "
-            f"{'none' if mean is None else f'{mean:.2f}'} over {total['compared']}."
-        )
-        lines.append("")
+    for baseline in ("eager", "compile"):
+        gains = [_speedup(found, baseline) for found in data["results"].values()]
+        known = [gain for gain in gains if gain is not None]
+        shares = ", ".join(f"fast_{p:g} {fast_p(gains, p):.0%}" for p in THRESHOLDS)
+        mean = f"{geometric_mean(known):.2f}" if known else "none"
+        lines += [f"Against {baseline}: {shares} of {len(gains)}; geometric mean {mean} over "
+                  f"{len(known)}.", ""]  # fmt: skip
     return lines[:-1]
+
+
+def _speedup(found: dict[str, Any], baseline: str) -> float | None:
+    """Of medians; None for a kernel that failed, or may not be compared."""
+    gain = found.get("baselines", {}).get(baseline, {}).get("speedup")
+    return gain["of_medians"] if found["passed"] and gain else None
 
 
 def _milliseconds(baseline: dict[str, Any] | None) -> str:
@@ -122,42 +96,10 @@ def _gain(baseline: dict[str, Any] | None) -> str:
     return f"{gain['of_medians']:.2f} ({gain['low']:.2f} to {gain['high']:.2f})"
 
 
-def gpu_examples(data: dict[str, Any]) -> list[str]:
-    """Triton against eager, the defaults only."""
-    versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
-    lines = [
-        f"{data['device']}, {data['bandwidth'] / 1e12:.2f} TB/s measured, {versions}.",
-        "",
-        "| example | sizes | eager | triton | speedup | 95 % interval | roofline | TFLOP/s |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    gains = []
-    for found in data["results"]:
-        if not found["default"]:
-            continue
-        sizes = ", ".join(f"{key}={value}" for key, value in found["symbols"].items())
-        if found["problem"]:
-            lines.append(f"| {found['name']} | {sizes} | {found['problem']} | | | | | |")
-            continue
-        median = found["medians"]["kernel"]
-        low, high = found["interval"]
-        gains.append(found["speedup"])
-        lines.append(
-            f"| {found['name']} | {sizes} | {found['medians']['eager'] * 1e3:.3f} ms | "
-            f"{median * 1e3:.3f} ms | {found['speedup']:.2f} | {low:.2f} to {high:.2f} | "
-            f"{found['bytes'] / data['bandwidth'] / median:.0%} | "
-            f"{found['flops'] / median / 1e12:.1f} |"
-        )
-    if gains:
-        lines += ["", f"Geometric mean: {statistics.geometric_mean(gains):.2f}."]
-    return lines
-
-
 TABLES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "check_speed": check_speed,
-    "cpu_examples": cpu_examples,
-    "cpu_interleaved": cpu_interleaved,
-    "gpu_examples": gpu_examples,
+    "cpu_interleaved": interleaved,
+    "gpu_interleaved": interleaved,
 }
 
 

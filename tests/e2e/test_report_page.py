@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 SKETCH = ROOT / "examples" / "softmax.sketch"
-RECORDED = ROOT / "docs" / "data" / "cpu_examples.json"
+RECORDED = ROOT / "tests" / "e2e" / "recorded" / "measurements.json"
 WIDTHS = (360, 390, 768, 1400)
 SCHEMES = ("light", "dark")
 #: What a model might say, and must not do.

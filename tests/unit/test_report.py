@@ -212,7 +212,7 @@ def test_the_speedup_over_another_precision_is_not_made_up(tmp_path: Path) -> No
 
 def test_older_measurements_can_still_be_read(tmp_path: Path) -> None:
     """All that was measured for docs/BENCHMARKS.md, by earlier versions, on one page."""
-    data = json.loads((ROOT / "docs" / "data" / "cpu_examples.json").read_text())
+    data = json.loads((ROOT / "tests" / "e2e" / "recorded" / "measurements.json").read_text())
     page = page_of(tmp_path, data)
     for one in data.values():
         assert one["speedup"]["of_medians"] in page.values()

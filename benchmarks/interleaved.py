@@ -1,10 +1,13 @@
-"""Examples in C++ against PyTorch eager and torch.compile on this CPU, interleaved, in one run.
+"""Examples against PyTorch eager and torch.compile, interleaved, in one run: C++ on this CPU, or
+Triton on this GPU.
 
-    python benchmarks/cpu_examples.py [--json FILE] [--only NAME ...] [--samples N] [--eager-only]
+    python benchmarks/interleaved.py [--device cpu|cuda] [--json FILE] [--only NAME ...]
+                                     [--samples N] [--threads N] [--eager-only] [--add]
 
 Each example is measured by `sketchc bench`'s own machinery (docs/MEASUREMENT.md) at its task's own
-sizes. Prints one line for each and the summary; `--json` keeps everything, raw samples included,
-gzipped where FILE ends in .gz.
+sizes, some on a GPU at larger ones. Prints one line for each and the summary; `--json`
+keeps everything, raw samples included, gzipped where FILE ends in .gz; with `--add`, beside what
+another run has left in FILE.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from sketchc.cli.options import SketchError
 from sketchc.cli.verify import prepare
 from sketchc.diagnostics import UsageError
@@ -32,27 +37,40 @@ from sketchc.runtime.bench.timing import Schedule
 from sketchc.runtime.frontends.task import load_task
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+TARGETS = {"cpu": "cpp", "cuda": "triton_cuda"}
+#: Of the examples that say something of a GPU: those of the tasks are small for it.
+SIZES: dict[str, dict[str, int]] = {
+    "add": {"M": 16384, "N": 8192},
+    "batched_matmul": {"B": 32, "M": 1024, "N": 1024, "K": 1024},
+    "gelu": {"M": 16384, "N": 8192},
+    "layer_norm": {"M": 32768, "N": 4096},
+    "matmul": {"M": 4096, "N": 4096, "K": 4096},
+    "matmul_bias_gelu": {"M": 4096, "N": 4096, "K": 4096},
+    "online_softmax": {"M": 1024, "N": 131072},
+    "relu": {"M": 16384, "N": 8192},
+    "rms": {"B": 16, "F": 64, "D1": 256, "D2": 256},
+    "softmax": {"M": 32768, "N": 4096},
+    "sum_middle": {"B": 32, "M": 2048, "N": 2048},
+}
 #: In the repository already, or long and easily drawn again from the seed.
 _LEFT_OUT = ("source", "sketch_text", "rounds")
 
 
-def measure(
-    name: str, machine: Machine, samples: int, threads: int, baselines: tuple[str, ...]
-) -> Measurement:
-    """One example at its task's sizes. Raises `UsageError` and `SketchError`."""
-    candidate = prepare(str(EXAMPLES / f"{name}.sketch"), None, "cpp", None, {})
-    settings = Settings(
-        secrets.randbits(48), threads, Schedule(samples=samples), baselines=baselines
-    )
+def measure(name: str, machine: Machine, settings: Settings) -> Measurement:
+    """One example. Raises `UsageError` and `SketchError`."""
+    target = TARGETS[settings.device]
+    candidate = prepare(str(EXAMPLES / f"{name}.sketch"), None, target, None, {})
+    sizes = SIZES.get(name, {}) if settings.device == "cuda" else {}
+    settings = attrs.evolve(settings, seed=secrets.randbits(48), sizes=sizes)
     task = str(EXAMPLES / "tasks" / f"{name}.py")
     with load_task(task) as loaded, tempfile.TemporaryDirectory() as folder:
         return bench(candidate, loaded, Path(folder), settings, machine)
 
 
-def entry_of(name: str, *arguments: Any) -> Entry:
+def entry_of(name: str, machine: Machine, settings: Settings) -> Entry:
     """The measurement, or why there is none: a failure counts as not fast."""
     try:
-        return Entry(name, name, measure(name, *arguments))
+        return Entry(name, name, measure(name, machine, settings))
     except (UsageError, SketchError) as error:
         return Entry(name, name, failure=getattr(error, "failure", "infrastructure"),
                      reason=str(error))  # fmt: skip
@@ -77,31 +95,48 @@ def write(path: Path, data: dict[str, Any]) -> None:
         path.write_text(text)
 
 
+def read(path: Path) -> dict[str, Any]:
+    """The results that `write` wrote."""
+    content = path.read_bytes()
+    text = gzip.decompress(content) if path.suffix == ".gz" else content
+    results: dict[str, Any] = json.loads(text)["results"]
+    return results
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=TARGETS, default="cpu")
     parser.add_argument("--json", type=Path, help="write everything here, raw samples included")
     parser.add_argument("--only", nargs="*", help="names of examples")
     parser.add_argument("--samples", type=int, default=31)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--add", action="store_true", help="keep the other examples of FILE")
     parser.add_argument("--eager-only", action="store_true", help="without torch.compile")
     options = parser.parse_args()
     names = options.only or sorted(path.stem for path in EXAMPLES.glob("*.sketch"))
     baselines = ("eager",) if options.eager_only else ("eager", "compile")
-    machine = this_machine(measure=True)
+    settings = Settings(
+        0,
+        options.threads,
+        Schedule(samples=options.samples),
+        device=options.device,
+        baselines=baselines,
+    )
+    machine = this_machine(options.device, measure=True)
     print(f"{machine.name}, {options.threads} threads, {machine.bandwidth / 1e9:.1f} GB/s, "
           f"{machine.versions}")  # fmt: skip
-    entries = []
+    entries: list[Entry] = []
+    results = read(options.json) if options.add else {}
     for name in names:
-        entries.append(entry_of(name, machine, options.samples, options.threads, baselines))
+        entries.append(entry_of(name, machine, settings))
         found = entries[-1].measurement
         said = summary(found) if found is not None else f"not measured: {entries[-1].reason}"
         print(f"{name:22} {said}", flush=True)
-    totals = suite.against(entries, baselines)
-    for total in totals:
+        results[name] = plain(entries[-1])
+        if options.json:  # after each: a run that is stopped has measured what it has
+            write(options.json, {"results": results})
+    for total in suite.against(entries, baselines):
         print(suite.text(total))
-    if options.json:
-        results = {entry.kernel: plain(entry) for entry in entries}
-        write(options.json, {"results": results, "against": [suite.to_json(t) for t in totals]})
     return 0 if all(entry.passed for entry in entries) else 1
 
 
