@@ -406,9 +406,10 @@ def test_a_task_that_does_not_do_is_nobodys_failure(
 
 @pytest.mark.parametrize("name", ["calls", "the process"])
 def test_a_large_task_that_does_not_do_is_not_blamed_on_a_kernel(name: str, tmp_path: Path) -> None:
-    calls = "calls.append(1); return torch.relu(x) * len(calls)"
-    body = calls if name == "calls" else UNFIT[name][0]
-    task = unfit(tmp_path, body, LARGE)
+    """It is looked into when a kernel seems wrong, which this one does whatever the numbers are."""
+    calls = "calls.append(1); return torch.relu(x) * (1 + len(calls))"
+    process = "return torch.relu(x) + 1 + os.getpid() % 2"
+    task = unfit(tmp_path, calls if name == "calls" else process, LARGE)
     with pytest.raises(TaskFailure, match="the task is not deterministic"):
         bench(RELU, "--task", task, "--target", "cpp")
 
