@@ -244,15 +244,28 @@ def base_element(
 ) -> tuple[int, ...]:
     """The element in the tensor's own coordinates, for an access through a view. What has another
     number of coordinates than the view is in the tensor's own already, or names no element."""
+    return same_element(sketch, name, element, sketch.tensor(name).name, values)
+
+
+def same_element(
+    sketch: ir.Sketch,
+    name: str,
+    element: tuple[int, ...],
+    other: str,
+    values: Mapping[str, Value],
+) -> tuple[int, ...]:
+    """The element of `name` in the coordinates of `other`, both a tensor or a view of it; what has
+    another number of coordinates than `name` stays as it is."""
+    if name == other:
+        return element
     extents = [int(evaluate(extent, values)) for extent in sketch.extents(name)]
     if len(element) != len(extents):
         return element
     position = 0
     for index, extent in zip(element, extents, strict=True):
         position = position * extent + index
-    own = [int(evaluate(extent, values)) for extent in sketch.tensor(name).extents]
     result = []
-    for extent in reversed(own):
+    for extent in reversed([int(evaluate(extent, values)) for extent in sketch.extents(other)]):
         position, index = divmod(position, extent) if extent else (position, 0)
         result.append(index)
     return tuple(reversed(result))

@@ -253,6 +253,8 @@ def _load(prover: Prover, load: Site, stores: Sequence[Site], allow_unproved: bo
     through = [store for store in stores if store.access.tensor == name]
     elements = Elements.of(prover, name)
     outcome = _written_before(prover, load, through, elements)
+    if outcome.verdict is not Verdict.PROVED and _written_as_another(prover, load, stores):
+        outcome = PROVED
     if outcome.verdict is Verdict.PROVED:
         proof = ir.Proof(
             "initialised",
@@ -262,36 +264,24 @@ def _load(prover: Prover, load: Site, stores: Sequence[Site], allow_unproved: bo
             span=load.access.span,
         )
         return Finding(proof)
-    promise = next((s for s in through if _covers(s) and s.phase < load.phase), None)
+    promise = next((s for s in stores if _covers(s) and s.phase < load.phase), None)
     if promise is not None:
         return _promised("initialised", tensor, promise)
     if outcome.verdict is Verdict.REFUTED:
-        finding = _read_too_early(prover, load, through, elements, outcome)
+        finding = _read_too_early(prover, load, stores, elements, outcome)
         if finding is not None:
             return finding
-    message = f"cannot prove that an earlier phase writes what is loaded from `{tensor.name}`"
-    return _unproved("initialised", "SK0531", message, load, tensor, allow_unproved)
+    return _not_shown_written(load, stores, allow_unproved)
 
 
 def _written_before(
     prover: Prover, load: Site, stores: Sequence[Site], elements: Elements
 ) -> Outcome:
-    """Whether each element loaded was written by an earlier launch. Loops of the host around both
-    order launches: an earlier iteration, or an earlier phase of the same one."""
-    host = touched(load, prover.root).scope
-    first = [store for store in stores if store.phase < load.phase]
-    for store in first:
-        shared = frozenset(host.counter(loop) for loop in shared_hosts(store, load))
-        given = phase_scope(prover.sketch, prover.root, load.phase).assume(elements.facts)
-        if has_witness(given, prover.root, store, elements.indices, shared):
-            return PROVED
-    written = [
-        (*system, *order)
-        for store in stores
-        for touch in (touched(store, prover.root, "'store"),)
-        for order in _orders(store, load, touch.scope, host)
-        for system in _writes(touch, elements)
-    ]
+    """Whether each element loaded was written by an earlier launch, all `stores` being through the
+    name that is loaded."""
+    if _has_earlier_witness(prover, load, stores, elements):
+        return PROVED
+    written = _earlier_writes(prover, load, stores, elements)
     touch = touched(load, prover.root, tag="'load")
     variables = (*counters(touch.scope), *elements.variables)
     worst = PROVED
@@ -302,6 +292,57 @@ def _written_before(
         if outcome.verdict is Verdict.UNKNOWN:
             worst = outcome
     return worst
+
+
+def _written_as_another(prover: Prover, load: Site, stores: Sequence[Site]) -> bool:
+    """Whether earlier launches write the whole tensor under some other name than the load's: a view
+    has the elements of its tensor, all of them."""
+    names = dict.fromkeys(store.access.tensor for store in stores)
+    for name in names:
+        if name == load.access.tensor:
+            continue
+        group = [store for store in stores if store.access.tensor == name]
+        elements = Elements.of(prover, name)
+        if _has_earlier_witness(prover, load, group, elements):
+            return True
+        scope = phase_scope(prover.sketch, prover.root, load.phase)
+        variables = (*counters(scope), *elements.variables)
+        written = _earlier_writes(prover, load, group, elements)
+        facts = (*scope.facts, *elements.facts)
+        if prover.search(facts, variables, written).verdict is Verdict.PROVED:
+            return True
+    return False
+
+
+def _has_earlier_witness(
+    prover: Prover, load: Site, stores: Sequence[Site], elements: Elements
+) -> bool:
+    """Whether one store of an earlier launch writes all elements."""
+    for store in stores:
+        if store.phase >= load.phase:
+            continue
+        shared = frozenset(
+            touched(load, prover.root).scope.counter(loop) for loop in shared_hosts(store, load)
+        )
+        given = phase_scope(prover.sketch, prover.root, load.phase).assume(elements.facts)
+        if has_witness(given, prover.root, store, elements.indices, shared):
+            return True
+    return False
+
+
+def _earlier_writes(
+    prover: Prover, load: Site, stores: Sequence[Site], elements: Elements
+) -> list[tuple[Fact, ...]]:
+    """What launches before the load's write. Loops of the host around both order launches: an
+    earlier iteration, or an earlier phase of the same one."""
+    host = touched(load, prover.root).scope
+    return [
+        (*system, *order)
+        for store in stores
+        for touch in (touched(store, prover.root, "'store"),)
+        for order in _orders(store, load, touch.scope, host)
+        for system in _writes(touch, elements)
+    ]
 
 
 def shared_hosts(one: Site, two: Site) -> tuple[ir.HostFor, ...]:
@@ -352,17 +393,21 @@ def _read_too_early_at(
         values = concrete.runs(load, host, where)
         if values is None or element not in concrete.box(load, values):
             return None
-        before = [_before(store, load, where) for store in stores]
+        name = load.access.tensor
         written = any(
-            earlier(values) and element in concrete.box(store, values)
-            for store, earlier in zip(stores, before, strict=True)
+            earlier(values) and place in concrete.box(store, values)
+            for store in stores
+            for earlier in (_before(store, load, where),)
+            for place in (
+                concrete.same_element(prover.sketch, name, element, store.access.tensor, host),
+            )
             for values in concrete.iterations(store, host)
         )
     except (concrete.Untried, ArithmeticError):
         return None
     if written or not concrete.admissible(prover.sketch, host):
         return None
-    name, tensor = load.access.tensor, load.tensor
+    tensor = load.tensor
     at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
     what = f"{element_text(name, element)}, which no earlier phase has written"
     text = f"{for_sizes({**symbols, **params})}{at} {what}"
@@ -400,6 +445,34 @@ def _before(
         return store.phase < load.phase
 
     return earlier
+
+
+def _not_shown_written(load: Site, stores: Sequence[Site], allow_unproved: bool) -> Finding:
+    """A load of which it is not known whether an earlier phase wrote it; points at the stores."""
+    tensor, name = load.tensor, load.access.tensor
+    message = f"cannot prove that an earlier phase writes what is loaded from `{tensor.name}`"
+    finding = _unproved("initialised", "SK0531", message, load, tensor, allow_unproved)
+    before = [store for store in stores if store.phase < load.phase]
+    labels = tuple(
+        Label(
+            store.access.span,
+            f"writes `{store.access.tensor}`, not provably "
+            + ("all that is loaded" if store.access.tensor == name else "the whole of it"),
+        )
+        for store in before
+    )
+    if any(store.access.tensor != name for store in before):
+        advice = (
+            f"load and store `{tensor.name}` under one shape, or let the stores of an earlier "
+            "phase write every element of the shape that they use"
+        )
+    else:
+        advice = "let the loops of an earlier phase reach every element that is loaded"
+    advice += f"; or give `{tensor.name}` an initial value (`= 0`)"
+    (diagnostic,) = finding.diagnostics
+    return attrs.evolve(
+        finding, diagnostics=(attrs.evolve(diagnostic, labels=labels, help=advice),)
+    )
 
 
 def _unproved(
