@@ -6,14 +6,16 @@ emitter walks it and decides nothing that stands here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
 import attrs
 
 from sketchc import ir
+from sketchc.checker.flow import expressions
 from sketchc.ops import OPS, Category
 from sketchc.source import NOWHERE, Span
+from sketchc.symbolic import has_floats
 
 
 @attrs.frozen
@@ -169,6 +171,27 @@ def is_product(statement: ir.Statement) -> TypeGuard[ir.Compute]:
 def has_product(body: tuple[ir.Statement, ...]) -> bool:
     """True where a matrix product stands in the body, at whatever depth."""
     return any(is_product(statement) for statement in walk(body))
+
+
+def float_parts(statement: ir.Statement) -> Iterator[ir.Binary]:
+    """The comparisons of float scalars that a kernel makes in this statement. Floats that a tile
+    operation takes are the host's."""
+    if not isinstance(statement, ir.Compute):
+        for expression in expressions(statement):
+            yield from _float_parts(expression)
+
+
+def _float_parts(expression: ir.Expr) -> Iterator[ir.Binary]:
+    match expression:
+        case ir.Binary("and" | "or", left, right):
+            yield from _float_parts(left)
+            yield from _float_parts(right)
+        case ir.Unary("not", operand):
+            yield from _float_parts(operand)
+        case ir.Binary() if has_floats(expression):
+            yield expression
+        case _:
+            pass
 
 
 def walk(body: tuple[ir.Statement, ...]) -> list[ir.Statement]:

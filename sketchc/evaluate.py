@@ -11,6 +11,7 @@ from typing import assert_never
 
 from sketchc import ir
 from sketchc.diagnostics import InternalError
+from sketchc.types import rounded
 
 Value = int | float | bool
 
@@ -78,6 +79,12 @@ def constants_of(sketch: ir.Sketch) -> dict[str, Value]:
     return {constant.name: constant.value for constant in sketch.constants}
 
 
+def param_value(param: ir.Param, value: Value) -> Value:
+    """The value that a launch with `value` for this param reads: a float rounded to the param's
+    type, everywhere alike."""
+    return rounded(float(value), param.dtype) if param.dtype.is_float else value
+
+
 def sample_let(let: ir.Let, values: Mapping[str, Value]) -> Value:
     """A let's value for an estimate or an example: NaN (or 0, for an integer) where these values
     give it none, as in `1/(a - 2)` with a = 2. A launch refuses such values itself."""
@@ -98,9 +105,9 @@ def host_values(
     given = params or {}
     for param in sketch.params:
         if param.name in given:
-            values[param.name] = given[param.name]
+            values[param.name] = param_value(param, given[param.name])
         elif param.default is not None:
-            values[param.name] = param.default
+            values[param.name] = param_value(param, param.default)
         else:
             raise KeyError(param.name)
     for let in sketch.lets:

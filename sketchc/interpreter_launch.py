@@ -12,7 +12,7 @@ import numpy as np
 
 from sketchc import ir
 from sketchc.diagnostics import UsageError
-from sketchc.evaluate import evaluate, host_values
+from sketchc.evaluate import evaluate, host_values, param_value
 from sketchc.interpreter_memory import Memory, Window
 from sketchc.interpreter_options import Options
 from sketchc.interpreter_tiles import Array, numpy_dtype, poison, tile_dtype, to_tensor, to_tile
@@ -270,7 +270,7 @@ def check_require(require: ir.Require, values: Mapping[str, Scalar]) -> None:
 def _param(param: ir.Param, value: Scalar) -> Scalar:
     """The value rounded to the param's type."""
     if param.dtype.is_float:
-        return float(to_tile(np.asarray(value, np.float64), param.dtype))
+        return param_value(param, value)
     if param.dtype is DType.BOOL:
         return bool(value)
     if float(value) != int(value):

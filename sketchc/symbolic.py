@@ -299,6 +299,17 @@ def references(expression: ir.Expr) -> Iterator[ir.Ref]:
         yield from references(child)
 
 
+def has_floats(expression: ir.Expr) -> bool:
+    """True where a float stands in the expression; a scalar one is then computed in f64."""
+    match expression:
+        case ir.Literal(number):
+            return isinstance(number, float)
+        case ir.Ref(dtype=dtype):
+            return dtype.is_float
+        case _:
+            return any(map(has_floats, children(expression)))
+
+
 def simplify(expression: ir.Expr, definitions: Definitions = _NONE) -> ir.Expr:
     """The shorter of the expression and its normal form, with the original's span."""
     if isinstance(expression, ir.Literal | ir.Ref) and not definitions:

@@ -5,6 +5,7 @@ This module is pure data; it imports no numeric library, so that `sketchc check`
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 
 
@@ -79,6 +80,23 @@ _NUMPY = {
     DType.U32: "uint32",
     DType.BOOL: "bool",
 }
+
+
+#: Significant bits, exponent of the smallest subnormal, and exponent of the first power of two that
+#: is too large (IEEE 754-2019, table 3.5; bf16 has the exponents of f32).
+FORMATS = {DType.F32: (24, -149, 128), DType.BF16: (8, -133, 128), DType.F16: (11, -24, 16)}
+
+
+def rounded(value: float, dtype: DType) -> float:
+    """A float as a scalar of the float type `dtype` holds it: the nearest of its numbers, ties to
+    even, infinite where it is too large."""
+    if dtype is DType.F64 or not 0 < abs(value) < math.inf:
+        return value
+    bits, least, limit = FORMATS[dtype]
+    unit = max(math.frexp(value)[1] - bits, least)
+    within = abs(value) < 2.0**limit
+    nearest = math.ldexp(round(math.ldexp(value, -unit)), unit) if within else math.inf
+    return math.copysign(nearest if abs(nearest) < 2.0**limit else math.inf, value)
 
 
 def promote(left: DType, right: DType) -> DType:

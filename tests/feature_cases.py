@@ -17,8 +17,9 @@ class Feature:
     `hold` names kinds of values for tensors: "special" has NaN, infinities and zeros of both signs,
     "wide" integers beyond 32 bits, "nonzero" integers that can divide, "moderate" floats within
     [-4, 4], "halves" multiples of 1/4, "tails" what rounding and saturation change, "positive"
-    floats above 1/2, "signs" -2, -1 and 1, "below M" indices of an axis of M elements, "up to M"
-    counts of them, "few" 0 to 3, "permutation" each number below the size once. Optional tensors
+    floats above 1/2, "tenths" 0.1 and its neighbours, "signs" -2, -1 and 1, "below M" indices of an
+    axis of M elements, "up to M" counts of them, "few" 0 to 3, "permutation" each number below the
+    size once. Optional tensors
     are present in some runs and absent in others. `terms` is the length of the longest sum,
     `factor` the error allowed in units of rounding times its square root; `loose` multiplies it for
     outputs of less precision than their type.
@@ -143,6 +144,9 @@ CASES: dict[str, Feature] = {
         on("B=1 C=1 H=1 W=1", "B=2 C=5 H=7 W=17", "B=2 C=3 H=0 W=5"), terms=256
     ),
     "two_phase_sum": Feature(on("N=1", "N=131", "N=0"), terms=256),
+    "typed_params": Feature(
+        on("M=1 N=1", "M=37 N=17", "M=3 N=0"), hold={"V": "tenths", "H": "tenths"}
+    ),
     "unbounded_rows": Feature(PLAIN, {"eps": 1e-3}, hold={"X": "moderate"}),
     "where_load": Feature(PLAIN, {"first": 2}, terms=64),
     "where_store": Feature(PLAIN, {"last": 5}),

@@ -36,6 +36,7 @@ from sketchc.lowering.cpp.printer import (
 from sketchc.lowering.cpp.steps import Steps, reserved
 from sketchc.lowering.cpp.streams import add_streams, streamed_tensors, unread_outputs
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.plan import Capabilities, PhasePlan, Plan
 from sketchc.lowering.source_map import source_map
 from sketchc.symbolic import show
@@ -54,6 +55,13 @@ CAPABILITIES = Capabilities(
 )
 
 DESCRIPTION = "C++17 with OpenMP and SIMD, for x86-64 and other CPUs"
+
+#: A double as a number of a narrower type.
+ROUNDED = {
+    DType.F32: "static_cast<float>({})",
+    DType.F16: "sketch::to_float(sketch::to_half({}))",
+    DType.BF16: "sketch::to_float(sketch::to_bfloat16({}))",
+}
 
 _INCLUDES = (
     "algorithm",
@@ -137,6 +145,7 @@ class _Host:
         ]
         self.out.depth = 1
         self._broadcasts()
+        self._round_params()
         self._lets()
         self._requires()
         self._workspace()
@@ -234,6 +243,13 @@ class _Host:
                     f"[[maybe_unused]] const int64_t {step_name(tensor.name, axis)}"
                     f" = {actual} == 1 ? 0 : 1;"
                 )
+
+    def _round_params(self) -> None:
+        """Params as numbers of their types: they arrive in 64 bits."""
+        for param in params_to_round(self.sketch):
+            name = identifier(param.name)
+            self.out.comment(f"{param.name} is of type {param.dtype.value}.")
+            self.out.line(f"{name} = {ROUNDED[param.dtype].format(name)};")
 
     def _lets(self) -> None:
         for let in self.sketch.lets:

@@ -8,14 +8,18 @@ import attrs
 
 from sketchc import ir
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity
-from sketchc.lowering.plan import Plan, walk
+from sketchc.lowering.plan import Plan, float_parts, walk
 from sketchc.source import Span
+from sketchc.symbolic import show
+from sketchc.types import DType
+
+_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
 @attrs.frozen
 class CheckCapabilities:
-    """Raise `DiagnosticError` with SK0703 for a dtype or operation that the target does not have,
-    SK0704 for an atomic update of a dtype that it cannot update.
+    """Raise `DiagnosticError` with SK0703 for a dtype or operation that the target does not have
+    (float scalars take f64), SK0704 for an atomic update of a dtype that it cannot update.
 
     Why: a user learns in the sketch's own terms, not from a vendor's compiler.
     Requires: an elaborated sketch. Ensures: every dtype and operation used is one that the target
@@ -24,7 +28,12 @@ class CheckCapabilities:
     """
 
     def run(self, plan: Plan) -> Plan:
-        found = [*self._dtypes(plan), *self._operations(plan), *self._atomics(plan)]
+        found = [
+            *self._dtypes(plan),
+            *self._operations(plan),
+            *self._atomics(plan),
+            *self._float_scalars(plan),
+        ]
         if found:
             raise DiagnosticError(found)
         return attrs.evolve(plan, notes=(*plan.notes, *self._precisions(plan)))
@@ -78,6 +87,25 @@ class CheckCapabilities:
                     )
         return found
 
+    def _float_scalars(self, plan: Plan) -> list[Diagnostic]:
+        """Float scalars are compared as f64 holds them: f32 shows the same of two that it holds."""
+        if DType.F64.value in plan.capabilities.dtypes:
+            return []
+        return [
+            _refusal(
+                plan,
+                "SK0703",
+                f"`{show(part)}` is computed in f64",
+                statement.span,
+                "compare a fetched float with a literal, a param of at most f32 or another fetched "
+                "one; or compare tiles",
+            )
+            for phase in plan.sketch.phases
+            for statement in walk(phase.body)
+            for part in float_parts(statement)
+            if not _held_by_f32(part)
+        ]
+
     def _precisions(self, plan: Plan) -> list[str]:
         offered = plan.capabilities.precisions
         asked = (statement.attributes.get("precision") for statement in _computations(plan))
@@ -85,6 +113,15 @@ class CheckCapabilities:
         return [
             f'precision "{name}" is a floor: {plan.target} multiplies with more' for name in missing
         ]
+
+
+def _held_by_f32(part: ir.Binary) -> bool:
+    """True for a comparison of floats that an f32 holds, or of one with a literal."""
+    return part.operator in _COMPARISONS and all(
+        isinstance(side, ir.Literal)
+        or (isinstance(side, ir.Ref) and side.dtype.is_float and side.dtype is not DType.F64)
+        for side in (part.left, part.right)
+    )
 
 
 def _computations(plan: Plan) -> Iterator[ir.Compute]:

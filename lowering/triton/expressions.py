@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable
 from typing import assert_never
 
-from sketchc import ir
+import numpy as np
+
+from sketchc import ir, symbolic
 from sketchc.diagnostics import InternalError
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import Names, Scope
-from sketchc.types import DType
+from sketchc.types import DType, rounded
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
@@ -129,6 +131,8 @@ def _binary(expression: ir.Binary, scope: Scope) -> Code:
     if operator in ("//", "%", "cdiv") and index_shape(expression.right, scope):
         # A void lane's divisor may be anything, and must not trap (LOWERING 5).
         right = PYTHON.call("tl.where", PYTHON.binary("==", right, Code("0")), Code("1"), right)
+    if operator not in ("and", "or") and symbolic.has_floats(expression):
+        return _float_binary(expression, left, right, scope)
     safe = scope.non_negative(expression.left) and scope.non_negative(expression.right)
     match operator:
         case "+" if is_literal(expression.left, 0):
@@ -153,6 +157,43 @@ def _binary(expression: ir.Binary, scope: Scope) -> Code:
             return scope.call("floor_remainder", left, right)
         case _:
             return PYTHON.binary(operator, left, right)
+
+
+def _float_binary(expression: ir.Binary, left: Code, right: Code, scope: Scope) -> Code:
+    """Float scalars are compared, and calculated with, as f64 holds them; where there is no f64,
+    only comparisons arrive here whose sides an f32 holds (see `CheckCapabilities`), but a literal,
+    which then makes way for the next f32."""
+    operator = expression.operator
+    if DType.F64.value in scope.plan.capabilities.dtypes:
+        left, right = _in_f64(expression.left, left), _in_f64(expression.right, right)
+    elif isinstance(expression.right, ir.Literal):
+        number = float(expression.right.value)
+        if operator in ("==", "!=") and rounded(number, DType.F32) != number:
+            return Code(str(operator == "!="))
+        right = literal(_f32_beside(number, above=operator in ("<", ">=")))
+    match operator:
+        case "min" | "max":
+            return PYTHON.call({"min": "tl.minimum", "max": "tl.maximum"}[operator], left, right)
+        case _:
+            return PYTHON.binary(operator, left, right)
+
+
+def _in_f64(expression: ir.Expr, code: Code) -> Code:
+    match expression:
+        case ir.Literal(value):
+            return PYTHON.call("tl.full", "()", literal(float(value)), TL[DType.F64])
+        case ir.Binary():
+            return code
+        case _:
+            return PYTHON.call("tl.cast", code, TL[DType.F64])
+
+
+def _f32_beside(number: float, above: bool) -> float:
+    """The number as an f32, the next one above or below where none equals it."""
+    nearest = rounded(number, DType.F32)
+    if nearest == number or (nearest > number) == above:
+        return nearest
+    return float(np.nextafter(np.float32(nearest), np.float32(math.inf if above else -math.inf)))
 
 
 def index_shape(expression: ir.Expr, scope: Scope) -> tuple[Code, ...]:

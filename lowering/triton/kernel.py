@@ -9,7 +9,15 @@ from fractions import Fraction
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, TilePlan, has_product, walk
+from sketchc.lowering.plan import (
+    GridAxis,
+    PhasePlan,
+    Plan,
+    TilePlan,
+    float_parts,
+    has_product,
+    walk,
+)
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.bounds import (
     LIMIT,
@@ -23,6 +31,7 @@ from sketchc.lowering.triton.expressions import is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.scope import Names, Scope, host_names
 from sketchc.lowering.triton.statements import BodyEmitter
+from sketchc.symbolic import references
 from sketchc.types import DType
 
 #: Rows of blocks that run together in the grouped order of a matrix product.
@@ -83,7 +92,7 @@ def emit_phase(plan: Plan, phase: PhasePlan, dialect: Dialect, names: Names) -> 
         names,
         guarded,
         wide_literals=guarded and max(constants, default=0) >= LIMIT,
-        memory_scalars=_computes_in_f64(phase),
+        memory_scalars=_takes_f64_scalars(phase),
     )
     _learn(plan, scope)
     emitter = BodyEmitter(scope, Hazards(plan.sketch).find(phase.body))
@@ -114,8 +123,15 @@ def _index_bound(magnitudes: list[Polynomial] | None, names: Names) -> str:
     return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
 
 
-def _computes_in_f64(phase: PhasePlan) -> bool:
-    return any(isinstance(s, ir.Compute) and s.dtype is DType.F64 for s in walk(phase.body))
+def _takes_f64_scalars(phase: PhasePlan) -> bool:
+    """True where an f32 argument would not hold what the kernel computes with."""
+    return any(
+        (isinstance(statement, ir.Compute) and statement.dtype is DType.F64)
+        or any(
+            ref.dtype is DType.F64 for part in float_parts(statement) for ref in references(part)
+        )
+        for statement in walk(phase.body)
+    )
 
 
 def _learn(plan: Plan, scope: Scope) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from sketchc import ir
+from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.precedence import Code
 from sketchc.lowering.triton import layout
@@ -17,7 +18,7 @@ from sketchc.lowering.triton.kernel import KernelText
 from sketchc.lowering.triton.launches import HostEmitter, dense_name, product
 from sketchc.lowering.triton.scope import Names
 from sketchc.symbolic import equal, show
-from sketchc.types import DType
+from sketchc.types import FORMATS, DType
 
 #: What every generated file defines for its wrapper.
 HOST_HELPERS = '''\
@@ -81,6 +82,18 @@ ABSENT_HELPER = '''\
 def absent(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """What a kernel takes in place of a tensor that is not given; it is never read."""
     return torch.empty(1, dtype=dtype, device=device)
+'''
+
+#: What a float param narrower than f64 means: significant bits, smallest exponent, limit.
+ROUNDED_HELPER = '''\
+def rounded(value: float, bits: int, least: int, limit: float) -> float:
+    """The nearest number of `bits` significant bits that is a multiple of 2**least."""
+    if not 0 < abs(value) < math.inf:
+        return value
+    unit = max(math.frexp(value)[1] - bits, least)
+    within = abs(value) < limit
+    nearest = math.ldexp(round(math.ldexp(value, -unit)), unit) if within else math.inf
+    return math.copysign(nearest if abs(nearest) < limit else math.inf, value)
 '''
 
 
@@ -151,6 +164,7 @@ class WrapperEmitter:
     def emit(self) -> list[str]:
         """All lines of the wrapper."""
         self._signature()
+        self._round_params()
         self._bind_symbols()
         self._lets_and_requires()
         self._arguments()
@@ -209,6 +223,14 @@ class WrapperEmitter:
             lines.append("    `out` takes the result's place where it is given.")
         lines += ["    Raises `LaunchError` for arguments that do not fit.", '    """']
         self.lines += lines
+
+    def _round_params(self) -> None:
+        """Params as numbers of their types: a host computes with more digits."""
+        for param in params_to_round(self.plan.sketch):
+            name = self.names[param.name]
+            bits, least, limit = FORMATS[param.dtype]
+            self.lines += layout.comment(f"{param.name} is of type {param.dtype.value}.", "    ")
+            self.line(f"{name} = rounded({name}, {bits}, {least}, 2.0**{limit})")
 
     def _bind_symbols(self) -> None:
         """Symbols from shapes, in call order; ranks are checked first."""

@@ -14,7 +14,7 @@ from sketchc import records as attrs
 from sketchc.checker.scope import Branch, Step, contains_iota, free_names
 from sketchc.checker.sites import Site
 from sketchc.checker.touches import Resolved, resolve
-from sketchc.evaluate import Value, evaluate, sample_let
+from sketchc.evaluate import Value, evaluate, param_value, sample_let
 
 #: Iterations, and lanes of one access, tried before a re-check is given up.
 ITERATION_LIMIT = 100_000
@@ -62,6 +62,8 @@ def host_scalars(sketch: ir.Sketch, symbols: Mapping[str, Value]) -> Values:
         if tensor.optional:
             values[tensor.name] = True
     values.update(symbols)
+    for param in sketch.params:
+        values[param.name] = param_value(param, values[param.name])
     return values
 
 

@@ -28,7 +28,7 @@ from sketchc.checker.survey import Use
 from sketchc.checker.text import expression_text
 from sketchc.diagnostics import Edit, Fix
 from sketchc.source import Span
-from sketchc.types import DType
+from sketchc.types import DType, rounded
 
 #: What a tile-shaping constexpr without value is checked at; the plan picks its own (see tuning).
 DEFAULT_TILE = 64
@@ -226,6 +226,8 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
         _constexpr_param(context, node, name)
         return
     value, dtype = _typed_value(context, value, node.dtype, f"`{node.name}`", node.span)
+    if dtype.is_float:
+        value = rounded(value, dtype)
     derived = (
         given is None
         and node.value is not None

@@ -69,22 +69,12 @@ def _without_floats(context: Context, value: ir.Expr, span: Span) -> ir.Expr:
         case ir.Binary("and" | "or" as operator, left, right):
             left, right = (_without_floats(context, side, span) for side in (left, right))
             return ir.Binary(operator, left, right, span=value.span)
-        case ir.Binary("<" | "<=" | ">" | ">=" | "==" | "!=") if _has_floats(value) and is_host(
+        case ir.Binary("<" | "<=" | ">" | ">=" | "==" | "!=") if symbolic.has_floats(
             value
-        ):
+        ) and is_host(value):
             return hoist(context, value, DType.BOOL, span)
         case _:
             return value
-
-
-def _has_floats(value: ir.Expr) -> bool:
-    match value:
-        case ir.Literal(number):
-            return isinstance(number, float)
-        case ir.Ref(dtype=dtype):
-            return dtype.is_float
-        case _:
-            return any(map(_has_floats, symbolic.children(value)))
 
 
 def _has_function(value: ir.Expr) -> bool:

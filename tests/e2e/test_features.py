@@ -141,6 +141,9 @@ def fill(array: Array, kind: str, rng: np.random.Generator) -> Array:
             return np.round(array.astype(np.float64) * 4) / 4
         case "positive":
             return np.abs(array.astype(np.float64)) + 0.5
+        case "tenths":
+            tenth = np.full(array.shape, 0.1, array.dtype)
+            return np.nextafter(tenth, rng.choice([0.0, 0.1, 1.0], array.shape).astype(array.dtype))
         case "signs":
             return rng.choice([-2, -1, 1, 1, 1], array.shape)
         case "nonzero":

@@ -121,6 +121,8 @@ extern "C" int64_t dropout(
 {
     constexpr int64_t T = 2048;
 
+    // p is of type f32.
+    p = static_cast<float>(p);
     [[maybe_unused]] const double scale = static_cast<double>(1.0 / (1.0 - p));
     // require: p >= 0 and p < 1
     if (!(p >= 0.0 && p < 1.0)) {

@@ -145,6 +145,8 @@ extern "C" int64_t pcm_planes(
 {
     constexpr int64_t T = 1024;
 
+    // gain is of type f32.
+    gain = static_cast<float>(gain);
     [[maybe_unused]] const double step = static_cast<double>(gain / 32768.0);
     const bool Y_streams = sketch::streams(sizeof(float), {C, N});
     {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -107,6 +109,16 @@ def check_tensor(
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
 
 
+def rounded(value: float, bits: int, least: int, limit: float) -> float:
+    """The nearest number of `bits` significant bits that is a multiple of 2**least."""
+    if not 0 < abs(value) < math.inf:
+        return value
+    unit = max(math.frexp(value)[1] - bits, least)
+    within = abs(value) < limit
+    nearest = math.ldexp(round(math.ldexp(value, -unit)), unit) if within else math.inf
+    return math.copysign(nearest if abs(nearest) < limit else math.inf, value)
+
+
 def row_major(output: torch.Tensor) -> torch.Tensor:
     """The output itself where it is dense, else a dense buffer to copy back from."""
     if output.is_contiguous():
@@ -141,6 +153,8 @@ def dropout(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
+    # p is of type f32.
+    p = rounded(p, 24, -149, 2.0**128)
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
     require(1 - p != 0, "1 - p must not be 0")

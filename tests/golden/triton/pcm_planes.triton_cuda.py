@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -80,6 +82,16 @@ def check_tensor(
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
 
 
+def rounded(value: float, bits: int, least: int, limit: float) -> float:
+    """The nearest number of `bits` significant bits that is a multiple of 2**least."""
+    if not 0 < abs(value) < math.inf:
+        return value
+    unit = max(math.frexp(value)[1] - bits, least)
+    within = abs(value) < limit
+    nearest = math.ldexp(round(math.ldexp(value, -unit)), unit) if within else math.inf
+    return math.copysign(nearest if abs(nearest) < limit else math.inf, value)
+
+
 def row_major(output: torch.Tensor) -> torch.Tensor:
     """The output itself where it is dense, else a dense buffer to copy back from."""
     if output.is_contiguous():
@@ -113,6 +125,8 @@ def pcm_planes(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
+    # gain is of type f32.
+    gain = rounded(gain, 24, -149, 2.0**128)
     require(SAMPLES.dim() == 2, "SAMPLES has 2 axes: [N, C]")
     N, C = SAMPLES.shape
     require(C <= 8, f"the sketch needs C <= 8, not {C}")
