@@ -127,6 +127,13 @@ class AxisDomain:
     def full(self) -> bool:
         return not self.lower and not self.upper
 
+    def meet(self, other: AxisDomain) -> AxisDomain:
+        """The lanes that are valid in both."""
+        return AxisDomain(
+            tuple(dict.fromkeys((*self.lower, *other.lower))),
+            tuple(dict.fromkeys((*self.upper, *other.upper))),
+        )
+
 
 FULL = AxisDomain()
 Domain: TypeAlias = tuple[AxisDomain, ...]  # one per axis of the tile

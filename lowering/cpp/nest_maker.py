@@ -352,10 +352,7 @@ class NestMaker(Tiles):
         inner = self.extents(self.versions.read(statement, 0))[0 if trans_a else 1]
         left_depth = domains[0][0 if trans_a else 1]
         right_depth = domains[1][1 if trans_b else 0]
-        shared = ir.AxisDomain(
-            tuple(dict.fromkeys((*left_depth.lower, *right_depth.lower))),
-            tuple(dict.fromkeys((*left_depth.upper, *right_depth.upper))),
-        )
+        shared = left_depth.meet(right_depth)
         product = Product(
             axis_bounds(rows, written[0]),
             axis_bounds(columns, written[1]),

@@ -148,11 +148,7 @@ def _meet(
     shift = len(extents) - len(other[0])
     for axis, (extent, lanes) in enumerate(zip(*other, strict=True), start=shift):
         if constant_value(extent) != 1 or constant_value(extents[axis]) == 1:
-            own = result[axis]
-            result[axis] = ir.AxisDomain(
-                tuple(dict.fromkeys((*own.lower, *lanes.lower))),
-                tuple(dict.fromkeys((*own.upper, *lanes.upper))),
-            )
+            result[axis] = result[axis].meet(lanes)
     return tuple(result)
 
 

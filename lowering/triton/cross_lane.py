@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import attrs
+
 from sketchc import ir
 from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code
@@ -92,9 +94,10 @@ def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Val
     if not by_dot:
         dtype = accumulator
     codes = []
+    depths = [(1, 0)[index] ^ flag for index, flag in enumerate(flags)]
     for index, operand in enumerate(statement.operands):
-        depth = (1, 0)[index] ^ flags[index]
-        axes = () if index in neutral else (depth,)
+        operand, needed = _deep(statement.operands, depths, index, index in neutral)
+        axes = (depths[index],) if needed else ()
         code = selected(operand, axes, dtype, "zero", scope)
         transposed = flags[index] and scope.shape(names[index])
         codes.append(PYTHON.call("tl.trans", code) if transposed else code)
@@ -110,6 +113,26 @@ def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Val
     else:
         code = _broadcast_product(codes, blocks, shape, accumulator.is_float, scope)
     return Value(code if old is None else PYTHON.binary("+", old, code), accumulator, shape)
+
+
+def _deep(
+    operands: tuple[ir.Operand, ...], depths: list[int], index: int, neutral: bool
+) -> tuple[ir.TileOperand, bool]:
+    """An operand of a product, valid along the depth where both operands are, and whether lanes of
+    it must be cleared there.
+
+    What one holds where the other is void may be NaN, and a zero beside it would not silence it: an
+    operand whose own void lanes are zero is cleared where only the other's are void.
+    """
+    operand, other = operands[index], operands[1 - index]
+    assert isinstance(operand, ir.TileOperand)
+    assert isinstance(other, ir.TileOperand)
+    own = operand.domain[depths[index]] if operand.domain else ir.FULL
+    beside = other.domain[depths[1 - index]] if other.domain else ir.FULL
+    both = own.meet(beside)
+    domain = list(operand.domain or (ir.FULL, ir.FULL))
+    domain[depths[index]] = both
+    return attrs.evolve(operand, domain=tuple(domain)), not neutral or both != own
 
 
 def _count(extents: tuple[PhysicalExtent, ...]) -> int:

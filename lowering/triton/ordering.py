@@ -10,7 +10,7 @@ from sketchc import ir
 from sketchc.lowering.passes.choose_fills import identity_value
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.expressions import kernel_expression, literal
+from sketchc.lowering.triton.expressions import is_literal, kernel_expression, literal
 from sketchc.lowering.triton.memory import conditions, conjunction
 from sketchc.lowering.triton.scope import Scope, shape_code, spread
 from sketchc.lowering.triton.shuffles import axis_of
@@ -179,9 +179,25 @@ def _number_tile(operand: ir.Operand, dtype: DType, shape: Shape, scope: Scope) 
     return Value(code, dtype, shape)
 
 
-def _mask(operand: ir.Operand, axis: int, scope: Scope) -> Code | None:
-    assert isinstance(operand, ir.TileOperand)
-    return conjunction(conditions(operand.domain, operand.tile, scope, (axis,)))
+def _mask(values: ir.Operand, numbers: ir.Operand, axis: int, scope: Scope) -> Code | None:
+    """Where along the axis there are entries: where the values and their indices are valid."""
+    assert isinstance(values, ir.TileOperand)
+    planned = scope.plan.tiles[values.tile].tile
+    domain = list(values.domain or (ir.FULL,) * len(planned.extents))
+    match numbers:
+        case ir.TileOperand(name, own):
+            extents = scope.plan.sketch.tile(name).extents
+        case ir.IndexOperand(_, _, extents, own):
+            pass
+        case ir.ScalarOperand():
+            extents, own = (), ()
+    place = axis - (len(planned.extents) - len(extents))
+    repeats = place < 0 or (
+        is_literal(extents[place], 1) and extents[place] != planned.extents[axis]
+    )
+    if own and not repeats:
+        domain[axis] = domain[axis].meet(own[place])
+    return conjunction(conditions(tuple(domain), values.tile, scope, (axis,)))
 
 
 def _sort(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]:
@@ -195,7 +211,7 @@ def _sort(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]
         return [], [value, _scalar_index(indices, dtype, scope)]
     numbers = _number_tile(indices, dtype, value.shape, scope)
     smallest = not statement.attributes.get("descending", False)
-    entries = _entries(value, numbers, _mask(operand, axis, scope), axis, smallest, scope)
+    entries = _entries(value, numbers, _mask(operand, indices, axis, scope), axis, smallest, scope)
     lanes = PYTHON.call("tl.broadcast_to", entries.lanes, shape_code(value.shape))
     words = repr(scope.dialect.gathers_words)
     key = scope.names.fresh("key")
@@ -231,7 +247,9 @@ def _top(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]
     for values, numbers in ((operand, indices), old):
         value = lifted(operand_value(values, dtype, rank, scope), rank)
         tie = _unsigned(_number_tile(numbers, tie_dtype, value.shape, scope), scope)
-        sides.append(_entries(value, tie, _mask(values, axis, scope), axis, smallest, scope))
+        sides.append(
+            _entries(value, tie, _mask(values, numbers, axis, scope), axis, smallest, scope)
+        )
     fresh, kept = sides
     words, ties = scope.names.fresh("top_words"), scope.names.fresh("top_ties")
     last: list[Code | str] = [fresh.last_key, fresh.last_tie, str(axis)]

@@ -11,11 +11,12 @@ import functools
 from pathlib import Path
 
 import pytest
+from every_target import quick, unit
 from random_sketches.bugs import BUGS
 from random_sketches.corpus import corpus
 from random_sketches.draft import Generated
 from random_sketches.running import checked, inputs, reference
-from test_random_cpp import HANDLER, QUICK, launches, unit, verdict
+from test_random_cpp import HANDLER, launches, verdict
 from toolchains import require
 
 from sketchc import ir
@@ -68,7 +69,7 @@ def test_the_bug_is_found(bug, tmp_path: Path):
         kernels = [target_module("cpp").emit(plan) for _, _, plan in spoilt]
         source, library = tmp_path / "unit.cpp", tmp_path / "unit.so"
         source.write_text(unit(kernels), "utf-8")
-        _build([source], QUICK, LIBRARIES, library)
+        _build([source], quick(), LIBRARIES, library)
     except (InternalError, ToolchainError):
         return  # the emitter or the compiler refuses such code
     sketches = [(generated, sketch) for generated, sketch, _ in spoilt]

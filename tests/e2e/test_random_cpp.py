@@ -6,13 +6,12 @@ the compiler's vectoriser, which the feature and example tests use as users do.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 import pytest
+from every_target import poisoned, quick, unit
 from random_sketches.corpus import COUNT, corpus
 from random_sketches.draft import Generated
 from random_sketches.running import Array, difference, inputs, reference
@@ -24,7 +23,7 @@ from sketchc.lowering.passes import build_plan
 from sketchc.lowering.registry import target_module
 from sketchc.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.toolchains.cpp import FLAGS, LIBRARIES, UNHURRIED, _build
+from sketchc.runtime.toolchains.cpp import LIBRARIES, UNHURRIED, _build
 from sketchc.runtime.toolchains.cpp_calls import signature
 from sketchc.source import Source
 
@@ -32,7 +31,6 @@ BATCH = 64
 HANDLER = Path(__file__).parent / "cpp_random_batch.py"
 #: A sketch, its sizes and the outputs of the interpreter.
 Launch: TypeAlias = tuple[Generated, ir.Sketch, dict[str, int], dict[str, Array]]
-QUICK = tuple("-O1" if flag == "-O3" else flag for flag in FLAGS)
 
 
 def lowered(generated: Generated, target: str) -> Kernel:
@@ -45,18 +43,6 @@ def lowered(generated: Generated, target: str) -> Kernel:
         raise
 
 
-def unit(kernels: list[Kernel]) -> str:
-    """One translation unit: the includes first, then each file in a namespace of its own (C
-    functions keep their names there)."""
-    includes: dict[str, None] = {}
-    parts = []
-    for kernel in kernels:
-        includes |= dict.fromkeys(re.findall(r"^#include .*$", kernel.source, re.M))
-        body = re.sub(r"^#include .*$", "", kernel.source, flags=re.M)
-        parts.append(f"namespace unit_{kernel.name} {{\n{body}\n}}")
-    return "\n".join([*includes, *parts])
-
-
 def launches(
     chosen: Iterable[tuple[Generated, ir.Sketch]], kernels: list[Kernel], library: Path
 ) -> tuple[list[Launch], list[dict[str, Any]], dict[str, Array]]:
@@ -67,7 +53,7 @@ def launches(
         for sizes in generated.sizes:
             given = inputs(generated, sketch, sizes)
             expected = reference(generated, sketch, sizes, given)
-            passed = {**given, **_poisoned(expected, given)}
+            passed = {**given, **poisoned(expected, given)}
             request = signature(kernel, sizes, {}, passed)
             arrays |= {f"{len(cases)}/{name}": array for name, array in passed.items()}
             requests.append({"library": str(library), "signature": request})
@@ -84,7 +70,7 @@ def test_cpp_agrees_with_the_interpreter(batch, tmp_path):
     kernels = [lowered(generated, "cpp") for generated, _ in chosen]
     source, library = tmp_path / "unit.cpp", tmp_path / "unit.so"
     source.write_text(unit(kernels), "utf-8")
-    _build([source], QUICK, LIBRARIES, library)
+    _build([source], quick(), LIBRARIES, library)
     cases, requests, arrays = launches(chosen, kernels, library)
     result = run_worker(
         f"{HANDLER}:run_batch",
@@ -113,12 +99,3 @@ def verdict(
         found = {name: arrays[f"{index}/{name}"] for name in expected}
         reply = difference(generated, sketch, expected, found)
     return [f"{generated.text}\n{sizes}: {reply}"] if reply else []
-
-
-def _poisoned(expected: dict[str, Array], given: dict[str, Array]) -> dict[str, Array]:
-    """Outputs full of what no result holds by chance."""
-    found = {}
-    for name, array in expected.items():
-        if name not in given:
-            found[name] = np.full_like(array, np.nan if array.dtype.kind not in "iub" else 77)
-    return found

@@ -1,0 +1,118 @@
+"""Many small kernels on one target, in as few compilers and processes as it allows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from toolchains import require
+from triton_cases import Array, Case, lower, make_case, run_cases
+
+from sketchc.lowering.kernel import Kernel
+from sketchc.runtime.sandbox.worker import run_worker
+from sketchc.runtime.toolchains.base import Artefact, ToolchainError
+from sketchc.runtime.toolchains.cpp import FLAGS, LIBRARIES, UNHURRIED, _build
+from sketchc.runtime.toolchains.cpp_calls import signature
+
+CPP_BATCH = Path(__file__).parent / "e2e" / "cpp_random_batch.py"
+Outcome = dict[str, Array] | str
+
+
+def quick(level: str = "-O1") -> tuple[str, ...]:
+    """The compiler's flags without the costly part of its optimiser."""
+    return tuple(level if flag == "-O3" else flag for flag in FLAGS)
+
+
+def unit(kernels: Sequence[Kernel]) -> str:
+    """One translation unit: the includes first, then each file in a namespace of its own (C
+    functions keep their names there)."""
+    includes: dict[str, None] = {}
+    parts = []
+    for kernel in kernels:
+        includes |= dict.fromkeys(re.findall(r"^#include .*$", kernel.source, re.M))
+        body = re.sub(r"^#include .*$", "", kernel.source, flags=re.M)
+        parts.append(f"namespace unit_{kernel.name} {{\n{body}\n}}")
+    return "\n".join([*includes, *parts])
+
+
+def run_everything(target: str, cases: Sequence[Case], folder: Path) -> list[Outcome]:
+    """The outputs of every case, or its error as text. Kernels have names of their own."""
+    require(target)
+    match target:
+        case "cpp":
+            return _run_cpp(cases, folder)
+        case "triton_cuda":
+            return run_cases(list(cases), folder)
+        case _:
+            return [_run_ascend(case, folder / case.kernel.name) for case in cases]
+
+
+def disagreements(
+    target: str,
+    sketches: Mapping[str, tuple[str, list[tuple[dict[str, int], dict[str, Array]]]]],
+    folder: Path,
+    same: Callable[[Case, dict[str, Array]], str],
+) -> list[str]:
+    """What is wrong on a target with sketches by name, each at sizes and on inputs. `same` says
+    what a run gives wrong, and nothing where it agrees with the interpreter."""
+    cases = []
+    for text, runs in sketches.values():
+        kernel = lower(text, target)[1]
+        for seed, (symbols, tensors) in enumerate(runs):
+            cases.append(make_case(kernel, symbols, tensors=tensors, seed=seed))
+    wrong = []
+    for case, found in zip(cases, run_everything(target, cases, folder), strict=True):
+        reply = found if isinstance(found, str) else same(case, found)
+        if reply:
+            wrong.append(f"{case.kernel.name} at {dict(case.symbols)}: {reply}")
+    return wrong
+
+
+def _run_cpp(cases: Sequence[Case], folder: Path) -> list[Outcome]:
+    kernels = list({id(case.kernel): case.kernel for case in cases}.values())
+    source, library = folder / "unit.cpp", folder / "unit.so"
+    source.write_text(unit(kernels), "utf-8")
+    warnings, _ = _build([source], quick(), LIBRARIES, library)
+    assert warnings == ""
+    requests, arrays = [], {}
+    for index, case in enumerate(cases):
+        passed = {**case.tensors, **poisoned(case.expected, case.tensors)}
+        request = signature(case.kernel, case.symbols, case.params, passed)
+        arrays |= {f"{index}/{name}": array for name, array in passed.items()}
+        requests.append({"library": str(library), "signature": request})
+    result = run_worker(
+        f"{CPP_BATCH}:run_batch",
+        {"cases": requests},
+        arrays,
+        timeout=120,
+        environment=UNHURRIED,
+        readable=[library],
+    )
+    assert result.reply is not None, result.describe() + result.traceback + result.output
+    return [
+        reply or {name: result.arrays[f"{index}/{name}"] for name in case.expected}
+        for index, (case, reply) in enumerate(zip(cases, result.reply["replies"], strict=True))
+    ]
+
+
+def _run_ascend(case: Case, folder: Path) -> Outcome:
+    from sketchc.runtime.toolchains.triton_ascend import TOOLCHAIN
+
+    TOOLCHAIN.place(case.kernel, folder)
+    artefact = Artefact(case.kernel, folder)
+    passed = {**case.tensors, **poisoned(case.expected, case.tensors)}
+    try:
+        return TOOLCHAIN.run(artefact, passed, case.symbols, case.params)
+    except ToolchainError as error:
+        return str(error)
+
+
+def poisoned(expected: Mapping[str, Array], given: Mapping[str, Array]) -> dict[str, Array]:
+    """Outputs full of what no result holds by chance."""
+    found = {}
+    for name, array in expected.items():
+        if name not in given:
+            found[name] = np.full_like(array, np.nan if array.dtype.kind not in "iub" else 77)
+    return found
