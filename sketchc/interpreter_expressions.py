@@ -13,7 +13,7 @@ from typing import TypeAlias, assert_never
 import attrs
 import numpy as np
 
-from sketchc import evaluate, ir
+from sketchc import evaluate, ir, symbolic
 from sketchc.diagnostics import DiagnosticError, InternalError
 from sketchc.interpreter_tiles import (
     Array,
@@ -30,6 +30,7 @@ from sketchc.interpreter_tiles import (
     select,
 )
 from sketchc.interpreter_violations import Violation
+from sketchc.magnitudes import is_loaded
 from sketchc.types import DType
 
 Scalar: TypeAlias = int | float | bool
@@ -57,6 +58,43 @@ _INDEX_BINARY: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+def _sum_leaves(a: Array, b: Array) -> Array:
+    total = a + b
+    leaves: Array = ((a ^ total) & (b ^ total)) < 0
+    return leaves
+
+
+def _difference_leaves(a: Array, b: Array) -> Array:
+    leaves: Array = ((a ^ b) & (a ^ (a - b))) < 0
+    return leaves
+
+
+def _product_leaves(a: Array, b: Array) -> Array:
+    """Floats tell the sizes of all products but those close to the limit."""
+    size = np.abs(a.astype(np.float64) * b.astype(np.float64))
+    leaves: Array = size >= 2.0**62
+    if leaves.any():
+        exact = a.astype(object) * b.astype(object)
+        leaves = np.asarray((exact >= 2**63) | (exact < -(2**63)), np.bool_)
+    return leaves
+
+
+def _quotient_leaves(a: Array, b: Array) -> Array:
+    """The least integer has no counterpart."""
+    leaves: Array = (a == -(2**63)) & (b == -1)
+    return leaves
+
+
+#: Where operators leave 64 bits.
+_LEAVES: dict[str, Callable[[Array, Array], Array]] = {
+    "+": _sum_leaves,
+    "-": _difference_leaves,
+    "*": _product_leaves,
+    "//": _quotient_leaves,
+    "cdiv": lambda a, b: np.logical_and(a == -(2**63), b != 0),
+}
+
+
 def compile_scalar(expression: ir.Expr) -> ScalarFunction:
     """A closure for a scalar expression; `ZeroDivisionError` becomes an SK0807 diagnostic."""
     match expression:
@@ -66,7 +104,7 @@ def compile_scalar(expression: ir.Expr) -> ScalarFunction:
             return lambda values: values[name]  # type: ignore[return-value]
         case ir.Unary("-", operand):
             inner = compile_scalar(operand)
-            return lambda values: -inner(values)
+            return lambda values: fitting(-inner(values), expression)
         case ir.Unary(_, operand):
             inner = compile_scalar(operand)
             return lambda values: not inner(values)
@@ -88,11 +126,11 @@ def _scalar_binary(
 ) -> ScalarFunction:
     match operator:  # the commonest three without a further call
         case "+":
-            return lambda values: left(values) + right(values)
+            return lambda values: fitting(left(values) + right(values), expression)
         case "-":
-            return lambda values: left(values) - right(values)
+            return lambda values: fitting(left(values) - right(values), expression)
         case "*":
-            return lambda values: left(values) * right(values)
+            return lambda values: fitting(left(values) * right(values), expression)
         case _:
             function = evaluate.BINARY[operator]
     if operator not in ("//", "%", "/", "cdiv"):
@@ -100,13 +138,27 @@ def _scalar_binary(
 
     def divide(values: Values) -> Scalar:
         try:
-            return function(left(values), right(values))
+            return fitting(function(left(values), right(values)), expression)
         except ZeroDivisionError as error:
             text = f"division by zero: {left(values)} {operator} 0"
             violation = Violation("arithmetic", "", (), (), text, expression.span)
             raise DiagnosticError([violation.diagnostic()]) from error
 
     return divide
+
+
+def fitting(value: Scalar, expression: ir.Expr) -> Scalar:
+    """The value of an expression; an integer that leaves 64 bits is an error (R10). The condition
+    of the launch sees to all that does not come from memory."""
+    if -(2**63) <= value < 2**63 or isinstance(value, float):
+        return value
+    raise _leaves_64_bits(expression, ())
+
+
+def _leaves_64_bits(expression: ir.Expr, lane: tuple[int, ...]) -> DiagnosticError:
+    text = f"`{symbolic.show(expression)}` leaves 64 bits"
+    violation = Violation("index-width", "", lane, (), text, expression.span)
+    return DiagnosticError([violation.diagnostic()])
 
 
 def wrapped(value: Scalar) -> Scalar:
@@ -142,10 +194,11 @@ class IndexCompiler:
     """Compiles index tiles; `padding` more void lanes stand on every axis (physical extents).
 
     `read` gives a closure that reads an integer or bool tile; `bindings` holds the axes of every
-    name bound to an index tile so far."""
+    name bound to an index tile so far; `loaded` names what holds values that came from memory."""
 
     read: Callable[[ir.TileLanes], Callable[[], TileValue]]
     padding: int = 0
+    loaded: Container[str] = frozenset()
     bindings: dict[str, Axes] = attrs.field(factory=dict)
 
     def compile(self, expression: ir.Expr) -> IndexFunction:
@@ -160,9 +213,15 @@ class IndexCompiler:
             case ir.Ref(name, _, _, layout):
                 return _reference(name, layout)
             case ir.Unary(operator, operand):
+                if operator == "-" and is_loaded(operand, self.loaded):
+                    expression = ir.Binary(operator, ir.Literal(0), operand, span=expression.span)
+                    return self.compile(expression)
                 return _unary(operator, self.compile(operand))
             case ir.Binary(operator, left, right):
-                return _binary(expression, operator, self.compile(left), self.compile(right))
+                loaded = is_loaded(expression, self.loaded)
+                return _binary(
+                    expression, operator, self.compile(left), self.compile(right), loaded
+                )
             case ir.Literal() | ir.Function():
                 msg = "a scalar has no lanes"
                 raise InternalError(msg)
@@ -272,9 +331,12 @@ def _unary(operator: str, operand: IndexFunction) -> IndexFunction:
 
 
 def _binary(
-    expression: ir.Binary, operator: str, left: IndexFunction, right: IndexFunction
+    expression: ir.Binary, operator: str, left: IndexFunction, right: IndexFunction, loaded: bool
 ) -> IndexFunction:
+    """With `loaded`, a result that leaves 64 bits on a valid lane is an error; without, the launch
+    has seen to it."""
     function = _INDEX_BINARY[operator]
+    leaves = _LEAVES.get(operator) if loaded else None
     divides = operator in ("//", "%", "cdiv")
 
     def apply(values: Values) -> TileValue:
@@ -283,6 +345,11 @@ def _binary(
         box = intersect(operand_box(a, extents), operand_box(b, extents))
         if divides:
             b = _guarded(expression, b, extents, box)
+        if leaves is not None:
+            wide = np.asarray(leaves(select(a, extents, box), select(b, extents, box)))
+            if wide.any():
+                lane = tuple(int(i) for i in np.argwhere(wide)[0])
+                raise _leaves_64_bits(expression, lane)
         array = function(a.array, b.array)
         dtype = DType.BOOL if array.dtype == np.bool_ else DType.I64
         return TileValue("", dtype, extents, array, box)

@@ -273,7 +273,7 @@ def _param(param: ir.Param, value: Scalar) -> Scalar:
         return param_value(param, value)
     if param.dtype is DType.BOOL:
         return bool(value)
-    if float(value) != int(value):
+    if not isinstance(value, int) and not value.is_integer():
         msg = f"{param.name} is {param.dtype.value}; {value} is not an integer"
         raise UsageError(msg)
     return int(value)

@@ -10,6 +10,7 @@ import numpy as np
 
 from sketchc import ir
 from sketchc.diagnostics import InternalError
+from sketchc.index_width import loaded_scalars
 from sketchc.interpreter_expressions import (
     IndexCompiler,
     Values,
@@ -74,7 +75,9 @@ class State:
     def __attrs_post_init__(self) -> None:
         self.declared = {tile.name: tile for tile in self.sketch.tiles}
         self.shadow = Shadow(self.violations, self.values)
-        self.indices = IndexCompiler(self._read_lanes, self.options.padding)
+        self.indices = IndexCompiler(
+            self._read_lanes, self.options.padding, loaded_scalars(self.sketch)
+        )
         self.order = np.random.default_rng(self.options.shuffle)
 
     def read(self, tile: TileValue, site: Site) -> Box:

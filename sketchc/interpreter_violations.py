@@ -29,6 +29,11 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "let every parallel iteration work on its own elements",
     ),
     "arithmetic": ("SK0807", "has no value", "guard the operand with where() before it"),
+    "index-width": (
+        "SK0811",
+        "too large",
+        "check or clamp what was loaded before it takes part in an index",
+    ),
     "conversion": ("SK0808", "does not fit", "clamp the source first, or cast with sat=True"),
 }
 

@@ -19,18 +19,13 @@ from sketchc.lowering.plan import (
     walk,
 )
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.triton.bounds import (
-    LIMIT,
-    Polynomial,
-    never_negative,
-    phase_magnitudes,
-    show,
-)
+from sketchc.lowering.triton.bounds import LIMIT, phase_magnitudes
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.scope import Names, Scope, host_names
 from sketchc.lowering.triton.statements import BodyEmitter
+from sketchc.magnitudes import Polynomial, never_negative, show
 from sketchc.symbolic import references
 from sketchc.types import DType
 

@@ -12,12 +12,12 @@ from sketchc.lowering.plan import Plan, has_product, walk
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.atomics import needs_canonical_nan
-from sketchc.lowering.triton.bounds import never_negative
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import host_expression, is_literal, names_in
 from sketchc.lowering.triton.kernel import KernelText
 from sketchc.lowering.triton.scope import Names, host_names
 from sketchc.lowering.triton.tuning import launch_options
+from sketchc.magnitudes import never_negative
 from sketchc.symbolic import show
 
 

@@ -11,8 +11,8 @@ from sketchc import ir
 from sketchc.diagnostics import InternalError
 from sketchc.lowering.plan import PhasePlan, PhysicalExtent, Plan, walk
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.triton.bounds import never_negative
 from sketchc.lowering.triton.dialect import Dialect
+from sketchc.magnitudes import never_negative
 from sketchc.types import DType
 
 #: Names that generated code uses itself, and those that linters object to as ambiguous.

@@ -11,12 +11,12 @@ from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.precedence import Code
 from sketchc.lowering.triton import layout
-from sketchc.lowering.triton.bounds import never_negative
 from sketchc.lowering.triton.dialect import TORCH, Dialect
 from sketchc.lowering.triton.expressions import host_expression, literal, names_in
 from sketchc.lowering.triton.kernel import KernelText
 from sketchc.lowering.triton.launches import HostEmitter, dense_name, product
 from sketchc.lowering.triton.scope import Names
+from sketchc.magnitudes import never_negative
 from sketchc.symbolic import equal, show
 from sketchc.types import FORMATS, DType
 

@@ -79,7 +79,7 @@ def judge_sketch(
     if has_errors(found):
         return None, explain(sketch, found)
     sketch, more = infer_domains(sketch)
-    found += more
+    found += (*more, *_too_wide(sketch))
     if has_errors(found):
         return None, found
     own = None
@@ -88,6 +88,29 @@ def judge_sketch(
     sketch, proofs, more = prove(sketch, allow_unproved, test=True, tried=known, shapes=own)
     refused = () if own is None else _refused_sizes(sketch, own)
     return CheckedSketch(sketch, proofs), (*found, *more, *refused)
+
+
+def _too_wide(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
+    """That no launch keeps the integers of the sketch within 64 bits (SK0328)."""
+    from sketchc.index_width import index_width
+
+    place = index_width(sketch).hopeless
+    if place is None:
+        return ()
+    return (
+        Diagnostic(
+            "SK0328",
+            Severity.ERROR,
+            "this leaves 64 bits at every launch",
+            place,
+            "too large",
+            notes=(
+                "integers have 64 bits, and a launch at which an index, a bound or a part of one "
+                "leaves them is refused",
+            ),
+            help="use smaller numbers, or tiles of data, whose arithmetic wraps",
+        ),
+    )
 
 
 def _refused_sizes(sketch: ir.Sketch, shapes: Mapping[str, int]) -> tuple[Diagnostic, ...]:
