@@ -39,12 +39,13 @@ from sketchc.interpreter_tiles import (
 from sketchc.interpreter_violations import Violation, launch_error, show_element, show_values
 from sketchc.types import DType
 
-#: Where plain slices go for a tile of given extents: the tensor's index and the tile's lanes, or
-#: None when a scalar subscript is out of range.
+#: Where plain slices go for a tile of given extents: the tensor's index, or None when a scalar
+#: subscript is out of range, and the tile's lanes.
 BasicIndex: TypeAlias = tuple[int | slice, ...]
-Locate: TypeAlias = Callable[[Extents], tuple[BasicIndex, Box] | None]
-#: The same for every form, for a tile of given extents and the lanes considered.
-Reaching: TypeAlias = Callable[[Extents, Box], Reach | None]
+Locate: TypeAlias = Callable[[Extents], tuple[BasicIndex | None, Box]]
+#: The same for every form, for a tile of given extents and the lanes considered; `Reach.wrong` says
+#: that a scalar subscript was out of range, which has been told.
+Reaching: TypeAlias = Callable[[Extents, Box], Reach]
 
 _COMBINE: dict[str, Any] = {"add": np.add, "max": np.maximum, "min": np.minimum}
 
@@ -72,7 +73,7 @@ class Accesses(State):
                 case _:
                     assert_never(subscript)
 
-        def locate(extents: Extents) -> tuple[BasicIndex, Box] | None:
+        def locate(extents: Extents) -> tuple[BasicIndex | None, Box]:
             index: list[int | slice] = []
             box: list[tuple[int, int]] = []
             bad = None
@@ -90,11 +91,12 @@ class Accesses(State):
                 stop = max(start, min(length, size - first, extents[len(box)]))
                 index.append(slice(first + start, first + stop))
                 box.append((start, stop))
+            here = tuple(box) if box else full_box((1,) * len(extents))
             if bad is not None:
                 element = tuple(p.start if isinstance(p, slice) else p for p in index)
                 self._out_of_range(window, site, element, bad)
-                return None
-            return tuple(index), tuple(box) if box else full_box((1,) * len(extents))
+                return None, here
+            return tuple(index), here
 
         return locate
 
@@ -107,13 +109,13 @@ class Accesses(State):
         site: Site,
         fills: bool = False,
     ) -> Reaching:
-        """The general path; None when a scalar subscript is out of range."""
+        """The general path."""
         window = self.windows[access.tensor]
         extents = self.declared[tile].extents
         compiled = compile_access(access, extents, where, self.indices)
         locator = Locator(compiled, window.shape, window.steps(), padded, fills)
 
-        def reaching(actual: Extents, valid: Box) -> Reach | None:
+        def reaching(actual: Extents, valid: Box) -> Reach:
             def too_long(place: int, length: int, extent: int) -> None:
                 self._slice_too_long(window, site, place, length, extent)
 
@@ -125,7 +127,6 @@ class Accesses(State):
             reach = locator.reach(self.values, actual, intersect(box, valid), tiles)
             if reach.wrong is not None:
                 self._out_of_range(window, site, *reach.wrong)
-                return None
             return reach
 
         return reaching
@@ -206,11 +207,10 @@ class Accesses(State):
             self._require_present(window, site)
             tile = self.tiles[statement.tile]
             note()
-            found = locate(tile.extents)
-            if found is None:
-                self.poisoned(tile)
+            index, box = locate(tile.extents)
+            if index is None:
+                self.poisoned(tile, box)
                 return
-            index, box = found
             if is_empty(box):
                 values = np.zeros(box_shape(box), tile_dtype(source))
             else:
@@ -247,8 +247,8 @@ class Accesses(State):
             tile = self.tiles[statement.tile]
             note()
             reach = reaching(tile.extents, full_box(tile.extents))
-            if reach is None:
-                self.poisoned(tile)
+            if reach.wrong is not None:
+                self.poisoned(tile, reach.box)
                 return
             if pad is None and self._report_stray(reach, window, site):
                 pass  # the lane stays poisoned
@@ -282,10 +282,9 @@ class Accesses(State):
         def store() -> None:
             tile = self.tiles[statement.tile]
             valid = self.read(tile, site)
-            found = locate(tile.extents)
-            if found is None:
+            index, reach = locate(tile.extents)
+            if index is None:
                 return
-            index, reach = found
             box = intersect(valid, reach)
             expect(box, tile.extents)
             if is_empty(box):
@@ -321,7 +320,7 @@ class Accesses(State):
         def leaving() -> tuple[TileValue, Reach] | None:
             tile = self.tiles[statement.tile]
             reach = reaching(tile.extents, self.read(tile, site))
-            if reach is None:
+            if reach.wrong is not None:
                 return None
             if not self._report_stray(reach, window, site):
                 expect(reach.box, reach.mask, tile.extents)
@@ -398,11 +397,11 @@ class Accesses(State):
 
         def fetch() -> None:
             self._require_present(window, site)
-            found = locate(())
+            index, _ = locate(())
             number: Any = np.zeros((), tile_dtype(kind))
-            if found is not None:
-                self.shadow.read(window, found[0], site)
-                number = window.part(window.memory.data, found[0])
+            if index is not None:
+                self.shadow.read(window, index, site)
+                number = window.part(window.memory.data, index)
             if kind.is_float:
                 number = number.astype(np.float64)
             self.values[statement.name] = number.item()

@@ -15,11 +15,22 @@ from sketchc.diagnostics import UsageError
 from sketchc.evaluate import evaluate, host_values, param_value
 from sketchc.interpreter_memory import Memory, Window
 from sketchc.interpreter_options import Options
-from sketchc.interpreter_tiles import Array, numpy_dtype, poison, tile_dtype, to_tensor, to_tile
+from sketchc.interpreter_tiles import (
+    Array,
+    fits_an_array,
+    numpy_dtype,
+    poison,
+    tile_dtype,
+    to_tensor,
+    to_tile,
+)
 from sketchc.interpreter_violations import launch_error, show_values
 from sketchc.types import DType
 
 Scalar = int | float | bool
+
+#: Bytes of the widest element, in memory or in a shadow of it.
+WIDEST_ELEMENT = 8
 
 
 @attrs.frozen
@@ -59,6 +70,7 @@ def prepare(
     }
     for view in sketch.views:
         shape = _extents(view.name, view.extents, values, view)
+        _refuse_shape(view.name, shape)
         base = memories[view.base]
         if _size(shape) != base.data.size:
             msg = (
@@ -300,6 +312,13 @@ def _size(shape: tuple[int, ...]) -> int:
     return size
 
 
+def _refuse_shape(name: str, shape: tuple[int, ...]) -> None:
+    """Raises `UsageError` for a shape that no array can have, even one without elements."""
+    if not fits_an_array(shape, WIDEST_ELEMENT):
+        msg = f"{name}{list(shape)} is beyond what the interpreter can hold; choose smaller sizes"
+        raise UsageError(msg)
+
+
 def tensor_shapes(
     sketch: ir.Sketch, values: Mapping[str, Scalar], limit: int
 ) -> dict[str, tuple[int, ...]]:
@@ -314,6 +333,7 @@ def tensor_shapes(
     }
     total = 0
     for tensor in sketch.tensors:
+        _refuse_shape(tensor.name, shapes[tensor.name])
         shadow = 0 if tensor.role is ir.Role.IN else 9
         total += _size(shapes[tensor.name]) * (tensor.dtype.bytes + shadow)
     if total > limit:

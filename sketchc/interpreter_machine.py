@@ -31,6 +31,7 @@ from sketchc.interpreter_tiles import (
     Box,
     Extents,
     TileValue,
+    fits_an_array,
     full_box,
     intersect,
     lanes,
@@ -250,7 +251,7 @@ class Machine(Accesses):
         size = itemsize
         for extent in shape:
             size *= extent
-        if size > self.options.memory_limit:
+        if size > self.options.memory_limit or not fits_an_array(shape, itemsize):
             msg = (
                 f"tile {tile.source_name} of extents {list(shape)} would take "
                 f"{size / 2**30:.1f} GiB; choose smaller constants"
@@ -320,7 +321,7 @@ class Machine(Accesses):
                 name = destination.source_name
                 self.violations.add(Violation(error.kind, name, error.lane, where, text, site.span))
                 for tile in tiles:
-                    self.poisoned(tile)
+                    self.poisoned(tile, error.box)
                 return
             for write, tile, outcome in zip(writes, tiles, outcomes, strict=True):
                 write(tile, outcome)

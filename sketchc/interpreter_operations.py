@@ -46,11 +46,12 @@ from sketchc.types import DType
 @attrs.frozen
 class OperationError(Exception):
     """An operation without meaning on a valid lane; `kind` as in `Violation`, `lane` in the
-    destination's extents."""
+    destination's extents, `box` the lanes on which the result would be valid."""
 
     text: str
     kind: str
     lane: tuple[int, ...]
+    box: Box
 
 
 @attrs.frozen
@@ -192,7 +193,7 @@ class Operation:
             text, rejects = _UNDEFINED[self.row.name]
             bad = np.broadcast_to(rejects(right, self.dtype.bytes * 8), box_shape(box))
             if bad.any():
-                raise OperationError(text, "arithmetic", _lane(bad, box))
+                raise OperationError(text, "arithmetic", _lane(bad, box), box)
 
     def _reject_conversion(self, source: TileValue, extents: Extents, box: Box) -> None:
         saturates = bool(self.attributes.get("sat", False))
@@ -203,7 +204,7 @@ class Operation:
         bad = np.logical_not(_fits(rounded, self.destination))
         if bad.any():
             text = f"{values[bad].flat[0]:g} does not fit {self.destination.value}"
-            raise OperationError(text, "conversion", _lane(bad, box))
+            raise OperationError(text, "conversion", _lane(bad, box), box)
 
     def _evaluate(self, arrays: list[Array]) -> Array:
         name = self.row.name

@@ -124,10 +124,12 @@ class State:
         array[lanes(box)] = values
         tile.array = array
 
-    def poisoned(self, tile: TileValue) -> None:
+    def poisoned(self, tile: TileValue, box: Box) -> None:
+        """What a write that broke a rule leaves: no value, in the lanes that it would have made
+        valid. So what comes after it is as the checker expects it."""
         pattern = poison(tile.dtype, self.options.poison)
         tile.array = np.full(tile.array.shape, pattern, tile_dtype(tile.dtype))
-        tile.box = full_box(tile.extents) if tile.fixed is None else tile.fixed
+        tile.box = box if tile.fixed is None else tile.fixed
 
     def rounded(self, values: Array, dtype: DType) -> Array:
         if not self.options.rounding and dtype.is_float:

@@ -82,6 +82,18 @@ def full_box(extents: Extents) -> Box:
     return tuple((0, extent) for extent in extents)
 
 
+#: Axes that an array may have, and bytes: NumPy refuses more, for an array without elements too.
+_MOST_AXES = 32
+_MOST_BYTES = 2**62
+
+
+def fits_an_array(shape: Extents, itemsize: int) -> bool:
+    """Whether NumPy can make an array of this shape, were there memory for it. An extent of 0
+    makes it small, yet the others count: they are the steps from one element to the next."""
+    steps = math.prod(max(1, extent) for extent in shape)
+    return len(shape) <= _MOST_AXES and steps * itemsize < _MOST_BYTES
+
+
 def is_empty(box: Box) -> bool:
     return any(start >= stop for start, stop in box)
 

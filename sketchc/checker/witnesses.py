@@ -74,8 +74,8 @@ class _Solver:
             number, current, target, slack, unknown = chosen
             if unknown:
                 value = self._solved(current, target, unknown, slack)
-                if value is None:
-                    return False
+                if value is None or self.atoms.depends(value) & self.open:
+                    return False  # what is found must not need what is sought: this ends
                 self._set(unknown[0], value)
             elif slack is not None:
                 self._set(slack, self._lane(current, target, slack))

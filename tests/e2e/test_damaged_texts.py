@@ -1,0 +1,107 @@
+"""A check ends, and without a traceback, whatever one changed token makes of an example.
+
+Every text is judged in a process of its own that the system ends when it takes too long, so that
+this ends, too. `SKETCHC_DAMAGED=2000 pytest tests/e2e/test_damaged_texts.py` tries that many; a
+failure names the number of its text.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+import attrs
+import pytest
+from damaged_texts import EXAMPLES, damaged, judged
+
+import sketchc.lints
+import sketchc.selfcheck  # noqa: F401 (imported once, before the processes part)
+from sketchc.cli.check import Request, check_text
+from sketchc.source import Source
+
+COUNT = int(os.environ.get("SKETCHC_DAMAGED", "300"))
+#: Processor seconds for `check --static` of one text (the promise), and for all of `check`.
+STATIC_SECONDS = 5.0
+SECONDS = 60.0
+
+
+@attrs.frozen
+class Verdict:
+    """What a check said of a text: the codes found, or why it did not say."""
+
+    codes: tuple[str, ...] = ()
+    wrong: str = ""
+
+
+def checked(text: str, static: bool) -> Verdict:
+    try:
+        report = check_text(Source("damaged.sketch", text), Request(static=static))
+    except Exception:
+        return Verdict(wrong=traceback.format_exc())
+    return Verdict(tuple(diagnostic.code for diagnostic in report.diagnostics))
+
+
+def checked_static(number: int) -> Verdict:
+    return checked(damaged(number).text, static=True)
+
+
+def checked_whole(number: int) -> Verdict:
+    return checked(damaged(number).text, static=False)
+
+
+def test_no_damaged_example_makes_a_traceback():
+    """All of `check`, with its runs, in which the interpreter compares every domain that was
+    inferred with the lanes that it finds."""
+    for found in judged(checked_whole, range(COUNT, COUNT + COUNT // 3), SECONDS):
+        text = damaged(found.item)
+        told = f"number {text.number}, {text.example}, {text.change}"
+        assert found.verdict is not None, f"{told}: more than {SECONDS} s, or it died"
+        assert not found.verdict.wrong, f"{told}: {found.verdict.wrong}"
+
+
+CONVOLUTION = """sketch conv3d {
+    symbols: N, C, D, H, W;
+    params: padding: i64 = 0;
+    let: OD = D+2*padding; OH = H+2*padding; OW = W+2*padding;
+    tensors: X[N, C, D, H, W]: in f32; Y[N, C, OD, OH, OW]: out f32;
+    views: YV[N*C, OD, OH, OW] = Y;
+    constexpr: T = 16;
+    require: padding >= 0;
+
+    @llm_hint("parallel", "grididx")
+    for n in range(N*C):
+        @llm_hint("parallel", "grididx")
+        for d in range(OD):
+            @llm_hint("parallel", "grididx")
+            for h in range(OH):
+                @llm_hint("parallel", "grididx")
+                for w in range(ceil(OW, T)):
+                    y = alloc([T], init=1.0)
+                    store(y -> YV[n, d, h, w*T:(w+1)*T])
+}
+"""
+
+#: What once did not end, or ended in a traceback: a text, and what is changed in it.
+FOUND = {
+    # The search for a witness looked for a lane with the help of the loop, and the reverse.
+    "a step that depends on the loop": (EXAMPLES["gelu"], "i*TILE:(i+1)", "i:TILE:(i+1)"),
+    "a slice with a step": (EXAMPLES["max_pool1d"], "j*T:(j+1)*T", "j*T: :(j+1)*T"),
+    # An operation that has no value on some lanes left all lanes of its tile valid.
+    "shift counts out of range": (EXAMPLES["murmur_hash"], "shl(h, 15, h)", "shl(h, h, h)"),
+    # No elements, and steps between them that do not fit 64 bits.
+    "a view with a wrong count": (CONVOLUTION, "YV[N*C", "YV[N%C"),
+    "more axes than NumPy has": (
+        EXAMPLES["relu"].replace("[M, N]", f"[M, N{', 1' * 70}]"),
+        "relu {",
+        "many_axes {",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_once(name):
+    text, old, new = FOUND[name]
+    assert old in text
+    (found,) = judged(lambda text: checked(text, False), [text.replace(old, new)], SECONDS)
+    assert found.verdict is not None
+    assert not found.verdict.wrong, found.verdict.wrong
