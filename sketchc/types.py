@@ -43,6 +43,18 @@ class DType(Enum):
         return self not in (DType.U8, DType.U32, DType.BOOL)
 
     @property
+    def limits(self) -> tuple[int, int] | None:
+        """The least and the largest value of an integer type or of bool; None for floats."""
+        if self is DType.BOOL:
+            return 0, 1
+        if self.is_float:
+            return None
+        bits = 8 * self.bytes
+        return (
+            (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if self.is_signed else (0, (1 << bits) - 1)
+        )
+
+    @property
     def numpy_name(self) -> str:
         """The NumPy type name ("bfloat16" is registered by ml_dtypes)."""
         return _NUMPY[self]

@@ -264,6 +264,17 @@ def _param(context: Context, node: syntax.ParamDeclaration) -> None:
         default, dtype = _typed_value(context, default, dtype, f"`{node.name}`", node.span)
     context.params.append(ir.Param(name, dtype, default, span=node.span))
     _scalar(context, node.name, name, ir.NameKind.PARAM, dtype, node.span)
+    _in_type(context, name, dtype, node.span)
+
+
+def _in_type(context: Context, name: str, dtype: DType, span: Span) -> None:
+    """A launch takes a value of the param's type only: proofs rely on it."""
+    if not dtype.is_integer or dtype is DType.I64 or dtype.limits is None:
+        return
+    param = ir.Ref(name, ir.NameKind.PARAM)
+    low, high = map(ir.Literal, dtype.limits)
+    context.require(ir.Binary(">=", param, low), span)
+    context.require(ir.Binary("<=", param, high), span)
 
 
 def _let(context: Context, node: syntax.LetDeclaration) -> None:

@@ -82,7 +82,5 @@ def literal_fits(value: int | float | bool, destination: DType) -> bool:
         return True
     if destination is DType.BOOL:
         return False
-    bits = 8 * destination.bytes
-    if destination.is_signed:
-        return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
-    return 0 <= value < 1 << bits
+    low, high = destination.limits or (0, 0)
+    return low <= value <= high

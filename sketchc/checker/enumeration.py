@@ -14,6 +14,7 @@ from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.concrete import Untried, Values
 from sketchc.checker.sites import Site, loops_of
+from sketchc.checker.tied import ties, with_ties
 from sketchc.evaluate import evaluate
 
 #: Sizes tried, beside those just above the sketch's own constants.
@@ -42,8 +43,13 @@ class _Steps:
 
 
 def size_assignments(sketch: ir.Sketch, limit: int = ATTEMPTS) -> Iterator[dict[str, int]]:
-    """Sizes by symbol: all equal first, then each combination of small ones."""
-    names = [symbol.name for symbol in sketch.symbols]
+    """Sizes by symbol: all equal first, then each combination of small ones. What a `require:` ties
+    to others follows them."""
+    tied = ties(sketch)
+    own = {name for name, _ in tied}
+    names = [symbol.name for symbol in sketch.symbols if symbol.name not in own]
+    later = [symbol.name for symbol in sketch.symbols if symbol.name in own]
+    params = {p.name: 1 if p.default is None else p.default for p in sketch.params}
     above = [
         int(constant.value) + 1
         for constant in sketch.constants
@@ -55,7 +61,9 @@ def size_assignments(sketch: ir.Sketch, limit: int = ATTEMPTS) -> Iterator[dict[
     for values in islice((*equal, *islice(product(sizes, repeat=len(names)), limit)), limit):
         if values not in seen:
             seen.add(values)
-            yield dict(zip(names, values, strict=True))
+            sizes = {**dict(zip(names, values, strict=True)), **dict.fromkeys(later, 1)}
+            found = with_ties(tied, {**params, **sizes})
+            yield {symbol.name: max(0, found[symbol.name]) for symbol in sketch.symbols}
 
 
 def admissible_hosts(sketch: ir.Sketch) -> Iterator[tuple[dict[str, int], Values]]:

@@ -100,8 +100,8 @@ def fetch(context: Context, node: syntax.Fetch, kind: ir.NameKind) -> ir.Fetch:
         dtype = DType.I64
     name = context.namer.fresh(node.name)
     context.scopes.add(node.name, ScalarName(name, kind, dtype, node.span))
-    if entry.dtype in (DType.U8, DType.U32):
-        context.intervals[name] = (0, (1 << (8 * entry.dtype.bytes)) - 1)
+    if entry.dtype.is_integer and entry.dtype is not DType.I64:
+        context.intervals[name] = entry.dtype.limits or (None, None)
     source = ir.Access(entry.name, tuple(subscripts), span=node.access.span)
     return ir.Fetch(name, source, dtype, text=statement_text(node), span=node.span)
 

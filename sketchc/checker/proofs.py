@@ -16,7 +16,13 @@ from sketchc.checker import coverage, extents, initialisation, races, subscripts
 from sketchc.checker.prover import Prover
 from sketchc.checker.sites import collect
 from sketchc.checker.testing import try_out
+from sketchc.checker.verdicts import Finding
 from sketchc.diagnostics import Diagnostic
+
+#: How often accesses are judged anew because of launch checks that others of them made.
+ROUNDS = 3
+#: More cases than this are not told apart.
+CASE_LIMIT = 6
 
 
 def prove(
@@ -31,22 +37,9 @@ def prove(
     neither proved nor refuted is tried in the interpreter, but for those `tried` already (by
     claim and subject). `shapes`: sizes for which a proof is enough, since the host will check
     them."""
-    prover = Prover.of(sketch)
-    sites = collect(sketch, prover.root)
-    found = [
-        *extents.findings(prover),
-        *subscripts.findings(prover, sites, allow_unproved),
-        *initialisation.findings(prover),
-        *coverage.findings(prover, sites, allow_unproved),
-        *races.findings(prover, sites, allow_unproved),
-    ]
-    known = {require.condition for require in sketch.requires}
-    generated: list[ir.Require] = []
-    for require in (r for finding in found for r in finding.requires):
-        if require.condition not in known:
-            known.add(require.condition)
-            generated.append(require)
-    result = attrs.evolve(sketch, requires=(*sketch.requires, *generated))
+    result, found = _judged(sketch, allow_unproved)
+    found = _by_cases(result, found)
+    known = {require.condition for require in result.requires}
     if test:
         found = try_out(result, found, tried, shapes)
         sizes = dict.fromkeys(r for f in found for r in f.requires if r.condition not in known)
@@ -54,3 +47,86 @@ def prove(
     proofs = tuple(finding.proof for finding in found)
     diagnostics = tuple(dict.fromkeys(d for finding in found for d in finding.diagnostics))
     return result, proofs, diagnostics
+
+
+def _judged(sketch: ir.Sketch, allow_unproved: bool) -> tuple[ir.Sketch, list[Finding]]:
+    """The sketch with its generated launch checks, and a verdict on every claim. What the host
+    checks before a launch, all claims know but the one that it was made for."""
+    settled: list[Finding] = []
+    rest: list[Finding] = []
+    prover = Prover.of(sketch)
+    sites = collect(sketch, prover.root)
+    for _ in range(ROUNDS):
+        found = [*extents.findings(prover), *subscripts.findings(prover, sites, allow_unproved)]
+        before = set(map(_subject, settled))
+        settled += [
+            one
+            for one in found
+            if one.requires or (_is_proved(one) and _subject(one) not in before)
+        ]
+        rest = [one for one in found if not one.requires and not _is_proved(one)]
+        known = {require.condition for require in sketch.requires}
+        new = {r.condition: r for one in found for r in one.requires if r.condition not in known}
+        if not new:
+            break
+        sketch = attrs.evolve(sketch, requires=(*sketch.requires, *new.values()))
+        prover = Prover.of(sketch)
+        sites = collect(sketch, prover.root)
+        if not rest:
+            break
+    return sketch, [
+        *settled,
+        *rest,
+        *initialisation.findings(prover),
+        *coverage.findings(prover, sites, allow_unproved),
+        *races.findings(prover, sites, allow_unproved),
+    ]
+
+
+def _subject(finding: Finding) -> tuple[str, str]:
+    return finding.proof.claim, finding.proof.subject
+
+
+def _is_proved(finding: Finding) -> bool:
+    return finding.proof.tier is ir.Tier.PROVED
+
+
+# ---------------------------------------------------------------- one case at a time
+
+
+def _by_cases(sketch: ir.Sketch, found: list[Finding]) -> list[Finding]:
+    """What is open, tried in each case of a condition such as `G == 1 or G == C`: a claim that is
+    proved in all of them is proved."""
+    for require in sketch.requires:
+        for part in _parts("and", require.condition):
+            still = {_subject(one) for one in found if one.proof.tier is ir.Tier.UNPROVED}
+            cases = _parts("or", part)
+            if not still:
+                return found
+            if not 1 < len(cases) <= CASE_LIMIT:
+                continue
+            for case in cases:
+                still &= _proved_where(sketch, attrs.evolve(require, condition=case))
+            found = [_in_each_case(one) if _subject(one) in still else one for one in found]
+    return found
+
+
+def _proved_where(sketch: ir.Sketch, case: ir.Require) -> set[tuple[str, str]]:
+    """The claims that are proved where one more condition holds; none where a proof would rest on
+    a further launch check."""
+    narrowed = attrs.evolve(sketch, requires=(*sketch.requires, case))
+    checked, found = _judged(narrowed, True)
+    if checked.requires != narrowed.requires:
+        return set()
+    return set(map(_subject, found)) - {_subject(one) for one in found if not _is_proved(one)}
+
+
+def _parts(operator: str, condition: ir.Expr) -> list[ir.Expr]:
+    if isinstance(condition, ir.Binary) and condition.operator == operator:
+        return [*_parts(operator, condition.left), *_parts(operator, condition.right)]
+    return [condition]
+
+
+def _in_each_case(finding: Finding) -> Finding:
+    detail = "shown for each case of a `require:`"
+    return Finding(attrs.evolve(finding.proof, tier=ir.Tier.PROVED, detail=detail))

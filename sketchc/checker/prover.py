@@ -20,6 +20,7 @@ from sketchc.checker.param_values import ParamValues, other_params
 from sketchc.checker.polyhedra import Answer, GaveUpError, Space
 from sketchc.checker.scope import Scope, Step, contains_iota, root_scope
 from sketchc.checker.systems import relevant
+from sketchc.checker.tied import ties, with_ties
 from sketchc.evaluate import evaluate
 
 #: Assignments of sizes tried where products of sizes keep isl from naming a point.
@@ -176,7 +177,19 @@ class Prover:
 
     def sizes(self, point: Mapping[int, int]) -> dict[str, int]:
         """The symbols' values at a point; what it does not mention is 1."""
-        return {name: point.get(atom, 1) for name, atom in self.symbols.items()}
+        sizes = {name: point.get(atom, 1) for name, atom in self.symbols.items()}
+        values = with_ties(ties(self.sketch), {**self._params(point), **sizes})
+        return {name: max(0, values[name]) for name in sizes}
+
+    def _params(self, point: Mapping[int, int]) -> dict[str, int]:
+        """The integer params at a point; what it does not mention has its default, or is 1."""
+        return {
+            param.name: point.get(
+                self.atoms.variable(param.name), 1 if param.default is None else int(param.default)
+            )
+            for param in self.sketch.params
+            if param.dtype.is_integer
+        }
 
     def hosts(self, point: Mapping[int, int]) -> Iterator[tuple[ParamValues, dict[str, Any]]]:
         """Params and all host scalars to try at a point: params at their defaults, then integer
@@ -184,10 +197,12 @@ class Prover:
         values."""
         sizes = self.sizes(point)
         yield {}, concrete.host_sample(self.sketch, sizes)
+        known = {self.atoms.names[atom] for atom in point}
+        values = with_ties(ties(self.sketch), {**self._params(point), **sizes})
         params: ParamValues = {
-            param.name: point[self.atoms.variable(param.name)]
+            param.name: values[param.name]
             for param in self.sketch.params
-            if param.dtype.is_integer and self.atoms.variable(param.name) in point
+            if param.dtype.is_integer and param.name in known
         }
         if params:
             yield params, concrete.host_sample(self.sketch, {**sizes, **params})

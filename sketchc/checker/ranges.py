@@ -33,12 +33,33 @@ def _limits(context: Context, condition: ir.Expr) -> Iterator[tuple[str, Interva
         case ir.Binary("and", left, right):
             yield from _limits(context, left)
             yield from _limits(context, right)
+        case ir.Binary("or", left, right):  # what both say, joined
+            others = _by_name(context, right)
+            for name, limits in _by_name(context, left).items():
+                if name in others:
+                    yield name, _join(limits, others[name])
         case ir.Binary(operator, ir.Ref(name=name), right) if operator in _TURNED:
             yield name, _limit(operator, interval(context, right))
         case ir.Binary(operator, left, ir.Ref(name=name)) if operator in _TURNED:
             yield name, _limit(_TURNED[operator], interval(context, left))
         case _:
             return
+
+
+def _by_name(context: Context, condition: ir.Expr) -> dict[str, Interval]:
+    found: dict[str, Interval] = {}
+    for name, limits in _limits(context, condition):
+        found[name] = _meet(found.get(name), limits)
+    return found
+
+
+def _join(left: Interval, right: Interval) -> Interval:
+    """The least interval around both."""
+    (a, b), (c, d) = left, right
+    return (
+        None if a is None or c is None else min(a, c),
+        None if b is None or d is None else max(b, d),
+    )
 
 
 def _limit(operator: str, other: Interval) -> Interval:

@@ -25,6 +25,7 @@ from sketchc.checker.affine import (
 )
 from sketchc.checker.feasibility import infeasible
 from sketchc.checker.systems import relevant
+from sketchc.checker.tied import ties
 from sketchc.symbolic import references
 from sketchc.types import DType
 
@@ -42,16 +43,6 @@ Step: TypeAlias = ir.For | ir.HostFor | ir.Bind | ir.Fetch | Branch
 
 #: The relation that holds where another does not.
 OPPOSITE = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", "<": ">=", ">=": "<"}
-
-#: The values of an integer type that is not i64 (R6: all index arithmetic is).
-_RANGES = {
-    DType.BOOL: (0, 1),
-    DType.U8: (0, 2**8 - 1),
-    DType.U32: (0, 2**32 - 1),
-    DType.I8: (-(2**7), 2**7 - 1),
-    DType.I16: (-(2**15), 2**15 - 1),
-    DType.I32: (-(2**31), 2**31 - 1),
-}
 
 
 @attrs.frozen
@@ -158,10 +149,10 @@ class Scope:
 
     def unknown(self, name: str, dtype: DType) -> Scope:
         """A name that may have any value of an integer type."""
-        low, high = _RANGES.get(dtype, (None, None))
+        low, high = dtype.limits or (None, None)
         value = {self.atoms.variable(name + self.suffix, low == 0): 1}
         inner = attrs.evolve(self, forms={**self.forms, name: value})
-        if low is None or high is None:
+        if dtype is DType.I64 or low is None or high is None:
             return inner
         return inner.assume(
             (Fact(add(value, constant(-low))), Fact(add(constant(high), value, -1)))
@@ -255,15 +246,14 @@ class Scope:
         return {self.atoms.opaque(key, depends): 1}
 
     def compare(self, condition: ir.Expr, holds: bool = True) -> tuple[Fact, ...]:
-        """The affine facts that follow where a condition holds (or does not); a part that is not
-        affine, or says "one or the other", gives none."""
+        """The affine facts that follow where a condition holds (or does not): of "one or the other"
+        those that both say; a part that is not affine gives none."""
         match condition:
             case ir.Unary("not", operand):
                 return self.compare(operand, not holds)
             case ir.Binary("and" | "or" as operator, left, right):
-                if (operator == "and") != holds:
-                    return ()
-                return (*self.compare(left, holds), *self.compare(right, holds))
+                one, two = self.compare(left, holds), self.compare(right, holds)
+                return (*one, *two) if (operator == "and") == holds else self._common(one, two)
             case ir.Binary(operator, left, right) if operator in OPPOSITE:
                 if is_float(condition):
                     return ()
@@ -272,11 +262,30 @@ class Scope:
             case _:
                 return ()
 
+    def _common(self, one: tuple[Fact, ...], two: tuple[Fact, ...]) -> tuple[Fact, ...]:
+        """The facts of either side that follow from the other, too: `a == 1 or a == 8` says
+        `1 <= a <= 8`."""
+        sides = [
+            [
+                Fact(form)
+                for fact in side
+                for form in ((fact.form, scale(fact.form, -1)) if fact.equality else (fact.form,))
+            ]
+            for side in (one, two)
+        ]
+        inside = [attrs.evolve(self, facts=(*self.facts, *side)) for side in (two, one)]
+        return tuple(
+            fact
+            for side, other in zip(sides, inside, strict=True)
+            for fact in side
+            if other.proves(fact.form)
+        )
+
     def _relation(self, operator: str, gap: Linear) -> tuple[Fact, ...]:
         """`left operator right` for gap = right - left."""
         match operator:
             case "==":
-                return (Fact(gap, equality=True),)
+                return (Fact(gap, equality=True),) if gap else ()
             case "<=":
                 return (Fact(gap),)
             case "<":
@@ -340,8 +349,9 @@ def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") 
             forms[item.name] = constant(int(item.value)) if item.value else {}
     for param in sketch.params:
         if param.dtype.is_integer:
-            forms[param.name] = {numbering.variable(param.name): 1}
-    scope = Scope(numbering, forms, tuple(facts), suffix=suffix)
+            unsigned = not param.dtype.is_signed
+            forms[param.name] = {numbering.variable(param.name, unsigned): 1}
+    scope = _tied(sketch, Scope(numbering, forms, tuple(facts), suffix=suffix))
     lets = {let.name for let in sketch.lets}
     for require in sketch.requires:  # lets may divide by what these say is positive
         if not free_names(require.condition) & lets:
@@ -356,6 +366,20 @@ def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") 
         if free_names(require.condition) & lets:
             scope = scope.given(require.condition)
     return scope.assume(_extent_facts(sketch, scope))
+
+
+def _tied(sketch: ir.Sketch, scope: Scope) -> Scope:
+    """With the forms of names that conditions tie to others, and what is known of these."""
+    limits = {symbol.name: symbol.upper_bound for symbol in sketch.symbols}
+    for name, value in ties(sketch):
+        form = scope.form(value)
+        scope = attrs.evolve(scope, forms={**scope.forms, name: form})
+        if name in limits:
+            scope = scope.assume((Fact(form),))
+            most = limits[name]
+            if most is not None:
+                scope = scope.assume((Fact(add(constant(most), form, -1)),))
+    return scope
 
 
 def _let_form(scope: Scope, let: ir.Let, sized: bool) -> Linear:

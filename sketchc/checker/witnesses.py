@@ -35,19 +35,30 @@ def has_witness(
     touch = touched(store, root)
     if touch.resolved.loaded:
         return False  # what a lane holds depends on the lane: it cannot say which lane to take
-    solver = _Solver(scope, touch, element, shared)
-    if not solver.solve():
-        return False
-    inside = _followed(scope, store, touch, solver, shared)
-    return inside is not None and _written(inside, store, touch, solver, element)
+    for by_size in (False, True):
+        solver = _Solver(scope, touch, element, shared, by_size)
+        if not solver.solve():
+            continue
+        inside = _followed(scope, store, touch, solver, shared)
+        if inside is not None and _written(inside, store, touch, solver, element):
+            return True
+    return False
 
 
 class _Solver:
-    """Values for the unknowns of one access, as forms over the element."""
+    """Values for the unknowns of one access, as forms over the element. The outermost is solved
+    first, and a lane takes up what is left; `by_size`: that with the largest step first, and a
+    counter may take up the rest, as `g` does in `c*G + g`."""
 
     def __init__(
-        self, scope: Scope, touch: Touch, element: Sequence[Linear], shared: frozenset[int]
+        self,
+        scope: Scope,
+        touch: Touch,
+        element: Sequence[Linear],
+        shared: frozenset[int],
+        by_size: bool = False,
     ) -> None:
+        self.by_size = by_size
         self.scope = scope
         self.atoms: Atoms = scope.atoms
         self.touch = touch
@@ -89,12 +100,15 @@ class _Solver:
             self.pending.append((self.places.pop(atom), value))
 
     def _unknowns(self, form: Linear) -> tuple[int | None, list[int]]:
-        """The lane that takes up what the other unknowns leave, and those, outermost first."""
+        """The lane that takes up what the other unknowns leave, and those, in the order in which
+        they are solved."""
         steps = {
             atom: abs(c)
             for atom, c in form.items()
             if atom in self.touch.lanes and atom in self.open
         }
+        if not steps and self.by_size:
+            steps = {atom: abs(c) for atom, c in form.items() if self._stands_alone(atom, form)}
         slack = min(steps, key=lambda atom: steps[atom], default=None)
         unknown = {
             factor
@@ -104,7 +118,21 @@ class _Solver:
         }
         place = {atom: position for position, atom in enumerate(self.order)}
         others = unknown - {slack}
-        return slack, sorted(others, key=lambda atom: (place.get(atom, len(place)), atom))
+        if slack is not None and not others and slack not in self.touch.lanes:
+            slack, others = None, {slack}
+
+        def order(atom: int) -> tuple[int, int, int]:
+            degree = max(
+                len(self.atoms.factors(a)) for a in form if self.atoms.occurs(atom, {a: 1})
+            )
+            return -degree * self.by_size, place.get(atom, len(place)), atom
+
+        return slack, sorted(others, key=order)
+
+    def _stands_alone(self, atom: int, form: Linear) -> bool:
+        """Whether an atom is a counter to be found that no product in the form contains."""
+        others = {other: c for other, c in form.items() if other != atom}
+        return atom in self.order and atom in self.open and not self.atoms.occurs(atom, others)
 
     def _solved(
         self, form: Linear, target: Linear, unknown: Sequence[int], slack: int | None
@@ -136,7 +164,10 @@ class _Solver:
             return _floor(self.atoms, rest, value)
         if not self.scope.proves(add(factor, constant(-1))):
             return None
-        return self.atoms.quotient(rest, factor, self.scope.proves(rest))
+        whole, rest = self.atoms.divided(rest, factor)
+        if self.scope.proves(rest) and self.scope.proves(add(add(factor, rest, -1), constant(-1))):
+            return whole
+        return add(whole, self.atoms.quotient(rest, factor, self.scope.proves(rest)))
 
     def _lane(self, form: Linear, target: Linear, lane: int) -> Linear:
         rest = add(target, {atom: c for atom, c in form.items() if atom != lane}, -1)

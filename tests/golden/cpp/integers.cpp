@@ -111,9 +111,17 @@ extern "C" int64_t integers(
 {
     constexpr int64_t T = 1024;
 
+    // require: step >= -2147483648
+    if (!(step >= -INT64_C(2147483648))) {
+        return 1;
+    }
+    // require: step <= 2147483647
+    if (!(step <= 2147483647)) {
+        return 2;
+    }
     // require: step >= 1
     if (!(step >= 1)) {
-        return 1;
+        return 3;
     }
     const bool QUOTIENT_streams = sketch::streams(sizeof(int32_t), {N});
     const bool REMAINDER_streams = sketch::streams(sizeof(int32_t), {N});
