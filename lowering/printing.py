@@ -13,7 +13,7 @@ import attrs
 from sketchc import ir
 from sketchc.lowering.plan import Plan, TilePlan
 from sketchc.ops import OPS
-from sketchc.symbolic import show
+from sketchc.symbolic import show, show_layout
 
 _INDENT = "    "
 
@@ -286,8 +286,8 @@ def _axes(value: object) -> str:
 
 def _operand(operand: ir.Operand) -> str:
     match operand:
-        case ir.TileOperand(tile):
-            return tile
+        case ir.TileOperand(tile, layout=layout):
+            return tile if layout is None else tile + show_layout(layout)
         case ir.ScalarOperand(value):
             return show(value)
         case ir.IndexOperand(value):

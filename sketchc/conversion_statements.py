@@ -163,20 +163,22 @@ def _transfer_command(
         )
         converter.report(problem, access.span)
         return syntax.Pass(span=span)
-    if not isinstance(tile, syntax.Name):
-        problem = Problem(
-            "SK0115",
-            "a whole tile is loaded or stored: its name stands alone",
-            label="not the name of a tile",
-            help=f"write `{form}`",
-        )
-        converter.report(problem, tile.span)
-        return syntax.Pass(span=span)
-    if name == "load":
-        return syntax.Load(access, tile, arguments.keywords, span=span)
-    if name == "store":
-        return syntax.Store(tile, access, arguments.keywords, span=span)
-    return syntax.Atomic(name, tile, access, arguments.keywords, span=span)
+    match tile:
+        case syntax.Name() if name == "load":
+            return syntax.Load(access, tile, arguments.keywords, span=span)
+        case syntax.Name() | syntax.Subscript(base=syntax.Name()) if name == "store":
+            return syntax.Store(tile, access, arguments.keywords, span=span)
+        case syntax.Name() | syntax.Subscript(base=syntax.Name()) if name != "load":
+            return syntax.Atomic(name, tile, access, arguments.keywords, span=span)
+        case _:
+            problem = Problem(
+                "SK0115",
+                "a whole tile is loaded or stored: its name stands alone",
+                label="not the name of a tile",
+                help=f"write `{form}`",
+            )
+            converter.report(problem, tile.span)
+            return syntax.Pass(span=span)
 
 
 def _arrow(converter: Converter, arguments: Arguments) -> Any:

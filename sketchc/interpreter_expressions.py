@@ -22,8 +22,8 @@ from sketchc.interpreter_tiles import (
     TileValue,
     box_shape,
     broadcast_extents,
-    full_box,
     intersect,
+    lay_out,
     numpy_dtype,
     operand_box,
     physical_shape,
@@ -255,7 +255,7 @@ class IndexCompiler:
         def tile_lanes(values: Values) -> TileValue:
             tile = read()
             array = tile.array.astype(numpy_dtype(kind), copy=False)
-            return _lay_out(TileValue("", kind, tile.extents, array, tile.box), layout)
+            return lay_out(TileValue("", kind, tile.extents, array, tile.box), layout)
 
         return tile_lanes
 
@@ -273,7 +273,7 @@ class IndexCompiler:
             (length,) = physical_shape((extent,), self.padding)
             array = lower + np.arange(length, dtype=np.int64)
             tile = TileValue("iota", DType.I64, (extent,), array, ((0, stop),))
-            return _lay_out(tile, layout)
+            return lay_out(tile, layout)
 
         return iota
 
@@ -299,25 +299,9 @@ def _reference(name: str, layout: tuple[bool, ...] | None) -> IndexFunction:
         if not isinstance(tile, TileValue):
             msg = f"{name} is not an index tile"
             raise InternalError(msg)
-        return tile if layout is None else _lay_out(tile, layout)
+        return tile if layout is None else lay_out(tile, layout)
 
     return reference
-
-
-def _lay_out(tile: TileValue, layout: tuple[bool, ...]) -> TileValue:
-    """The tile's axes where `layout` is True, new axes of extent 1 elsewhere."""
-    if layout == (True,) * len(tile.extents):
-        return tile
-    box = full_box(tile.extents) if tile.box is None else tile.box
-    axes = iter(zip(tile.extents, tile.array.shape, box, strict=True))
-    placed = [next(axes) if own else (1, 1, (0, 1)) for own in layout]
-    return TileValue(
-        tile.name,
-        tile.dtype,
-        tuple(extent for extent, _, _ in placed),
-        tile.array.reshape([length for _, length, _ in placed]),
-        tuple(part for _, _, part in placed),
-    )
 
 
 def _unary(operator: str, operand: IndexFunction) -> IndexFunction:

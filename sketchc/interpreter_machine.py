@@ -35,6 +35,7 @@ from sketchc.interpreter_tiles import (
     full_box,
     intersect,
     lanes,
+    lay_out,
     physical_shape,
     poison,
     same_lanes,
@@ -262,12 +263,15 @@ class Machine(Accesses):
 
     def _operand(self, operand: ir.Operand, dtype: DType, site: Site) -> Callable[[], TileValue]:
         match operand:
-            case ir.TileOperand(name, domain):
+            case ir.TileOperand(name, domain, layout):
                 expect = self.expected(domain, site, f"read of {name}")
 
                 def read() -> TileValue:
                     tile = self.tiles[name]
-                    expect(self.read(tile, site), tile.extents)
+                    self.read(tile, site)
+                    if layout is not None:
+                        tile = lay_out(tile, layout)
+                    expect(tile.box, tile.extents)
                     return tile
 
                 return read

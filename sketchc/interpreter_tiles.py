@@ -140,6 +140,22 @@ class TileValue:
         return int(math.prod(self.array.shape)) * self.array.itemsize
 
 
+def lay_out(tile: TileValue, layout: tuple[bool, ...]) -> TileValue:
+    """The tile's axes where `layout` is True, new axes of extent 1 elsewhere."""
+    if layout == (True,) * len(tile.extents):
+        return tile
+    box = full_box(tile.extents) if tile.box is None else tile.box
+    axes = iter(zip(tile.extents, tile.array.shape, box, strict=True))
+    placed = [next(axes) if own else (1, 1, (0, 1)) for own in layout]
+    return TileValue(
+        tile.name,
+        tile.dtype,
+        tuple(extent for extent, _, _ in placed),
+        tile.array.reshape([length for _, length, _ in placed]),
+        tuple(part for _, _, part in placed),
+    )
+
+
 def broadcast_extents(shapes: list[Extents]) -> Extents:
     """The right-aligned broadcast of extents; 1 gives way to anything, 0 included."""
     rank = max((len(shape) for shape in shapes), default=0)

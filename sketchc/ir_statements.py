@@ -78,10 +78,13 @@ class Access:
 
 @attrs.frozen
 class TileOperand:
-    """A tile read by an operation, with the domain of the version read."""
+    """A tile read by an operation, with the domain of the version read. `layout` as in `Ref`, for
+    `t[:, None]`: the same tile with axes of extent 1 added, of which `domain` speaks, too. Only
+    element-wise operations, `broadcast` and random numbers read a tile so."""
 
     tile: str
     domain: Domain = ()
+    layout: tuple[bool, ...] | None = None
     span: Span = _span()
 
 

@@ -6,12 +6,14 @@ short cut for slices where they can.
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import assert_never
+from collections.abc import Container, Iterable
+from typing import TypeVar, assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.diagnostics import InternalError
+
+_T = TypeVar("_T")
 
 
 def element_indices(access: ir.Access, extents: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
@@ -43,6 +45,14 @@ def element_indices(access: ir.Access, extents: tuple[ir.Expr, ...]) -> tuple[ir
 def _on(axis: int, rank: int) -> tuple[bool, ...]:
     """The layout of a vector that varies along `axis` of a tile of this rank."""
     return tuple(other == axis for other in range(axis, rank))
+
+
+def laid_out(own: Iterable[_T], layout: tuple[bool, ...] | None, new: _T) -> tuple[_T, ...]:
+    """What belongs to each axis after `[:, None]`: `own` in order, `new` for each new axis."""
+    if layout is None:
+        return tuple(own)
+    axes = iter(own)
+    return tuple(next(axes) if kept else new for kept in layout)
 
 
 def relayout(value: ir.Expr, layout: tuple[bool, ...], indexed: Container[str]) -> ir.Expr:

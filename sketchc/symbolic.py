@@ -401,7 +401,7 @@ def _show(expression: ir.Expr, minimum: int) -> str:
         case ir.Ref(name=name, kind=ir.NameKind.PRESENT):
             return f"present({name})"
         case ir.Ref(name=name, layout=layout):
-            return name if layout is None else name + _layout(layout)
+            return name if layout is None else name + show_layout(layout)
         case ir.Unary(operator, operand):
             level = PRECEDENCE["negate" if operator == "-" else "not"]
             text = ("-" if operator == "-" else "not ") + _show(operand, level)
@@ -425,12 +425,13 @@ def _show(expression: ir.Expr, minimum: int) -> str:
             elif lower != ir.Literal(0):
                 parts.append(_show(lower, 0))
             shown = f"iota({', '.join(parts)})"
-            return shown if layout == (True,) else shown + _layout(layout)
+            return shown if layout == (True,) else shown + show_layout(layout)
         case ir.TileLanes(tile=tile, extents=extents, layout=layout):
-            return tile if layout == (True,) * len(extents) else tile + _layout(layout)
+            return tile if layout == (True,) * len(extents) else tile + show_layout(layout)
         case _:
             assert_never(expression)
 
 
-def _layout(layout: tuple[bool, ...]) -> str:
+def show_layout(layout: tuple[bool, ...]) -> str:
+    """`[:, None]`: the own axes of an index tile or a tile, and the new ones."""
     return "[" + ", ".join(":" if own else "None" for own in layout) + "]"

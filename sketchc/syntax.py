@@ -279,7 +279,7 @@ class Load:
 class Store:
     """`store(tile -> T[...], where=, unique=, covers=)`."""
 
-    tile: Name
+    tile: Name | Subscript
     access: Subscript
     keywords: tuple[Keyword, ...] = ()
     span: Span = _span()
@@ -290,7 +290,7 @@ class Atomic:
     """`atomic_add | atomic_max | atomic_min (tile -> T[...])`."""
 
     operation: str
-    tile: Name
+    tile: Name | Subscript
     access: Subscript
     keywords: tuple[Keyword, ...] = ()
     span: Span = _span()

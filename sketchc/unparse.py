@@ -208,10 +208,10 @@ def statement(node: SimpleStatement) -> tuple[str, list[str] | None]:
             pair = f"{expression(node.access)} -> {node.tile.id}"
             return "load", [pair, *arguments((), node.keywords)]
         case syntax.Store():
-            pair = f"{node.tile.id} -> {expression(node.access)}"
+            pair = f"{expression(node.tile)} -> {expression(node.access)}"
             return "store", [pair, *arguments((), node.keywords)]
         case syntax.Atomic():
-            pair = f"{node.tile.id} -> {expression(node.access)}"
+            pair = f"{expression(node.tile)} -> {expression(node.access)}"
             return node.operation, [pair, *arguments((), node.keywords)]
         case syntax.Fetch():
             return f"{node.name} = fetch", [expression(node.access)]

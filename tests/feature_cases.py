@@ -151,6 +151,11 @@ CASES: dict[str, Feature] = {
     "where_load": Feature(PLAIN, {"first": 2}, terms=64),
     "where_store": Feature(PLAIN, {"last": 5}),
     "whole_number_rounding": Feature(LINE, hold={"X": "halves"}),
+    "new_axes": Feature(
+        on("M=1 N=1", "M=0 N=5", "M=16 N=16", "M=17 N=13", "M=37 N=15"),
+        hold={"X": "moderate", "R": "moderate", "S": "moderate"},
+        terms=16,
+    ),
     "odd_extents": Feature(on("M=1 N=1", "M=11 N=15", "M=3 N=0"), hold={"I": "below M"}),
     "index_floors": Feature(on("N=1", "N=5", "N=37"), hold={"I": "wide"}),
     "lanes_of_rank_two": Feature(

@@ -7,12 +7,14 @@ for them. Loads whose tensor is not written before the last use become reads of 
 
 from __future__ import annotations
 
+import itertools
 from typing import assert_never
 
 import attrs
 
 from sketchc import ir
 from sketchc.diagnostics import InternalError
+from sketchc.lanes import laid_out
 from sketchc.lowering.cpp.nests import (
     ONE,
     Block,
@@ -229,11 +231,15 @@ class NestMaker(Tiles):
         match operand:
             case ir.ScalarOperand(value, dtype):
                 return ScalarSource(value, dtype)
-            case ir.TileOperand(domain=domain):
-                extents = self.extents(self.versions.read(statement, position))
+            case ir.TileOperand(domain=domain, layout=layout):
+                version = self.versions.read(statement, position)
+                extents = laid_out(self.extents(version), layout, ONE)
                 order = (*loops[:-2], loops[-1], loops[-2]) if swapped else loops
                 own = aligned_loops(extents, order)
-                return self.version_read(self.versions.read(statement, position), own, domain)
+                if layout is not None:  # lane 0 of a new axis is no index of the tile
+                    own = tuple(itertools.compress(own, layout))
+                    domain = tuple(itertools.compress(domain, layout))
+                return self.version_read(version, own, domain)
             case ir.IndexOperand(value, dtype, extents):
                 return self.lane_source(statement, value, dtype, aligned_loops(extents, loops))
             case _:

@@ -8,6 +8,7 @@ import attrs
 import networkx
 
 from sketchc import ir
+from sketchc.lanes import laid_out
 from sketchc.lowering.passes.place_tiles import depends_on_launch, tiles_used
 from sketchc.lowering.plan import walk
 from sketchc.ops import OPS, Category
@@ -198,17 +199,19 @@ def _connect(
     sketch: ir.Sketch, statement: ir.Compute, graph: networkx.Graph[Axis], barred: set[Axis]
 ) -> None:
     """Join axes that an element-wise operation pairs; bar all axes of anything else."""
-    tiles = [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]
+    tiles = [o for o in statement.operands if isinstance(o, ir.TileOperand)]
     row = OPS[statement.operation]
     if row.category is not Category.ELEMENTWISE:
         barred |= _touched(sketch, statement)
         return
     rank = _rank(sketch, statement.destination)
-    for tile in tiles:
-        shift = rank - _rank(sketch, tile)
-        for axis, extent in enumerate(sketch.tile(tile).extents):
+    for operand in tiles:
+        extents = sketch.tile(operand.tile).extents
+        places = laid_out(enumerate(extents), operand.layout, (-1, ir.Literal(1)))
+        shift = rank - len(places)
+        for place, (axis, extent) in enumerate(places):
             if extent != ir.Literal(1):
-                graph.add_edge((tile, axis), (statement.destination, axis + shift))
+                graph.add_edge((operand.tile, axis), (statement.destination, place + shift))
 
 
 def _resize(tile: ir.Tile, group: frozenset[Axis], size: ir.Expr) -> ir.Tile:

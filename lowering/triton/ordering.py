@@ -165,13 +165,7 @@ def _entries(
 
 def _number_tile(operand: ir.Operand, dtype: DType, shape: Shape, scope: Scope) -> Value:
     """The index operand of sort and topk, broadcast to the shape of the values."""
-    own = own_dtype(operand, scope)
-    if isinstance(operand, ir.TileOperand):
-        value = operand_value(operand, dtype, len(shape), scope)
-    else:
-        # An index expression is as wide as the kernel's indices.
-        value = operand_value(operand, own, len(shape), scope)
-        value = Value(PYTHON.call("tl.cast", value.code, TL[dtype]), dtype, value.shape)
+    value = operand_value(operand, dtype, len(shape), scope)
     value = lifted(value, len(shape))
     if value.shape == shape:
         return value

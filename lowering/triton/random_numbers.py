@@ -16,7 +16,9 @@ def random_tile(statement: ir.Compute, scope: Scope) -> Value:
     """One number per offset, in f32; the write brings it to the destination's type and shape."""
     rank = len(scope.shape(statement.destination))
     values = [operand_value(operand, DType.I64, rank, scope) for operand in statement.operands]
-    # An index tile may be computed in 32 bits.
-    words = [PYTHON.call("tl.cast", value.code, TL[DType.I64]) for value in values]
+    words = [
+        value.code if value.shape else PYTHON.call("tl.cast", value.code, TL[DType.I64])
+        for value in values
+    ]
     code = scope.call(_FUNCTIONS[statement.operation], *words)
     return Value(code, DType.F32, values[1].shape)

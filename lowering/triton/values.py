@@ -6,6 +6,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.diagnostics import InternalError
+from sketchc.lanes import laid_out
 from sketchc.lowering.passes.choose_fills import identity_value
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
@@ -42,33 +43,36 @@ def fit(value: Value, dtype: DType, shape: Shape) -> Code:
 def operand_value(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) -> Value:
     """An operand in the evaluation type, with axes in front up to `rank`."""
     match operand:
-        case ir.TileOperand(name):
+        case ir.TileOperand(name, layout=layout):
             tile = scope.plan.sketch.tile(name)
             shape = scope.shape(name)
             code = Code(scope.names[name])
-            missing = rank - len(shape)
-            if shape and missing > 0:
-                marks = ", ".join(["None"] * missing + [":"] * len(shape))
-                code = PYTHON.postfix(code, f"[{marks}]")
-                shape = (*(Code("1") for _ in range(missing)), *shape)
+            if shape:
+                code, shape = _with_axes(code, shape, layout or (True,) * len(shape), rank)
             return Value(convert(code, tile.dtype, dtype), dtype, shape)
         case ir.ScalarOperand(value):
             return scalar_value(value, operand.dtype, dtype, scope)
         case ir.IndexOperand(value, own, extents):
             code = kernel_expression(value, scope)
             codes = tuple(scope.extent_code(scope.physical(e), e) for e in extents)
-            if dtype is not own:
+            if dtype is not own or dtype is DType.I64:  # indices may be computed in 32 bits
                 code = (
                     PYTHON.binary("!=", code, Code("0"))
                     if dtype is DType.BOOL
                     else PYTHON.call("tl.cast", code, TL[dtype])
                 )
-            missing = rank - len(codes)
-            if codes and missing > 0:
-                marks = ", ".join(["None"] * missing + [":"] * len(codes))
-                code = PYTHON.postfix(code, f"[{marks}]")
-                codes = (*(Code("1") for _ in range(missing)), *codes)
+            if codes:
+                code, codes = _with_axes(code, codes, (True,) * len(codes), rank)
             return Value(code, dtype, codes)
+
+
+def _with_axes(code: Code, shape: Shape, layout: tuple[bool, ...], rank: int) -> tuple[Code, Shape]:
+    """A block with the new axes of its layout, and with axes in front up to `rank`."""
+    layout = (False,) * (rank - len(layout)) + layout
+    if all(layout):
+        return code, shape
+    marks = ", ".join(":" if kept else "None" for kept in layout)
+    return PYTHON.postfix(code, f"[{marks}]"), laid_out(shape, layout, Code("1"))
 
 
 def scalar_value(value: ir.Expr, own: DType, dtype: DType, scope: Scope) -> Value:

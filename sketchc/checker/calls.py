@@ -14,6 +14,7 @@ from sketchc.checker.quirks import accumulate_fix, cast_fix
 from sketchc.checker.shapes import broadcast, fits, same, shown
 from sketchc.checker.text import statement_text
 from sketchc.diagnostics import Edit, Fix, Label
+from sketchc.lanes import laid_out
 from sketchc.ops import Category, Op, Result
 from sketchc.types import DType
 
@@ -68,8 +69,8 @@ class Call:
 
     def extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
         match operand:
-            case ir.TileOperand(tile=name):
-                return self.tile(name).extents
+            case ir.TileOperand(tile=name, layout=layout):
+                return laid_out(self.tile(name).extents, layout, ir.Literal(1))
             case ir.IndexOperand(extents=extents):
                 return extents
             case ir.ScalarOperand():

@@ -10,9 +10,8 @@ from __future__ import annotations
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.calls import Call
-from sketchc.checker.names import TileState
+from sketchc.checker.fresh_tiles import fresh_tile, shown_operand
 from sketchc.ops import OPS
-from sketchc.symbolic import show
 from sketchc.types import DType
 
 
@@ -105,22 +104,11 @@ class _Writer:
         self, name: str, dtype: DType | None = None, extents: tuple[ir.Expr, ...] | None = None
     ) -> ir.TileOperand:
         """A tile of its own, as wide as the source unless `extents` says otherwise."""
-        context, node = self.call.context, self.call.node
-        spelt = context.namer.fresh(f"{self.call.destination.source_name}_{name}")
-        tile = TileState(
-            name=spelt,
-            source_name=spelt,
-            extents=extents or self.shape,
-            dtype=dtype or self.dtype,
-            initial=None,
-            hints=(),
-            loops=tuple(loop.identity for loop in context.loops),
-            phase=context.phase,
-            span=node.span,
-        )
-        context.tiles.append(tile)
-        self.statements.append(ir.Alloc(spelt, span=node.span))
-        return ir.TileOperand(spelt, span=node.span)
+        stem = f"{self.call.destination.source_name}_{name}"
+        span = self.call.node.span
+        tile = fresh_tile(self.call.context, stem, extents or self.shape, dtype or self.dtype, span)
+        self.statements.append(ir.Alloc(tile.name, span=span))
+        return ir.TileOperand(tile.name, span=span)
 
     def compute(
         self,
@@ -133,7 +121,7 @@ class _Writer:
         attributes = {one.name: one.default for one in OPS[operation].attributes}
         if axis:
             attributes["axis"] = axis
-        words = [_shown(operand) for operand in operands]
+        words = [shown_operand(operand) for operand in operands]
         words += [*map(str, axis), destination.tile]
         self.statements.append(
             ir.Compute(
@@ -147,7 +135,3 @@ class _Writer:
             )
         )
         return destination
-
-
-def _shown(operand: ir.Operand) -> str:
-    return operand.tile if isinstance(operand, ir.TileOperand) else show(operand.value)

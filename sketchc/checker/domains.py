@@ -31,7 +31,7 @@ from sketchc.checker.reach import Reach, reach
 from sketchc.checker.scope import Branch, Scope, Step, phase_scope, root_scope
 from sketchc.checker.versions import Version, joined, plain, renewed
 from sketchc.diagnostics import Diagnostic, InternalError
-from sketchc.lanes import element_indices, tiles_read
+from sketchc.lanes import element_indices, laid_out, tiles_read
 from sketchc.ops import OPS, Category, Shape
 from sketchc.source import Span
 from sketchc.symbolic import simplify
@@ -294,8 +294,9 @@ class _Walk:
 
     def _operand(self, operand: ir.Operand, compute: ir.Compute, scope: Scope) -> ir.Operand:
         match operand:
-            case ir.TileOperand(tile):
-                return attrs.evolve(operand, domain=self._version(tile, compute).domain)
+            case ir.TileOperand(tile, layout=layout):
+                domain = laid_out(self._version(tile, compute).domain, layout, ir.FULL)
+                return attrs.evolve(operand, domain=domain)
             case ir.IndexOperand(value, _, extents):
                 value = self._read(value, compute)
                 found = validity(value, extents, scope.bindings)
@@ -322,7 +323,7 @@ class _Walk:
     def _extents(self, operand: ir.TileOperand | ir.IndexOperand) -> tuple[ir.Expr, ...]:
         if isinstance(operand, ir.IndexOperand):
             return operand.extents
-        return self.tiles[operand.tile].extents
+        return laid_out(self.tiles[operand.tile].extents, operand.layout, ir.Literal(1))
 
     def _rank(self, operand: ir.Operand) -> int:
         return 0 if isinstance(operand, ir.ScalarOperand) else len(self._extents(operand))
@@ -436,7 +437,7 @@ class _Walk:
         if isinstance(operand, ir.IndexOperand):
             return self._index_padding(operand.value, len(operand.extents), scope)
         version = self.versions.get(operand.tile)
-        flags = () if version is None else version.padded
+        flags = () if version is None else laid_out(version.padded, operand.layout, False)
         return {axis: operand.tile for axis, padded in enumerate(flags) if padded}
 
     def _index_padding(self, value: ir.Expr, rank: int, scope: Scope) -> dict[int, str]:

@@ -28,6 +28,7 @@ from sketchc.checker.shapes import broadcast, interval
 from sketchc.checker.text import expression_text
 from sketchc.diagnostics import Edit, Fix, Label
 from sketchc.evaluate import evaluate
+from sketchc.lanes import laid_out
 from sketchc.source import Span
 from sketchc.types import DType
 
@@ -424,34 +425,41 @@ def _iota(context: Context, node: syntax.Call) -> Typed:
 
 def _subscript(context: Context, node: syntax.Subscript, host: bool) -> Typed:
     base = expression(context, node.base, host=host)
-    layout: list[bool] = []
-    for part in node.subscripts:
-        match part:
-            case syntax.Slice(lower=None, upper=None, step=None):
-                layout.append(True)
-            case syntax.NewAxis():
-                layout.append(False)
-            case _:
-                raise context.error(
-                    part.span,
-                    "SK0303",
-                    "only `:` and `None` may stand here",
-                    "an index tile is shaped, not indexed",
-                )
     if base.extents is None:
         raise context.error(node.span, "SK0303", "a scalar has no axes to shape", "not a tile")
-    if sum(layout) != len(base.extents):
+    rank = len(base.extents)
+    layout = new_axes(context, node, rank)
+    extents = laid_out(base.extents, layout, ir.Literal(1))
+    value = shaped(base.value, layout, rank, node.span, context)
+    return Typed(value, base.dtype, extents)
+
+
+def marks_axis(part: object) -> bool:
+    """`:`, an axis of a tile as it is, or `None`, a new one."""
+    return isinstance(part, syntax.NewAxis) or part == syntax.Slice(None, None, None)
+
+
+def new_axes(context: Context, node: syntax.Subscript, rank: int) -> tuple[bool, ...]:
+    """The layout that `[:, None]` gives to a tile of `rank` axes; those that are not named follow,
+    as in NumPy. Raises `InvalidError` after reporting anything else."""
+    for part in node.subscripts:
+        if not marks_axis(part):
+            raise context.error(
+                part.span,
+                "SK0303",
+                "only `:` and `None` may stand here",
+                "a tile is shaped, not indexed",
+            )
+    layout = tuple(not isinstance(part, syntax.NewAxis) for part in node.subscripts)
+    named = sum(layout)
+    if named > rank:
         raise context.error(
             node.span,
             "SK0303",
-            f"the index tile has {len(base.extents)} axes, and {sum(layout)} are named",
+            f"the tile has {rank} {'axis' if rank == 1 else 'axes'}, and {named} are named",
             "one `:` for each axis",
         )
-    own = iter(base.extents)
-    extents = tuple(next(own) if kept else ir.Literal(1) for kept in layout)
-    rank = len(base.extents)
-    value = shaped(base.value, tuple(layout), rank, node.span, context)
-    return Typed(value, base.dtype, extents)
+    return (*layout, *(True for _ in range(rank - named)))
 
 
 # ---------------------------------------------------------------- compile-time values

@@ -7,12 +7,15 @@ from sketchc.checker.accesses import access, index, readable_tile, tensor, writa
 from sketchc.checker.context import Context, InvalidError, Value
 from sketchc.checker.dtypes import literal_fits, writes_implicitly
 from sketchc.checker.expressions import condition, constant
+from sketchc.checker.fresh_tiles import copied
 from sketchc.checker.lets import without_functions
 from sketchc.checker.names import ScalarName, TileState
 from sketchc.checker.quirks import cast_fix
 from sketchc.checker.shapes import fits, shown
 from sketchc.checker.text import statement_text
+from sketchc.checker.tile_operands import tile_with_subscripts
 from sketchc.diagnostics import Label
+from sketchc.lanes import laid_out
 from sketchc.types import DType
 
 #: The types that hardware combines in memory (some targets refuse the last three).
@@ -36,14 +39,14 @@ def load(context: Context, node: syntax.Load) -> ir.Load:
     )
 
 
-def store(context: Context, node: syntax.Store) -> ir.Store:
+def store(context: Context, node: syntax.Store) -> tuple[ir.Statement, ...]:
     """Elaborate `store(tile -> X[...], where=, unique=, covers=)`."""
     keywords = _keywords(context, node.keywords, "store", ("where", "unique", "covers"))
-    tile = readable_tile(context, node.tile)
+    before, tile = _stored(context, node.tile)
     target, dtype = access(context, node.access, tile)
     if not writes_implicitly(tile.dtype, dtype):
         raise _needs_cast(context, node, tile.dtype, dtype, loading=False)
-    return ir.Store(
+    done = ir.Store(
         tile.name,
         target,
         where=_where(context, keywords.get("where"), tile),
@@ -52,12 +55,13 @@ def store(context: Context, node: syntax.Store) -> ir.Store:
         text=statement_text(node),
         span=node.span,
     )
+    return (*before, done)
 
 
-def atomic(context: Context, node: syntax.Atomic) -> ir.Atomic:
+def atomic(context: Context, node: syntax.Atomic) -> tuple[ir.Statement, ...]:
     """Elaborate `atomic_add(tile -> X[...], where=)` and its like."""
     keywords = _keywords(context, node.keywords, node.operation, ("where",))
-    tile = readable_tile(context, node.tile)
+    before, tile = _stored(context, node.tile)
     target, dtype = access(context, node.access, tile)
     if dtype not in _ATOMIC:
         raise context.error(
@@ -69,7 +73,7 @@ def atomic(context: Context, node: syntax.Atomic) -> ir.Atomic:
         )
     if not writes_implicitly(tile.dtype, dtype):
         raise _needs_cast(context, node, tile.dtype, dtype, loading=False)
-    return ir.Atomic(
+    done = ir.Atomic(
         node.operation.removeprefix("atomic_"),
         tile.name,
         target,
@@ -77,6 +81,22 @@ def atomic(context: Context, node: syntax.Atomic) -> ir.Atomic:
         text=statement_text(node),
         span=node.span,
     )
+    return (*before, done)
+
+
+def _stored(
+    context: Context, node: syntax.Name | syntax.Subscript
+) -> tuple[tuple[ir.Statement, ...], TileState]:
+    """The tile that a store or an atomic writes from; `t[:, None]` becomes a tile of its own."""
+    if isinstance(node, syntax.Name):
+        return (), readable_tile(context, node)
+    assert isinstance(node.base, syntax.Name)  # the parser has seen to it
+    operand = tile_with_subscripts(context, node, node.base)
+    tile = readable_tile(context, node.base)
+    if operand.layout is None:
+        return (), tile
+    extents = laid_out(tile.extents, operand.layout, ir.Literal(1))
+    return copied(context, operand, f"{tile.source_name}_stored", extents, tile.dtype)
 
 
 def fetch(context: Context, node: syntax.Fetch, kind: ir.NameKind) -> ir.Fetch:

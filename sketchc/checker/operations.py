@@ -13,10 +13,11 @@ from sketchc.checker.calls import Call
 from sketchc.checker.composites import expand
 from sketchc.checker.context import Context, InvalidError, Typed, is_host
 from sketchc.checker.expressions import evaluate_constant, expression
+from sketchc.checker.fresh_tiles import copied
 from sketchc.checker.lets import check_not_tunable, hoist, without_functions
 from sketchc.checker.names import TileName, TileState, closest
-from sketchc.checker.shapes import same, shown
 from sketchc.checker.text import statement_text
+from sketchc.checker.tile_operands import tile_with_subscripts
 from sketchc.diagnostics import Edit, Fix, InternalError
 from sketchc.lanes import tiles_read
 from sketchc.ops import OPS, Category, Op, Shape
@@ -33,11 +34,14 @@ def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
     destinations = tuple(_destination(context, item) for item in arguments.destinations)
     _check_in_place(context, node, row, operands, destinations)
     call = Call(context, node, row, operands, destinations[0], destinations[1:])
+    before, operands = _own_tiles(call)
+    call = attrs.evolve(call, operands=operands)
     attributes = dict(arguments.attributes)
     if row.category is Category.COMPOSITE:
-        return expand(call, attributes)
+        return (*before, *expand(call, attributes))
     dtype = _check(call, arguments, attributes)
     return (
+        *before,
         ir.Compute(
             row.name,
             operands,
@@ -122,8 +126,8 @@ def _operand(context: Context, node: syntax.Expression) -> ir.Operand:
             return ir.TileOperand(readable_tile(context, node).name, span=node.span)
         case syntax.Subscript(base=syntax.Name(id=name) as base) if isinstance(
             context.scopes.find(name), TileName
-        ) and not _reshapes(context, node):
-            return ir.TileOperand(_annotated(context, node, base).name, span=node.span)
+        ):
+            return tile_with_subscripts(context, node, base)
         case _:
             typed = expression(context, node)
     if typed.extents is not None:
@@ -132,33 +136,32 @@ def _operand(context: Context, node: syntax.Expression) -> ir.Operand:
     return _scalar(context, typed, node)
 
 
-def _reshapes(context: Context, node: syntax.Subscript) -> bool:
-    """`idx[:, None]`: the lanes of an integer or bool tile, with new axes."""
-    found = context.scopes.find(node.base.id) if isinstance(node.base, syntax.Name) else None
-    return (
-        isinstance(found, TileName)
-        and not found.tile.dtype.is_float
-        and any(isinstance(part, syntax.NewAxis) for part in node.subscripts)
-    )
-
-
-def _annotated(context: Context, node: syntax.Subscript, base: syntax.Name) -> TileState:
-    """`x[N]` names the tile `x` and repeats its shape, as some listings do."""
-    tile = readable_tile(context, base)
-    extents = []
-    for part in node.subscripts:
-        if isinstance(part, syntax.Slice | syntax.NewAxis):
-            break
-        extents.append(expression(context, part).value)
-    if len(extents) == len(node.subscripts) and same(context, tuple(extents), tile.extents):
-        return tile
-    raise context.error(
-        node.span,
-        "SK0303",
-        f"a tile is used as a whole; `{base.id}` cannot be indexed",
-        f"its shape is {shown(tile.extents)}",
-        fixes=(Fix(f"use all of `{base.id}`", (Edit(node.span, base.id),)),),
-    )
+def _own_tiles(call: Call) -> tuple[tuple[ir.Statement, ...], tuple[ir.Operand, ...]]:
+    """The operands, of which an operation across lanes needs tiles as they are: others, as
+    `t[:, None]` and `iota(T)`, are copied into tiles of their own first."""
+    row = call.row
+    if row.category in (Category.ELEMENTWISE, Category.RANDOM) or row.shape is Shape.DESTINATION:
+        return (), call.operands
+    before: list[ir.Statement] = []
+    operands: list[ir.Operand] = []
+    for position, operand in enumerate(call.operands):
+        done = operand
+        shaped = isinstance(operand, ir.TileOperand) and operand.layout is not None
+        numbers = isinstance(operand, ir.IndexOperand) and not (
+            row.category is Category.SORTING and position == 1
+        )
+        if shaped or numbers:
+            statements, tile = copied(
+                call.context,
+                operand,
+                f"{call.destination.source_name}_operand",
+                call.extents(operand),
+                call.dtype(operand),
+            )
+            before += statements
+            done = ir.TileOperand(tile.name, span=operand.span)
+        operands.append(done)
+    return tuple(before), tuple(operands)
 
 
 def _scalar(context: Context, typed: Typed, node: syntax.Expression) -> ir.ScalarOperand:
@@ -192,7 +195,15 @@ def _destination(context: Context, node: syntax.Expression) -> TileState:
         case syntax.Subscript(base=syntax.Name(id=name) as base) if isinstance(
             context.scopes.find(name), TileName
         ):
-            _annotated(context, node, base)
+            if any(isinstance(part, syntax.NewAxis) for part in node.subscripts):
+                raise context.error(
+                    node.span,
+                    "SK0303",
+                    "a destination is written as it was made",
+                    "only what is read may have new axes",
+                    help=f"write to `{name}`; a reduction needs no axis of extent 1 there",
+                )
+            tile_with_subscripts(context, node, base)
             return writable_tile(context, base)
         case _:
             raise context.error(

@@ -63,7 +63,7 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
         case syntax.Load():
             return (load(context, node),)
         case syntax.Store():
-            return (store(context, node),)
+            return store(context, node)
         case syntax.Compute():
             return compute(context, node)
         case syntax.Binding():
@@ -75,7 +75,7 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
         case syntax.If():
             return _branch(context, node)
         case syntax.Atomic():
-            return (atomic(context, node),)
+            return atomic(context, node)
         case syntax.Fetch():
             return (fetch(context, node, ir.NameKind.BINDING),)
         case _:

@@ -270,7 +270,7 @@ class _Walker:
         skipped = 1 if row.name == "where" else 0  # the condition has no say in the type
         operands = 1 if row.outputs > 1 else len(row.operands)  # values, without their indices
         for argument in arguments[skipped:operands]:
-            found = self.find(argument.id) if isinstance(argument, syntax.Name) else None
+            found = self.operand(argument)
             if found is not None:
                 tiles.append(found)
             elif self.is_index(argument):
@@ -283,6 +283,14 @@ class _Walker:
 
     def target(self, node: syntax.Expression) -> _Tile | None:
         return self.find(node.id) if isinstance(node, syntax.Name) else None
+
+    def operand(self, node: syntax.Expression) -> _Tile | None:
+        """The tile that an operand is, by its name alone or with subscripts: `t[:, None]`."""
+        match node:
+            case syntax.Name(id=name) | syntax.Subscript(base=syntax.Name(id=name)):
+                return self.find(name)
+            case _:
+                return None
 
     def find(self, name: str) -> _Tile | None:
         for scope in reversed(self.scopes):

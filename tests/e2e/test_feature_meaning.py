@@ -40,6 +40,35 @@ def initial_values(v: Mapping[str, Any]) -> Arrays:
     }
 
 
+def new_axes(v: Mapping[str, Any]) -> Arrays:
+    x, r, k = v["X"], v["R"], v["K"]
+    if "S" in v:
+        s = v["S"]
+        return {
+            "Y": (x - 2 * r[:, None]) * np.minimum(2 * r, r)[:, None],
+            "OUTER": r[:, None] * s + 0.25,
+            "RANKS": k[:, None] + np.arange(x.shape[1]),
+            "TRIPLED": 3 * k[:, None] + np.zeros(x.shape, "i4"),
+            "LARGE": 3_000_000 * np.arange(x.shape[0])[:, None] * (1000 + np.arange(x.shape[1])),
+            "CHOSEN": np.where((r > 0)[:, None], x, s[None]),
+            "WIDE": r[:, None] + 0 * x,
+        }
+    powers = np.exp(x - x.max(1, keepdims=True, initial=-np.inf))
+    return {
+        "GRAM": r[:, None] * r[None, :],
+        "FAR": abs(r[:, None] - r).max(1, initial=0),
+        "COLUMN": r[:, None],
+        "PAIR": np.concatenate([r[:, None], r[:, None]], 1),
+        "TURNED": r[None, :],
+        "CENTRED": x - x.min(1, keepdims=True, initial=np.inf),
+        "LAST": sum(np.ogrid[: x.shape[0], : x.shape[1]]).max(1, initial=np.iinfo("i8").min),
+        "SUMS": x.cumsum(1),
+        "SHARES": powers / powers.sum(1, keepdims=True),
+        "RANKED": x.argsort(1, kind="stable"),
+        "COUNTS": k[None, :],
+    }
+
+
 def integers(v: Mapping[str, Any]) -> Arrays:
     a, b, wide = v["A"], v["B"], v["L"]
     return {
@@ -199,6 +228,7 @@ MEANINGS: tuple[Meaning, ...] = (
     lets,
     loop_ranges,
     nested_loops,
+    new_axes,
     params,
     positions,
     predicates,

@@ -98,7 +98,7 @@ def rank_rows_kernel(
         # store(value -> SORTED[i, 0:N])
         tl.store(SORTED_ptr + i * N + n_lanes, value, mask=n_lanes < N)
         # copy(iota(N), rank)
-        rank = n_lanes
+        rank = tl.cast(n_lanes, tl.int64)
         # store(rank -> RANK[i, place], unique=True, covers=True)
         rank_at = tl.maximum(tl.minimum(i * N + tl.cast(place, tl.int64), M * N - 1), 0)
         rank_mask = (n_lanes < N) & (tl.cast(place, tl.int64) >= 0) & (tl.cast(place, tl.int64) < N)

@@ -94,7 +94,7 @@ def rank_rows_kernel(
     # store(value -> SORTED[i, 0:N])
     tl.store(SORTED_ptr + i * N + n_lanes, value, mask=n_lanes < N)
     # copy(iota(N), rank)
-    rank = n_lanes
+    rank = tl.cast(n_lanes, tl.int64)
     # store(rank -> RANK[i, place], unique=True, covers=True)
     rank_mask = (n_lanes < N) & (tl.cast(place, tl.int64) >= 0) & (tl.cast(place, tl.int64) < N)
     tl.store(RANK_ptr + i * N + tl.cast(place, tl.int64), rank, mask=rank_mask)
