@@ -210,9 +210,6 @@ class Operation:
         name = self.row.name
         if name == "cast":
             return cast(arrays[0], self.destination, self.attributes)
-        if self.row.name in ("floordiv", "mod") and self.dtype.is_float:
-            quotient = np.floor(_rounded(np.true_divide(arrays[0], arrays[1]), self.dtype))
-            return quotient if name == "floordiv" else arrays[0] - arrays[1] * quotient
         given = {key: value for key, value in self.attributes.items() if value is not None}
         result: Array = self._reference()(np, *arrays, **given)
         return result
@@ -332,13 +329,6 @@ def convert(array: Array, source: DType, target: DType) -> Array:
     if target is DType.BOOL:
         return np.not_equal(array, 0)
     return array.astype(numpy_dtype(target), copy=False)
-
-
-def _rounded(values: Array, dtype: DType) -> Array:
-    """float64 values rounded to the compute type."""
-    if dtype.compute is DType.F32:
-        return np.asarray(values).astype(np.float32).astype(np.float64)
-    return values
 
 
 def identity(name: str, dtype: DType) -> Any:

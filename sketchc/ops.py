@@ -140,10 +140,15 @@ _ELEMENTWISE = (
     _binary(
         "floordiv",
         Result.PROMOTE,
-        "floor(a / b), a / b correctly rounded",
+        "floor(a / b), of the quotient before it is rounded: 1 // 0.1 is 9",
         lambda np, a, b: np.floor_divide(a, b),
     ),
-    _binary("mod", Result.PROMOTE, "a - b * floor(a / b)", lambda np, a, b: np.mod(a, b)),
+    _binary(
+        "mod",
+        Result.PROMOTE,
+        "what floordiv leaves, exactly; not zero, it has the sign of b (-1 mod inf is inf)",
+        lambda np, a, b: np.mod(a, b),
+    ),
     Op(
         "fma",
         Category.ELEMENTWISE,

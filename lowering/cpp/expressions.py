@@ -320,6 +320,7 @@ _OPERATORS = {
 _BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 #: Rows whose helper in the prelude has another name.
 _RENAMED = {"abs": "absolute", "floordiv": "floor_div", "mod": "floor_mod"}
+_OF_FLOATS = {"floordiv": "whole_quotient", "mod": "floor_rest"}
 #: Attributes that become further arguments, in this order.
 _ATTRIBUTES = {"elu": ("alpha",), "leaky_relu": ("slope",)}
 
@@ -335,6 +336,8 @@ def _apply(node: loops.Apply) -> Code:
             return CPP.call("static_cast<bool>", CPP.binary(_BITWISE[operation], *codes))
         return CPP.binary(_BITWISE[operation], *codes)
     match operation:
+        case "floordiv" | "mod" if node.dtype.is_float:
+            return CPP.call(f"sketch::{_OF_FLOATS[operation]}", *codes)
         case "neg":
             return CPP.unary("-", codes[0])
         case "fma":

@@ -127,8 +127,6 @@ constexpr T floor_div(T a, T b)
 }
 constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
 constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
-inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
-inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
 """,
     "floor_mod": """
 template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
@@ -138,8 +136,29 @@ constexpr T floor_mod(T a, T b)
 }
 constexpr int64_t floor_mod(int64_t a, int b) { return floor_mod(a, int64_t{b}); }
 constexpr int64_t floor_mod(int a, int64_t b) { return floor_mod(int64_t{a}, b); }
-inline float floor_mod(float a, float b) { return __builtin_fmaf(-b, floor_div(a, b), a); }
-inline double floor_mod(double a, double b) { return __builtin_fma(-b, floor_div(a, b), a); }
+""",
+    "whole_quotient": """
+// The floor of the quotient before it is rounded: 1 // 0.1 is 9.
+template <class T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
+inline T whole_quotient(T a, T b)
+{
+    const T rest = std::fmod(a, b);
+    T whole = (a - rest) / b;
+    if (rest != 0 && (rest < 0) != (b < 0)) {
+        whole -= 1;
+    }
+    const T floor = std::floor(whole);
+    return b == 0 ? a / b : whole - floor > T{0.5} ? floor + 1 : floor;
+}
+""",
+    "floor_rest": """
+// What floor division leaves, exactly, with the sign of b.
+template <class T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
+inline T floor_rest(T a, T b)
+{
+    const T rest = std::fmod(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
 """,
     "ceil_div": """
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }

@@ -106,13 +106,6 @@ def integer_mod(a, b, SIGNED: tl.constexpr):
 
 
 @triton.jit
-def float_floordiv(a, b, ROUND: tl.constexpr):
-    """The floor of the correctly rounded quotient; ROUND where `/` alone is approximate."""
-    quotient = tl.div_rn(a, b) if ROUND else a / b
-    return tl.floor(quotient)
-
-
-@triton.jit
 def upper_half(x):
     """x with the lower half of its mantissa cleared: products of two such are exact."""
     if x.dtype == tl.float64:
@@ -131,11 +124,67 @@ def product_error(a, b, rounded):
 
 
 @triton.jit
-def float_mod(a, b, ROUND: tl.constexpr):
-    """a - b * floor(a / b), with the product carried exactly."""
-    quotient = float_floordiv(a, b, ROUND)
-    rounded = quotient * b
-    return (a - rounded) - product_error(quotient, b + quotient * 0, rounded)
+def remainder_bits(a, b, MANTISSA: tl.constexpr):
+    """The bits of |a| modulo |b|, exactly, from the bits of finite |a| and |b|. Long division in
+    integers: `%` on floats, which CUDA makes of a division, loses large quotients."""
+    hidden = a * 0 + (1 << MANTISSA)
+    exponent = tl.maximum(b >> MANTISSA, 1)
+    divisor = tl.where(b < hidden, b, (b & (hidden - 1)) + hidden)
+    divisor = tl.where(b == 0, hidden, divisor)
+    rest = tl.where(a < hidden, a, (a & (hidden - 1)) + hidden) % divisor
+    left = tl.maximum(a >> MANTISSA, 1) - exponent
+    steps = (tl.maximum(left, 0) + (61 - MANTISSA)) // (62 - MANTISSA)
+    for _ in tl.static_range(len(a.shape)):
+        steps = tl.max(steps, axis=0)
+    below = left < 0
+    for _ in range(steps):
+        shift = tl.minimum(tl.maximum(left, 0), 62 - MANTISSA)
+        rest = (rest << shift) % divisor
+        left -= shift
+    # Back to a float: the leading one to its place, as far as the exponent allows.
+    if MANTISSA == 52:
+        place = (rest.to(tl.float64).to(tl.int64, bitcast=True) >> 52) - 1023
+    else:
+        place = (rest.to(tl.float32).to(tl.int32, bitcast=True) >> 23).to(tl.int64) - 127
+    shift = tl.minimum(MANTISSA - tl.maximum(place, 0), exponent - 1)
+    moved = rest << shift
+    whole = ((exponent - shift) << MANTISSA) + (moved - hidden)
+    return tl.where(below, a, tl.where(moved < hidden, moved, whole))
+
+
+@triton.jit
+def truncated_remainder(a, b):
+    """a - b * trunc(a / b), exactly, with the sign of a; NaN where a is infinite or b is zero."""
+    if a.dtype == tl.float64:
+        high = a.to(tl.int64, bitcast=True) & 0x7FFFFFFFFFFFFFFF
+        low = b.to(tl.int64, bitcast=True) & 0x7FFFFFFFFFFFFFFF
+        rest = remainder_bits(high, low, 52).to(tl.float64, bitcast=True)
+    else:
+        high = (a.to(tl.int32, bitcast=True) & 0x7FFFFFFF).to(tl.int64)
+        low = (b.to(tl.int32, bitcast=True) & 0x7FFFFFFF).to(tl.int64)
+        rest = remainder_bits(high, low, 23).to(tl.int32).to(tl.float32, bitcast=True)
+    undefined = (a - a) / b
+    rest = tl.where(a < 0, a * 0 - rest, rest)
+    return tl.where(undefined == undefined, rest, undefined)
+
+
+@triton.jit
+def float_mod(a, b):
+    """What floor division leaves, with the sign of b."""
+    rest = truncated_remainder(a, b)
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+@triton.jit
+def float_floordiv(a, b, ROUND: tl.constexpr):
+    """floor(a / b) of the quotient before rounding: 1 // 0.1 is 9. ROUND where `/` alone is
+    approximate."""
+    rest = truncated_remainder(a, b)
+    whole = tl.div_rn(a - rest, b) if ROUND else (a - rest) / b
+    whole = tl.where((rest != 0) & ((rest < 0) != (b < 0)), whole - 1, whole)
+    floor = tl.floor(whole)
+    floor = tl.where(whole - floor > 0.5, floor + 1, floor)
+    return tl.where(b == 0, a / b, floor)
 
 
 @triton.jit

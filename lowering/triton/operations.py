@@ -150,6 +150,8 @@ def _floor_pair(integer: str, floating: str) -> Writer:
         if not request.dtype.is_float:
             signed = repr(request.dtype.is_signed)
             return request.scope.call(integer, *request.operands, signed)
+        if floating == "float_mod":
+            return request.scope.call(floating, *request.operands)
         # f64 division is correctly rounded as it is.
         exact = request.dtype is DType.F64
         exact = exact or (request.scalar and not request.scope.dialect.scalar_div_rn)

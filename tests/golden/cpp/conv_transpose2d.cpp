@@ -71,8 +71,6 @@ constexpr T floor_div(T a, T b)
 }
 constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
 constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
-inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
-inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
 
 template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
 constexpr T floor_mod(T a, T b)
@@ -81,8 +79,6 @@ constexpr T floor_mod(T a, T b)
 }
 constexpr int64_t floor_mod(int64_t a, int b) { return floor_mod(a, int64_t{b}); }
 constexpr int64_t floor_mod(int a, int64_t b) { return floor_mod(int64_t{a}, b); }
-inline float floor_mod(float a, float b) { return __builtin_fmaf(-b, floor_div(a, b), a); }
-inline double floor_mod(double a, double b) { return __builtin_fma(-b, floor_div(a, b), a); }
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 

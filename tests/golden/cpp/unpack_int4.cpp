@@ -28,8 +28,6 @@ constexpr T floor_div(T a, T b)
 }
 constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
 constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
-inline float floor_div(float a, float b) { return __builtin_floorf(a / b); }
-inline double floor_div(double a, double b) { return __builtin_floor(a / b); }
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
