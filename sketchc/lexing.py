@@ -141,7 +141,7 @@ class _Lexer:
         if self.layout is not None and self.layout.opener.type == "{":
             self._sketch_line(text, start, column)
         elif self.layout is not None:
-            self._tiling_line(start, column)
+            self._tiling_line(text, start, column)
 
     def _sketch_line(self, text: str, start: int, column: tuple[int, int]) -> None:
         if text == "sketch" and self._sketch_follows(start):
@@ -167,16 +167,24 @@ class _Lexer:
         if ended and text.isidentifier() and text not in ("and", "or", "not", "in"):
             self._layout_token(";", start)
 
-    def _tiling_line(self, start: int, column: tuple[int, int]) -> None:
+    def _tiling_line(self, text: str, start: int, column: tuple[int, int]) -> None:
         assert self.layout is not None
         stack = self.layout.stack
         self._end_line(start)
-        if column[0] <= stack[0][0]:
+        if column[0] > stack[0][0]:
+            self._indent(start, column)
+        elif self._point_follows(text):  # not indented, as some listings have it
+            if len(stack) == 1:
+                stack.append(column)
+                self._layout_token("INDENT", start)
+        else:
             self._dedent_to(0, start)
             self.layout = None
             self.first = True
-        else:
-            self._indent(start, column)
+
+    def _point_follows(self, text: str) -> bool:
+        """The line that begins with this token is a tuning point: `T = 64` or `(T = 64)`."""
+        return text == "(" or (text.isidentifier() and self._next_is("="))
 
     def _end_line(self, start: int) -> None:
         """End the logical line, if it holds anything."""

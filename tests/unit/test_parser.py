@@ -138,6 +138,9 @@ def test_constants_of_the_public_listings():
     [
         "available_tiling:\n    T = 64, K = 32\n    T = 128, K = 16\n",
         "available_tiling:\n  (T = 64, K = 32)\n  (T = 128, K = 16)\n",
+        "available_tiling:\nT = 64, K = 32\n\n# the other\nT = 128, K = 16\n",
+        "available_tiling:\n(T = 64, K = 32)\n(T = 128, K = 16)\nsketch b { symbols: M; }\n",
+        "  available_tiling:\n  T = 64, K = 32\nT = 128, K = 16",
         "available_tiling: { (T=64, K=32), (T=128, K=16) }\n",
         "available_tiling { (T=64, K=32);\n (T=128, K=16), }\n",
     ],
