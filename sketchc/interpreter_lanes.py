@@ -26,6 +26,7 @@ from sketchc.interpreter_tiles import (
     operand_box,
     select,
 )
+from sketchc.lanes import kept_axes
 from sketchc.references import Reference
 
 
@@ -52,11 +53,16 @@ def axis_of(attributes: Mapping[str, Any], rank: int) -> int:
 
 
 def scan(
-    reference: Reference, source: TileValue, array: Array, axis: int, reverse: bool
+    reference: Reference,
+    source: TileValue,
+    array: Array,
+    axis: int,
+    attributes: Mapping[str, Any],
 ) -> Outcome:
     """A running sum or product; `array` is the source in the type of accumulation."""
     box = box_of(source)
-    values = reference(np, array[lanes(box)], axis=axis, reverse=reverse)
+    flags = {name: bool(attributes.get(name, False)) for name in ("reverse", "exclusive")}
+    values = reference(np, array[lanes(box)], axis=axis, **flags)
     return Outcome(values, box)
 
 
@@ -136,27 +142,24 @@ def permute(reference: Reference, source: TileValue, axes: tuple[int, ...]) -> O
 
 
 def reshape(reference: Reference, source: TileValue, target: Extents) -> Outcome:
-    """Axes at either end that map one to one keep their valid lanes; those between, which are
-    split or merged, must be fully valid (all void goes through, too)."""
+    """Axes that map one to one keep their valid lanes; those that are split or merged must be
+    fully valid (all void goes through, too)."""
     extents, box = source.extents, box_of(source)
-    rank = min(len(extents), len(target))
-    before = 0
-    while before < rank and extents[before] == target[before]:
-        before += 1
-    after = 0
-    while after < rank - before and extents[-1 - after] == target[-1 - after]:
-        after += 1
-    between = box[before : len(box) - after]
-    inner = full_box(target[before : len(target) - after])
-    if between != full_box(extents[before : len(extents) - after]):
-        if not is_empty(between):
+    places = kept_axes(extents, target, 1)
+    lost = [axis for axis, place in enumerate(places) if place is None]
+    result = list(full_box(target))
+    for axis, place in enumerate(places):
+        if place is not None:
+            result[place] = box[axis]
+    if any(box[axis] != (0, extents[axis]) for axis in lost):
+        if not is_empty(tuple(box[axis] for axis in lost)):
             msg = f"an axis of {extents} that is split or merged has void lanes: {box}"
             raise InternalError(msg)
-        inner = tuple((0, 0) for _ in inner)
-    result = (*box[:before], *inner, *box[len(box) - after :])
-    if is_empty(result):
-        return Outcome(np.zeros(box_shape(result), source.array.dtype), result)
-    return Outcome(reference(np, valid_lanes(source), box_shape(result)), result)
+        return Outcome(np.zeros([0] * len(target), source.array.dtype), ((0, 0),) * len(target))
+    if is_empty(tuple(result)):
+        return Outcome(np.zeros(box_shape(tuple(result)), source.array.dtype), tuple(result))
+    values = reference(np, valid_lanes(source), box_shape(tuple(result)))
+    return Outcome(values, tuple(result))
 
 
 def concat(

@@ -102,8 +102,7 @@ class Operation:
             case "cumsum" | "cumprod":
                 array = convert(source.array, source.dtype, self._reduction_dtype(source.dtype))
                 axis = axis_of(self.attributes, array.ndim)
-                reverse = bool(self.attributes.get("reverse", False))
-                return ordering.scan(reference, source, array, axis, reverse)
+                return ordering.scan(reference, source, array, axis, self.attributes)
             case "argmax" | "argmin":
                 axis = axis_of(self.attributes, len(source.extents))
                 return ordering.extremum(reference, source, axis, len(target))

@@ -6,7 +6,7 @@ short cut for slices where they can.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import TypeVar, assert_never
 
 from sketchc import ir
@@ -97,3 +97,19 @@ def tiles_read(value: ir.Expr) -> tuple[str, ...]:
             return tuple(tile for argument in arguments for tile in tiles_read(argument))
         case _:
             assert_never(value)
+
+
+def kept_axes(before: Sequence[_T], after: Sequence[_T], one: _T) -> tuple[int | None, ...]:
+    """For each axis of a shape, the axis that it is after `reshape`; None for one that is split or
+    merged, or that has extent 1 and goes. Leading and trailing axes that both shapes share map one
+    to one, also where axes of extent `one` come or go between them."""
+    found: list[int | None] = [None for _ in before]
+    old, new = list(range(len(before))), list(range(len(after)))
+    for _ in range(2):
+        while old and new and before[old[0]] == after[new[0]]:
+            found[old.pop(0)] = new.pop(0)
+        while old and new and before[old[-1]] == after[new[-1]]:
+            found[old.pop()] = new.pop()
+        old = [axis for axis in old if before[axis] != one]
+        new = [axis for axis in new if after[axis] != one]
+    return tuple(found)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 
 from sketchc import records as attrs
 from sketchc.references import Reference
+from sketchc.types import DType
+
+Value = float | int | bool
 
 
 class Shape(Enum):
@@ -72,3 +76,22 @@ class Op:
     attributes: tuple[Attribute, ...] = ()
     outputs: int = 1
     accumulates: bool = False  # reads its destination
+
+
+def identity_value(identity: str, dtype: DType) -> Value:
+    """The identity of a cross-lane operation in a dtype: "zero", "one", "lowest", "highest"..."""
+    match identity:
+        case "zero" | "false":
+            return False if dtype is DType.BOOL else 0
+        case "one" | "true":
+            return True if dtype is DType.BOOL else 1
+        case _:
+            sign = -1 if identity == "lowest" else 1
+            if dtype.is_float:
+                return sign * math.inf
+            if dtype is DType.BOOL:
+                return sign > 0
+            bits = 8 * dtype.bytes - (1 if dtype.is_signed else 0)
+            if sign > 0:
+                return (1 << bits) - 1
+            return -(1 << bits) if dtype.is_signed else 0

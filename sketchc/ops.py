@@ -11,11 +11,11 @@ References take and return float64 (or int64 / bool) arrays; the interpreter rou
 from __future__ import annotations
 
 from sketchc import references
-from sketchc.op_rows import Attribute, Category, Op, Result, Shape
+from sketchc.op_rows import Attribute, Category, Op, Result, Shape, identity_value
 from sketchc.ops_tiles import TILE_ROWS
 from sketchc.references import Reference
 
-__all__ = ["OPS", "Attribute", "Category", "Op", "Result", "Shape"]
+__all__ = ["OPS", "Attribute", "Category", "Op", "Result", "Shape", "identity_value"]
 
 
 def _unary(name: str, result: Result, doc: str, reference: Reference, *attributes: Attribute) -> Op:

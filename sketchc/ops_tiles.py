@@ -67,7 +67,7 @@ _LAYOUTS = (
 
 
 def _scan(name: str, identity: str, doc: str, reference: Reference) -> Op:
-    reverse = Attribute("reverse", "bool", False)
+    flags = (Attribute("reverse", "bool", False), Attribute("exclusive", "bool", False))
     return Op(
         name,
         Category.SCAN,
@@ -77,7 +77,7 @@ def _scan(name: str, identity: str, doc: str, reference: Reference) -> Op:
         doc,
         reference,
         identity,
-        (_AXIS, reverse),
+        (_AXIS, *flags),
     )
 
 
@@ -85,14 +85,16 @@ _SCANS = (
     _scan(
         "cumsum",
         "zero",
-        "running sum along the axis, each lane included; reverse=True runs from the end",
-        lambda np, x, axis, reverse=False: references.scan(np.cumsum, np, x, axis, reverse),
+        "running sum along the axis, each lane included, or with exclusive=True only those before "
+        "it; reverse=True runs from the end",
+        lambda np, x, axis, **flags: references.scan(np.cumsum, 0, np, x, axis, **flags),
     ),
     _scan(
         "cumprod",
         "one",
-        "running product along the axis, each lane included; reverse=True runs from the end",
-        lambda np, x, axis, reverse=False: references.scan(np.cumprod, np, x, axis, reverse),
+        "running product along the axis, each lane included, or with exclusive=True only those "
+        "before it; reverse=True runs from the end",
+        lambda np, x, axis, **flags: references.scan(np.cumprod, 1, np, x, axis, **flags),
     ),
 )
 

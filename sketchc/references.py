@@ -62,10 +62,22 @@ def gelu_with(np: Any, x: Array, approximate: str = "none") -> Array:
     return gelu(np, x)
 
 
-def scan(function: Callable[..., Array], np: Any, x: Array, axis: int, reverse: bool) -> Array:
+def scan(
+    function: Callable[..., Array],
+    start: int,
+    np: Any,
+    x: Array,
+    axis: int,
+    reverse: bool = False,
+    exclusive: bool = False,
+) -> Array:
     """`np.cumsum` or `np.cumprod` in the type of `x`: narrow integers wrap, they do not widen."""
     source = np.flip(x, axis) if reverse else x
     result = function(source, axis=axis, dtype=x.dtype)
+    if exclusive and x.shape[axis]:
+        kept = np.take(result, range(x.shape[axis] - 1), axis)
+        first = np.full_like(np.take(result, [0], axis), start)
+        result = np.concatenate((first, kept), axis)
     return np.flip(result, axis) if reverse else result
 
 

@@ -175,4 +175,6 @@ CASES: dict[str, Feature] = {
     "implicit_convolution": Feature(on("N=1 K=1", "N=5 K=3", "N=7 K=2"), terms=64),
     "store_then_gather": Feature(on("M=1 N=1", "M=5 N=19", "M=3 N=0"), hold={"I": "permutation"}),
     "host_steps": Feature(on("N=1", "N=5", "N=37"), hold={"R": "few", "K": "wide"}),
+    "axes_of_one": Feature(PLAIN),
+    "padded_sums": Feature(PRODUCT, terms=64),
 }

@@ -69,14 +69,19 @@ def _loaded(body: Body) -> None:
 
 
 def scans(dtype: str) -> str:
-    """Running sums and products, both ways."""
+    """Running sums and products, both ways, with and without each lane's own value."""
     body = Body()
     _loaded(body)
     wide = {"f16": "f32", "bf16": "f32"}.get(dtype, dtype)
     for operation in ("cumsum", "cumprod"):
-        for name, reverse in ((operation, "False"), (f"{operation}_back", "True")):
+        for name, flags in (
+            (operation, "reverse=False"),
+            (f"{operation}_back", "reverse=True"),
+            (f"{operation}_before", "exclusive=True"),
+            (f"{operation}_behind", "reverse=True, exclusive=True"),
+        ):
             body.tile(name, f"{ROWS}, {COLUMNS}", wide)
-            body.line(f"{operation}(x, 1, reverse={reverse}, dst={name})")
+            body.line(f"{operation}(x, 1, {flags}, dst={name})")
             body.store(name, wide, "B")
     return body.sketch(f"X[A, B]: in {dtype};")
 

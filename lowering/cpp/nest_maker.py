@@ -36,8 +36,7 @@ from sketchc.lowering.cpp.tiles import (
     tile_reference,
 )
 from sketchc.lowering.cpp.whole import RULES
-from sketchc.lowering.passes.choose_fills import identity_value
-from sketchc.ops import OPS, Category
+from sketchc.ops import OPS, Category, identity_value
 from sketchc.symbolic import show
 from sketchc.types import DType
 

@@ -161,7 +161,8 @@ def scan(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
     dtype = statement.dtype.compute
     before, source = _gather(maker, statement, 0, extents, domain, dtype)
     result = _result(maker, statement, extents, domain, dtype)
-    parameters = (str(_axis(statement)), _flag(statement, "reverse"))
+    flags = (_flag(statement, "reverse"), _flag(statement, "exclusive"))
+    parameters = (str(_axis(statement)), *flags)
     call = _call(statement, statement.operation, (source,), (result,), parameters)
     return [before, call, _deliver(maker, statement, 0, result)]
 

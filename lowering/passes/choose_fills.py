@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import assert_never
 
 import attrs
 
 from sketchc import ir
 from sketchc.lowering.plan import Plan, walk
-from sketchc.ops import OPS, Category
+from sketchc.op_rows import Value
+from sketchc.ops import OPS, Category, identity_value
 from sketchc.types import DType
-
-Value = float | int | bool
 
 #: Element-wise operations that map an all-zero lane to zero, whatever the dtype.
 _KEEPS_ZERO = frozenset(
@@ -48,25 +46,6 @@ class ChooseFills:
             flow = _Flow(plan.sketch, phase.index, fills, neutral)
             flow.visit(phase.body, {})
         return attrs.evolve(plan, fills=fills, neutral=neutral)
-
-
-def identity_value(identity: str, dtype: DType) -> Value:
-    """The identity of a cross-lane operation in a dtype: "zero", "one", "lowest", "highest"..."""
-    match identity:
-        case "zero" | "false":
-            return False if dtype is DType.BOOL else 0
-        case "one" | "true":
-            return True if dtype is DType.BOOL else 1
-        case _:
-            sign = -1 if identity == "lowest" else 1
-            if dtype.is_float:
-                return sign * math.inf
-            if dtype is DType.BOOL:
-                return sign > 0
-            bits = 8 * dtype.bytes - (1 if dtype.is_signed else 0)
-            if sign > 0:
-                return (1 << bits) - 1
-            return -(1 << bits) if dtype.is_signed else 0
 
 
 def _wanted(after: list[ir.Statement], load: ir.Load, dtype: DType) -> Value:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.passes.choose_fills import identity_value
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton import cross_lane, ordering, random_numbers, shuffles
 from sketchc.lowering.triton.dialect import TL
@@ -31,7 +30,7 @@ from sketchc.lowering.triton.values import (
     operand_value,
     own_dtype,
 )
-from sketchc.ops import OPS, Category
+from sketchc.ops import OPS, Category, identity_value
 from sketchc.types import DType
 
 __all__ = ["compute", "full"]

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from sketchc.lowering.passes.choose_fills import identity_value
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.scope import Scope
+from sketchc.ops import identity_value
 from sketchc.types import DType
 
 #: Integer types that Triton widens beside others.

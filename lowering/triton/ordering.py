@@ -7,7 +7,6 @@ import math
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.passes.choose_fills import identity_value
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import is_literal, kernel_expression, literal
@@ -25,6 +24,7 @@ from sketchc.lowering.triton.values import (
     selected,
     tile_name,
 )
+from sketchc.ops import identity_value
 from sketchc.types import DType, promote
 
 Assignments = list[tuple[str, Code]]
@@ -47,12 +47,36 @@ def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     identity = "zero" if statement.operation == "cumsum" else "one"
     code = selected(operand, () if neutral else (axis,), dtype, identity, scope)
     shape = scope.shape(source.name)
+    exclusive = statement.attributes.get("exclusive", False)
+    start = literal(0 if statement.operation == "cumsum" else 1)
+    if exclusive and (not shape or shape[axis].text == "1"):
+        return Value(start, None)
     if shape and shape[axis].text != "1":
         arguments: list[Code | str] = [code, str(axis)]
         if statement.attributes.get("reverse", False):
             arguments.append("reverse=True")
         code = PYTHON.call(f"tl.{statement.operation}", *arguments)
+    if exclusive:
+        code = _shifted(code, start, shape, statement, scope)
     return Value(code, dtype, shape)
+
+
+def _shifted(code: Code, start: Code, shape: Shape, statement: ir.Compute, scope: Scope) -> Code:
+    """A running result one lane later: each lane gets that of the lanes before it. Taking the
+    lane's own value away again would lose digits, and is no number behind an infinity."""
+    axis = axis_of(statement)
+    lanes = spread(lane_numbers(shape[axis], scope), axis, len(shape))
+    last = PYTHON.binary("-", shape[axis], literal(1))
+    if statement.attributes.get("reverse", False):
+        end = PYTHON.binary("==", lanes, last)
+        places = PYTHON.call("tl.minimum", PYTHON.binary("+", lanes, literal(1)), last)
+    else:
+        end = PYTHON.binary("==", lanes, literal(0))
+        places = PYTHON.call("tl.maximum", PYTHON.binary("-", lanes, literal(1)), literal(0))
+    places = PYTHON.call("tl.broadcast_to", places, shape_code(shape))
+    words = repr(scope.dialect.gathers_words)
+    moved = scope.call("take", code, places, str(axis), words)
+    return PYTHON.call("tl.where", end, start, moved)
 
 
 def _scan_dtype(source: DType, destination: DType) -> DType:

@@ -113,7 +113,10 @@ Axis = tuple[ir.Expr, PhysicalExtent]
 
 
 def _differing(old: list[Axis], new: list[Axis]) -> list[PhysicalExtent]:
-    """The physical extents that are left when equal leading and trailing axes are taken away."""
+    """The physical extents that are left when equal leading and trailing axes, and those of extent
+    1, are taken away."""
+    one = ir.Literal(1)
+    old, new = ([axis for axis in axes if axis[0] != one] for axes in (old, new))
     while old and new and old[0] == new[0]:
         old, new = old[1:], new[1:]
     while old and new and old[-1] == new[-1]:

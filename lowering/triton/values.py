@@ -7,12 +7,12 @@ import attrs
 from sketchc import ir
 from sketchc.diagnostics import InternalError
 from sketchc.lanes import laid_out
-from sketchc.lowering.passes.choose_fills import identity_value
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import kernel_expression, on_host
 from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
 from sketchc.lowering.triton.scope import Scope, shape_code
+from sketchc.ops import identity_value
 from sketchc.types import DType
 
 Shape = tuple[Code, ...]

@@ -29,10 +29,19 @@ from sketchc.checker.index_ranges import parts, validity
 from sketchc.checker.operation_axes import attribute_axes, axis_map, cross_lane, own_axes
 from sketchc.checker.reach import Reach, reach
 from sketchc.checker.scope import Branch, Scope, Step, phase_scope, root_scope
-from sketchc.checker.versions import Version, joined, plain, renewed
+from sketchc.checker.versions import (
+    Padding,
+    Paddings,
+    Version,
+    either,
+    joined,
+    plain,
+    renewed,
+    updated,
+)
 from sketchc.diagnostics import Diagnostic, InternalError
 from sketchc.lanes import element_indices, laid_out, tiles_read
-from sketchc.ops import OPS, Category, Shape
+from sketchc.ops import OPS, Category, Shape, identity_value
 from sketchc.source import Span
 from sketchc.symbolic import simplify
 
@@ -155,7 +164,7 @@ class _Walk:
                     continue
                 if before.domain != after.domain:
                     self._drift(name, before.domain, after.domain)
-                padded = tuple(a or b for a, b in zip(before.padded, after.padded, strict=True))
+                padded = either(before.padded, after.padded)
                 grown = grown or padded != before.padded
                 self.versions[name] = attrs.evolve(after, padded=padded)
             if not grown:
@@ -263,8 +272,7 @@ class _Walk:
             if name in self.initial:
                 self._write(self.tiles[name], counting, scope, compute.span)
                 before = self._version(name, compute)
-                either = tuple(a or b for a, b in zip(padded, before.padded, strict=True))
-                self.versions[name] = Version(self.initial[name], either)
+                self.versions[name] = Version(self.initial[name], updated(before.padded, padded))
             else:
                 self.versions[name] = Version(written, padded)
         if tile.name not in self.initial:
@@ -411,9 +419,10 @@ class _Walk:
 
     # ------------------------------------------------------------ padding (R5)
 
-    def _padded(self, compute: ir.Compute, tile: ir.Tile, scope: Scope) -> tuple[bool, ...]:
-        """The destination's axes valid only by padding; reports cross-lane operations over such."""
-        result = [False for _ in tile.extents]
+    def _padded(self, compute: ir.Compute, tile: ir.Tile, scope: Scope) -> Paddings:
+        """The destination's axes valid only by padding; reports cross-lane operations over such,
+        unless the padding is what the operation takes a lane that is not there to be."""
+        result: list[Padding | None] = [None for _ in tile.extents]
         for position, operand in enumerate(compute.operands):
             if isinstance(operand, ir.ScalarOperand):
                 continue
@@ -423,22 +432,34 @@ class _Walk:
             extents = self._extents(operand)
             first = self._rank(compute.operands[0])
             for axis in cross_lane(compute, position, len(extents), first):
-                if axis in sources:
-                    source = self.tiles[sources[axis]]
+                if axis in sources and not self._neutral(compute, operand, sources[axis][1]):
+                    source = self.tiles[sources[axis][0]]
                     self.diagnostics.append(reports.padded(compute, operand, source, axis))
             places = axis_map(compute, position, extents, tile.extents, scope)
             for axis, place in enumerate(places):
                 if axis in sources and place is not None:
-                    result[place] = True
+                    result[place] = sources[axis][1] if _moves(compute) else Padding()
         return tuple(result)
 
-    def _padding(self, operand: ir.TileOperand | ir.IndexOperand, scope: Scope) -> dict[int, str]:
+    def _neutral(self, compute: ir.Compute, operand: ir.Operand, padding: Padding) -> bool:
+        """Lanes with this padding count as nothing in a cross-lane operation (R5)."""
+        row = OPS[compute.operation]
+        combines = row.category in (Category.REDUCTION, Category.SCAN, Category.MATRIX)
+        if not combines or not isinstance(operand, ir.TileOperand) or padding.value is None:
+            return False
+        unit = identity_value(row.identity or "", self.tiles[operand.tile].dtype)
+        return padding.value == unit
+
+    def _padding(
+        self, operand: ir.TileOperand | ir.IndexOperand, scope: Scope
+    ) -> dict[int, tuple[str, Padding]]:
         """The axes of an operand valid only by padding, each with a tile that has it."""
         if isinstance(operand, ir.IndexOperand):
-            return self._index_padding(operand.value, len(operand.extents), scope)
+            found = self._index_padding(operand.value, len(operand.extents), scope)
+            return {axis: (tile, Padding()) for axis, tile in found.items()}
         version = self.versions.get(operand.tile)
-        flags = () if version is None else laid_out(version.padded, operand.layout, False)
-        return {axis: operand.tile for axis, padded in enumerate(flags) if padded}
+        flags = () if version is None else laid_out(version.padded, operand.layout, None)
+        return {axis: (operand.tile, padded) for axis, padded in enumerate(flags) if padded}
 
     def _index_padding(self, value: ir.Expr, rank: int, scope: Scope) -> dict[int, str]:
         """The same for an index tile that broadcasts to `rank` axes."""
@@ -453,15 +474,20 @@ class _Walk:
                         result.setdefault(place, part.value.tile)
         return result
 
-    def _loaded_padding(
-        self, load: ir.Load, tile: ir.Tile, found: Reach, scope: Scope
-    ) -> tuple[bool, ...]:
+    def _loaded_padding(self, load: ir.Load, tile: ir.Tile, found: Reach, scope: Scope) -> Paddings:
         """The axes of a loaded tile valid only by padding: by its own, or by that of an index."""
-        padded = list(found.padded)
+        own = Padding(None if load.pad != load.pad else load.pad)  # nan is equal to nothing
+        padded = [own if flag else None for flag in found.padded]
         for index in element_indices(load.access, tile.extents):
             for place in self._index_padding(index, len(tile.extents), scope):
-                padded[place] = True
+                padded[place] = Padding()
         return tuple(padded)
+
+
+def _moves(compute: ir.Compute) -> bool:
+    """Lanes of the result are lanes of the source as they are."""
+    layout = OPS[compute.operation].category is Category.LAYOUT
+    return compute.operation == "copy" or (layout and len(compute.operands) == 1)
 
 
 def _reads(operand: ir.Operand, tiles: tuple[str, ...]) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from sketchc import ir
+from sketchc.checker.affine import constant
 from sketchc.checker.scope import Scope
+from sketchc.lanes import kept_axes
 from sketchc.ops import OPS, Category, Shape
 
 #: For each axis of an operand, the destination's axis that it becomes; None for one that is
@@ -70,22 +72,10 @@ def _reduced(axes: tuple[int, ...], rank: int, result: int) -> AxisMap:
 
 
 def _reshaped(extents: Sequence[ir.Expr], result: Sequence[ir.Expr], scope: Scope) -> AxisMap:
-    """Leading and trailing axes that both shapes share map one to one; the others are split or
-    merged."""
+    """Leading and trailing axes that both shapes share map one to one, also when axes of extent 1
+    come or go between them; the others are split or merged."""
     before = [scope.form(extent) for extent in extents]
-    after = [scope.form(extent) for extent in result]
-    shorter = min(len(before), len(after))
-    leading = 0
-    while leading < shorter and before[leading] == after[leading]:
-        leading += 1
-    trailing = 0
-    while trailing < shorter - leading and before[-1 - trailing] == after[-1 - trailing]:
-        trailing += 1
-    shift = len(after) - len(before)
-    return tuple(
-        axis if axis < leading else (axis + shift if axis >= len(before) - trailing else None)
-        for axis in range(len(before))
-    )
+    return kept_axes(before, [scope.form(extent) for extent in result], constant(1))
 
 
 def own_axes(compute: ir.Compute, rank: int, first: int) -> tuple[int, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sketchc import ir
+from sketchc import records as attrs
 from sketchc.checker.context import Context
+from sketchc.checker.lets import depends_on_tunable
 from sketchc.checker.shapes import Interval, interval
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
@@ -13,7 +15,17 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 
 def learn(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
     """Narrow the known intervals of the names that the conditions bound by numbers, then those of
-    the host values made from them."""
+    the host values made from them. What bounds a symbol at every tuning point is a bound of it as
+    if it were declared (`symbols: D <= 128`)."""
+    _narrow(context, tuple(c for c in conditions if depends_on_tunable(context, c) is None))
+    for index, symbol in enumerate(context.symbols):
+        high = context.intervals.get(symbol.name, (0, None))[1]
+        if high is not None and high >= 0:
+            context.symbols[index] = attrs.evolve(symbol, upper_bound=high)
+    _narrow(context, conditions)
+
+
+def _narrow(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
     _apply(context, conditions)
     for let in context.lets:
         if let.dtype.is_integer:

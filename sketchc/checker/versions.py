@@ -7,7 +7,7 @@ mean where each branch ends.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
@@ -17,18 +17,43 @@ from sketchc.checker.slopes import inlined
 
 
 @attrs.frozen
+class Padding:
+    """Lanes that are valid only by `pad=`: the `value` that each of them holds, None where that is
+    not known."""
+
+    value: int | float | bool | None = None
+
+
+#: For each axis of a tile, its padding; None for an axis that is valid without any.
+Paddings: TypeAlias = tuple[Padding | None, ...]
+
+
+@attrs.frozen
 class Version:
     """What a tile holds at one place. `padded`: the axes valid only by `pad=` (R5). `torn`: the
     other branch's domain, where the branches of this `if` left different ones."""
 
     domain: ir.Domain
-    padded: tuple[bool, ...]
+    padded: Paddings
     torn: tuple[ir.If, ir.Domain] | None = None
 
 
 def plain(domain: ir.Domain) -> Version:
     """A version without padded lanes."""
-    return Version(domain, tuple(False for _ in domain))
+    return Version(domain, tuple(None for _ in domain))
+
+
+def either(first: Paddings, second: Paddings) -> Paddings:
+    """The padding of a tile that is the one version or the other."""
+    return tuple(
+        (a or b) if a is None or b is None or a == b else Padding()
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def updated(before: Paddings, written: Paddings) -> Paddings:
+    """The padding of a tile some of whose lanes are written."""
+    return tuple(a if a == b else Padding() for a, b in zip(before, written, strict=True))
 
 
 def joined(
@@ -40,7 +65,7 @@ def joined(
 ) -> Version:
     """The version after an `if`; the scopes are those at the end of its branches."""
     (first, then), (second, otherwise) = one, two
-    padded = tuple(a or b for a, b in zip(first.padded, second.padded, strict=True))
+    padded = either(first.padded, second.padded)
     torn = first.torn or second.torn
     left = _outside(first.domain, then, outer)
     right = _outside(second.domain, otherwise, outer)

@@ -54,6 +54,7 @@ def along(axis: int, dtype: str, wide: str) -> str:
     symbols: M, N <= 16;
     tensors: X[{full}]: in {dtype};
              S[{full}]: out {wide}; R[{full}]: out {wide}; P[{full}]: out {wide};
+             E[{full}]: out {wide};
              A[M]: out i64; B[{single}]: out i64;
              V[{full}]: out {dtype}; VI[{full}]: out i64;
              D[{full}]: out {dtype}; DI[{full}]: out i32;
@@ -72,6 +73,8 @@ def along(axis: int, dtype: str, wide: str) -> str:
         store(s -> R[{place}])
         cumprod(x, {axis}, s)
         store(s -> P[{place}])
+        cumsum(x, {axis}, s, exclusive=True)
+        store(s -> E[{place}])
         {tie}
         a = alloc([T], i64)
         b = alloc([{one}], i64)

@@ -31,6 +31,48 @@ def summing(*lines: str) -> str:
 """
 
 
+def narrow(*lines: str) -> str:
+    """`summing` with integers of 32 bits, whose least one can be written down."""
+    text = summing("BODY").replace("i64", "i32").replace("copy(j, s)", "fill(0, s)")
+    return text.replace("BODY", "\n        ".join(lines))
+
+
+#: Cross-lane operations with what counts as nothing in them, for i32.
+IDENTITIES = [
+    ("reduce_sum(t, 0, s)", 0),
+    ("reduce_prod(t, 0, s)", 1),
+    ("reduce_max(t, 0, s)", "-2147483648"),
+    ("reduce_min(t, 0, s)", 2147483647),
+    ("cumsum(t, 0, d)", 0),
+    ("cumprod(t, 0, d, reverse=True)", 1),
+    ("cumsum(t, 0, d, exclusive=True)", 0),
+]
+
+
+@pytest.mark.parametrize(("call", "identity"), IDENTITIES)
+def test_padding_with_the_identity_counts_as_nothing(call: str, identity: object) -> None:
+    def found(*lines: str) -> set[str]:
+        return codes(inferred(narrow(*lines))[1])
+
+    for value in (0, 1, 7, *(one for _, one in IDENTITIES)):
+        load = f"load(X[j:j+4] -> t, pad={value})"
+        assert ("SK0428" not in found(load, call)) == (str(value) == str(identity))
+    load = f"load(X[j:j+4] -> t, pad={identity})"
+    assert "SK0428" not in found(load, "copy(t, z)", "copy(z, t)", call)
+    assert "SK0428" in found(load, "add(t, 1, t)", call)  # no longer what it was
+    assert "SK0428" in found(load, "load(Z[t] -> t)", call)
+    other = "load(X[j:j+4] -> t, pad=7)"
+    assert "SK0428" in found("if N > 4:", f"    {load}", "else:", f"    {other}", call)
+    assert "SK0428" not in found("if N > 4:", f"    {load}", "else:", f"    {load}", call)
+
+
+def test_an_extremum_keeps_no_padding() -> None:
+    """The index of an extremum has no identity: padding of the same value could win."""
+    load = "load(X[j:j+4] -> t, pad=-2147483648)"
+    text = narrow("rank = alloc([1], i64)", load, "argmax(t, 0, rank)")
+    assert "SK0428" in codes(inferred(text)[1])
+
+
 @pytest.mark.parametrize(
     "lines",
     [

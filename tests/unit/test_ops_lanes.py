@@ -75,16 +75,17 @@ def array(size: int, dtype: str, seed: int = 0, ties: bool = False) -> np.ndarra
 # ---------------------------------------------------------------- scans
 
 
+@pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("name", ["cumsum", "cumprod"])
 @pytest.mark.parametrize("dtype", NUMBERS)
-def test_scans(dtype, name, axis, reverse):
+def test_scans(dtype, name, axis, reverse, exclusive):
     wide = dtype if dtype not in ("i16", "i8", "u8") else "i32"
     shape = "M, N" if axis else "N, M"
     where = "Y[i*T:(i+1)*T, 0:N]" if axis else "Y[0:N, i*T:(i+1)*T]"
     extents = "[T, 8]" if axis else "[8, T]"
-    call = f"{name}(x, {axis}, y, reverse={reverse})"
+    call = f"{name}(x, {axis}, y, reverse={reverse}, exclusive={exclusive})"
     text = rows(
         f"y = alloc({extents}, {wide})\n{call}\nstore(y -> {where})",
         dtype,
@@ -99,6 +100,9 @@ def test_scans(dtype, name, axis, reverse):
         exact = x.astype(np.float64 if dtype in FLOATS else kind)
         turned = np.flip(exact, axis) if reverse else exact
         expected = function(turned, axis=axis, dtype=exact.dtype)
+        if exclusive and expected.shape[axis]:
+            expected = np.roll(expected, 1, axis)
+            np.moveaxis(expected, axis, 0)[0] = name == "cumprod"
         expected = np.flip(expected, axis) if reverse else expected
         np.testing.assert_array_equal(run(text, X=x)["Y"], expected.astype(kind))
 

@@ -169,7 +169,7 @@ inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank]
 }
 
 // `scan_lines` along another axis than the last: blocks of neighbouring lines go on together.
-template <int axis, bool reverse, class T, int rank, class W, class F>
+template <int axis, bool reverse, bool exclusive, class T, int rank, class W, class F>
 inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
                          F combine)
 {
@@ -197,8 +197,9 @@ inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> 
             const T *const row = from + (origin + turn * n) * source.strides[axis];
             T *const written = to + (origin + turn * n) * result.strides[axis];
             for (int64_t lane = 0; lane < lanes; ++lane) {
-                totals[lane] = combine(totals[lane], static_cast<W>(row[lane]));
-                written[lane] = static_cast<T>(totals[lane]);
+                const W before = totals[lane];
+                totals[lane] = combine(before, static_cast<W>(row[lane]));
+                written[lane] = static_cast<T>(exclusive ? before : totals[lane]);
             }
         }
     });
@@ -206,13 +207,13 @@ inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> 
 
 // Runs `combine` along every line; sums and products of floats go on in double. Four lanes at a
 // time are combined among themselves, so that only every fourth waits for what came before.
-template <int axis, bool reverse, class T, int rank, class W, class F>
+template <int axis, bool reverse, bool exclusive, class T, int rank, class W, class F>
 inline void scan_lines(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
                        F combine)
 {
     if constexpr (axis != rank - 1) {
         if (source.strides[rank - 1] == 1 && result.strides[rank - 1] == 1) {
-            scan_columns<axis, reverse>(source, result, start, combine);
+            scan_columns<axis, reverse, exclusive>(source, result, start, combine);
             return;
         }
     }
@@ -224,30 +225,37 @@ inline void scan_lines(const tile<const T, rank> &source, const tile<T, rank> &r
         const T *from = lane_at(source, at) + origin * source.strides[axis];
         T *to = lane_at(result, at) + origin * result.strides[axis];
         W total = start;
-        int64_t n = 0;
-        for (; n + 4 <= count; n += 4) {
+        const int64_t rest = count % 4;
+        for (int64_t n = 0; n < count - rest; n += 4) {
             const W one = static_cast<W>(from[n * step]);
             const W two = combine(one, static_cast<W>(from[(n + 1) * step]));
             const W three = combine(two, static_cast<W>(from[(n + 2) * step]));
             const W four = combine(three, static_cast<W>(from[(n + 3) * step]));
-            to[n * stride] = static_cast<T>(combine(total, one));
-            to[(n + 1) * stride] = static_cast<T>(combine(total, two));
-            to[(n + 2) * stride] = static_cast<T>(combine(total, three));
+            if constexpr (exclusive) {
+                to[n * stride] = static_cast<T>(total);
+            }
+            constexpr int64_t shift = exclusive ? 1 : 0;
+            to[(n + shift) * stride] = static_cast<T>(combine(total, one));
+            to[(n + 1 + shift) * stride] = static_cast<T>(combine(total, two));
+            to[(n + 2 + shift) * stride] = static_cast<T>(combine(total, three));
             total = combine(total, four);
-            to[(n + 3) * stride] = static_cast<T>(total);
+            if constexpr (!exclusive) {
+                to[(n + 3) * stride] = static_cast<T>(total);
+            }
         }
-        for (; n < count; ++n) {
+        for (int64_t n = count - rest; n < count; ++n) {
+            const W before = total;
             total = combine(total, static_cast<W>(from[n * step]));
-            to[n * stride] = static_cast<T>(total);
+            to[n * stride] = static_cast<T>(exclusive ? before : total);
         }
     });
 }
 
-template <int axis, bool reverse, class T, int rank>
+template <int axis, bool reverse, bool exclusive, class T, int rank>
 inline void cumprod(const tile<const T, rank> &source, const tile<T, rank> &result)
 {
     using W = std::conditional_t<std::is_floating_point_v<T>, double, T>;
-    scan_lines<axis, reverse>(source, result, W{1},
+    scan_lines<axis, reverse, exclusive>(source, result, W{1},
                               [](W a, W b) { return static_cast<W>(a * b); });
 }
 
@@ -288,7 +296,7 @@ extern "C" int64_t composite_layers(
                     cumprod_0[lane] = cumprod_0_value;
                 }
                 // cumprod(later, 0, through, reverse=True)
-                sketch::cumprod<0, true>(
+                sketch::cumprod<0, true, false>(
                     sketch::tile<const float, 1>{cumprod_0, {0}, {std::min<int64_t>(L, L - 1)},
                         {1}},
                     sketch::tile<float, 1>{cumprod_result, {0}, {std::min<int64_t>(L, L - 1)},
