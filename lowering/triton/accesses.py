@@ -118,8 +118,9 @@ def _split(
                     if not is_literal(step, 1):
                         lane = PYTHON.binary("*", lane, kernel_expression(step, scope))
                     vectors.append((dimension, lane))
-                    ones = (Code("1"),) * (len(shape) - axis - 1)
-                    reached = broadcast(reached, (shape[axis], *ones))
+                    ones = [Code("1")] * len(shape)
+                    ones[axis] = shape[axis]
+                    reached = broadcast(reached, tuple(ones))
                 axis += 1
             case ir.IndexSubscript(value, _, _, where):
                 lanes = index_shape(value, scope)

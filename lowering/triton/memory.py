@@ -83,6 +83,10 @@ def _whole(address: Code, reached: tuple[Code, ...], tile: str, scope: Scope) ->
     shape = scope.shape(tile)
     if reached == shape:
         return address
+    missing = len(shape) - len(reached)
+    if reached and missing:
+        # What lies before the index tiles are slices of one element: they have no lanes.
+        address = laid_out(address, (False,) * missing + (True,) * len(reached))
     return PYTHON.call("tl.broadcast_to", address, shape_code(shape))
 
 

@@ -9,7 +9,7 @@ from sketchc.diagnostics import InternalError
 from sketchc.lanes import laid_out
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.expressions import kernel_expression, on_host
+from sketchc.lowering.triton.expressions import index_shape, kernel_expression, on_host
 from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
 from sketchc.lowering.triton.scope import Scope, shape_code
 from sketchc.ops import identity_value
@@ -52,9 +52,10 @@ def operand_value(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) ->
             return Value(convert(code, tile.dtype, dtype), dtype, shape)
         case ir.ScalarOperand(value):
             return scalar_value(value, operand.dtype, dtype, scope)
-        case ir.IndexOperand(value, own, extents):
+        case ir.IndexOperand(value, own):
+            # Axes of extent 1 in front are none here, as index tiles of one lane are scalars.
             code = kernel_expression(value, scope)
-            codes = tuple(scope.extent_code(scope.physical(e), e) for e in extents)
+            codes = index_shape(value, scope)
             if dtype is not own or dtype is DType.I64:  # indices may be computed in 32 bits
                 code = (
                     PYTHON.binary("!=", code, Code("0"))
