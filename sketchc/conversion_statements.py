@@ -150,7 +150,7 @@ def _transfer_command(
             "SK0115",
             f"the sides of `->` are exchanged: it is written `{form}`",
             label="the wrong way round",
-            fixes=replace("exchange the sides", pair.span, text),
+            fixes=replace("exchange the sides", pair.span, text, safe=True),
         )
         converter.report(problem, pair.span)
         return syntax.Pass(span=span)
@@ -195,7 +195,7 @@ def _arrow(converter: Converter, arguments: Arguments) -> Any:
         end_line=right.span.line,
         end_column=right.span.column,
     )
-    return replace("write `->`", between, " -> ")
+    return replace("write `->`", between, " -> ", safe=True)
 
 
 # ---------------------------------------------------------------- bindings
@@ -246,7 +246,7 @@ def _check_value(
         f"`{value.function}` does not return a value",
         label="only `alloc`, `fetch` and integers are bound to a name",
         help=f"write `{better}`, with `{name.id}` allocated before" if known else "",
-        fixes=replace("make it a statement", span, better) if known and span else (),
+        fixes=replace("make it a statement", span, better, safe=True) if known and span else (),
     )
     converter.report(problem, value.span)
 
@@ -350,7 +350,7 @@ def hint(converter: Converter, children: list[Any]) -> syntax.Hint:
             "SK0120",
             f"there is no decorator `@{name.text}`",
             label="only `@llm_hint(...)` stands before a loop",
-            fixes=replace("write `llm_hint`", span, "llm_hint"),
+            fixes=replace("write `llm_hint`", span, "llm_hint", safe=True),
         )
         converter.report(problem, span)
     arguments = _arguments(converter, children[3:-2])

@@ -104,7 +104,8 @@ def read_dtype(converter: Converter, token: Any) -> DType | None:
         span = converter.span_of(token)
         if word.lower() in _ALIASES:
             known: tuple[str, ...] = (_ALIASES[word.lower()],)
-            advice = {"help": f"write `{known[0]}`", "fixes": _fix(span, known[0])}
+            fixes = _fix(span, known[0], safe=word[-1].isdigit())
+            advice = {"help": f"write `{known[0]}`", "fixes": fixes}
         else:
             advice = converter.misspelt(word, tuple(_DTYPES), span)
         problem = Problem("SK0119", f"`{word}` is no element type", label="unknown type", **advice)
@@ -112,7 +113,8 @@ def read_dtype(converter: Converter, token: Any) -> DType | None:
     return dtype
 
 
-def _fix(span: Span, text: str) -> Any:
+def _fix(span: Span, text: str, safe: bool) -> Any:
+    """`float32` says its width; `float` is another one in NumPy than in PyTorch."""
     from sketchc.syntax_errors import replace
 
-    return replace(f"write `{text}`", span, text)
+    return replace(f"write `{text}`", span, text, safe)

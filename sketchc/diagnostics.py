@@ -38,10 +38,16 @@ class Edit:
 
 @attrs.frozen
 class Fix:
-    """A machine-applicable repair: a title and the edits that carry it out."""
+    """A repair: a title and the edits that carry it out.
+
+    `safe`: it may be carried out unasked. The results of a sketch that has a meaning stay the same
+    bit by bit, and what has none can be read in no other way. All others are guesses, or change
+    what is computed, and are the author's to take.
+    """
 
     title: str
     edits: tuple[Edit, ...]
+    safe: bool = False
 
 
 @attrs.frozen

@@ -135,7 +135,8 @@ class _Renderer:
     def fix(self, fix: Fix, margin: int) -> list[str]:
         """A fix as the lines before and after it."""
         pad = " " * margin
-        lines = [f"{pad} {self.paint('=', _BLUE)} fix: {_clean(fix.title)}"]
+        kind = "fix" if fix.safe else "unsafe fix"
+        lines = [f"{pad} {self.paint('=', _BLUE)} {kind}: {_clean(fix.title)}"]
         names = dict.fromkeys(edit.span.source for edit in fix.edits)
         for name in names:
             source = self.sources.get(name)

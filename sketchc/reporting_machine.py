@@ -5,7 +5,7 @@ The JSON document (version 1) is an object with
 - `version`: 1, and `tool`: {"name", "version"};
 - `diagnostics`: a list of {"code", "severity" ("error", "warning", "note"), "message", "label",
   "span", "labels" (a list of {"span", "text"}), "notes", "help", "fixes"}, where a fix is {"title",
-  "edits"} and an edit {"span", "replacement"};
+  "safe", "edits"} and an edit {"span", "replacement"};
 - `sketches`: a list of {"file", "name", "proofs"}, where a proof is {"claim", "subject", "tier",
   "detail", "span", "counter_example"}, the last null or {"symbols", "iterations", "element",
   "text"};
@@ -61,6 +61,7 @@ def _diagnostic(found: Diagnostic) -> dict[str, Any]:
         "fixes": [
             {
                 "title": fix.title,
+                "safe": fix.safe,
                 "edits": [
                     {"span": _span(edit.span), "replacement": edit.replacement}
                     for edit in fix.edits
@@ -196,6 +197,7 @@ def _fix(fix: Fix) -> dict[str, Any]:
     names = dict.fromkeys(edit.span.source for edit in fix.edits)
     return {
         "description": {"text": fix.title},
+        "properties": {"safe": fix.safe},
         "artifactChanges": [
             {
                 "artifactLocation": {"uri": _uri(name)},

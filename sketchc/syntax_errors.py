@@ -44,9 +44,9 @@ class Problem:
         )
 
 
-def replace(title: str, span: Span, text: str) -> tuple[Fix, ...]:
+def replace(title: str, span: Span, text: str, safe: bool = False) -> tuple[Fix, ...]:
     """One fix of one edit."""
-    return (Fix(title, (Edit(span, text),)),)
+    return (Fix(title, (Edit(span, text),), safe),)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -103,7 +103,7 @@ def invalid_character(character: str, span: Span) -> Diagnostic:
     code = f"U+{ord(character):04X}"
     shown = f"`{character}` ({code})" if character.isprintable() else code
     meant = _CHARACTERS.get(character)
-    fixes = replace(f"write `{meant}`", span, meant) if meant is not None else ()
+    fixes = replace(f"write `{meant}`", span, meant, safe=True) if meant is not None else ()
     note = "names are made of the letters a-z and A-Z, digits and `_`"
     return Problem(
         "SK0101",
@@ -120,7 +120,9 @@ def invalid_operator(text: str, span: Span) -> Diagnostic:
     help_text = _OPERATORS.get(text, "")
     if text.endswith("=") and not help_text:
         help_text = "names are immutable; bind a new name, or write to a tile with an operation"
-    fixes = replace(f"write `{_EXACT[text]}`", span, _EXACT[text]) if text in _EXACT else ()
+    fixes: tuple[Fix, ...] = ()
+    if text in _EXACT:  # `=>` may be `->` or `>=`
+        fixes = replace(f"write `{_EXACT[text]}`", span, _EXACT[text], safe=text != "=>")
     return Problem(
         "SK0127",
         f"the language has no operator `{text}`",
@@ -241,14 +243,14 @@ def _header(refusal: Refusal) -> Diagnostic | None:
                 "SK0111",
                 f"`{first}` needs a `:` before its body",
                 label="`:` is missing here",
-                fixes=replace("add the colon", behind, ":"),
+                fixes=replace("add the colon", behind, ":", safe=True),
             ).at(behind)
         if kind == "=" and first == "if":
             return Problem(
                 "SK0127",
                 "`=` is not a comparison",
                 label="write `==`",
-                fixes=replace("compare with `==`", refusal.span, "=="),
+                fixes=replace("compare with `==`", refusal.span, "==", safe=True),
             ).at(refusal.span)
     if first == "for" and refusal.accepted == {"in"}:
         return Problem(

@@ -155,7 +155,7 @@ def _not_an_index(context: Context, typed: Typed, node: syntax.Expression) -> In
     fixes: tuple[Fix, ...] = ()
     match typed.value:
         case ir.Literal(float(value)) if value.is_integer():
-            fixes = (Fix("write an integer", (Edit(node.span, str(int(value))),)),)
+            fixes = (Fix("write an integer", (Edit(node.span, str(int(value))),), safe=True),)
         case _:
             pass
     advice = ""

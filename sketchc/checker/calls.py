@@ -109,6 +109,7 @@ class Call:
                 f"shapes {listed} do not broadcast",
                 "extents differ",
                 notes=("right-aligned extents must be equal, or literally 1",),
+                fixes=self.axis_fixes(shapes),
             )
         if not fits(self.context, joined, self.destination.extents):
             raise self.context.error(
@@ -118,6 +119,21 @@ class Call:
                 f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
                 labels=self.tile_label(),
             )
+
+    def axis_fixes(self, shapes: list[tuple[ir.Expr, ...]]) -> tuple[Fix, ...]:
+        """Take a tile along the leading axes, `t[:, None]`, where that makes the shapes fit."""
+        fixes = []
+        rank = max(map(len, shapes))
+        for place, operand in enumerate(self.operands):
+            if not isinstance(operand, ir.TileOperand) or operand.layout is not None:
+                continue
+            more = (ir.Literal(1),) * (rank - len(shapes[place]))
+            changed = [*shapes[:place], (*shapes[place], *more), *shapes[place + 1 :]]
+            if more and broadcast(self.context, changed) is not None:
+                marks = [":"] * len(shapes[place]) + ["None"] * len(more)
+                name = f"{self.tile(operand.tile).source_name}[{', '.join(marks)}]"
+                fixes.append(Fix(f"read `{name}`", (Edit(operand.span, name),)))
+        return tuple(fixes)
 
     def source(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
         """The shape of an operand that must have lanes."""

@@ -114,7 +114,7 @@ def warn_tuple(
             if item.value is not None
         )
         fixes: tuple[Fix, ...] = (
-            Fix("one value for each name", (Edit(span, f"constexpr: {text}"),)),
+            Fix("one value for each name", (Edit(span, f"constexpr: {text}"),), safe=True),
         )
     else:
         fixes = ()

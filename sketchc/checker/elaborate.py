@@ -130,7 +130,7 @@ def _warn_misspelt(context: Context, block: Span) -> None:
     word = attrs.evolve(
         block, end=end, end_line=block.line, end_column=block.column + len(_MISSPELT)
     )
-    fix = Fix("spell it `available_tiling`", (Edit(word, "available_tiling"),))
+    fix = Fix("spell it `available_tiling`", (Edit(word, "available_tiling"),), safe=True)
     context.warn(word, "SK0608", f"`{_MISSPELT}` is misspelt", "accepted", fixes=(fix,))
 
 

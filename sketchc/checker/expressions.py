@@ -370,7 +370,7 @@ def _wrong_count(context: Context, node: syntax.Call, expected: int) -> InvalidE
             function="ceil", arguments=(syntax.Binary(operator="/", left=left, right=right),)
         ):
             better = f"ceil({expression_text(left)}, {expression_text(right)})"
-            fixes = (Fix("give both numbers to `ceil`", (Edit(node.span, better),)),)
+            fixes = (Fix("give both numbers to `ceil`", (Edit(node.span, better),), safe=True),)
         case _:
             pass
     plural = "argument" if expected == 1 else "arguments"

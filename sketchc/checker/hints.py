@@ -169,9 +169,16 @@ def _known(
         "SK0606",
         f'unknown hint "{word.value}"',
         "ignored" if meant is None else f'did you mean "{meant}"?',
-        fixes=() if meant is None else (Fix(f'say "{meant}"', (Edit(word.span, f'"{meant}"'),)),),
+        fixes=() if meant is None else (_meant(word, meant),),
     )
     return False
+
+
+def _meant(word: syntax.String, meant: str) -> Fix:
+    """The hint that a misspelt one most likely is. Two are more than advice: `"parallel"` is
+    checked to hold, and `"init_zero"` gives a value."""
+    advice = meant not in ("parallel", "init_zero")
+    return Fix(f'say "{meant}"', (Edit(word.span, f'"{meant}"'),), safe=advice)
 
 
 def _portable_fix(word: syntax.String, words: tuple[syntax.String, ...], portable: str) -> Fix:
@@ -180,10 +187,10 @@ def _portable_fix(word: syntax.String, words: tuple[syntax.String, ...], portabl
     said = {other.value for other in words}
     said |= {HARDWARE_HINTS.get(other.value.lower(), "") for other in words[:place]}
     if not said & ({portable} | (_LEVELS if portable in _LEVELS else set())):
-        return Fix(f'say "{portable}"', (Edit(word.span, f'"{portable}"'),))
+        return Fix(f'say "{portable}"', (Edit(word.span, f'"{portable}"'),), safe=True)
     if place:
-        return Fix("leave it out", (Edit(_after(words[place - 1].span, word.span), ""),))
-    return Fix("leave it out", (Edit(_before(word.span, words[1].span), ""),))
+        return Fix("leave it out", (Edit(_after(words[place - 1].span, word.span), ""),), safe=True)
+    return Fix("leave it out", (Edit(_before(word.span, words[1].span), ""),), safe=True)
 
 
 def _after(first: Span, last: Span) -> Span:

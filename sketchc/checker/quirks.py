@@ -104,7 +104,7 @@ def _alloc_of(context: Context, name: str) -> syntax.Alloc | None:
 
 def late_positional_fix(node: syntax.Compute) -> Fix:
     """Put the positional arguments before the keywords."""
-    return Fix("put the keywords last", (Edit(node.span, statement_text(node)),))
+    return Fix("put the keywords last", (Edit(node.span, statement_text(node)),), safe=True)
 
 
 #: What combines two results of a reduction, by its identity.

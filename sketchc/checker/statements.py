@@ -122,11 +122,12 @@ def _warn_binding(context: Context, node: syntax.Binding, constants: bool) -> No
                 Fix(
                     "declare constants",
                     (Edit(node.span, f"constexpr: {', '.join(lines)};"),),
+                    safe=True,
                 ),
             )
     else:
         edit = Edit(node.span, f"\n{indent}".join(lines))
-        fixes = (Fix("one binding a line", (edit,)),)
+        fixes = (Fix("one binding a line", (edit,), safe=True),)
     context.warn(
         node.span,
         "SK0604",

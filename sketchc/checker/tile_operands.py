@@ -8,7 +8,6 @@ from sketchc.checker.context import Context
 from sketchc.checker.expressions import expression, marks_axis, new_axes
 from sketchc.checker.names import TileState
 from sketchc.checker.shapes import same, shown
-from sketchc.diagnostics import Edit, Fix
 
 
 def tile_with_subscripts(
@@ -39,5 +38,4 @@ def _check_repeated(context: Context, node: syntax.Subscript, tile: TileState) -
         f"a tile is used as a whole; `{name}` cannot be indexed",
         f"its shape is {shown(tile.extents)}",
         help=f"`{name}[:, None]` adds an axis; parts of tensors are loaded",
-        fixes=(Fix(f"use all of `{name}`", (Edit(node.span, name),)),),
     )

@@ -109,7 +109,15 @@ class Printed:
 @click.option(
     "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
 )
-@click.option("--fix", "mend", is_flag=True, help="Carry out the fix-its, then report the rest.")
+@click.option(
+    "--fix", "mend", is_flag=True, help="Carry out the safe fix-its, then report the rest."
+)
+@click.option(
+    "--unsafe-fixes",
+    "unsafe",
+    is_flag=True,
+    help="With --fix: also those that guess, or that change results; where there is just one.",
+)
 @click.option("--diff", is_flag=True, help="With --fix: show the changes, write nothing.")
 @click.option(
     "--ignore", multiple=True, metavar="CODE", help="Leave out warnings of this code (SK06...)."
@@ -125,6 +133,7 @@ def check(
     symbols: tuple[str, ...],
     allow_unproved: bool,
     mend: bool,
+    unsafe: bool,
     diff: bool,
     ignore: tuple[str, ...],
     quiet: bool,
@@ -147,13 +156,14 @@ def check(
         _check_target(target)
     paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))
     request = Request(target, execute, constants, allow_unproved, _codes(ignore), static, shapes)
-    if diff and not mend:
-        message = "--diff shows what --fix would do: give both"
+    if (diff or unsafe) and not mend:
+        option = "--diff shows" if diff else "--unsafe-fixes widens"
+        message = f"{option} what --fix would do: give both"
         raise UsageError(message)
     if mend:
         from sketchc.cli.check_fix import mend_files
 
-        mend_files(paths, request, write=not diff)
+        mend_files(paths, request, write=not diff, unsafe=unsafe)
         if diff:
             return 0
     if form == "text":

@@ -28,18 +28,17 @@ class Mended:
     answered: tuple[Diagnostic, ...]
 
 
-def mend_files(paths: list[str], request: Request, write: bool) -> None:
+def mend_files(paths: list[str], request: Request, write: bool, unsafe: bool = False) -> None:
     """Mend each file in place (standard input: to standard output), or print the differences.
 
-    Of a finding with several fixes the first is taken. Files that cannot be read are left to the
-    report that follows.
+    Files that cannot be read are left to the report that follows.
     """
     for path in paths:
         try:
             source = read(path)
         except (UsageError, DiagnosticError):
             continue
-        mended = mend(source, request)
+        mended = mend(source, request, unsafe)
         if not write:
             click.echo(difference(source, mended.text, "mended"), nl=False)
             continue
@@ -51,13 +50,14 @@ def mend_files(paths: list[str], request: Request, write: bool) -> None:
             click.echo(f"{source.name}: {_summary(mended)}", err=True)
 
 
-def mend(source: Source, request: Request) -> Mended:
-    """Carry out fix-its, a round of them at a time, but none that would break the syntax."""
+def mend(source: Source, request: Request, unsafe: bool = False) -> Mended:
+    """Carry out fix-its, a round of them at a time, but none that would break the syntax; the safe
+    ones only, unless `unsafe`. A finding that has several is left to its author."""
     text = source.text
     answered: list[Diagnostic] = []
     for _ in range(_ROUNDS):
         report = check_text(Source(source.name, text), request)
-        offered = [found for found in report.diagnostics if found.fixes]
+        offered = [found for found in report.diagnostics if _wanted(found, unsafe)]
         kept = _parsing(text, fixes.combine(found.fixes[0] for found in offered))
         changed = _applied(text, kept)
         if changed == text:
@@ -65,6 +65,11 @@ def mend(source: Source, request: Request) -> Mended:
         text = changed
         answered += [found for found in offered if found.fixes[0] in kept]
     return Mended(text, tuple(answered))
+
+
+def _wanted(found: Diagnostic, unsafe: bool) -> bool:
+    """Whether a finding has one fix, and it may be carried out."""
+    return len(found.fixes) == 1 and (unsafe or found.fixes[0].safe)
 
 
 def _applied(text: str, kept: Iterable[Fix]) -> str:

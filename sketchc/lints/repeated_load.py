@@ -68,7 +68,7 @@ def _report_twice(sketch: ir.Sketch, first: ir.Load, second: ir.Load) -> Diagnos
         labels=(Label(first.span, "first loaded here"),),
         help=f"use `{name}`, or `copy` it where a second tile is written later",
         # Integers may be indices, whose ranges a copy does not keep.
-        fixes=(Fix(f"copy `{name}`", (copied,)),) if one.dtype.is_float else (),
+        fixes=(Fix(f"copy `{name}`", (copied,), safe=True),) if one.dtype.is_float else (),
     )
 
 
@@ -143,4 +143,4 @@ def _hoist(
     place = attrs.evolve(start, end=start.start, end_line=start.line, end_column=start.column)
     alone = len(within) == len(node.body)
     gone = (Edit(e.span, "pass" if alone and e is within[0] else "") for e in within)
-    return Fix("load before the loop", (Edit(place, text), *gone))
+    return Fix("load before the loop", (Edit(place, text), *gone), safe=True)

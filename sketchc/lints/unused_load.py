@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sketchc import ir, syntax
 from sketchc.diagnostics import Diagnostic, Edit, Fix, Severity
-from sketchc.lints.uses import bodies, children, exposed, left_out, reads, walk, writes
+from sketchc.lints.uses import alloc_of, bodies, children, exposed, left_out, reads, walk, writes
 from sketchc.source import Span
 
 
@@ -20,7 +20,8 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
         told: set[Span] = set()
         for load, body in _unread(sketch, phase, elsewhere):
             told.add(load.span)
-            yield _report(load, sketch.tile(load.tile), _removal([load], [body]))
+            keeps = _keeps_its_type(sketch, tree, phase, load)
+            yield _report(load, sketch.tile(load.tile), _removal([load], [body]), keeps)
         for load in (each for each in walk(phase.body) if isinstance(each, ir.Load)):
             tile = sketch.tile(load.tile)
             if load.span in told or load.tile not in dead or tile.initial is not None:
@@ -119,7 +120,21 @@ def _removal(
     return tuple(edits)
 
 
-def _report(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...]) -> Diagnostic:
+def _keeps_its_type(sketch: ir.Sketch, tree: syntax.Sketch, phase: ir.Phase, load: ir.Load) -> bool:
+    """Whether the tile has the type that it has also without this load: nothing else is written
+    into it, or the alloc says the type, or all other loads bring values of the same."""
+    others = [each for each in walk(phase.body) if each is not load and load.tile in writes(each)]
+    made = alloc_of(tree, sketch.tile(load.tile))
+    if not others or (made is not None and made.dtype is not None):
+        return True
+    dtype = sketch.tensor(load.access.tensor).dtype
+    return all(
+        isinstance(each, ir.Load) and sketch.tensor(each.access.tensor).dtype is dtype
+        for each in others
+    )
+
+
+def _report(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...], safe: bool) -> Diagnostic:
     return Diagnostic(
         "SK0650",
         Severity.WARNING,
@@ -127,11 +142,12 @@ def _report(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...]) -> Diagnostic
         load.span,
         "moves bytes for nothing",
         help="remove the load, or use what it brings",
-        fixes=(Fix("remove the load", edits),) if edits else (),
+        fixes=(Fix("remove the load", edits, safe),) if edits else (),
     )
 
 
 def _report_chain(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...]) -> Diagnostic:
+    fix = Fix("remove the load and what is computed of it", edits, safe=True)
     return Diagnostic(
         "SK0650",
         Severity.WARNING,
@@ -139,5 +155,5 @@ def _report_chain(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...]) -> Diag
         load.span,
         "moves bytes for nothing",
         help="remove the load and what is computed of it, or use the result",
-        fixes=(Fix("remove the load and what is computed of it", edits),) if edits else (),
+        fixes=(fix,) if edits else (),
     )

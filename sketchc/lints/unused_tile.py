@@ -25,7 +25,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
 
 
 def _report(tile: ir.Tile, alloc: ir.Alloc, alone: bool) -> Diagnostic:
-    fix = Fix("remove it", (Edit(alloc.span, "pass" if alone else ""),))
+    fix = Fix("remove it", (Edit(alloc.span, "pass" if alone else ""),), safe=True)
     return Diagnostic(
         "SK0659",
         Severity.WARNING,
