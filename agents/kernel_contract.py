@@ -10,8 +10,8 @@ from __future__ import annotations
 import attrs
 
 from sketchc import ir
+from sketchc.launch_conditions import Kind, actual_extent, launch_conditions
 from sketchc.lowering.cpp.expressions import CPP_TYPES
-from sketchc.lowering.cpp.indices import extent_name
 from sketchc.lowering.cpp.names import entry_name, identifier
 from sketchc.lowering.triton.dialect import TORCH
 from sketchc.lowering.triton.expressions import literal
@@ -47,8 +47,7 @@ class Contract:
     declaration: str
     arguments: tuple[Argument, ...]
     scalars: tuple[str, ...]
-    checks: tuple[str, ...]
-    bounds: tuple[str, ...]
+    checks: tuple[tuple[int, str], ...]  # (what the C function returns, the condition)
     results: tuple[str, ...]
     out_required: bool
     initial: tuple[str, ...]
@@ -71,11 +70,10 @@ def contract_of(sketch: ir.Sketch, language: str, entry: str = "") -> Contract:
             for t in _tensors(sketch)
         ),
         scalars=_scalars(sketch, language),
-        checks=tuple(require.text or show(require.condition) for require in sketch.requires),
-        bounds=tuple(
-            f"{symbol.name} <= {symbol.upper_bound}"
-            for symbol in sketch.symbols
-            if symbol.upper_bound is not None
+        checks=tuple(
+            (condition.number, condition.text)
+            for condition in launch_conditions(sketch)
+            if condition.kind not in (Kind.SIZE, Kind.REPEAT)  # callers take them from arrays
         ),
         results=tuple(
             spelled[t.name] for t in _tensors(sketch) if t.role in (ir.Role.OUT, ir.Role.INOUT)
@@ -124,7 +122,7 @@ def _scalars(sketch: ir.Sketch, language: str) -> tuple[str, ...]:
                 if _repeats(tensor, axis):
                     declared = show(tensor.extents[axis])
                     lines.append(
-                        f"{extent_name(tensor.name, axis)}: the extent that {tensor.name} really "
+                        f"{actual_extent(tensor.name, axis)}: the extent that {tensor.name} really "
                         f"has on axis {axis}: {declared}, or 1, and then its one element repeats"
                     )
     return tuple(lines)
@@ -145,7 +143,7 @@ def _cpp_head(sketch: ir.Sketch, entry: str) -> str:
         for param in sketch.params
     ]
     parameters += [
-        f"int64_t {extent_name(tensor.name, axis)}"
+        f"int64_t {actual_extent(tensor.name, axis)}"
         for tensor in sketch.tensors
         for axis in range(len(tensor.extents))
         if _repeats(tensor, axis)

@@ -20,8 +20,8 @@ class Kernel:
     For C++ it names an `extern "C" int64_t` function that takes pointers of all non-workspace
     tensors in call order, then symbols as int64_t in declaration order, then params (integers as
     int64_t, floats as double) in declaration order, then, for each axis that may broadcast
-    (`X[M|1]`), its actual extent as int64_t; 0 means done, k > 0 that require number k
-    (1-based, in `sketch.requires`) does not hold, -1 that memory could not be had.
+    (`X[M|1]`), its actual extent as int64_t; 0 means done, k > 0 that the launch condition of
+    number k does not hold (`launch_conditions(sketch)`), -1 that memory could not be had.
     `sketch` is the signature: roles, dtypes, extents, requires. `foreign`: the source is not the
     built-in Coder's, so that verification also asks whether the kernel does the work itself.
     `source_map` says which lines of `source` carry out which lines of the sketch's file; empty for

@@ -63,6 +63,10 @@ def evaluate(expression: ir.Expr, values: Mapping[str, Value]) -> Value:
         case ir.Unary(operator, operand):
             inner = evaluate(operand, values)
             return -inner if operator == "-" else not inner
+        case ir.Binary("and", left, right):  # the right side may have a value only then
+            return bool(evaluate(left, values)) and bool(evaluate(right, values))
+        case ir.Binary("or", left, right):
+            return bool(evaluate(left, values)) or bool(evaluate(right, values))
         case ir.Binary(operator, left, right):
             return BINARY[operator](evaluate(left, values), evaluate(right, values))
         case ir.Function(name, arguments):

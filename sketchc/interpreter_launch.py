@@ -4,7 +4,7 @@ and memory for outputs and workspaces.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 import attrs
@@ -25,6 +25,8 @@ from sketchc.interpreter_tiles import (
     to_tile,
 )
 from sketchc.interpreter_violations import launch_error, show_values
+from sketchc.launch_conditions import Condition, Kind, launch_steps, may_repeat
+from sketchc.symbolic import references
 from sketchc.types import DType
 
 Scalar = int | float | bool
@@ -61,7 +63,7 @@ def prepare(
     values |= {tensor.name: tensor.name in given for tensor in sketch.tensors if tensor.optional}
     shapes = tensor_shapes(sketch, values, options.memory_limit)
     memories = {
-        tensor.name: _memory(tensor, shapes[tensor.name], given.get(tensor.name), options)
+        tensor.name: _memory(sketch, tensor, shapes[tensor.name], given.get(tensor.name), options)
         for tensor in sketch.tensors
     }
     windows = {
@@ -69,16 +71,9 @@ def prepare(
         for name, memory in memories.items()
     }
     for view in sketch.views:
-        shape = _extents(view.name, view.extents, values, view)
+        shape = _extents(view.extents, values)
         _refuse_shape(view.name, shape)
-        base = memories[view.base]
-        if _size(shape) != base.data.size:
-            msg = (
-                f"the view {view.name}{list(shape)} has {_size(shape)} elements, "
-                f"{view.base}{list(base.data.shape)} has {base.data.size}"
-            )
-            raise launch_error(msg, view.span)
-        windows[view.name] = Window(view.name, base, shape)
+        windows[view.name] = Window(view.name, memories[view.base], shape)
     return Launch(bound, values, memories, windows)
 
 
@@ -154,30 +149,6 @@ def show_expression(expression: ir.Expr) -> str:
             assert_never(expression)
 
 
-def names_in(expression: ir.Expr) -> Iterator[str]:
-    """Every name that an expression uses, in order of appearance."""
-    match expression:
-        case ir.Literal():
-            return
-        case ir.Ref(name):
-            yield name
-        case ir.Unary(_, operand):
-            yield from names_in(operand)
-        case ir.Binary(_, left, right):
-            yield from names_in(left)
-            yield from names_in(right)
-        case ir.Function(_, arguments):
-            for argument in arguments:
-                yield from names_in(argument)
-        case ir.Iota(extent, lower, upper):
-            for part in (extent, lower, *(() if upper is None else (upper,))):
-                yield from names_in(part)
-        case ir.TileLanes(tile):
-            yield tile
-        case _:
-            assert_never(expression)
-
-
 def bind_symbols(
     sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int]
 ) -> dict[str, int]:
@@ -226,7 +197,7 @@ def bind_symbols(
 def bind_values(
     sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Scalar]
 ) -> dict[str, Scalar]:
-    """All host scalars, with bounds of symbols and requires checked.
+    """All host scalars, with the conditions of the launch checked.
 
     Params are rounded to their type. Raises `UsageError` for a param without value or unknown, and
     `DiagnosticError` (SK0801) for a condition that does not hold.
@@ -243,40 +214,44 @@ def bind_values(
             **params,
         }.items()
     }
-    for symbol in sketch.symbols:
-        if symbol.upper_bound is not None and symbols[symbol.name] > symbol.upper_bound:
-            msg = f"{symbol.name} = {symbols[symbol.name]} exceeds its bound {symbol.upper_bound}"
-            raise launch_error(msg, symbol.span)
     try:
         values = host_values(attrs.evolve(sketch, lets=()), symbols, rounded)
     except KeyError as error:
         name = error.args[0]
         msg = f"{name} has no value; give --set {name}=VALUE"
         raise UsageError(msg) from error
-    for let in sketch.lets:
-        try:
-            values[let.name] = evaluate(let.value, values)
-        except (ArithmeticError, ValueError) as error:
-            msg = f"`{let.name}` has no value: {error}"
-            known = f"with {show_values({**symbols, **rounded})}"
-            raise launch_error(msg, let.span, known) from error
-    for require in sketch.requires:
-        check_require(require, values)
+    for step in launch_steps(sketch):
+        match step:
+            case ir.Let():
+                values[step.name] = _let(step, values)
+            case Condition(kind=Kind.REPEAT):
+                pass  # arrays have shapes: `_memory` looks at them
+            case Condition():
+                check_condition(step, values)
     return values
 
 
-def check_require(require: ir.Require, values: Mapping[str, Scalar]) -> None:
-    """Raises `DiagnosticError` (SK0801) with the values when the condition does not hold."""
-    used = {name: values[name] for name in dict.fromkeys(names_in(require.condition))}
+def _let(let: ir.Let, values: Mapping[str, Scalar]) -> Scalar:
     try:
-        holds = bool(evaluate(require.condition, values))
-    except ArithmeticError as error:
-        msg = f"{require.text} cannot be evaluated: {error}"
-        raise launch_error(msg, require.span, f"with {show_values(used)}") from error
+        return evaluate(let.value, values)
+    except (ArithmeticError, ValueError) as error:
+        known = {r.name: values[r.name] for r in references(let.value)}
+        msg = f"`{let.name}` has no value: {error}"
+        raise launch_error(msg, let.span, f"with {show_values(known)}") from error
+
+
+def check_condition(condition: Condition, values: Mapping[str, Scalar]) -> None:
+    """Raises `DiagnosticError` (SK0801) with the values when the condition does not hold."""
+    try:
+        holds = bool(evaluate(condition.holds, values))
+    except (ArithmeticError, ValueError):
+        holds = False  # what it is about has no value
     if not holds:
+        used = {r.name: values[r.name] for r in references(condition.holds)}
+        note = (f"with {show_values(used)}",) if used else ()
         advice = "choose sizes or constants for which it does"
-        msg = f"the condition {require.text} does not hold"
-        raise launch_error(msg, require.span, f"with {show_values(used)}", advice=advice)
+        msg = f"the condition {condition.text} does not hold"
+        raise launch_error(msg, condition.span, *note, advice=advice)
 
 
 def _param(param: ir.Param, value: Scalar) -> Scalar:
@@ -291,18 +266,9 @@ def _param(param: ir.Param, value: Scalar) -> Scalar:
     return int(value)
 
 
-def _extents(
-    name: str, extents: tuple[ir.Expr, ...], values: Mapping[str, Scalar], node: ir.Tensor | ir.View
-) -> tuple[int, ...]:
-    try:
-        shape = tuple(int(evaluate(extent, values)) for extent in extents)
-    except ArithmeticError as error:
-        msg = f"the extents of {name} cannot be computed: {error}"
-        raise launch_error(msg, node.span) from error
-    if min(shape, default=0) < 0:
-        msg = f"{name} has a negative extent: {list(shape)}"
-        raise launch_error(msg, node.span)
-    return shape
+def _extents(extents: tuple[ir.Expr, ...], values: Mapping[str, Scalar]) -> tuple[int, ...]:
+    """Extents at launch; that none is negative is a condition of the launch."""
+    return tuple(int(evaluate(extent, values)) for extent in extents)
 
 
 def _size(shape: tuple[int, ...]) -> int:
@@ -324,13 +290,9 @@ def tensor_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor, workspaces included.
 
-    Raises `UsageError` when the tensors and their shadow memory exceed `limit` bytes, and
-    `DiagnosticError` (SK0801) for a negative extent.
+    Raises `UsageError` when the tensors and their shadow memory exceed `limit` bytes.
     """
-    shapes = {
-        tensor.name: _extents(tensor.name, tensor.extents, values, tensor)
-        for tensor in sketch.tensors
-    }
+    shapes = {tensor.name: _extents(tensor.extents, values) for tensor in sketch.tensors}
     total = 0
     for tensor in sketch.tensors:
         _refuse_shape(tensor.name, shapes[tensor.name])
@@ -346,14 +308,17 @@ def tensor_shapes(
 
 
 def _memory(
-    tensor: ir.Tensor, shape: tuple[int, ...], given: Array | None, options: Options
+    sketch: ir.Sketch,
+    tensor: ir.Tensor,
+    shape: tuple[int, ...],
+    given: Array | None,
+    options: Options,
 ) -> Memory:
     wide = not options.rounding
     if given is not None:
-        broadcast = tensor.broadcast or (False,) * len(shape)
         fits = all(
-            actual == wanted or (free and actual == 1)
-            for actual, wanted, free in zip(given.shape, shape, broadcast, strict=True)
+            actual == wanted or (actual == 1 and may_repeat(sketch, tensor, axis))
+            for axis, (actual, wanted) in enumerate(zip(given.shape, shape, strict=True))
         )
         if not fits:
             msg = f"{tensor.name} has shape {list(given.shape)}, the sketch expects {list(shape)}"

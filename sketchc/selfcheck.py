@@ -21,11 +21,12 @@ import attrs
 import numpy as np
 
 from sketchc import ir, syntax
+from sketchc.checker.scope import free_names
 from sketchc.checker.workload import workload
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
 from sketchc.interpreter import Options, Result, interpret
 from sketchc.interpreter_inputs import indices_exist, random_inputs
-from sketchc.interpreter_launch import bind_values, names_in, tensor_shapes
+from sketchc.interpreter_launch import bind_values, tensor_shapes
 from sketchc.interpreter_tiles import Array
 from sketchc.interpreter_violations import show_element, show_values
 from sketchc.source import Source
@@ -240,7 +241,7 @@ class _Execution:
         self.known = tested_claims(checked.proofs)
         self.params = {p.name: _sample_param(p) for p in base.params if p.default is None}
         free = [c for c in base.constants if c.dtype.is_integer and c.name not in constants]
-        shaping = {n for tile in base.tiles for extent in tile.extents for n in names_in(extent)}
+        shaping = {n for tile in base.tiles for extent in tile.extents for n in free_names(extent)}
         tunable = [constant.name for constant in free if constant.tunable]
         fixed = [c.name for c in free if not c.tunable and c.name in shaping]
         yield Variant(base, (*tunable, *fixed) if self.effort.fixed else tuple(tunable))

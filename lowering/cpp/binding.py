@@ -12,7 +12,16 @@ from __future__ import annotations
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.cpp.expressions import literal, number_literal, scalar
+from sketchc.launch_conditions import (
+    Condition,
+    Kind,
+    fetch_conditions,
+    launch_steps,
+    may_repeat,
+    mentioned,
+    refusal_text,
+)
+from sketchc.lowering.cpp.expressions import fails, literal, number_literal, scalar
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.cpp.prelude import prelude
 from sketchc.symbolic import show
@@ -112,14 +121,30 @@ void check_extent(const argument &tensor, py::ssize_t axis, int64_t expected, bo
     return made;
 }
 
-void check_status(int64_t status, const std::vector<const char *> &requires_)
+// What the arguments break, with the values that say why.
+[[noreturn]] [[maybe_unused]] void
+refuse(const char *text, std::initializer_list<std::pair<const char *, py::object>> values)
 {
-    if (status > 0) {
-        throw py::value_error(std::string("the launch check failed: ") +
-                              requires_[static_cast<size_t>(status - 1)]);
+    std::string message = text;
+    for (const auto &[name, value] : values) {
+        message += message.size() == std::strlen(text) ? " (" : ", ";
+        message += std::string(name) + " = " + std::string(py::repr(value));
     }
-    if (status < 0) {
+    throw py::value_error(values.size() == 0 ? message : message + ")");
+}
+
+void check_status(int64_t status, std::initializer_list<std::pair<int64_t, const char *>> refusals)
+{
+    if (status == -1) {
         throw std::bad_alloc();
+    }
+    for (const auto &[number, text] : refusals) {
+        if (status == number) {
+            throw py::value_error(text);
+        }
+    }
+    if (status != 0) {
+        throw std::runtime_error("the kernel returned " + std::to_string(status));
     }
 }
 
@@ -147,8 +172,8 @@ class _Module:
             f"// The Python module of {name}: glue, so compiled without costly optimisation.\n"
             '#pragma GCC optimize("O1")',
             "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <cstring>\n"
-            "#include <initializer_list>\n#include <limits>\n#include <new>\n#include <string>\n"
-            "#include <type_traits>\n#include <vector>\n\n"
+            "#include <initializer_list>\n#include <limits>\n#include <new>\n#include <stdexcept>\n"
+            "#include <string>\n#include <type_traits>\n#include <utility>\n\n"
             "#include <pybind11/numpy.h>\n#include <pybind11/pybind11.h>",
             helpers,
             _HELPERS.strip("\n"),
@@ -218,12 +243,30 @@ class _Module:
             kind = "double" if floats else "int64_t"
             text = number_literal(value, DType.F64) if floats else literal(value)
             self._line(f"[[maybe_unused]] constexpr {kind} {identifier(constant.name)} = {text};")
-        for let in self.sketch.lets:
-            kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
-            self._line(
-                f"[[maybe_unused]] const {kind} {identifier(let.name)} ="
-                f" static_cast<{kind}>({scalar(let.value)});"
-            )
+        for step in launch_steps(self.sketch):
+            match step:
+                case ir.Let():
+                    self._let(step)
+                case Condition(kind=Kind.SIZE | Kind.REPEAT):
+                    pass  # shapes have no negative size, and are looked at in `_checks`
+                case Condition():
+                    self._refuse_unless(step)
+
+    def _let(self, let: ir.Let) -> None:
+        kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
+        self._line(
+            f"[[maybe_unused]] const {kind} {identifier(let.name)} ="
+            f" static_cast<{kind}>({scalar(let.value)});"
+        )
+
+    def _refuse_unless(self, condition: Condition) -> None:
+        values = ", ".join(
+            f'{{"{name}", py::cast({identifier(name)})}}'
+            for name in mentioned(self.sketch, condition)
+        )
+        self._line(f"if ({fails(condition.holds)}) {{")
+        self._line(f"    refuse({_quoted(refusal_text(condition))}, {{{values}}});")
+        self._line("}")
 
     def _binding(self, symbol: str) -> tuple[ir.Tensor, int]:
         """The tensor and axis that bind a symbol, preferring axes that cannot be 1 instead."""
@@ -240,7 +283,7 @@ class _Module:
         for tensor in self._given():
             given = f"if (!{tensor.name}_given.is_none()) " if tensor.optional else ""
             for axis, extent in enumerate(tensor.extents):
-                repeats = axis < len(tensor.broadcast) and tensor.broadcast[axis]
+                repeats = may_repeat(self.sketch, tensor, axis)
                 self._line(
                     f"{given}check_extent({tensor.name}_argument, {axis}, {scalar(extent)},"
                     f' {"true" if repeats else "false"}, "{tensor.name}", "{show(extent)}");'
@@ -297,8 +340,10 @@ class _Module:
         self._line("    const py::gil_scoped_release released;")
         self._line(f"    status = {self.entry}({', '.join(passed)});")
         self._line("}")
-        texts = ", ".join(_quoted(r.text or show(r.condition)) for r in self.sketch.requires)
-        self._line(f"check_status(status, {{{texts}}});")
+        # Everything else was checked before.
+        late = [c for group in fetch_conditions(self.sketch).values() for c in group]
+        refusals = ", ".join(f"{{{c.number}, {_quoted(refusal_text(c))}}}" for c in late)
+        self._line(f"check_status(status, {{{refusals}}});")
         self._results()
 
     def _results(self) -> None:

@@ -123,9 +123,7 @@ def _as_real(expression: ir.Expr) -> Code:
 def _binary(expression: ir.Binary) -> Code:
     operator, left, right = expression.operator, expression.left, expression.right
     if operator in _LOGICAL:
-        # Compilers warn about `a || b && c`: the inner part is parenthesised.
-        parts = [_guarded(part) for part in (left, right)]
-        return CPP.binary(_LOGICAL[operator], *parts)
+        return logical(operator, scalar(left), scalar(right))
     operands = (left, right)
     real = operator == "/" or DType.F64 in (scalar_dtype(left), scalar_dtype(right))
     first, second = (_as_real(part) if real else scalar(part) for part in operands)
@@ -139,10 +137,33 @@ def _binary(expression: ir.Binary) -> Code:
             return CPP.binary(operator, first, second)
 
 
-def _guarded(expression: ir.Expr) -> Code:
-    code = scalar(expression)
-    nested = isinstance(expression, ir.Binary) and expression.operator in _LOGICAL
-    return Code(f"({code})") if nested else code
+def logical(operator: str, left: Code, right: Code) -> Code:
+    """`and` or `or` of two conditions. Compilers warn about `a || b && c`: an inner part with the
+    other operator is parenthesised."""
+    own = CPP.binary_levels[_LOGICAL[operator]]
+    levels = {CPP.binary_levels[spelling] for spelling in _LOGICAL.values()} - {own}
+    parts = [Code(f"({code})") if code.level in levels else code for code in (left, right)]
+    return CPP.binary(_LOGICAL[operator], *parts)
+
+
+#: Comparisons of integers the other way round; those of floats may both be false.
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+
+
+def fails(holds: ir.Expr) -> Code:
+    """That a condition does not hold."""
+    match holds:
+        case ir.Unary("not", operand):
+            return scalar(operand)
+        case ir.Binary("and" | "or" as operator, left, right):
+            return logical("or" if operator == "and" else "and", fails(left), fails(right))
+        case ir.Binary(operator, left, right) if operator in _OPPOSITE and DType.F64 not in (
+            scalar_dtype(left),
+            scalar_dtype(right),
+        ):
+            return scalar(ir.Binary(_OPPOSITE[operator], left, right))
+        case _:
+            return CPP.unary("!", scalar(holds))
 
 
 def _function(name: str, arguments: tuple[ir.Expr, ...]) -> Code:

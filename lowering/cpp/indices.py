@@ -7,15 +7,11 @@ from typing import assert_never
 
 from sketchc import ir
 from sketchc.diagnostics import InternalError
+from sketchc.launch_conditions import actual_extent
 from sketchc.symbolic import constant_value
 
 ZERO = ir.Literal(0)
 ONE = ir.Literal(1)
-
-
-def extent_name(tensor: str, axis: int) -> str:
-    """The host scalar with the actual extent (1 or the declared one) of a broadcastable axis."""
-    return f"{tensor}_extent_{axis}"
 
 
 def step_name(tensor: str, axis: int) -> str:
@@ -43,7 +39,7 @@ def _broadcast(tensor: ir.Tensor | None, axis: int) -> bool:
 
 def _extent(extents: tuple[ir.Expr, ...], axis: int, tensor: ir.Tensor | None) -> ir.Expr:
     if tensor is not None and _broadcast(tensor, axis):
-        return ir.Ref(extent_name(tensor.name, axis), ir.NameKind.LET)
+        return ir.Ref(actual_extent(tensor.name, axis), ir.NameKind.LET)
     return extents[axis]
 
 

@@ -8,15 +8,15 @@ from typing import assert_never
 import attrs
 
 from sketchc import ir
+from sketchc.launch_conditions import Condition, fetch_conditions
 from sketchc.lowering import loops
-from sketchc.lowering.cpp.expressions import CPP_TYPES, scalar, scalar_dtype, value
+from sketchc.lowering.cpp.expressions import CPP_TYPES, fails, scalar, scalar_dtype, value
 from sketchc.lowering.cpp.indices import row_major
 from sketchc.lowering.cpp.lower import step_sign
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.cpp.printer import Printer, serial_head
-from sketchc.lowering.cpp.reads import fetch, typed_number
+from sketchc.lowering.cpp.reads import fetch
 from sketchc.lowering.cpp.streams import streamed_tensors
-from sketchc.lowering.cpp.tiles import loaded_scalars, range_conditions
 from sketchc.lowering.plan import GridAxis, PhasePlan
 
 
@@ -46,6 +46,8 @@ class Steps:
                 self._branch(step)
             case ir.Fetch():
                 self._comment(step.text)
+                for condition in fetch_conditions(self.sketch).get(step.name, ()):
+                    refuse_unless(condition, self.out)
                 element = host_element(self.sketch, step.access)
                 self._define(fetch(step.name, step.dtype, element))
             case ir.Bind(name, bound):
@@ -193,17 +195,16 @@ def reserved(arena: str, item: ir.Tensor | loops.Storage) -> str:
     return f"{arena}.add(sizeof({kind}), {{{extents}}})"
 
 
-def host_element(sketch: ir.Sketch, access: ir.Access) -> loops.Value:
-    """An element of a tensor at scalar subscripts; 0 where one that was fetched is out of range."""
+def refuse_unless(condition: Condition, out: Printer) -> None:
+    """Leaves the function with the condition's number unless it holds."""
+    out.open(f"if ({fails(condition.holds)})")
+    out.line(f"return {condition.number};")
+    out.close()
+
+
+def host_element(sketch: ir.Sketch, access: ir.Access) -> loops.Element:
+    """An element of a tensor at scalar subscripts, which are in range."""
     indices = tuple(s.index for s in access.subscripts if isinstance(s, ir.ScalarSubscript))
-    extents = sketch.extents(access.tensor)
     base = sketch.tensor(access.tensor)
-    element = loops.Element(base.name, row_major(indices, extents, base), base.dtype)
-    loaded = loaded_scalars(sketch)
-    condition: ir.Expr | None = None
-    for index, extent in zip(indices, extents, strict=True):
-        for test in range_conditions(index, extent, loaded):
-            condition = test if condition is None else ir.Binary("and", condition, test)
-    if condition is None:
-        return element
-    return loops.Select(condition, element, typed_number(0, base.dtype), base.dtype)
+    index = row_major(indices, sketch.extents(access.tensor), base)
+    return loops.Element(base.name, index, base.dtype)

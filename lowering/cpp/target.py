@@ -13,6 +13,7 @@ import textwrap
 import attrs
 
 from sketchc import ir
+from sketchc.launch_conditions import Kind, actual_extent, launch_conditions, launch_steps
 from sketchc.lowering import loops
 from sketchc.lowering.cpp.answers import answers as answers
 from sketchc.lowering.cpp.binding import module_source
@@ -23,7 +24,7 @@ from sketchc.lowering.cpp.expressions import (
     scalar,
 )
 from sketchc.lowering.cpp.forwarding import Versions, find_versions
-from sketchc.lowering.cpp.indices import extent_name, step_name
+from sketchc.lowering.cpp.indices import step_name
 from sketchc.lowering.cpp.lower import lower_phase
 from sketchc.lowering.cpp.names import entry_name, identifier
 from sketchc.lowering.cpp.nest_maker import NestMaker
@@ -33,13 +34,12 @@ from sketchc.lowering.cpp.printer import (
     Printer,
     streams_name,
 )
-from sketchc.lowering.cpp.steps import Steps, reserved
+from sketchc.lowering.cpp.steps import Steps, refuse_unless, reserved
 from sketchc.lowering.cpp.streams import add_streams, streamed_tensors, unread_outputs
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.plan import Capabilities, PhasePlan, Plan
 from sketchc.lowering.source_map import source_map
-from sketchc.symbolic import show
 from sketchc.types import DType
 
 CAPABILITIES = Capabilities(
@@ -144,10 +144,9 @@ class _Host:
             for program, version in zip(plain, versions, strict=True)
         ]
         self.out.depth = 1
-        self._broadcasts()
         self._round_params()
-        self._lets()
-        self._requires()
+        self._launch_steps()
+        self._broadcasts()
         self._workspace()
         self._initial_values()
         self._streams(programs)
@@ -160,7 +159,7 @@ class _Host:
         body = "\n".join(self.out.lines)
         constants = self._constants(body)
         head = self._signature(body + constants)
-        return f"{head}\n{{\n{constants}{body}\n}}"
+        return f"{self._contract(body)}{head}\n{{\n{constants}{body}\n}}"
 
     def program(self, phase: PhasePlan, versions: Versions) -> loops.Program:
         """The loop program of one phase."""
@@ -199,7 +198,7 @@ class _Host:
         for param in self.sketch.params:
             parameters.append(("double " if param.dtype.is_float else "int64_t ", param.name))
         parameters += [
-            ("int64_t ", extent_name(tensor.name, axis))
+            ("int64_t ", actual_extent(tensor.name, axis))
             for tensor in self.sketch.tensors
             for axis, repeats in enumerate(tensor.broadcast)
             if repeats
@@ -238,7 +237,7 @@ class _Host:
             for axis, repeats in enumerate(tensor.broadcast):
                 if not repeats:
                     continue
-                actual = extent_name(tensor.name, axis)
+                actual = actual_extent(tensor.name, axis)
                 self.out.line(
                     f"[[maybe_unused]] const int64_t {step_name(tensor.name, axis)}"
                     f" = {actual} == 1 ? 0 : 1;"
@@ -251,10 +250,14 @@ class _Host:
             self.out.comment(f"{param.name} is of type {param.dtype.value}.")
             self.out.line(f"{name} = {ROUNDED[param.dtype].format(name)};")
 
-    def _lets(self) -> None:
-        for let in self.sketch.lets:
-            with self.out.tracing(let.span):
-                self._let(let)
+    def _launch_steps(self) -> None:
+        """Checks and host values; nothing is written before all conditions hold."""
+        for step in launch_steps(self.sketch):
+            with self.out.tracing(step.span):
+                if isinstance(step, ir.Let):
+                    self._let(step)
+                else:
+                    refuse_unless(step, self.out)
 
     def _let(self, let: ir.Let) -> None:
         kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
@@ -267,13 +270,24 @@ class _Host:
         else:
             self.out.line(f"[[maybe_unused]] const {kind} {identifier(let.name)} = {text};")
 
-    def _requires(self) -> None:
-        for number, require in enumerate(self.sketch.requires, 1):
-            with self.out.tracing(require.span):
-                self.out.comment(f"require: {require.text or show(require.condition)}")
-                self.out.open(f"if (!({scalar(require.condition)}))")
-                self.out.line(f"return {number};")
-                self.out.close()
+    def _contract(self, body: str) -> str:
+        """What the function returns, for those who call it."""
+        conditions = launch_conditions(self.sketch)
+        returns = ["0 when done"]
+        if "return -1;" in body:
+            returns.append("-1 when memory could not be had")
+        if conditions:
+            late = any(condition.kind is Kind.FETCH for condition in conditions)
+            before = "" if late else ", before anything is written,"
+            returns.append(f"and otherwise{before} the number of the condition that does not hold:")
+        text = f"// Returns {', '.join(returns)}"
+        lines = textwrap.wrap(text, 98, subsequent_indent="// ")
+        width = len(str(max((condition.number for condition in conditions), default=0)))
+        for condition in conditions:
+            late_one = ", known when it is fetched" if condition.kind is Kind.FETCH else ""
+            item = f"//   {condition.number:{width}}  {condition.text}{late_one}"
+            lines += textwrap.wrap(item, 98, subsequent_indent=f"//     {' ' * width}  ")
+        return "".join(f"{line}\n" for line in lines)
 
     def _workspace(self) -> None:
         tensors = [t for t in self.sketch.tensors if t.role is ir.Role.WORKSPACE]

@@ -8,14 +8,15 @@ from typing import assert_never
 import attrs
 
 from sketchc import ir
+from sketchc.launch_conditions import Condition, fetch_conditions, mentioned, refusal_text
 from sketchc.lowering.plan import Plan, has_product, walk
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.atomics import needs_canonical_nan
 from sketchc.lowering.triton.dialect import Dialect
-from sketchc.lowering.triton.expressions import host_expression, is_literal, names_in
+from sketchc.lowering.triton.expressions import host_expression, is_literal
 from sketchc.lowering.triton.kernel import KernelText
-from sketchc.lowering.triton.scope import Names, host_names
+from sketchc.lowering.triton.scope import Names
 from sketchc.lowering.triton.tuning import launch_options
 from sketchc.magnitudes import never_negative
 from sketchc.symbolic import show
@@ -26,12 +27,18 @@ def dense_name(tensor: ir.Tensor, names: Names) -> str:
     return names[f"{tensor.name}_dense"]
 
 
-def product(extents: tuple[ir.Expr, ...]) -> ir.Expr:
-    """The number of elements."""
-    total: ir.Expr = ir.Literal(1)
-    for extent in extents:
-        total = ir.Binary("*", total, extent)
-    return total
+def refusal_line(sketch: ir.Sketch, condition: Condition, names: Names) -> str:
+    """The statement that refuses a launch unless a condition holds."""
+    text = _escaped(refusal_text(condition))
+    shown = ", ".join(f"{name} = {{{names[name]}}}" for name in mentioned(sketch, condition))
+    message = f'f"{text.replace("{", "{{").replace("}", "}}")} ({shown})"'
+    if not shown or len(message) > layout.WIDTH - 10:
+        message = f'"{text}"'
+    return f"require({host_expression(condition.holds, names)}, {message})"
+
+
+def _escaped(text: str) -> str:
+    return text.replace(chr(34), chr(39))
 
 
 @attrs.define
@@ -120,20 +127,13 @@ class HostEmitter:
     def _fetch(self, fetch: ir.Fetch) -> None:
         """A scalar read; what was fetched before may point anywhere (R13)."""
         self._comment(fetch.text)
-        loaded = set(host_names(self.plan.sketch.schedule))
+        for condition in fetch_conditions(self.plan.sketch).get(fetch.name, ()):
+            self.line(refusal_line(self.plan.sketch, condition, self.names))
         offset: ir.Expr = ir.Literal(0)
         extents = self.plan.sketch.extents(fetch.access.tensor)
         for extent, subscript in zip(extents, fetch.access.subscripts, strict=True):
             assert isinstance(subscript, ir.ScalarSubscript)
             index = subscript.index
-            if names_in(index) & loaded:
-                inside = ir.Binary(
-                    "and",
-                    ir.Binary("<=", ir.Literal(0), index),
-                    ir.Binary("<", index, extent),
-                )
-                text = f'"the index {show(index)} of {fetch.access.tensor} is out of range"'
-                self.line(f"require({self.host(inside)}, {text})")
             if not is_literal(offset, 0):
                 offset = ir.Binary("*", offset, extent)
             offset = index if is_literal(offset, 0) else ir.Binary("+", offset, index)

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import attrs
 
 from sketchc import ir
+from sketchc.launch_conditions import Condition, Kind, launch_steps, may_repeat
 from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.precedence import Code
 from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.dialect import TORCH, Dialect
-from sketchc.lowering.triton.expressions import host_expression, literal, names_in
+from sketchc.lowering.triton.expressions import host_expression, literal
 from sketchc.lowering.triton.kernel import KernelText
-from sketchc.lowering.triton.launches import HostEmitter, dense_name, product
+from sketchc.lowering.triton.launches import HostEmitter, dense_name, refusal_line
 from sketchc.lowering.triton.scope import Names
-from sketchc.magnitudes import never_negative
-from sketchc.symbolic import equal, show
+from sketchc.symbolic import show
 from sketchc.types import FORMATS, DType
 
 #: What every generated file defines for its wrapper.
@@ -120,7 +120,7 @@ class WrapperEmitter:
         parts = []
         for axis, extent in enumerate(tensor.extents):
             code = str(self.host(extent))
-            if tensor.broadcast and tensor.broadcast[axis]:
+            if may_repeat(self.plan.sketch, tensor, axis):
                 name = self.names[tensor.name]
                 code = f"1 if {name}.shape[{axis}] == 1 else {code}"
             parts.append(code)
@@ -166,7 +166,7 @@ class WrapperEmitter:
         self._signature()
         self._round_params()
         self._bind_symbols()
-        self._lets_and_requires()
+        self._launch_steps()
         self._arguments()
         self._dense()
         self.lines += HostEmitter(self.plan, self.dialect, self.names, self.kernels).emit()
@@ -264,14 +264,6 @@ class WrapperEmitter:
                 if free:
                     self.line(f"{self.names[free]} = {self.names[tensor.name]}.shape[{axis}]")
                     bound.add(free)
-        for symbol in self.plan.sketch.symbols:
-            if symbol.upper_bound is not None:
-                name = self.names[symbol.name]
-                text = f"{symbol.name} <= {symbol.upper_bound}"
-                self.line(
-                    f"require({name} <= {symbol.upper_bound}, "
-                    f'f"the sketch needs {text}, not {{{name}}}")'
-                )
 
     def _unpack_out(self) -> None:
         targets = ", ".join(self.names[tensor.name] for tensor in self.outputs)
@@ -285,27 +277,16 @@ class WrapperEmitter:
             case _:
                 return None
 
-    def _lets_and_requires(self) -> None:
-        for let in self.plan.sketch.lets:
-            for divisor in _divisors(let.value):
-                self.line(f'require({self.host(divisor)} > 0, "{show(divisor)} must be positive")')
-            for divisor in _divisors(let.value, ("/",)):
-                self.line(f'require({self.host(divisor)} != 0, "{show(divisor)} must not be 0")')
-            self.line(f"{self.names[let.name]} = {self.host(let.value)}")
-        for condition in self.plan.sketch.requires:
-            values = sorted(
-                name
-                for name in names_in(condition.condition)
-                if name not in {c.name for c in self.plan.sketch.constants}
-            )
-            shown = ", ".join(f"{name} = {{{self.names[name]}}}" for name in values)
-            text = condition.text.replace("{", "{{").replace("}", "}}").replace('"', "'")
-            prefix = "f" if shown else ""
-            tail = f" ({shown})" if shown else ""
-            message = f'{prefix}"the sketch needs {text}{tail}"'
-            if len(message) > layout.WIDTH - 10:
-                message = f'"the sketch needs {condition.text.replace(chr(34), chr(39))}"'
-            self.line(f"require({self.host(condition.condition)}, {message})")
+    def _launch_steps(self) -> None:
+        """The conditions of the launch, and host values as soon as they are sure to have one."""
+        for step in launch_steps(self.plan.sketch):
+            match step:
+                case ir.Let():
+                    self.line(f"{self.names[step.name]} = {self.host(step.value)}")
+                case Condition(kind=Kind.SIZE | Kind.REPEAT):
+                    pass  # shapes have no negative size; `check_tensor` looks at them
+                case Condition():
+                    self.line(refusal_line(self.plan.sketch, step, self.names))
 
     def _arguments(self) -> None:
         """Types and shapes of what is given, outputs allocated, overlaps refused."""
@@ -313,12 +294,6 @@ class WrapperEmitter:
         self.line(f"device = {self.names[source.name]}.device")
         for tensor in self.inputs:
             self._check(tensor)
-        known: dict[str, bool] = {c.name: c.value >= 0 for c in self.plan.sketch.constants}
-        for tensor in (*self.outputs, *self._by_role(ir.Role.WORKSPACE)):
-            for extent in tensor.extents:
-                if not never_negative(extent, known):
-                    text = f'"the extent {show(extent)} of {tensor.name} is negative"'
-                    self.line(f"require({self.host(extent)} >= 0, {text})")
         if self.needs_out:
             for tensor in self.outputs:
                 self._check(tensor)
@@ -386,28 +361,3 @@ class WrapperEmitter:
             if tensor.name in anyway:
                 dense = self._dense_name(tensor)
                 self.line(f"{dense} = with_an_element({dense})")
-        for view in self.plan.sketch.views:
-            base = self.plan.sketch.tensor(view.base)
-            if not equal(product(view.extents), product(base.extents)):
-                size = self.host(product(view.extents))
-                text = f'"the view {view.name} has another number of elements than {base.name}"'
-                self.line(f"require({self._dense_name(base)}.numel() == {size}, {text})")
-
-
-_INTEGER = ("//", "%", "cdiv")
-
-
-def _divisors(expression: ir.Expr, operators: tuple[str, ...] = _INTEGER) -> list[ir.Expr]:
-    """Divisors by one of these operators in a host expression that are not literals."""
-    match expression:
-        case ir.Unary(_, operand):
-            return _divisors(operand, operators)
-        case ir.Binary(operator, left, right):
-            found = _divisors(left, operators) + _divisors(right, operators)
-            if operator in operators and not isinstance(right, ir.Literal):
-                found.append(right)
-            return found
-        case ir.Function(_, arguments):
-            return [divisor for argument in arguments for divisor in _divisors(argument, operators)]
-        case _:
-            return []

@@ -17,6 +17,7 @@ import numpy as np
 from sketchc import ir
 from sketchc.diagnostics import UsageError
 from sketchc.evaluate import evaluate, host_values
+from sketchc.launch_conditions import broken
 from sketchc.runtime.frontends.arrays import Array, numpy_dtype
 from sketchc.runtime.frontends.description import (
     InputSpec,
@@ -390,7 +391,11 @@ def _check_extents(
     params: Mapping[str, Scalar],
     shapes: Mapping[str, Sequence[int]],
 ) -> None:
-    """Extents that are expressions, and the sketch's own requires."""
+    """The conditions of a launch, and extents that are expressions."""
+    refused = broken(sketch, symbols, params)
+    if refused is not None:
+        msg = f"the task's sizes break what the sketch needs: {refused}"
+        raise UsageError(msg)
     values = host_values(sketch, symbols, params)
     for tensor in sketch.tensors:
         for axis, extent in enumerate(tensor.extents if tensor.name in shapes else ()):
@@ -399,7 +404,3 @@ def _check_extents(
             if size != wanted and not broadcast:
                 msg = f"axis {axis} of {tensor.name} is {size}; the sketch says {wanted}"
                 raise UsageError(msg)
-    for require in sketch.requires:
-        if not evaluate(require.condition, values):
-            msg = f"the task's sizes break the sketch's `require: {require.text}`"
-            raise UsageError(msg)

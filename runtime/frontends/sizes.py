@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from sketchc import ir, symbolic
 from sketchc.evaluate import Value, evaluate, host_values
+from sketchc.launch_conditions import broken
 from sketchc.types import DType
 
 #: Combinations that `choose` looks at before it gives up.
@@ -34,20 +35,7 @@ def tensor_shapes(
 
 def refusal(sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value]) -> str:
     """Why a launch at these sizes must be refused, in words; "" when nothing speaks against it."""
-    for symbol in sketch.symbols:
-        if symbol.upper_bound is not None and symbols[symbol.name] > symbol.upper_bound:
-            return f"{symbol.name} <= {symbol.upper_bound}"
-    try:
-        values = host_values(sketch, symbols, params)
-        for tensor in sketch.tensors:
-            if any(evaluate(extent, values) < 0 for extent in tensor.extents):
-                return f"{tensor.name} has extents of 0 or more"
-        for require in sketch.requires:
-            if not evaluate(require.condition, values):
-                return require.text
-    except (ArithmeticError, ValueError):
-        return "every extent and condition has a value"
-    return ""
+    return broken(sketch, symbols, params) or ""
 
 
 def example_params(

@@ -16,11 +16,12 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sketchc.launch_conditions import launch_conditions, refusal
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.sandbox.environment import compiler_environment
 from sketchc.runtime.sandbox.kept import KeptWorker
@@ -200,7 +201,10 @@ class CppSession(Session):
             "signature": signature(self._artefact.kernel, symbols, params, tensors),
         }
         result = self._kept.call(request, tensors, timeout)
-        return _outputs(self._artefact.kernel, result, timeout)
+        kernel = self._artefact.kernel
+        return _outputs(
+            result, timeout, lambda status: check_status(kernel, status, symbols, params)
+        )
 
     def _make(self, tensor_bytes: int, file_bytes: int) -> Worker:
         assert self._artefact.library is not None
@@ -217,9 +221,9 @@ class CppSession(Session):
 
 
 def _outputs(
-    kernel: Kernel, result: WorkerResult, timeout: float
+    result: WorkerResult, timeout: float, judge: Callable[[int], None]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """What a run gave, or what went wrong as a `ToolchainError`."""
+    """What a run gave, or what went wrong as a `ToolchainError`; `judge` raises for a status."""
     if result.timed_out:
         msg = f"no answer within {timeout:g} s"
         raise ToolchainError(stage="timeout", message=msg, log=result.output)
@@ -229,26 +233,31 @@ def _outputs(
     if "missing" in result.reply:
         msg, kinds = str(result.reply["missing"]), ("MissingEntryError",)
         raise ToolchainError(stage="compile", message=msg, kinds=kinds)
-    check_status(kernel, int(result.reply["status"]))
+    judge(int(result.reply["status"]))
     if result.reply["stray"]:
         stray = str(result.reply["stray"])
         raise ToolchainError(stage="illegal_access", message=stray)
     return dict(result.arrays)
 
 
-def check_status(kernel: Kernel, status: int) -> None:
+def check_status(
+    kernel: Kernel,
+    status: int,
+    symbols: Mapping[str, int],
+    params: Mapping[str, int | float | bool],
+) -> None:
     """Raise `ToolchainError` for what the entry point returned, unless it is 0."""
     if status == 0:
         return
-    if status < 0:
+    if status == -1:
         msg = "the kernel could not allocate its scratch memory"
         raise ToolchainError(stage="launch", message=msg, kinds=("MemoryError",))
-    if status > len(kernel.sketch.requires):
-        msg = f"the entry point returned {status}, which is no number of a require"
+    broken = [c for c in launch_conditions(kernel.sketch) if c.number == status]
+    if not broken:
+        msg = f"the entry point returned {status}, which is no number of a launch condition"
         raise ToolchainError(stage="launch", message=msg)
-    require = kernel.sketch.requires[status - 1]
-    msg = f"launch check failed: {require.text}"
-    raise ToolchainError(stage="launch", message=msg)
+    msg = refusal(kernel.sketch, broken[0], symbols, params)
+    raise ToolchainError(stage="launch", message=msg, kinds=("LaunchError",))
 
 
 # ---------------------------------------------------------------- the compiler

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sketchc import ir
 from sketchc.evaluate import constants_of, evaluate
+from sketchc.launch_conditions import broken, may_repeat
 from sketchc.runtime.toolchains.base import ToolchainError
 
 if TYPE_CHECKING:
@@ -44,13 +45,17 @@ def signature(
         values[param.name] = given
         floats = param.dtype.is_float
         scalars.append(["f", float(given)] if floats else ["i", int(given)])
-    for let in sketch.lets:
-        values[let.name] = evaluate(let.value, values)
+    try:
+        for let in sketch.lets:
+            values[let.name] = evaluate(let.value, values)
+        extents = [[int(evaluate(e, values)) for e in tensor.extents] for tensor in sketch.tensors]
+    except (ArithmeticError, ValueError) as error:
+        msg = f"the sketch needs {broken(sketch, symbols, params) or error}"
+        raise ToolchainError(stage="launch", message=msg, kinds=("LaunchError",)) from error
     shapes: list[list[Any]] = []
-    for tensor in sketch.tensors:
+    for tensor, shape in zip(sketch.tensors, extents, strict=True):
         if tensor.role is ir.Role.WORKSPACE:
             continue
-        shape = [int(evaluate(extent, values)) for extent in tensor.extents]
         array = tensors.get(tensor.name)
         if array is None and tensor.optional:
             scalars += [["i", 1] for repeats in tensor.broadcast if repeats]
@@ -58,7 +63,7 @@ def signature(
             continue
         # A negative extent is for the entry point's checks to refuse.
         actual = [max(0, n) for n in shape] if array is None else list(array.shape)
-        _check(tensor, array, shape)
+        _check(sketch, tensor, array, shape)
         for axis, repeats in enumerate(tensor.broadcast):
             if repeats:
                 scalars.append(["i", actual[axis]])
@@ -66,16 +71,17 @@ def signature(
     return {"entry": kernel.entry, "tensors": shapes, "scalars": scalars}
 
 
-def _check(tensor: ir.Tensor, array: np.ndarray[Any, Any] | None, shape: list[int]) -> None:
+def _check(
+    sketch: ir.Sketch, tensor: ir.Tensor, array: np.ndarray[Any, Any] | None, shape: list[int]
+) -> None:
     if array is None:
         if tensor.role is ir.Role.OUT:
             return
         msg = f"tensor {tensor.name} was not given"
         raise ToolchainError(stage="launch", message=msg)
-    repeats = (*tensor.broadcast, *(False for _ in shape))
     fits = len(array.shape) == len(shape) and all(
-        actual == extent or (repeat and actual == 1)
-        for actual, extent, repeat in zip(array.shape, shape, repeats, strict=False)
+        actual == extent or (actual == 1 and may_repeat(sketch, tensor, axis))
+        for axis, (actual, extent) in enumerate(zip(array.shape, shape, strict=True))
     )
     if not fits or array.dtype.name != tensor.dtype.numpy_name:
         msg = (

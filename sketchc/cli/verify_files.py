@@ -19,7 +19,8 @@ from sketchc.diagnostics import DiagnosticError, UsageError
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
-    from sketchc import ir, syntax
+    from sketchc import syntax
+    from sketchc.agents.kernel_contract import Contract
     from sketchc.lowering.plan import Plan
     from sketchc.runtime.frontends.worker_task import WorkerTask
     from sketchc.runtime.store.recording import Recorder
@@ -320,16 +321,16 @@ def signature_text(request: VerifyRequest, task: WorkerTask) -> str:
     lines = [contract.declaration, ""]
     lines += [f"{mark} {a.name}: {a.role}, {a.text}" for a in contract.arguments]
     lines += [f"{mark} {scalar}" for scalar in contract.scalars]
-    lines += [f"{mark} {place}: refuse unless {c}" for place, c in enumerate(contract.checks, 1)]
-    lines += [f"{mark} {text}" for text in _rules(plan.sketch, language)]
+    lines += [f"{mark} {number}: refuse unless {text}" for number, text in contract.checks]
+    lines += [f"{mark} {text}" for text in _rules(contract)]
     return "\n".join(lines)
 
 
-def _rules(sketch: ir.Sketch, language: str) -> list[str]:
+def _rules(contract: Contract) -> list[str]:
     """How tensors are passed and what is returned, in words."""
-    if language == "c++":
+    if contract.language == "c++":
         rules = ["Tensors are C-contiguous, and outputs are allocated by the caller."]
-        refused = ", its number where a size is refused" if sketch.requires else ""
+        refused = ", its number where a size is refused" if contract.checks else ""
         return [*rules, f"Return 0 when done{refused}, -1 when memory could not be had."]
     return [
         "Tensors are contiguous, and `out`, where it is given, takes the results.",

@@ -193,6 +193,9 @@ template <class T> inline T leaky_relu(T x, T slope) { return x > T{0} ? x : slo
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t activations(
     const float *__restrict X, float *__restrict SIGMOID, float *__restrict SILU, float
     *__restrict GELU_TANH, float *__restrict SOFTPLUS, float *__restrict SOFTSIGN, float
@@ -202,6 +205,9 @@ extern "C" int64_t activations(
     constexpr int64_t TM = 8;
     constexpr int64_t TN = 512;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     const bool SIGMOID_streams = sketch::streams(sizeof(float), {M, N});
     const bool SILU_streams = sketch::streams(sizeof(float), {M, N});
     const bool GELU_TANH_streams = sketch::streams(sizeof(float), {M, N});

@@ -193,11 +193,17 @@ inline double randn(int64_t seed, int64_t offset)
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  N >= 0
 extern "C" int64_t add_noise(
     const float *__restrict X, float *__restrict Y, int64_t N, double sigma, int64_t seed)
 {
     constexpr int64_t T = 2048;
 
+    if (N < 0) {
+        return 1;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {N});
     {
         // Scratch memory of each thread.

@@ -203,11 +203,17 @@ inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank
                               : omp_out = sketch::max(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t argmax_rows(
     const float *__restrict X, int64_t *__restrict PLACE, int64_t M, int64_t N)
 {
     constexpr int64_t T = 2048;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     {
         // Scratch memory of each thread.
         sketch::arena arena;

@@ -83,6 +83,14 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  stride >= 1
+//   2  OH >= 0
+//   3  OW >= 0
+//   4  kernel_size >= 1 and stride >= 1
+//   5  padding >= 0 and 2*padding <= kernel_size
+//   6  N >= 0 and C >= 0 and H >= 0 and W >= 0
 extern "C" int64_t avg_pool2d(
     const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t H, int64_t W,
     int64_t kernel_size, int64_t stride, int64_t padding)
@@ -90,29 +98,27 @@ extern "C" int64_t avg_pool2d(
     constexpr int64_t TH = 16;
     constexpr int64_t TW = 64;
 
-    [[maybe_unused]] const int64_t OH = sketch::floor_div(H + 2 * padding - kernel_size, stride) +
-        1;
-    [[maybe_unused]] const int64_t OW = sketch::floor_div(W + 2 * padding - kernel_size, stride) +
-        1;
-    // require: stride >= 1
-    if (!(stride >= 1)) {
+    if (N < 0 || C < 0 || H < 0 || W < 0) {
+        return 6;
+    }
+    if (stride < 1) {
         return 1;
     }
-    // require: OH >= 0
-    if (!(OH >= 0)) {
-        return 2;
-    }
-    // require: OW >= 0
-    if (!(OW >= 0)) {
-        return 3;
-    }
-    // require: kernel_size >= 1 and stride >= 1
-    if (!(kernel_size >= 1 && stride >= 1)) {
+    if (kernel_size < 1 || stride < 1) {
         return 4;
     }
-    // require: padding >= 0 and 2*padding <= kernel_size
-    if (!(padding >= 0 && 2 * padding <= kernel_size)) {
+    if (padding < 0 || 2 * padding > kernel_size) {
         return 5;
+    }
+    [[maybe_unused]] const int64_t OH = sketch::floor_div(H + 2 * padding - kernel_size, stride) +
+        1;
+    if (OH < 0) {
+        return 2;
+    }
+    [[maybe_unused]] const int64_t OW = sketch::floor_div(W + 2 * padding - kernel_size, stride) +
+        1;
+    if (OW < 0) {
+        return 3;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, OH, OW});
     #pragma omp parallel
@@ -152,9 +158,9 @@ extern "C" int64_t avg_pool2d(
                                     #pragma omp simd
                                     for (int64_t lane = 0; lane < TW; ++lane) {
                                         const float y_value = y_row_2[lane];
-                                        const float x = (((part_5 && part_6) && part_3 <= lane) &&
-                                            lane < part_4) ? X[((n * C + c) * H + (h + row *
-                                            stride)) * W + (w + lane * stride)] : 0.0f;
+                                        const float x = (part_5 && part_6 && part_3 <= lane && lane
+                                            < part_4) ? X[((n * C + c) * H + (h + row * stride)) * W
+                                            + (w + lane * stride)] : 0.0f;
                                         const float y_value_2 = y_value + x;
                                         y_row_2[lane] = y_value_2;
                                     }

@@ -85,6 +85,9 @@ template <class T> inline T relu(T x) { return x < T{0} ? T{0} : x; }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t bias_activation(
     const float *__restrict X, const float *__restrict BIAS, float *__restrict Y, int64_t M,
     int64_t N)
@@ -92,6 +95,9 @@ extern "C" int64_t bias_activation(
     constexpr int64_t TM = 4;
     constexpr int64_t TN = 1024;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     #pragma omp parallel
     {

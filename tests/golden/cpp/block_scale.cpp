@@ -206,11 +206,17 @@ inline void reshape(const tile<const T, from> &source, const tile<T, to> &result
                               : omp_out = sketch::max(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0
 extern "C" int64_t block_scale(
     const float *__restrict X, float *__restrict Y, float *__restrict SCALE, int64_t M)
 {
     constexpr int64_t T = 16;
 
+    if (M < 0) {
+        return 1;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {M, 256});
     {
         // Scratch memory of each thread.

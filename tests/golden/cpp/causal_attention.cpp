@@ -327,6 +327,15 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
                               : omp_out = sketch::max(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  HK >= 1
+//   2  HK >= 1 and HQ % HK == 0
+//   3  M <= N and D >= 1
+//   4  HQ//HK >= 1
+//   5  B >= 0 and HQ >= 0 and HK >= 0 and M >= 0 and N >= 0 and D >= 0
+//   6  D <= 128
+//   7  sqrt(D) != 0
 extern "C" int64_t causal_attention(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V, const float
     *__restrict MASK, float *__restrict Y, int64_t B, int64_t HQ, int64_t HK, int64_t M, int64_t
@@ -335,24 +344,29 @@ extern "C" int64_t causal_attention(
     constexpr int64_t TM = 64;
     constexpr int64_t TN = 64;
 
-    [[maybe_unused]] const double scale = static_cast<double>(1.0 /
-        std::sqrt(static_cast<double>(D)));
-    // require: HK >= 1
-    if (!(HK >= 1)) {
+    if (B < 0 || HQ < 0 || HK < 0 || M < 0 || N < 0 || D < 0) {
+        return 5;
+    }
+    if (D > 128) {
+        return 6;
+    }
+    if (HK < 1) {
         return 1;
     }
-    // require: HK >= 1 and HQ % HK == 0
-    if (!(HK >= 1 && sketch::floor_mod(HQ, HK) == 0)) {
+    if (HK < 1 || sketch::floor_mod(HQ, HK) != 0) {
         return 2;
     }
-    // require: M <= N and D >= 1
-    if (!(M <= N && D >= 1)) {
+    if (M > N || D < 1) {
         return 3;
     }
-    // require: HQ//HK >= 1
-    if (!(sketch::floor_div(HQ, HK) >= 1)) {
+    if (sketch::floor_div(HQ, HK) < 1) {
         return 4;
     }
+    if (!(std::sqrt(static_cast<double>(D)) != 0.0)) {
+        return 7;
+    }
+    [[maybe_unused]] const double scale = static_cast<double>(1.0 /
+        std::sqrt(static_cast<double>(D)));
     const bool Y_streams = sketch::streams(sizeof(float), {B, HQ, M, D});
     {
         // Scratch memory of each thread.

@@ -83,35 +83,37 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  groups >= 1
+//   3  CG >= 0
+//   4  N*groups*CG*(H*W) == N*C*H*W
+//   5  N*CG*groups*(H*W) == N*C*H*W
+//   6  groups >= 1 and C == CG*groups
+//   7  N >= 0 and C >= 0 and H >= 0 and W >= 0
 extern "C" int64_t channel_shuffle(
     const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t H, int64_t W,
     int64_t groups)
 {
     constexpr int64_t T = 1024;
 
-    [[maybe_unused]] const int64_t CG = sketch::floor_div(C, groups);
-    // require: groups >= 1
-    if (!(groups >= 1)) {
+    if (N < 0 || C < 0 || H < 0 || W < 0) {
+        return 7;
+    }
+    if (groups < 1) {
         return 1;
     }
-    // require: groups >= 0
-    if (!(groups >= 0)) {
-        return 2;
-    }
-    // require: CG >= 0
-    if (!(CG >= 0)) {
+    [[maybe_unused]] const int64_t CG = sketch::floor_div(C, groups);
+    if (CG < 0) {
         return 3;
     }
-    // require: N*groups*CG*(H*W) == N*C*H*W
-    if (!(N * groups * CG * (H * W) == N * C * H * W)) {
+    if (N * groups * CG * (H * W) != N * C * H * W) {
         return 4;
     }
-    // require: N*CG*groups*(H*W) == N*C*H*W
-    if (!(N * CG * groups * (H * W) == N * C * H * W)) {
+    if (N * CG * groups * (H * W) != N * C * H * W) {
         return 5;
     }
-    // require: groups >= 1 and C == CG*groups
-    if (!(groups >= 1 && C == CG * groups)) {
+    if (groups < 1 || C != CG * groups) {
         return 6;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, H, W});

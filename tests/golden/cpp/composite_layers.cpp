@@ -261,11 +261,21 @@ inline void cumprod(const tile<const T, rank> &source, const tile<T, rank> &resu
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  L >= 1
+//   2  P >= 0 and L >= 0
+//   3  L <= 1024
 extern "C" int64_t composite_layers(
     const float *__restrict OPACITY, float *__restrict SHARE, int64_t P, int64_t L)
 {
-    // require: L >= 1
-    if (!(L >= 1)) {
+    if (P < 0 || L < 0) {
+        return 2;
+    }
+    if (L > 1024) {
+        return 3;
+    }
+    if (L < 1) {
         return 1;
     }
     const bool SHARE_streams = sketch::streams(sizeof(float), {P, L});

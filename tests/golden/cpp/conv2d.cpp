@@ -224,6 +224,21 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//    1  groups >= 1
+//    2  stride >= 1
+//    3  OH >= 0
+//    4  OW >= 0
+//    5  groups >= 1 and stride >= 1 and dilation >= 1 and padding >= 0
+//    6  C == CG*groups and O == OG*groups
+//    7  OH*OW >= 1
+//    8  OW >= 1
+//    9  OH >= 1
+//   10  KH*KW >= 1
+//   11  KW >= 1
+//   12  KH >= 1
+//   13  N >= 0 and C >= 0 and H >= 0 and W >= 0 and O >= 0 and CG >= 0 and KH >= 0 and KW >= 0
 extern "C" int64_t conv2d(
     const float *__restrict X, const float *__restrict WEIGHT, const float *__restrict BIAS, float
     *__restrict Y, int64_t N, int64_t C, int64_t H, int64_t W, int64_t O, int64_t CG, int64_t KH,
@@ -233,58 +248,49 @@ extern "C" int64_t conv2d(
     constexpr int64_t TO = 64;
     constexpr int64_t TK = 64;
 
-    [[maybe_unused]] const int64_t OG = sketch::floor_div(O, groups);
-    [[maybe_unused]] const int64_t OH = sketch::floor_div(H + 2 * padding - dilation * (KH - 1) - 1,
-        stride) + 1;
-    [[maybe_unused]] const int64_t OW = sketch::floor_div(W + 2 * padding - dilation * (KW - 1) - 1,
-        stride) + 1;
-    // require: groups >= 1
-    if (!(groups >= 1)) {
+    if (N < 0 || C < 0 || H < 0 || W < 0 || O < 0 || CG < 0 || KH < 0 || KW < 0) {
+        return 13;
+    }
+    if (groups < 1) {
         return 1;
     }
-    // require: stride >= 1
-    if (!(stride >= 1)) {
+    if (stride < 1) {
         return 2;
     }
-    // require: OH >= 0
-    if (!(OH >= 0)) {
-        return 3;
-    }
-    // require: OW >= 0
-    if (!(OW >= 0)) {
-        return 4;
-    }
-    // require: groups >= 1 and stride >= 1 and dilation >= 1 and padding >= 0
-    if (!(((groups >= 1 && stride >= 1) && dilation >= 1) && padding >= 0)) {
+    if (groups < 1 || stride < 1 || dilation < 1 || padding < 0) {
         return 5;
     }
-    // require: C == CG*groups and O == OG*groups
-    if (!(C == CG * groups && O == OG * groups)) {
-        return 6;
-    }
-    // require: OH*OW >= 1
-    if (!(OH * OW >= 1)) {
-        return 7;
-    }
-    // require: OW >= 1
-    if (!(OW >= 1)) {
-        return 8;
-    }
-    // require: OH >= 1
-    if (!(OH >= 1)) {
-        return 9;
-    }
-    // require: KH*KW >= 1
-    if (!(KH * KW >= 1)) {
+    if (KH * KW < 1) {
         return 10;
     }
-    // require: KW >= 1
-    if (!(KW >= 1)) {
+    if (KW < 1) {
         return 11;
     }
-    // require: KH >= 1
-    if (!(KH >= 1)) {
+    if (KH < 1) {
         return 12;
+    }
+    [[maybe_unused]] const int64_t OG = sketch::floor_div(O, groups);
+    if (C != CG * groups || O != OG * groups) {
+        return 6;
+    }
+    [[maybe_unused]] const int64_t OH = sketch::floor_div(H + 2 * padding - dilation * (KH - 1) - 1,
+        stride) + 1;
+    if (OH < 0) {
+        return 3;
+    }
+    if (OH < 1) {
+        return 9;
+    }
+    [[maybe_unused]] const int64_t OW = sketch::floor_div(W + 2 * padding - dilation * (KW - 1) - 1,
+        stride) + 1;
+    if (OW < 0) {
+        return 4;
+    }
+    if (OH * OW < 1) {
+        return 7;
+    }
+    if (OW < 1) {
+        return 8;
     }
     {
         // Scratch memory of each thread.
@@ -352,9 +358,9 @@ extern "C" int64_t conv2d(
                                         dilation;
                                     const int64_t X_index_3 = part_3 + sketch::floor_mod(k0 + lane,
                                         KW) * dilation;
-                                    const float x_value = (((0 <= X_index_2 && X_index_2 < H) && 0
-                                        <= X_index_3) && X_index_3 < W) ? X[((part * C + X_index) *
-                                        H + X_index_2) * W + X_index_3] : 0.0f;
+                                    const float x_value = (0 <= X_index_2 && X_index_2 < H && 0 <=
+                                        X_index_3 && X_index_3 < W) ? X[((part * C + X_index) * H +
+                                        X_index_2) * W + X_index_3] : 0.0f;
                                     x_row[lane] = x_value;
                                 }
                             }

@@ -224,6 +224,18 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//    1  OH >= 0
+//    2  OW >= 0
+//    3  stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0
+//    4  OH*OW >= 1
+//    5  OW >= 1
+//    6  OH >= 1
+//    7  KH*KW >= 1
+//    8  KW >= 1
+//    9  KH >= 1
+//   10  N >= 0 and C >= 0 and H >= 0 and W >= 0 and O >= 0 and KH >= 0 and KW >= 0
 extern "C" int64_t conv_transpose2d(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t N,
     int64_t C, int64_t H, int64_t W, int64_t O, int64_t KH, int64_t KW, int64_t stride, int64_t
@@ -233,45 +245,39 @@ extern "C" int64_t conv_transpose2d(
     constexpr int64_t TO = 64;
     constexpr int64_t TK = 64;
 
-    [[maybe_unused]] const int64_t OH = (H - 1) * stride - 2 * padding + dilation * (KH - 1) +
-        output_padding + 1;
-    [[maybe_unused]] const int64_t OW = (W - 1) * stride - 2 * padding + dilation * (KW - 1) +
-        output_padding + 1;
-    // require: OH >= 0
-    if (!(OH >= 0)) {
-        return 1;
+    if (N < 0 || C < 0 || H < 0 || W < 0 || O < 0 || KH < 0 || KW < 0) {
+        return 10;
     }
-    // require: OW >= 0
-    if (!(OW >= 0)) {
-        return 2;
-    }
-    // require: stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0
-    if (!(((stride >= 1 && dilation >= 1) && padding >= 0) && output_padding >= 0)) {
+    if (stride < 1 || dilation < 1 || padding < 0 || output_padding < 0) {
         return 3;
     }
-    // require: OH*OW >= 1
-    if (!(OH * OW >= 1)) {
-        return 4;
-    }
-    // require: OW >= 1
-    if (!(OW >= 1)) {
-        return 5;
-    }
-    // require: OH >= 1
-    if (!(OH >= 1)) {
-        return 6;
-    }
-    // require: KH*KW >= 1
-    if (!(KH * KW >= 1)) {
+    if (KH * KW < 1) {
         return 7;
     }
-    // require: KW >= 1
-    if (!(KW >= 1)) {
+    if (KW < 1) {
         return 8;
     }
-    // require: KH >= 1
-    if (!(KH >= 1)) {
+    if (KH < 1) {
         return 9;
+    }
+    [[maybe_unused]] const int64_t OH = (H - 1) * stride - 2 * padding + dilation * (KH - 1) +
+        output_padding + 1;
+    if (OH < 0) {
+        return 1;
+    }
+    if (OH < 1) {
+        return 6;
+    }
+    [[maybe_unused]] const int64_t OW = (W - 1) * stride - 2 * padding + dilation * (KW - 1) +
+        output_padding + 1;
+    if (OW < 0) {
+        return 2;
+    }
+    if (OH * OW < 1) {
+        return 4;
+    }
+    if (OW < 1) {
+        return 5;
     }
     {
         // Scratch memory of each thread.
@@ -338,13 +344,13 @@ extern "C" int64_t conv_transpose2d(
                                     dilation, stride);
                                 const int64_t X_index_3 = sketch::floor_div(part_3 -
                                     sketch::floor_mod(k0 + lane, KW) * dilation, stride);
-                                const float x_value = (((((sketch::floor_mod(part_2 -
+                                const float x_value = (sketch::floor_mod(part_2 -
                                     sketch::floor_mod(sketch::floor_div(k0 + lane, KW), KH) *
                                     dilation, stride) == 0 && sketch::floor_mod(part_3 -
-                                    sketch::floor_mod(k0 + lane, KW) * dilation, stride) == 0) && 0
-                                    <= X_index_2) && X_index_2 < H) && 0 <= X_index_3) && X_index_3
-                                    < W) ? X[((part * C + X_index) * H + X_index_2) * W + X_index_3]
-                                    : 0.0f;
+                                    sketch::floor_mod(k0 + lane, KW) * dilation, stride) == 0 && 0
+                                    <= X_index_2 && X_index_2 < H && 0 <= X_index_3 && X_index_3 <
+                                    W) ? X[((part * C + X_index) * H + X_index_2) * W + X_index_3] :
+                                    0.0f;
                                 x_row[lane] = x_value;
                             }
                         }

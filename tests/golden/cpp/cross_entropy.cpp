@@ -142,14 +142,20 @@ inline double exp(double x) { return ::exp(x); }
                               : omp_out = sketch::max(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 1 and N >= 1
+//   2  M >= 0 and N >= 0
 extern "C" int64_t cross_entropy(
     const float *__restrict LOGITS, const int64_t *__restrict TARGET, float *__restrict LOSS,
     int64_t M, int64_t N)
 {
     constexpr int64_t T = 2048;
 
-    // require: M >= 1 and N >= 1
-    if (!(M >= 1 && N >= 1)) {
+    if (M < 0 || N < 0) {
+        return 2;
+    }
+    if (M < 1 || N < 1) {
         return 1;
     }
     // Memory shared by the phases.

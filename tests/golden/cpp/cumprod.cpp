@@ -261,8 +261,18 @@ inline void cumprod(const tile<const T, rank> &source, const tile<T, rank> &resu
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0
+//   2  N <= 4096
 extern "C" int64_t cumprod(const float *__restrict X, float *__restrict Y, int64_t M, int64_t N)
 {
+    if (M < 0 || N < 0) {
+        return 1;
+    }
+    if (N > 4096) {
+        return 2;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     {
         // Scratch memory of each thread.

@@ -230,11 +230,17 @@ inline void cumsum(const tile<const T, rank> &source, const tile<T, rank> &resul
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t cumsum_reverse(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N)
 {
     constexpr int64_t T = 2048;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     {
         // Scratch memory of each thread.
         sketch::arena arena;

@@ -83,6 +83,13 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  stride >= 1
+//   2  OH >= 0
+//   3  OW >= 0
+//   4  stride >= 1 and dilation >= 1 and padding >= 0
+//   5  N >= 0 and C >= 0 and H >= 0 and W >= 0 and KH >= 0 and KW >= 0
 extern "C" int64_t depthwise_conv2d(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t N,
     int64_t C, int64_t H, int64_t W, int64_t KH, int64_t KW, int64_t stride, int64_t padding,
@@ -90,25 +97,24 @@ extern "C" int64_t depthwise_conv2d(
 {
     constexpr int64_t T = 256;
 
-    [[maybe_unused]] const int64_t OH = sketch::floor_div(H + 2 * padding - dilation * (KH - 1) - 1,
-        stride) + 1;
-    [[maybe_unused]] const int64_t OW = sketch::floor_div(W + 2 * padding - dilation * (KW - 1) - 1,
-        stride) + 1;
-    // require: stride >= 1
-    if (!(stride >= 1)) {
+    if (N < 0 || C < 0 || H < 0 || W < 0 || KH < 0 || KW < 0) {
+        return 5;
+    }
+    if (stride < 1) {
         return 1;
     }
-    // require: OH >= 0
-    if (!(OH >= 0)) {
+    if (stride < 1 || dilation < 1 || padding < 0) {
+        return 4;
+    }
+    [[maybe_unused]] const int64_t OH = sketch::floor_div(H + 2 * padding - dilation * (KH - 1) - 1,
+        stride) + 1;
+    if (OH < 0) {
         return 2;
     }
-    // require: OW >= 0
-    if (!(OW >= 0)) {
+    [[maybe_unused]] const int64_t OW = sketch::floor_div(W + 2 * padding - dilation * (KW - 1) - 1,
+        stride) + 1;
+    if (OW < 0) {
         return 3;
-    }
-    // require: stride >= 1 and dilation >= 1 and padding >= 0
-    if (!((stride >= 1 && dilation >= 1) && padding >= 0)) {
-        return 4;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, OH, OW});
     #pragma omp parallel

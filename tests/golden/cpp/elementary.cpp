@@ -141,6 +141,9 @@ inline T pow(T a, T b)
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  N >= 0
 extern "C" int64_t elementary(
     const float *__restrict X, const float *__restrict BASE, float *__restrict EXP2, float
     *__restrict TAN, float *__restrict ATAN, float *__restrict TANH, float *__restrict ERF, float
@@ -148,6 +151,9 @@ extern "C" int64_t elementary(
 {
     constexpr int64_t T = 1024;
 
+    if (N < 0) {
+        return 1;
+    }
     const bool EXP2_streams = sketch::streams(sizeof(float), {N});
     const bool TAN_streams = sketch::streams(sizeof(float), {N});
     const bool ATAN_streams = sketch::streams(sizeof(float), {N});

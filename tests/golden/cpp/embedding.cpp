@@ -83,6 +83,9 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  B >= 0 and L >= 0 and V >= 0 and D >= 0
 extern "C" int64_t embedding(
     const int64_t *__restrict TOKENS, const float *__restrict WEIGHT, float *__restrict Y, int64_t
     B, int64_t L, int64_t V, int64_t D)
@@ -90,6 +93,9 @@ extern "C" int64_t embedding(
     constexpr int64_t TM = 16;
     constexpr int64_t TD = 256;
 
+    if (B < 0 || L < 0 || V < 0 || D < 0) {
+        return 1;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {B, L, D});
     #pragma omp parallel
     {

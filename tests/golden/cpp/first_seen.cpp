@@ -58,12 +58,18 @@ template <class T> inline void atomic_min(T *place, T value)
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  N >= 0 and U >= 0
 extern "C" int64_t first_seen(
     const int32_t *__restrict TIME, const int32_t *__restrict USER, int32_t *__restrict FIRST,
     int64_t N, int64_t U)
 {
     constexpr int64_t T = 1024;
 
+    if (N < 0 || U < 0) {
+        return 1;
+    }
     #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {
         // load(TIME[i*T:(i+1)*T] -> time)

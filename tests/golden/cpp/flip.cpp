@@ -83,10 +83,16 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t flip(const float *__restrict X, float *__restrict Y, int64_t M, int64_t N)
 {
     constexpr int64_t T = 1024;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     #pragma omp parallel
     {

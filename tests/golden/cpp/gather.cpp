@@ -83,12 +83,18 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0 and K >= 0
 extern "C" int64_t gather(
     const float *__restrict X, const int64_t *__restrict INDEX, float *__restrict Y, int64_t M,
     int64_t N, int64_t K)
 {
     constexpr int64_t T = 512;
 
+    if (M < 0 || N < 0 || K < 0) {
+        return 1;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {M, K});
     #pragma omp parallel
     {

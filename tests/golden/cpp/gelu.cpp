@@ -127,10 +127,16 @@ inline double gelu(double x) { return 0.5 * x * (1.0 + erf(x * 0.707106781186547
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t gelu(const float *__restrict X, float *__restrict Y, int64_t M, int64_t N)
 {
     constexpr int64_t TILE = 4096;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     #pragma omp parallel
     {

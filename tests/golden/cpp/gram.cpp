@@ -266,11 +266,17 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t gram(const float *__restrict X, float *__restrict G, int64_t M, int64_t N)
 {
     constexpr int64_t TN = 64;
     constexpr int64_t TK = 64;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     const bool G_streams = sketch::streams(sizeof(float), {N, N});
     {
         // Scratch memory of each thread.

@@ -113,12 +113,18 @@ inline double atan2(double y, double x) { return ::atan2(y, x); }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  N >= 0
 extern "C" int64_t great_circle(
     const double *__restrict LAT1, const double *__restrict LON1, const double *__restrict LAT2,
     const double *__restrict LON2, double *__restrict ANGLE, int64_t N)
 {
     constexpr int64_t T = 512;
 
+    if (N < 0) {
+        return 1;
+    }
     const bool ANGLE_streams = sketch::streams(sizeof(double), {N});
     #pragma omp parallel
     {

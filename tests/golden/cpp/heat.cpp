@@ -84,11 +84,17 @@ inline bool max(bool a, bool b) { return a || b; }
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t heat(float *__restrict U, int64_t M, int64_t N, int64_t steps, double rate)
 {
     constexpr int64_t TM = 32;
     constexpr int64_t TN = 128;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     // Memory shared by the phases.
     sketch::arena workspace;
     const int64_t NEXT_place = workspace.add(sizeof(float), {M, N});
@@ -123,13 +129,13 @@ extern "C" int64_t heat(float *__restrict U, int64_t M, int64_t N, int64_t steps
                         for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
                             const float here = U_row[lane];
                             const float around = here * -4.0f;
-                            const float side = ((1 - TM * i <= row && row < M - (i * TM - 1)) &&
-                                lane < N - j * TN) ? U_row_2[lane] : 0.0f;
+                            const float side = (1 - TM * i <= row && row < M - (i * TM - 1) && lane
+                                < N - j * TN) ? U_row_2[lane] : 0.0f;
                             const float around_add = around + side;
                             const float side_next = (row < M - (i * TM + 1) && lane < N - j * TN) ?
                                 U_row_3[lane] : 0.0f;
                             const float around_add_2 = around_add + side_next;
-                            const float side_next_2 = ((row < M - i * TM && 1 - TN * j <= lane) &&
+                            const float side_next_2 = (row < M - i * TM && 1 - TN * j <= lane &&
                                 lane < N - (j * TN - 1)) ? U_row_4[lane] : 0.0f;
                             const float around_add_3 = around_add_2 + side_next_2;
                             const float side_next_3 = (row < M - i * TM && lane < N - (j * TN + 1))

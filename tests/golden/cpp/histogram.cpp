@@ -105,10 +105,16 @@ template <class T> inline void atomic_add(T *place, T value)
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  N >= 0
 extern "C" int64_t histogram(const uint8_t *__restrict X, int32_t *__restrict COUNTS, int64_t N)
 {
     constexpr int64_t T = 2048;
 
+    if (N < 0) {
+        return 1;
+    }
     // COUNTS starts as 0.
     #pragma omp parallel for simd schedule(static)
     for (int64_t element = 0; element < 256; ++element) {

@@ -129,12 +129,18 @@ inline bool min(bool a, bool b) { return a && b; }
                               : omp_out = sketch::max(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t int8_dynamic_quantise(
     const float *__restrict X, int8_t *__restrict Q, float *__restrict SCALE, int64_t M, int64_t
     N)
 {
     constexpr int64_t T = 2048;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     const bool Q_streams = sketch::streams(sizeof(int8_t), {M, N});
     #pragma omp parallel
     {

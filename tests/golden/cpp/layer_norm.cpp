@@ -118,10 +118,20 @@ inline double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0
+//   2  N <= 8192
 extern "C" int64_t layer_norm(
     const float *__restrict X, const float *__restrict WEIGHT, const float *__restrict BIAS, float
     *__restrict Y, int64_t M, int64_t N, double eps)
 {
+    if (M < 0 || N < 0) {
+        return 1;
+    }
+    if (N > 8192) {
+        return 2;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     {
         // Scratch memory of each thread.

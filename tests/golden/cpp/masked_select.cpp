@@ -251,6 +251,9 @@ inline void cumsum(const tile<const T, rank> &source, const tile<T, rank> &resul
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  N >= 0
 extern "C" int64_t masked_select(
     const float *__restrict X, const bool *__restrict MASK, float *__restrict Y, int64_t
     *__restrict COUNT, int64_t N)
@@ -258,6 +261,9 @@ extern "C" int64_t masked_select(
     constexpr int64_t T = 1024;
     constexpr int64_t TB = 128;
 
+    if (N < 0) {
+        return 1;
+    }
     [[maybe_unused]] const int64_t blocks = sketch::ceil_div(N, T);
     // Memory shared by the phases.
     sketch::arena workspace;
@@ -356,7 +362,7 @@ extern "C" int64_t masked_select(
                     const int64_t place_add = place + before;
                     const float x = X[i_2 * T + lane];
                     const bool mask_2 = MASK[i_2 * T + lane];
-                    if ((mask_2 && 0 <= place_add - 1) && place_add - 1 < N) {
+                    if (mask_2 && 0 <= place_add - 1 && place_add - 1 < N) {
                         Y[place_add - 1] = x;
                     }
                 }

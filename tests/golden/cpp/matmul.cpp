@@ -266,6 +266,9 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0 and K >= 0
 extern "C" int64_t matmul_blocked(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t M, int64_t
     N, int64_t K)
@@ -274,6 +277,9 @@ extern "C" int64_t matmul_blocked(
     constexpr int64_t TN = 128;
     constexpr int64_t TK = 256;
 
+    if (M < 0 || N < 0 || K < 0) {
+        return 1;
+    }
     const bool C_streams = sketch::streams(sizeof(float), {M, N});
     {
         // Scratch memory of each thread.

@@ -330,6 +330,9 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0 and K >= 0
 extern "C" int64_t matmul_half(
     const sketch::half *__restrict A, const sketch::half *__restrict B, sketch::half *__restrict
     C, int64_t M, int64_t N, int64_t K)
@@ -338,6 +341,9 @@ extern "C" int64_t matmul_half(
     constexpr int64_t TN = 64;
     constexpr int64_t TK = 32;
 
+    if (M < 0 || N < 0 || K < 0) {
+        return 1;
+    }
     const bool C_streams = sketch::streams(sizeof(sketch::half), {M, N});
     {
         // Scratch memory of each thread.

@@ -91,29 +91,35 @@ inline bool max(bool a, bool b) { return a || b; }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  stride >= 1
+//   2  OL >= 0
+//   3  kernel_size >= 1 and stride >= 1 and dilation >= 1
+//   4  padding >= 0 and 2*padding <= kernel_size
+//   5  N >= 0 and C >= 0 and L >= 0
 extern "C" int64_t max_pool1d(
     const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t L, int64_t
     kernel_size, int64_t stride, int64_t padding, int64_t dilation)
 {
     constexpr int64_t T = 512;
 
-    [[maybe_unused]] const int64_t OL = sketch::floor_div(L + 2 * padding - dilation * (kernel_size
-        - 1) - 1, stride) + 1;
-    // require: stride >= 1
-    if (!(stride >= 1)) {
+    if (N < 0 || C < 0 || L < 0) {
+        return 5;
+    }
+    if (stride < 1) {
         return 1;
     }
-    // require: OL >= 0
-    if (!(OL >= 0)) {
-        return 2;
-    }
-    // require: kernel_size >= 1 and stride >= 1 and dilation >= 1
-    if (!((kernel_size >= 1 && stride >= 1) && dilation >= 1)) {
+    if (kernel_size < 1 || stride < 1 || dilation < 1) {
         return 3;
     }
-    // require: padding >= 0 and 2*padding <= kernel_size
-    if (!(padding >= 0 && 2 * padding <= kernel_size)) {
+    if (padding < 0 || 2 * padding > kernel_size) {
         return 4;
+    }
+    [[maybe_unused]] const int64_t OL = sketch::floor_div(L + 2 * padding - dilation * (kernel_size
+        - 1) - 1, stride) + 1;
+    if (OL < 0) {
+        return 2;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, OL});
     #pragma omp parallel

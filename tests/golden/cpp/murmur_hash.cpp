@@ -93,11 +93,17 @@ template <class T> inline T shr(T a, T b)
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  N >= 0
 extern "C" int64_t murmur_hash(
     const uint32_t *__restrict KEY, uint32_t *__restrict HASH, int64_t N)
 {
     constexpr int64_t T = 2048;
 
+    if (N < 0) {
+        return 1;
+    }
     const bool HASH_streams = sketch::streams(sizeof(uint32_t), {N});
     #pragma omp parallel
     {

@@ -193,12 +193,22 @@ inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank
                               : omp_out = sketch::min(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  C >= 1
+//   2  M >= 0 and D >= 0 and C >= 0
+//   3  C <= 1024
 extern "C" int64_t nearest_code(
     const float *__restrict X, const float *__restrict CODES, int64_t *__restrict PLACE, float
     *__restrict DISTANCE, int64_t M, int64_t D, int64_t C)
 {
-    // require: C >= 1
-    if (!(C >= 1)) {
+    if (M < 0 || D < 0 || C < 0) {
+        return 2;
+    }
+    if (C > 1024) {
+        return 3;
+    }
+    if (C < 1) {
         return 1;
     }
     {

@@ -171,10 +171,20 @@ inline double exp(double x) { return ::exp(x); }
                               : omp_out = sketch::max(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0
+//   2  N <= 4096
 extern "C" int64_t normalise_rows(
     const float *__restrict X, float *__restrict SOFTMAX, float *__restrict LAYER, float
     *__restrict RMS, int64_t M, int64_t N)
 {
+    if (M < 0 || N < 0) {
+        return 1;
+    }
+    if (N > 4096) {
+        return 2;
+    }
     const bool RMS_streams = sketch::streams(sizeof(float), {M, N});
     {
         // Scratch memory of each thread.

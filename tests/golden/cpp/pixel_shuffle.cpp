@@ -83,19 +83,25 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  N*C*R*R*H*W == N*CRR*H*W
+//   2  CRR == C*R*R
+//   3  N >= 0 and CRR >= 0 and H >= 0 and W >= 0
 extern "C" int64_t pixel_shuffle(
     const float *__restrict X, float *__restrict Y, int64_t N, int64_t CRR, int64_t H, int64_t W)
 {
     constexpr int64_t R = 2;
     constexpr int64_t T = 256;
 
+    if (N < 0 || CRR < 0 || H < 0 || W < 0) {
+        return 3;
+    }
     [[maybe_unused]] const int64_t C = sketch::floor_div(CRR, R * R);
-    // require: N*C*R*R*H*W == N*CRR*H*W
-    if (!(N * C * R * R * H * W == N * CRR * H * W)) {
+    if (N * C * R * R * H * W != N * CRR * H * W) {
         return 1;
     }
-    // require: CRR == C*R*R
-    if (!(CRR == C * R * R)) {
+    if (CRR != C * R * R) {
         return 2;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, H * R, W * R});

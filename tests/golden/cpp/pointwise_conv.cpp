@@ -266,6 +266,10 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  B >= 0 and C >= 0 and O >= 0 and H >= 0 and W >= 0
+//   2  C <= 64
 extern "C" int64_t pointwise_conv(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t B,
     int64_t C, int64_t O, int64_t H, int64_t W)
@@ -273,6 +277,12 @@ extern "C" int64_t pointwise_conv(
     constexpr int64_t TP = 128;
     constexpr int64_t TO = 64;
 
+    if (B < 0 || C < 0 || O < 0 || H < 0 || W < 0) {
+        return 1;
+    }
+    if (C > 64) {
+        return 2;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {B, H, W, O});
     {
         // Scratch memory of each thread.

@@ -92,6 +92,10 @@ inline bool max(bool a, bool b) { return a || b; }
                               : omp_out = sketch::max(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  N >= 1
+//   2  N >= 0
 extern "C" int64_t power_iteration(
     const float *__restrict A, float *__restrict V, const int64_t *__restrict STEPS, int64_t N)
 {
@@ -99,8 +103,10 @@ extern "C" int64_t power_iteration(
     constexpr int64_t TN = 256;
     constexpr int64_t T = 512;
 
-    // require: N >= 1
-    if (!(N >= 1)) {
+    if (N < 0) {
+        return 2;
+    }
+    if (N < 1) {
         return 1;
     }
     // Memory shared by the phases.

@@ -83,12 +83,18 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  B >= 0 and H >= 0 and S >= 0 and D >= 0
 extern "C" int64_t repeat_heads(
     const float *__restrict X, float *__restrict Y, int64_t B, int64_t H, int64_t S, int64_t D)
 {
     constexpr int64_t COPIES = 4;
     constexpr int64_t T = 1024;
 
+    if (B < 0 || H < 0 || S < 0 || D < 0) {
+        return 1;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {B, H * COPIES, S, D});
     #pragma omp parallel
     {

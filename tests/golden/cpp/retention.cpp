@@ -288,6 +288,10 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  H >= 0 and N >= 0 and D >= 0
+//   2  D <= 64
 extern "C" int64_t retention(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V, const float
     *__restrict GAMMA, float *__restrict Y, int64_t H, int64_t N, int64_t D)
@@ -295,6 +299,12 @@ extern "C" int64_t retention(
     constexpr int64_t T = 32;
     constexpr int64_t TD = 32;
 
+    if (H < 0 || N < 0 || D < 0) {
+        return 1;
+    }
+    if (D > 64) {
+        return 2;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {H, N, D});
     {
         // Scratch memory of each thread.

@@ -137,12 +137,22 @@ inline double sqrt(double x) { return __builtin_sqrt(x); }
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  B >= 0 and F >= 0 and D1 >= 0 and D2 >= 0
+//   2  D2 <= 4096
 extern "C" int64_t rms_norm(
     const float *__restrict X, float *__restrict Y, int64_t B, int64_t F, int64_t D1, int64_t D2,
     double eps)
 {
     constexpr int64_t TILE_SIZE = 1;
 
+    if (B < 0 || F < 0 || D1 < 0 || D2 < 0) {
+        return 1;
+    }
+    if (D2 > 4096) {
+        return 2;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {B, F, D1, D2});
     {
         // Scratch memory of each thread.

@@ -115,10 +115,20 @@ inline bool max(bool a, bool b) { return a || b; }
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  B >= 0 and S >= 0 and H >= 0 and HALF >= 0
+//   2  HALF <= 256
 extern "C" int64_t rope(
     const float *__restrict X, const float *__restrict COS, const float *__restrict SIN, float
     *__restrict Y, int64_t B, int64_t S, int64_t H, int64_t HALF)
 {
+    if (B < 0 || S < 0 || H < 0 || HALF < 0) {
+        return 1;
+    }
+    if (HALF > 256) {
+        return 2;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {B, S, H, 2 * HALF});
     {
         // Scratch memory of each thread.

@@ -104,12 +104,18 @@ inline double trunc(double x) { return __builtin_trunc(x); }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  N >= 0
 extern "C" int64_t rounding(
     const float *__restrict X, float *__restrict FLOOR, float *__restrict CEIL, float *__restrict
     ROUND, float *__restrict TRUNC, float *__restrict FRACTION, float *__restrict SIGN, int64_t N)
 {
     constexpr int64_t T = 1024;
 
+    if (N < 0) {
+        return 1;
+    }
     const bool FLOOR_streams = sketch::streams(sizeof(float), {N});
     const bool CEIL_streams = sketch::streams(sizeof(float), {N});
     const bool ROUND_streams = sketch::streams(sizeof(float), {N});

@@ -92,6 +92,9 @@ template <class T> inline bool isinf(T x)
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t row_products(
     const float *__restrict X, float *__restrict PRODUCT, bool *__restrict INFINITE, int64_t M,
     int64_t N)
@@ -99,6 +102,9 @@ extern "C" int64_t row_products(
     constexpr int64_t TM = 16;
     constexpr int64_t TN = 256;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     const bool PRODUCT_streams = sketch::streams(sizeof(float), {M});
     const bool INFINITE_streams = sketch::streams(sizeof(bool), {M});
     #pragma omp parallel

@@ -54,6 +54,9 @@ template <class T> inline void atomic_add(T *place, T value)
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  R >= 0 and N >= 0 and D >= 0
 extern "C" int64_t scatter_add(
     float *__restrict TOTAL, const int64_t *__restrict INDEX, const float *__restrict SRC, int64_t
     R, int64_t N, int64_t D)
@@ -61,6 +64,9 @@ extern "C" int64_t scatter_add(
     constexpr int64_t TN = 32;
     constexpr int64_t TD = 128;
 
+    if (R < 0 || N < 0 || D < 0) {
+        return 1;
+    }
     #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t i = 0; i < sketch::ceil_div(N, TN); ++i) {
         for (int64_t j = 0; j < sketch::ceil_div(D, TD); ++j) {

@@ -58,12 +58,18 @@ template <class T> inline void atomic_max(T *place, T value)
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  N >= 0 and S >= 0
 extern "C" int64_t segment_max(
     const float *__restrict X, const int32_t *__restrict SEGMENT, const float *__restrict WEIGHT,
     float *__restrict Y, int64_t N, int64_t S)
 {
     constexpr int64_t T = 1024;
 
+    if (N < 0 || S < 0) {
+        return 1;
+    }
     // Y starts as -inf.
     #pragma omp parallel for simd schedule(static)
     for (int64_t element = 0; element < S; ++element) {

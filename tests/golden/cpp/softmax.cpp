@@ -168,8 +168,18 @@ inline double exp(double x) { return ::exp(x); }
                               : omp_out = sketch::max(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0
+//   2  N <= 8192
 extern "C" int64_t softmax(const float *__restrict X, float *__restrict Y, int64_t M, int64_t N)
 {
+    if (M < 0 || N < 0) {
+        return 1;
+    }
+    if (N > 8192) {
+        return 2;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     {
         // Scratch memory of each thread.

@@ -248,10 +248,20 @@ inline void sort(const tile<T, rank> &source, const tile<int64_t, rank> &source_
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0
+//   2  N <= 1024
 extern "C" int64_t sort_rows(
     const float *__restrict X, float *__restrict VALUES, int64_t *__restrict PLACES, int64_t M,
     int64_t N)
 {
+    if (M < 0 || N < 0) {
+        return 1;
+    }
+    if (N > 1024) {
+        return 2;
+    }
     const bool VALUES_streams = sketch::streams(sizeof(float), {M, N});
     const bool PLACES_streams = sketch::streams(sizeof(int64_t), {M, N});
     {

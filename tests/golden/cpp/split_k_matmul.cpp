@@ -237,6 +237,9 @@ template <class T> inline void atomic_add(T *place, T value)
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  M >= 0 and N >= 0 and K >= 0
 extern "C" int64_t split_k_matmul(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t M, int64_t
     N, int64_t K)
@@ -246,6 +249,9 @@ extern "C" int64_t split_k_matmul(
     constexpr int64_t TN = 64;
     constexpr int64_t TK = 64;
 
+    if (M < 0 || N < 0 || K < 0) {
+        return 1;
+    }
     // C starts as 0.0.
     #pragma omp parallel for simd schedule(static)
     for (int64_t element = 0; element < M * N; ++element) {

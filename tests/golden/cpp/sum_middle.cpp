@@ -134,12 +134,18 @@ inline bool max(bool a, bool b) { return a || b; }
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  B >= 0 and M >= 0 and N >= 0
 extern "C" int64_t sum_middle(
     const float *__restrict X, float *__restrict Y, int64_t B, int64_t M, int64_t N)
 {
     constexpr int64_t TM = 8;
     constexpr int64_t TN = 512;
 
+    if (B < 0 || M < 0 || N < 0) {
+        return 1;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {B, N});
     {
         // Scratch memory of each thread.

@@ -281,6 +281,10 @@ inline void topk(const tile<const T, rank> &source, const tile<const int64_t, ra
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  N >= K
+//   2  M >= 0 and N >= 0
 extern "C" int64_t topk(
     const float *__restrict X, float *__restrict VALUES, int64_t *__restrict PLACES, int64_t M,
     int64_t N)
@@ -288,8 +292,10 @@ extern "C" int64_t topk(
     constexpr int64_t K = 8;
     constexpr int64_t T = 1024;
 
-    // require: N >= K
-    if (!(N >= K)) {
+    if (M < 0 || N < 0) {
+        return 2;
+    }
+    if (N < K) {
         return 1;
     }
     const bool VALUES_streams = sketch::streams(sizeof(float), {M, K});

@@ -216,11 +216,17 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  N >= 0
 extern "C" int64_t triangular_matmul(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t N)
 {
     constexpr int64_t T = 128;
 
+    if (N < 0) {
+        return 1;
+    }
     // C starts as 0.0.
     #pragma omp parallel for simd schedule(static)
     for (int64_t element = 0; element < N * N; ++element) {

@@ -59,6 +59,10 @@ template <class T> inline void atomic_add(T *place, T value)
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 1
+//   2  M >= 0 and N >= 0
 extern "C" int64_t triplet_loss(
     const float *__restrict ANCHOR, const float *__restrict POSITIVE, const float *__restrict
     NEGATIVE, float *__restrict LOSS, int64_t M, int64_t N, double margin, double eps)
@@ -66,8 +70,10 @@ extern "C" int64_t triplet_loss(
     constexpr int64_t TM = 16;
     constexpr int64_t TN = 256;
 
-    // require: M >= 1
-    if (!(M >= 1)) {
+    if (M < 0 || N < 0) {
+        return 2;
+    }
+    if (M < 1) {
         return 1;
     }
     // LOSS starts as 0.0.

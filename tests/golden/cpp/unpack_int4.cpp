@@ -38,12 +38,18 @@ template <class T> inline T shr(T a, T b)
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t unpack_int4(
     const uint8_t *__restrict PACKED, const float *__restrict SCALE, float *__restrict Y, int64_t
     M, int64_t N)
 {
     constexpr int64_t T = 512;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < M; ++i) {
         alignas(64) float y_mul_2[T];

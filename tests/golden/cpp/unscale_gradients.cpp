@@ -138,6 +138,10 @@ template <class T> inline bool isfinite(T x)
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
+//   2  SCALE_extent_0 == 1 or SCALE_extent_0 == M
 extern "C" int64_t unscale_gradients(
     const sketch::bfloat16 *__restrict GRADIENT, const float *__restrict SCALE, sketch::bfloat16
     *__restrict Y, bool *__restrict FINITE, int64_t M, int64_t N, int64_t SCALE_extent_0)
@@ -145,6 +149,12 @@ extern "C" int64_t unscale_gradients(
     constexpr int64_t TM = 16;
     constexpr int64_t TN = 256;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
+    if (SCALE_extent_0 != 1 && SCALE_extent_0 != M) {
+        return 2;
+    }
     [[maybe_unused]] const int64_t SCALE_step_0 = SCALE_extent_0 == 1 ? 0 : 1;
     const bool FINITE_streams = sketch::streams(sizeof(bool), {M});
     #pragma omp parallel

@@ -33,12 +33,18 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
 extern "C" int64_t upsample_zeros(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N)
 {
     constexpr int64_t FACTOR = 3;
     constexpr int64_t T = 512;
 
+    if (M < 0 || N < 0) {
+        return 1;
+    }
     // Y starts as 0.0.
     #pragma omp parallel for simd schedule(static)
     for (int64_t element = 0; element < M * (N * FACTOR); ++element) {

@@ -145,18 +145,16 @@ def avg_pool1d(
     """
     require(X.dim() == 3, "X has 3 axes: [N, C, L]")
     N, C, L = X.shape
-    require(stride > 0, "stride must be positive")
-    OL = (L + 2 * padding - kernel_size) // stride + 1
     require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(OL >= 0, f"the sketch needs OL >= 0 (OL = {OL})")
     require(kernel_size >= 1 and stride >= 1, "the sketch needs kernel_size >= 1 and stride >= 1")
     require(
         padding >= 0 and 2 * padding <= kernel_size,
         "the sketch needs padding >= 0 and 2*padding <= kernel_size",
     )
+    OL = (L + 2 * padding - kernel_size) // stride + 1
+    require(OL >= 0, f"the sketch needs OL >= 0 (OL = {OL})")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, L), device)
-    require(OL >= 0, "the extent OL of Y is negative")
     if out is None:
         Y = torch.empty((N, C, OL), dtype=torch.float32, device=device)
     else:

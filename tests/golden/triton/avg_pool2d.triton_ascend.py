@@ -182,22 +182,18 @@ def avg_pool2d(
     """
     require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
     N, C, H, W = X.shape
-    require(stride > 0, "stride must be positive")
-    OH = (H + 2 * padding - kernel_size) // stride + 1
-    require(stride > 0, "stride must be positive")
-    OW = (W + 2 * padding - kernel_size) // stride + 1
     require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
     require(kernel_size >= 1 and stride >= 1, "the sketch needs kernel_size >= 1 and stride >= 1")
     require(
         padding >= 0 and 2 * padding <= kernel_size,
         "the sketch needs padding >= 0 and 2*padding <= kernel_size",
     )
+    OH = (H + 2 * padding - kernel_size) // stride + 1
+    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+    OW = (W + 2 * padding - kernel_size) // stride + 1
+    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, H, W), device)
-    require(OH >= 0, "the extent OH of Y is negative")
-    require(OW >= 0, "the extent OW of Y is negative")
     if out is None:
         Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
     else:

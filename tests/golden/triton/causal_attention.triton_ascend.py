@@ -240,9 +240,7 @@ def causal_attention(
     B, HQ, M, D = Q.shape
     HK = K.shape[1]
     N = K.shape[2]
-    require(D <= 128, f"the sketch needs D <= 128, not {D}")
-    require(math.sqrt(D) != 0, "sqrt(D) must not be 0")
-    scale = 1 / math.sqrt(D)
+    require(D <= 128, f"the sketch needs D <= 128 (D = {D})")
     require(HK >= 1, f"the sketch needs HK >= 1 (HK = {HK})")
     require(
         HK >= 1 and HQ % HK == 0,
@@ -250,6 +248,8 @@ def causal_attention(
     )
     require(M <= N and D >= 1, f"the sketch needs M <= N and D >= 1 (D = {D}, M = {M}, N = {N})")
     require(HQ // HK >= 1, f"the sketch needs HQ//HK >= 1 (HK = {HK}, HQ = {HQ})")
+    require(math.sqrt(D) != 0, f"the sketch needs sqrt(D) != 0 (D = {D})")
+    scale = 1 / math.sqrt(D)
     device = Q.device
     check_tensor("Q", Q, torch.float32, (B, HQ, M, D), device)
     check_tensor("K", K, torch.float32, (B, HK, N, D), device)

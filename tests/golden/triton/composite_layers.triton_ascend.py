@@ -107,7 +107,7 @@ def composite_layers(OPACITY: torch.Tensor, *, out: torch.Tensor | None = None) 
     """
     require(OPACITY.dim() == 2, "OPACITY has 2 axes: [P, L]")
     P, L = OPACITY.shape
-    require(L <= 1024, f"the sketch needs L <= 1024, not {L}")
+    require(L <= 1024, f"the sketch needs L <= 1024 (L = {L})")
     require(L >= 1, f"the sketch needs L >= 1 (L = {L})")
     device = OPACITY.device
     check_tensor("OPACITY", OPACITY, torch.float32, (P, L), device)

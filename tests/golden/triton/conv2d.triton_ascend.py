@@ -234,36 +234,31 @@ def conv2d(
     require(BIAS is None or BIAS.dim() == 1, "BIAS has 1 axis: [O]")
     N, C, H, W = X.shape
     O_, CG, KH, KW = WEIGHT.shape
-    require(groups > 0, "groups must be positive")
-    OG = O_ // groups
-    require(stride > 0, "stride must be positive")
-    OH = (H + 2 * padding - dilation * (KH - 1) - 1) // stride + 1
-    require(stride > 0, "stride must be positive")
-    OW = (W + 2 * padding - dilation * (KW - 1) - 1) // stride + 1
     require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
     require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
     require(
         groups >= 1 and stride >= 1 and dilation >= 1 and padding >= 0,
         "the sketch needs groups >= 1 and stride >= 1 and dilation >= 1 and padding >= 0",
     )
-    require(
-        C == CG * groups and O_ == OG * groups, "the sketch needs C == CG*groups and O == OG*groups"
-    )
-    require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
-    require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
-    require(OH >= 1, f"the sketch needs OH >= 1 (OH = {OH})")
     require(KH * KW >= 1, f"the sketch needs KH*KW >= 1 (KH = {KH}, KW = {KW})")
     require(KW >= 1, f"the sketch needs KW >= 1 (KW = {KW})")
     require(KH >= 1, f"the sketch needs KH >= 1 (KH = {KH})")
+    OG = O_ // groups
+    require(
+        C == CG * groups and O_ == OG * groups, "the sketch needs C == CG*groups and O == OG*groups"
+    )
+    OH = (H + 2 * padding - dilation * (KH - 1) - 1) // stride + 1
+    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+    require(OH >= 1, f"the sketch needs OH >= 1 (OH = {OH})")
+    OW = (W + 2 * padding - dilation * (KW - 1) - 1) // stride + 1
+    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+    require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
+    require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, H, W), device)
     check_tensor("WEIGHT", WEIGHT, torch.float32, (O_, CG, KH, KW), device)
     if BIAS_given:
         check_tensor("BIAS", BIAS, torch.float32, (O_,), device)
-    require(OH >= 0, "the extent OH of Y is negative")
-    require(OW >= 0, "the extent OW of Y is negative")
     if out is None:
         Y = torch.empty((N, O_, OH, OW), dtype=torch.float32, device=device)
     else:

@@ -213,25 +213,23 @@ def conv_transpose2d(
     O_ = WEIGHT.shape[1]
     KH = WEIGHT.shape[2]
     KW = WEIGHT.shape[3]
-    OH = (H - 1) * stride - 2 * padding + dilation * (KH - 1) + output_padding + 1
-    OW = (W - 1) * stride - 2 * padding + dilation * (KW - 1) + output_padding + 1
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
     require(
         stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0,
         "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0",
     )
-    require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
-    require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
-    require(OH >= 1, f"the sketch needs OH >= 1 (OH = {OH})")
     require(KH * KW >= 1, f"the sketch needs KH*KW >= 1 (KH = {KH}, KW = {KW})")
     require(KW >= 1, f"the sketch needs KW >= 1 (KW = {KW})")
     require(KH >= 1, f"the sketch needs KH >= 1 (KH = {KH})")
+    OH = (H - 1) * stride - 2 * padding + dilation * (KH - 1) + output_padding + 1
+    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+    require(OH >= 1, f"the sketch needs OH >= 1 (OH = {OH})")
+    OW = (W - 1) * stride - 2 * padding + dilation * (KW - 1) + output_padding + 1
+    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+    require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
+    require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, H, W), device)
     check_tensor("WEIGHT", WEIGHT, torch.float32, (C, O_, KH, KW), device)
-    require(OH >= 0, "the extent OH of Y is negative")
-    require(OW >= 0, "the extent OW of Y is negative")
     if out is None:
         Y = torch.empty((N, O_, OH, OW), dtype=torch.float32, device=device)
     else:

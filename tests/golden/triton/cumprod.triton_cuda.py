@@ -85,7 +85,7 @@ def cumprod(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor
     """
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
-    require(N <= 4096, f"the sketch needs N <= 4096, not {N}")
+    require(N <= 4096, f"the sketch needs N <= 4096 (N = {N})")
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:

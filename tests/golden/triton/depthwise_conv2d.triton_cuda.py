@@ -155,22 +155,18 @@ def depthwise_conv2d(
     N, C, H, W = X.shape
     KH = WEIGHT.shape[2]
     KW = WEIGHT.shape[3]
-    require(stride > 0, "stride must be positive")
-    OH = (H + 2 * padding - dilation * (KH - 1) - 1) // stride + 1
-    require(stride > 0, "stride must be positive")
-    OW = (W + 2 * padding - dilation * (KW - 1) - 1) // stride + 1
     require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
     require(
         stride >= 1 and dilation >= 1 and padding >= 0,
         "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0",
     )
+    OH = (H + 2 * padding - dilation * (KH - 1) - 1) // stride + 1
+    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+    OW = (W + 2 * padding - dilation * (KW - 1) - 1) // stride + 1
+    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, H, W), device)
     check_tensor("WEIGHT", WEIGHT, torch.float32, (C, 1, KH, KW), device)
-    require(OH >= 0, "the extent OH of Y is negative")
-    require(OW >= 0, "the extent OW of Y is negative")
     if out is None:
         Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
     else:

@@ -113,11 +113,9 @@ def downsample(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Ten
     """
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
-    require(FACTOR > 0, "FACTOR must be positive")
     K = triton.cdiv(N, FACTOR)
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
-    require(K >= 0, "the extent K of Y is negative")
     if out is None:
         Y = torch.empty((M, K), dtype=torch.float32, device=device)
     else:

@@ -157,9 +157,9 @@ def dropout(
     p = rounded(p, 24, -149, 2.0**128)
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
-    require(1 - p != 0, "1 - p must not be 0")
-    scale = 1 / (1 - p)
     require(p >= 0 and p < 1, f"the sketch needs p >= 0 and p < 1 (p = {p})")
+    require(1 - p != 0, f"the sketch needs 1 - p != 0 (p = {p})")
+    scale = 1 / (1 - p)
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:

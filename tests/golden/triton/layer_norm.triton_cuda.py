@@ -121,7 +121,7 @@ def layer_norm(
     require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [N]")
     require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
     M, N = X.shape
-    require(N <= 8192, f"the sketch needs N <= 8192, not {N}")
+    require(N <= 8192, f"the sketch needs N <= 8192 (N = {N})")
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     check_tensor("WEIGHT", WEIGHT, torch.float32, (N,), device)

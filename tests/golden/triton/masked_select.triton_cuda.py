@@ -149,12 +149,10 @@ def masked_select(
     require(X.dim() == 1, "X has 1 axis: [N]")
     require(MASK.dim() == 1, "MASK has 1 axis: [N]")
     (N,) = X.shape
-    require(T > 0, "T must be positive")
     blocks = triton.cdiv(N, T)
     device = X.device
     check_tensor("X", X, torch.float32, (N,), device)
     check_tensor("MASK", MASK, torch.bool, (N,), device)
-    require(blocks >= 0, "the extent blocks of COUNTS is negative")
     if out is None:
         Y = torch.empty((N,), dtype=torch.float32, device=device)
         COUNT = torch.empty((), dtype=torch.int64, device=device)

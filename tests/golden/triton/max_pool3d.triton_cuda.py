@@ -167,16 +167,7 @@ def max_pool3d(
     """
     require(X.dim() == 5, "X has 5 axes: [N, C, D, H, W]")
     N, C, D, H, W = X.shape
-    require(stride > 0, "stride must be positive")
-    OD = (D + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
-    require(stride > 0, "stride must be positive")
-    OH = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
-    require(stride > 0, "stride must be positive")
-    OW = (W + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
     require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(OD >= 0, f"the sketch needs OD >= 0 (OD = {OD})")
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
     require(
         kernel_size >= 1 and stride >= 1 and dilation >= 1,
         "the sketch needs kernel_size >= 1 and stride >= 1 and dilation >= 1",
@@ -185,11 +176,14 @@ def max_pool3d(
         padding >= 0 and 2 * padding <= kernel_size,
         "the sketch needs padding >= 0 and 2*padding <= kernel_size",
     )
+    OD = (D + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+    require(OD >= 0, f"the sketch needs OD >= 0 (OD = {OD})")
+    OH = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+    OW = (W + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, D, H, W), device)
-    require(OD >= 0, "the extent OD of Y is negative")
-    require(OH >= 0, "the extent OH of Y is negative")
-    require(OW >= 0, "the extent OW of Y is negative")
     if out is None:
         Y = torch.empty((N, C, OD, OH, OW), dtype=torch.float32, device=device)
     else:

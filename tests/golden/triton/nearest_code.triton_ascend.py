@@ -146,7 +146,7 @@ def nearest_code(
     require(CODES.dim() == 2, "CODES has 2 axes: [D, C]")
     M, D = X.shape
     C = CODES.shape[1]
-    require(C <= 1024, f"the sketch needs C <= 1024, not {C}")
+    require(C <= 1024, f"the sketch needs C <= 1024 (C = {C})")
     require(C >= 1, f"the sketch needs C >= 1 (C = {C})")
     device = X.device
     check_tensor("X", X, torch.float32, (M, D), device)

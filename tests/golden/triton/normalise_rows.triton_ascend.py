@@ -157,7 +157,7 @@ def normalise_rows(
     """
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
-    require(N <= 4096, f"the sketch needs N <= 4096, not {N}")
+    require(N <= 4096, f"the sketch needs N <= 4096 (N = {N})")
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:

@@ -131,7 +131,7 @@ def pcm_planes(
     gain = rounded(gain, 24, -149, 2.0**128)
     require(SAMPLES.dim() == 2, "SAMPLES has 2 axes: [N, C]")
     N, C = SAMPLES.shape
-    require(C <= 8, f"the sketch needs C <= 8, not {C}")
+    require(C <= 8, f"the sketch needs C <= 8 (C = {C})")
     step = gain / 32768
     device = SAMPLES.device
     check_tensor("SAMPLES", SAMPLES, torch.int16, (N, C), device)

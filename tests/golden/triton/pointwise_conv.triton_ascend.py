@@ -134,7 +134,7 @@ def pointwise_conv(
     require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [O, C, 1, 1]")
     B, C, H, W = X.shape
     O_ = WEIGHT.shape[0]
-    require(C <= 64, f"the sketch needs C <= 64, not {C}")
+    require(C <= 64, f"the sketch needs C <= 64 (C = {C})")
     device = X.device
     check_tensor("X", X, torch.float32, (B, C, H, W), device)
     check_tensor("WEIGHT", WEIGHT, torch.float32, (O_, C, 1, 1), device)

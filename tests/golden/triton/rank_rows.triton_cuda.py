@@ -161,7 +161,7 @@ def rank_rows(
     """
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
-    require(N <= 1024, f"the sketch needs N <= 1024, not {N}")
+    require(N <= 1024, f"the sketch needs N <= 1024 (N = {N})")
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:

@@ -192,7 +192,7 @@ def retention(
     require(V.dim() == 3, "V has 3 axes: [H, N, D]")
     require(GAMMA.dim() == 1, "GAMMA has 1 axis: [H]")
     H, N, D = Q.shape
-    require(D <= 64, f"the sketch needs D <= 64, not {D}")
+    require(D <= 64, f"the sketch needs D <= 64 (D = {D})")
     device = Q.device
     check_tensor("Q", Q, torch.float32, (H, N, D), device)
     check_tensor("K", K, torch.float32, (H, N, D), device)

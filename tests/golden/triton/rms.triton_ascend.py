@@ -146,7 +146,7 @@ def rms_norm(X: torch.Tensor, *, eps: float, out: torch.Tensor | None = None) ->
     """
     require(X.dim() == 4, "X has 4 axes: [B, F, D1, D2]")
     B, F, D1, D2 = X.shape
-    require(D2 <= 4096, f"the sketch needs D2 <= 4096, not {D2}")
+    require(D2 <= 4096, f"the sketch needs D2 <= 4096 (D2 = {D2})")
     device = X.device
     check_tensor("X", X, torch.float32, (B, F, D1, D2), device)
     if out is None:

@@ -185,7 +185,7 @@ def rope(
     S = X.shape[1]
     H = X.shape[2]
     HALF = COS.shape[1]
-    require(HALF <= 256, f"the sketch needs HALF <= 256, not {HALF}")
+    require(HALF <= 256, f"the sketch needs HALF <= 256 (HALF = {HALF})")
     device = X.device
     check_tensor("X", X, torch.float32, (B, S, H, 2 * HALF), device)
     check_tensor("COS", COS, torch.float32, (S, HALF), device)

@@ -103,7 +103,7 @@ def softmax(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor
     """
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
-    require(N <= 8192, f"the sketch needs N <= 8192, not {N}")
+    require(N <= 8192, f"the sketch needs N <= 8192 (N = {N})")
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:
