@@ -115,7 +115,7 @@ def types_of(head: str) -> list[str]:
 def test_conditions_stand_in_the_contract() -> None:
     plan = plan_for(ROOT / "tests/e2e/features/requires.sketch", "cpp")
     contract = contract_of(plan.sketch, "c++")
-    assert [number for number, _ in contract.checks] == [1, 2, 3]
+    assert [number for number, _ in contract.checks] == [1, 2, 3, 4]
     text = prompts(ROOT / "tests/e2e/features/requires.sketch", "cpp")
     for number, check in contract.checks:
         assert f"{number} unless `{check}`" in text
