@@ -21,9 +21,10 @@ from sketchc.launch_conditions import (
     mentioned,
     refusal_text,
 )
-from sketchc.lowering.cpp.expressions import fails, literal, number_literal, scalar
+from sketchc.lowering.cpp.expressions import ROUNDED, fails, literal, number_literal, scalar
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.cpp.prelude import prelude
+from sketchc.lowering.param_types import params_to_round
 from sketchc.symbolic import show
 from sketchc.types import DType
 
@@ -243,6 +244,9 @@ class _Module:
             kind = "double" if floats else "int64_t"
             text = number_literal(value, DType.F64) if floats else literal(value)
             self._line(f"[[maybe_unused]] constexpr {kind} {identifier(constant.name)} = {text};")
+        for param in params_to_round(self.sketch):
+            name = identifier(param.name)
+            self._line(f"{name} = {ROUNDED[param.dtype].format(name)};")
         for step in launch_steps(self.sketch):
             match step:
                 case ir.Let():

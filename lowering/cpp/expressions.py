@@ -26,6 +26,13 @@ CPP_TYPES = {
     DType.BOOL: "bool",
 }
 
+#: A double as a number of a narrower type.
+ROUNDED = {
+    DType.F32: "static_cast<float>({})",
+    DType.F16: "sketch::to_float(sketch::to_half({}))",
+    DType.BF16: "sketch::to_float(sketch::to_bfloat16({}))",
+}
+
 _LOGICAL = {"and": "&&", "or": "||"}
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _HELPERS = {"//": "sketch::floor_div", "%": "sketch::floor_mod", "cdiv": "sketch::ceil_div"}

@@ -19,6 +19,7 @@ from sketchc.lowering.cpp.answers import answers as answers
 from sketchc.lowering.cpp.binding import module_source
 from sketchc.lowering.cpp.expressions import (
     CPP_TYPES,
+    ROUNDED,
     literal,
     number_literal,
     scalar,
@@ -56,12 +57,6 @@ CAPABILITIES = Capabilities(
 
 DESCRIPTION = "C++17 with OpenMP and SIMD, for x86-64 and other CPUs"
 
-#: A double as a number of a narrower type.
-ROUNDED = {
-    DType.F32: "static_cast<float>({})",
-    DType.F16: "sketch::to_float(sketch::to_half({}))",
-    DType.BF16: "sketch::to_float(sketch::to_bfloat16({}))",
-}
 
 _INCLUDES = (
     "algorithm",

@@ -114,6 +114,11 @@ inline float rand(int64_t seed, int64_t offset)
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  p >= 0 and p < 1
+//   2  M >= 0 and N >= 0
+//   3  1 - p != 0
 extern "C" int64_t dropout(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, double p, int64_t seed)
 {
@@ -121,11 +126,16 @@ extern "C" int64_t dropout(
 
     // p is of type f32.
     p = static_cast<float>(p);
-    [[maybe_unused]] const double scale = static_cast<double>(1.0 / (1.0 - p));
-    // require: p >= 0 and p < 1
-    if (!(p >= 0.0 && p < 1.0)) {
+    if (M < 0 || N < 0) {
+        return 2;
+    }
+    if (!(p >= 0.0) || !(p < 1.0)) {
         return 1;
     }
+    if (!(1.0 - p != 0.0)) {
+        return 3;
+    }
+    [[maybe_unused]] const double scale = static_cast<double>(1.0 / (1.0 - p));
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     #pragma omp parallel
     {

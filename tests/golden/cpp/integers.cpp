@@ -99,6 +99,13 @@ inline bool min(bool a, bool b) { return a && b; }
 
 } // namespace sketch
 
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  step >= -2147483648
+//   2  step <= 2147483647
+//   3  step >= 1
+//   4  N >= 0
+//   5  -2147483648 <= step and step <= 2147483647
 extern "C" int64_t integers(
     const int32_t *__restrict A, const int32_t *__restrict B, int32_t *__restrict QUOTIENT,
     int32_t *__restrict REMAINDER, int32_t *__restrict SMALLER, int32_t *__restrict FLIPPED, bool
@@ -107,16 +114,19 @@ extern "C" int64_t integers(
 {
     constexpr int64_t T = 1024;
 
-    // require: step >= -2147483648
-    if (!(step >= -INT64_C(2147483648))) {
+    if (N < 0) {
+        return 4;
+    }
+    if (-INT64_C(2147483648) > step || step > 2147483647) {
+        return 5;
+    }
+    if (step < -INT64_C(2147483648)) {
         return 1;
     }
-    // require: step <= 2147483647
-    if (!(step <= 2147483647)) {
+    if (step > 2147483647) {
         return 2;
     }
-    // require: step >= 1
-    if (!(step >= 1)) {
+    if (step < 1) {
         return 3;
     }
     const bool QUOTIENT_streams = sketch::streams(sizeof(int32_t), {N});

@@ -138,6 +138,10 @@ template <class T> inline T at_most(T x, T high) { return x > high ? high : x; }
 
 } // namespace sketch
 
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
+//   1  N >= 0 and C >= 0
+//   2  C <= 8
 extern "C" int64_t pcm_planes(
     const int16_t *__restrict SAMPLES, float *__restrict Y, int64_t N, int64_t C, double gain)
 {
@@ -145,6 +149,12 @@ extern "C" int64_t pcm_planes(
 
     // gain is of type f32.
     gain = static_cast<float>(gain);
+    if (N < 0 || C < 0) {
+        return 1;
+    }
+    if (C > 8) {
+        return 2;
+    }
     [[maybe_unused]] const double step = static_cast<double>(gain / 32768.0);
     const bool Y_streams = sketch::streams(sizeof(float), {C, N});
     {

@@ -174,6 +174,10 @@ def integers(
     require(A.dim() == 1, "A has 1 axis: [N]")
     require(B.dim() == 1, "B has 1 axis: [N]")
     (N,) = A.shape
+    require(
+        step >= -2147483648 and step <= 2147483647,
+        f"the sketch needs -2147483648 <= step and step <= 2147483647 (step = {step})",
+    )
     require(step >= -2147483648, f"the sketch needs step >= -2147483648 (step = {step})")
     require(step <= 2147483647, f"the sketch needs step <= 2147483647 (step = {step})")
     require(step >= 1, f"the sketch needs step >= 1 (step = {step})")
