@@ -16,6 +16,7 @@ from itertools import combinations
 from typing import TypeAlias
 
 from sketchc import records as attrs
+from sketchc.checker import budget
 
 Linear: TypeAlias = Mapping[int, int]
 ONE = 0
@@ -178,15 +179,21 @@ class Atoms:
             return scale(left, value)
         result: dict[int, int] = {}
         for atom, coefficient in left.items():
+            budget.spend(3 * len(right))
             for other, factor in right.items():
-                term = {self._product(atom, other): coefficient * factor}
-                result = add(result, term)
+                product = self._product(atom, other)
+                total = result.get(product, 0) + coefficient * factor
+                if total:
+                    result[product] = total
+                else:
+                    result.pop(product, None)
         return result
 
     def _product(self, left: int, right: int) -> int:
         if ONE in (left, right):
             return left + right
         factors = tuple(sorted((*self.factors(left), *self.factors(right))))
+        budget.spend(len(factors) // 4)
         key = ("*", factors)
         number = self._numbers.get(key)
         if number is None:

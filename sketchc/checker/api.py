@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from sketchc import ir, syntax
 from sketchc import records as attrs
+from sketchc.checker import budget
+from sketchc.checker.verdicts import severity as unproved_severity
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Label, Severity, has_errors
 from sketchc.source import Source
 
@@ -67,13 +70,41 @@ def judge_sketch(
     shapes: Mapping[str, int] | None = None,
 ) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
     """As `check_sketch`, but the verdicts stay when some of them are errors: None only for a sketch
-    that is wrong before any claim of it can be judged."""
+    that is wrong before any claim of it can be judged, or takes too much work for that."""
+    return budget.claim(
+        budget.CHECK,
+        lambda: _judge_sketch(tree, constants or {}, allow_unproved, known, shapes),
+        lambda: (None, (_given_up(tree, "this sketch", Severity.ERROR),)),
+    )
+
+
+def _given_up(tree: syntax.Sketch, what: str, severity: Severity) -> Diagnostic:
+    """That the work which one check may do is used up before anything could be said of `what`."""
+    return Diagnostic(
+        "SK0540",
+        severity,
+        f"the check of `{tree.name}` was given up: it takes too much work",
+        tree.name_span,
+        f"nothing is proved of {what}",
+        notes=(f"one check may take {budget.CHECK:,} steps, on every machine the same",),
+        help="use fewer tuning points, simpler indices, or several sketches",
+    )
+
+
+def _judge_sketch(
+    tree: syntax.Sketch,
+    constants: Mapping[str, int | float | bool],
+    allow_unproved: bool,
+    known: Claims,
+    shapes: Mapping[str, int] | None,
+) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
     from sketchc.checker.domains import infer_domains
     from sketchc.checker.elaborate import elaborate
     from sketchc.checker.initialisation import explain
     from sketchc.checker.proofs import prove
 
-    sketch, found = elaborate(tree, constants or {})
+    budget.spend(budget.ELABORATED_CHARACTER * (tree.span.end - tree.span.start))
+    sketch, found = elaborate(tree, constants)
     if sketch is None:
         return None, found
     if has_errors(found):
@@ -155,17 +186,45 @@ def check(
     sketches = []
     judged = []
     for sketch in tree.sketches:
-        checked, more = judge_sketch(sketch, constants, allow_unproved, shapes=shapes)
-        diagnostics.extend(more)
+        checked, more, further = budget.claim(
+            budget.CHECK,
+            partial(_check_all, sketch, constants or {}, allow_unproved, shapes),
+            partial(_nothing, sketch),
+        )
+        diagnostics.extend((*more, *further))
         if checked is not None:
             judged.append(checked)
         if checked is not None and not has_errors(more):
             sketches.append(checked)
-            known = tested_claims(checked.proofs)
-            diagnostics.extend(_check_points(sketch, constants or {}, allow_unproved, known))
             diagnostics.extend(lint(checked.sketch, sketch))
     unique = tuple(dict.fromkeys(diagnostics))
     return CheckResult(source, tree, tuple(sketches), unique, tuple(judged))
+
+
+def _nothing(
+    tree: syntax.Sketch,
+) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
+    return None, (_given_up(tree, "this sketch", Severity.ERROR),), ()
+
+
+def _check_all(
+    tree: syntax.Sketch,
+    constants: Mapping[str, int | float | bool],
+    allow_unproved: bool,
+    shapes: Mapping[str, int] | None,
+) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
+    """The sketch at its own constants, what is found there, and what other tuning points add."""
+    checked, found = judge_sketch(tree, constants, allow_unproved, shapes=shapes)
+    if checked is None or has_errors(found):
+        return checked, found, ()
+    known = tested_claims(checked.proofs)
+    further = budget.attempt(
+        "other tuning points",
+        budget.CHECK,
+        lambda: tuple(_check_points(tree, constants, allow_unproved, known)),
+        lambda: (_given_up(tree, "other tuning points", unproved_severity(allow_unproved)),),
+    )
+    return checked, found, further
 
 
 def _repeated_names(tree: syntax.File) -> Iterator[Diagnostic]:
@@ -209,6 +268,7 @@ def _check_points(
     general = default is not None and proved_for_all(default, known)
     for point in points:
         bound = {**constants, **point}
+        budget.spend(budget.ELABORATED_CHARACTER * (tree.span.end - tree.span.start))
         if general and default is not None:
             sketch, found = elaborate(tree, bound)
             if sketch is not None and same_but_for_tiles(default, sketch):

@@ -6,11 +6,12 @@ that a mistake in the symbolic part cannot become a wrong accusation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 from sketchc import ir
 from sketchc import records as attrs
+from sketchc.checker import budget
 from sketchc.checker.scope import Branch, Step, contains_iota, free_names
 from sketchc.checker.sites import Site
 from sketchc.checker.touches import Resolved, resolve
@@ -95,11 +96,9 @@ def runs(site: Site, host: Mapping[str, Value], iteration: Mapping[str, int]) ->
     return values
 
 
-def iterations(
-    site: Site, host: Mapping[str, Value], take: Callable[[], None] = lambda: None
-) -> Iterator[Values]:
-    """All iterations that reach a site, each with all names. Raises `Untried`, and what `take`
-    raises, which is called for every iteration of every loop: those within may all be empty."""
+def iterations(site: Site, host: Mapping[str, Value]) -> Iterator[Values]:
+    """All iterations that reach a site, each with all names. Raises `Untried`. Every iteration of
+    every loop is work: those within may all be empty."""
     count = 0
 
     def visit(place: int, values: Values, bindings: dict[str, ir.Expr]) -> Iterator[Values]:
@@ -110,7 +109,7 @@ def iterations(
         step = site.path[place]
         if isinstance(step, ir.For | ir.HostFor):
             for value in _range(step, values):
-                take()
+                budget.spend(8)
                 count += 1
                 if count > ITERATION_LIMIT:
                     raise TooLong
@@ -174,16 +173,21 @@ class Box:
         return all(index in axis for index, axis in zip(element, self.ranges, strict=True))
 
     def __iter__(self) -> Iterator[Element]:
-        return iter(sorted(self.chosen)) if self.chosen is not None else product(*self.ranges)
+        if self.chosen is not None:
+            return iter(sorted(self.chosen))
+        budget.spend(sum(map(len, self.ranges)))
+        return product(*self.ranges)
 
     def common(self, other: Box) -> Element | None:
         """The first element in both."""
         if self.chosen is not None:
+            budget.spend(len(self.chosen))
             return min((element for element in self.chosen if element in other), default=None)
         if other.chosen is not None:
             return other.common(self)
         element = []
         for own, theirs in zip(self.ranges, other.ranges, strict=True):
+            budget.spend(1 + len(own) // 8)
             found = min((index for index in own if index in theirs), default=None)
             if found is None:
                 return None
@@ -194,6 +198,7 @@ class Box:
 def box(site: Site, values: Mapping[str, Value], resolved: Resolved | None = None) -> Box:
     """What `site` touches with these values: the lanes of its domain for which its guards hold.
     Raises `Untried`."""
+    budget.spend(10 + 5 * len(site.access.subscripts))
     lanes = _lanes(site, values)
     plain = not any(isinstance(s, ir.IndexSubscript) for s in site.access.subscripts)
     if plain and not site.guards:
@@ -231,9 +236,12 @@ def touches(
     """Each element touched, with the lane that does. Raises `Untried`."""
     access = resolved or resolve(site)
     names: Values = dict(values)
-    for number, lane in enumerate(product(*_lanes(site, values))):
+    ranges = _lanes(site, values)
+    budget.spend(sum(map(len, ranges)))
+    for number, lane in enumerate(product(*ranges)):
         if number >= LANE_LIMIT:
             raise TooLong
+        budget.spend(5 + 5 * len(access.indices))
         names.update({f"'lane{axis}": index for axis, index in enumerate(lane)})
         for name, place in access.places:
             names[name] = known(place, names)
@@ -275,8 +283,11 @@ def same_element(
 
 def in_base(sketch: ir.Sketch, name: str, touched: Box, values: Mapping[str, Value]) -> Box:
     """Elements of a view in the tensor's own coordinates."""
-    elements = frozenset(base_element(sketch, name, element, values) for element in touched)
-    return Box((), elements)
+    elements = set()
+    for element in touched:
+        budget.spend(10)
+        elements.add(base_element(sketch, name, element, values))
+    return Box((), frozenset(elements))
 
 
 def names(expression: ir.Expr, site: Site) -> frozenset[str]:

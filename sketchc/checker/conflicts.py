@@ -10,12 +10,12 @@ from sketchc.checker.sites import Site
 from sketchc.checker.strides import overlap_fixes
 from sketchc.checker.touches import resolve
 from sketchc.checker.verdicts import (
-    UNDECIDED,
     Finding,
     assignments,
     element_text,
     for_sizes,
     severity,
+    undecided,
 )
 from sketchc.diagnostics import Diagnostic, Label, Severity
 
@@ -143,7 +143,7 @@ def unproved(first: Site, second: Site, allow_unproved: bool) -> Finding:
             first.access.span,
             detail,
             labels,
-            notes=(UNDECIDED,),
+            notes=undecided(),
             help="access the tensor through one view, with slices like `i*T:(i+1)*T`",
         )
     finding = _finding(first, ir.Tier.UNPROVED, detail, diagnostic)

@@ -8,10 +8,11 @@ condition covers where the condition holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker import concrete
+from sketchc.checker import budget, concrete
 from sketchc.checker.affine import Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.conflicts import from_memory
 from sketchc.checker.enumeration import shared_loops, unwritten_element
@@ -22,12 +23,13 @@ from sketchc.checker.sites import Site
 from sketchc.checker.strides import overlap_fixes
 from sketchc.checker.touches import Touch, touched
 from sketchc.checker.verdicts import (
-    UNDECIDED,
+    RECHECKED,
     Finding,
     assignments,
     element_text,
     for_sizes,
     severity,
+    undecided,
 )
 from sketchc.checker.witnesses import has_witness
 from sketchc.diagnostics import Diagnostic, Label, Severity
@@ -64,10 +66,23 @@ def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> lis
         mine = [site for site in sites if site.tensor.name == tensor.name]
         stores = [site for site in mine if isinstance(site.statement, ir.Store)]
         if tensor.role is ir.Role.OUT and tensor.initial is None:
-            result.append(_output(prover, tensor, stores, allow_unproved))
+            result.append(
+                budget.claim(
+                    budget.CLAIM,
+                    partial(_output, prover, tensor, stores, allow_unproved),
+                    partial(_open_output, tensor, stores, allow_unproved),
+                )
+            )
         if tensor.role in (ir.Role.OUT, ir.Role.WORKSPACE) and tensor.initial is None:
             loads = [site for site in mine if site.loads]
-            result.extend(_load(prover, load, stores, allow_unproved) for load in loads)
+            result.extend(
+                budget.claim(
+                    budget.CLAIM,
+                    partial(_load, prover, load, stores, allow_unproved),
+                    partial(_not_shown_written, load, stores, allow_unproved),
+                )
+                for load in loads
+            )
     return result
 
 
@@ -98,6 +113,10 @@ def _output(
         return _promised("covered", tensor, promise)
     if any(from_memory(store) for store in stores):
         return _scattered(tensor, stores, allow_unproved)
+    return _open_output(tensor, stores, allow_unproved)
+
+
+def _open_output(tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool) -> Finding:
     return _unproved(
         "covered",
         "SK0511",
@@ -184,7 +203,10 @@ def _uncovered(
     if outcome.verdict is Verdict.REFUTED:
         element = tuple(outcome.point[atom] for atom in Elements.of(prover, name).variables)
         for params, host in prover.hosts(outcome.point):
-            if concrete.admissible(prover.sketch, host) and not _is_written(stores, host, element):
+            written = budget.attempt(
+                RECHECKED, budget.RECHECK, partial(_is_written, stores, host, element), lambda: True
+            )
+            if concrete.admissible(prover.sketch, host) and not written:
                 symbols = prover.sizes(outcome.point)
                 return _missing(prover, tensor, name, stores, element, symbols, params)
         return None
@@ -268,7 +290,12 @@ def _load(prover: Prover, load: Site, stores: Sequence[Site], allow_unproved: bo
     if promise is not None:
         return _promised("initialised", tensor, promise)
     if outcome.verdict is Verdict.REFUTED:
-        finding = _read_too_early(prover, load, stores, elements, outcome)
+        finding = budget.attempt(
+            RECHECKED,
+            budget.RECHECK,
+            partial(_read_too_early, prover, load, stores, elements, outcome),
+            lambda: None,
+        )
         if finding is not None:
             return finding
     return _not_shown_written(load, stores, allow_unproved)
@@ -492,7 +519,7 @@ def _unproved(
         message,
         span,
         detail,
-        notes=(UNDECIDED,),
+        notes=undecided(),
         help="use slices like `i*T:(i+1)*T` over `range(ceil(M, T))`, and one view per tensor",
     )
     return Finding(proof, (diagnostic,))

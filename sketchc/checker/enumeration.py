@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, product
+from typing import TypeVar
 
 from sketchc import ir
-from sketchc import records as attrs
-from sketchc.checker import concrete
+from sketchc.checker import budget, concrete
 from sketchc.checker.concrete import Untried, Values
 from sketchc.checker.sites import Site, loops_of
 from sketchc.checker.tied import ties, with_ties
@@ -21,25 +21,13 @@ from sketchc.evaluate import evaluate
 SMALL_SIZES = (1, 2, 3, 5)
 LARGEST_SIZE = 300
 
-#: Assignments of sizes, and iterations and elements in all, tried for one claim.
+#: Assignments of sizes tried for one claim.
 ATTEMPTS = 40
-STEPS = 30_000
 
+_IN_VAIN = "no counter-example was found at small sizes"
+_STOPPED = f"the search at small sizes was given up after {budget.SEARCH:,} steps"
 
-class _OutOfSteps(Exception):
-    """The search has taken `STEPS`."""
-
-
-@attrs.define
-class _Steps:
-    """Counts the steps of one search."""
-
-    left: int = STEPS
-
-    def take(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise _OutOfSteps
+Found = TypeVar("Found")
 
 
 def size_assignments(sketch: ir.Sketch, limit: int = ATTEMPTS) -> Iterator[dict[str, int]]:
@@ -69,6 +57,7 @@ def size_assignments(sketch: ir.Sketch, limit: int = ATTEMPTS) -> Iterator[dict[
 def admissible_hosts(sketch: ir.Sketch) -> Iterator[tuple[dict[str, int], Values]]:
     """Sizes with all host scalars, where a launch would pass its own checks."""
     for symbols in size_assignments(sketch):
+        budget.spend(20)
         try:
             host = concrete.host_values(sketch, symbols)
         except (ArithmeticError, ValueError):
@@ -98,16 +87,27 @@ def repeating_iteration(sketch: ir.Sketch, site: Site) -> tuple[dict[str, int], 
 def _failing(
     sketch: ir.Sketch, site: Site, fails: Callable[[Values], bool]
 ) -> tuple[dict[str, int], Values] | None:
-    steps = _Steps()
+    return _searched(lambda: _first_failure(sketch, site, fails))
+
+
+def _searched(search: Callable[[], Found | None]) -> Found | None:
+    """What a search among small sizes finds, with the work that it may do."""
+    found = budget.attempt(_STOPPED, budget.SEARCH, search, lambda: None)
+    if found is None:
+        budget.note(_IN_VAIN)
+    return found
+
+
+def _first_failure(
+    sketch: ir.Sketch, site: Site, fails: Callable[[Values], bool]
+) -> tuple[dict[str, int], Values] | None:
     for symbols, host in admissible_hosts(sketch):
         try:
-            for values in concrete.iterations(site, host, steps.take):
+            for values in concrete.iterations(site, host):
                 if fails(values):
                     return symbols, values
         except (Untried, ArithmeticError, KeyError):
             continue
-        except _OutOfSteps:
-            break
     return None
 
 
@@ -115,23 +115,28 @@ def unwritten_element(
     sketch: ir.Sketch, stores: Sequence[Site], extents: Sequence[ir.Expr]
 ) -> tuple[dict[str, int], tuple[int, ...]] | None:
     """Sizes and an element that no store writes; all stores are through one tensor or view."""
-    steps = _Steps()
+    return _searched(lambda: _first_unwritten(sketch, stores, extents))
+
+
+def _first_unwritten(
+    sketch: ir.Sketch, stores: Sequence[Site], extents: Sequence[ir.Expr]
+) -> tuple[dict[str, int], tuple[int, ...]] | None:
     for symbols, host in admissible_hosts(sketch):
         try:
             written = {
                 element
                 for store in stores
-                for values in concrete.iterations(store, host, steps.take)
-                for element in _elements(store, values, steps)
+                for values in concrete.iterations(store, host)
+                for element in _elements(store, values)
             }
             shape = [int(evaluate(extent, host)) for extent in extents]
+            budget.spend(sum(shape))
             for element in product(*(range(extent) for extent in shape)):
+                budget.spend(1)
                 if element not in written:
                     return symbols, element
         except (Untried, ArithmeticError, KeyError):
             continue
-        except _OutOfSteps:
-            break
     return None
 
 
@@ -140,24 +145,28 @@ def conflicting_iterations(
 ) -> tuple[dict[str, int], dict[str, int], dict[str, int]] | None:
     """Sizes and iterations of two accesses that touch one element and first differ in a parallel
     loop around both."""
+    return _searched(lambda: _first_conflict(sketch, first, second))
+
+
+def _first_conflict(
+    sketch: ir.Sketch, first: Site, second: Site
+) -> tuple[dict[str, int], dict[str, int], dict[str, int]] | None:
     shared = shared_loops(first, second)
-    steps = _Steps()
     for symbols, host in admissible_hosts(sketch):
         touched: dict[tuple[int, ...], list[dict[str, int]]] = {}
         try:
-            for values in concrete.iterations(first, host, steps.take):
-                for element in _elements(first, values, steps):
+            for values in concrete.iterations(first, host):
+                for element in _elements(first, values):
                     touched.setdefault(element, []).append(iteration_of(first, values))
-            for values in concrete.iterations(second, host, steps.take):
+            for values in concrete.iterations(second, host):
                 here = iteration_of(second, values)
-                for element in _elements(second, values, steps):
+                for element in _elements(second, values):
                     for there in touched.get(element, ()):
+                        budget.spend(1)
                         if first_difference(shared, there, here) is not None:
                             return symbols, there, here
         except (Untried, ArithmeticError, KeyError):
             continue
-        except _OutOfSteps:
-            break
     return None
 
 
@@ -186,9 +195,8 @@ def iteration_of(site: Site, values: Values) -> dict[str, int]:
     return {loop.variable: int(values[loop.variable]) for loop in loops_of(site)}
 
 
-def _elements(site: Site, values: Values, steps: _Steps) -> Iterator[tuple[int, ...]]:
+def _elements(site: Site, values: Values) -> Iterator[tuple[int, ...]]:
     """The elements that an access touches, each a step."""
-    steps.take()
     for element in concrete.box(site, values):
-        steps.take()
+        budget.spend(1)
         yield element

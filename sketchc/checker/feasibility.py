@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
+from sketchc.checker import budget
 from sketchc.checker.affine import ONE, Fact, Linear, add
 
 _Key = tuple[tuple[int, int], ...]
@@ -81,6 +82,7 @@ def _insert(rows: _Rows, items: list[tuple[int, int]], rest: int) -> None:
 def _rows(forms: Iterable[Linear]) -> _Rows:
     rows: _Rows = {}
     for form in forms:
+        budget.spend(2)
         items = [(atom, c) for atom, c in form.items() if atom != ONE and c]
         _insert(rows, items, form.get(ONE, 0))
     return rows
@@ -121,6 +123,7 @@ def _project(rows: _Rows, atom: int) -> _Rows:
             lower.append((c, others, rest))
         else:
             upper.append((-c, others, rest))
+    budget.spend(len(rows) + 3 * len(lower) * len(upper))
     for c, others, rest in lower:
         for d, more, bound in upper:
             total = {a: d * x for a, x in others.items()}

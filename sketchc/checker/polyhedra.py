@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from sketchc import records as attrs
+from sketchc.checker import budget
 from sketchc.checker.affine import (
     ONE,
     Atoms,
@@ -26,8 +27,12 @@ from sketchc.checker.affine import (
 
 Conjunction = Sequence[Fact]
 
-#: Steps that isl may take for one question: about a second.
-OPERATION_LIMIT = 5_000_000
+#: Steps that isl may take for one question, at the first attempt and at further ones: how many it
+#: took it does not say, so what it was allowed is what is counted.
+STEPS = (5_000, 50_000, 500_000, 2_500_000)
+STEPS_PER_UNIT = 8
+#: What a question takes beside.
+QUESTION = 500
 
 
 class GaveUpError(Exception):
@@ -97,17 +102,28 @@ class Space:
     def solve(self, facts: Conjunction, minus: Sequence[Conjunction] = ()) -> Answer:
         """The smallest point of the facts that is in none of the `minus` systems.
 
-        Raises `GaveUpError` when isl needs more than `OPERATION_LIMIT` steps.
+        Raises `GaveUpError` when isl needs more than the last of `STEPS`, and `OutOfWorkError`.
         """
+        texts = [self._text(self.needed(part)) for part in (facts, *minus)]
+        budget.spend(sum(map(len, texts)) // 10)
+        for steps in STEPS:
+            budget.spend(QUESTION + steps // STEPS_PER_UNIT)
+            try:
+                return self._answer(texts, steps)
+            except GaveUpError:
+                continue
+        raise GaveUpError
+
+    def _answer(self, texts: Sequence[str], steps: int) -> Answer:
+        """The same, within so many steps of isl's."""
         import islpy
 
         context = islpy.Context()
-        context.set_max_operations(OPERATION_LIMIT)
+        context.set_max_operations(steps)
         try:
-            found = islpy.Set.read_from_str(context, self._text(self.needed(facts)))
-            for part in minus:
-                other = islpy.Set.read_from_str(context, self._text(self.needed(part)))
-                found = found.subtract(other)
+            found = islpy.Set.read_from_str(context, texts[0])
+            for text in texts[1:]:
+                found = found.subtract(islpy.Set.read_from_str(context, text))
             if found.is_empty():
                 return Answer(True)
         except islpy.Error as problem:
@@ -116,7 +132,11 @@ class Space:
             smallest = found.lexmin()
         except islpy.Error:  # no smallest point: an integer param has no lower bound
             smallest = found
-        point = smallest.sample_point()
+        context.reset_operations()
+        try:
+            point = smallest.sample_point()
+        except islpy.Error as problem:
+            raise GaveUpError from problem
         values = {
             atom: int(point.get_coordinate_val(islpy.dim_type.set, place).to_python())
             for place, atom in enumerate(self.dimensions)

@@ -9,10 +9,11 @@ counter-example that was tried on concrete numbers.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker import coverage, extents, initialisation, races, subscripts
+from sketchc.checker import budget, coverage, extents, initialisation, races, subscripts
 from sketchc.checker.prover import Prover
 from sketchc.checker.sites import collect
 from sketchc.checker.testing import try_out
@@ -38,10 +39,21 @@ def prove(
     claim and subject). `shapes`: sizes for which a proof is enough, since the host will check
     them."""
     result, found = _judged(sketch, allow_unproved)
-    found = _by_cases(result, found)
+    found = budget.attempt(
+        "the cases of its conditions",
+        budget.CLAIM,
+        partial(_by_cases, result, found),
+        lambda: found,
+    )
     known = {require.condition for require in result.requires}
     if test:
-        found = try_out(result, found, tried, shapes)
+        judged = found
+        found = budget.attempt(
+            "runs at small sizes",
+            budget.CHECK,
+            lambda: try_out(result, judged, tried, shapes),
+            lambda: judged,
+        )
         sizes = dict.fromkeys(r for f in found for r in f.requires if r.condition not in known)
         result = attrs.evolve(result, requires=(*result.requires, *sizes))
     proofs = tuple(finding.proof for finding in found)

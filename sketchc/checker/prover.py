@@ -11,7 +11,7 @@ from typing import Any
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker import concrete
+from sketchc.checker import budget, concrete
 from sketchc.checker.affine import ONE, Atoms, Fact, Product
 from sketchc.checker.conditions import HOST_CONDITION
 from sketchc.checker.enumeration import size_assignments
@@ -25,6 +25,9 @@ from sketchc.evaluate import evaluate
 
 #: Assignments of sizes tried where products of sizes keep isl from naming a point.
 ATTEMPTS = 24
+
+
+GAVE_UP = "the exact procedure (isl) was given up after too many steps"
 
 
 class Verdict(Enum):
@@ -95,10 +98,15 @@ class Prover:
     ) -> Outcome:
         """The smallest point of the facts that is in none of the `minus` systems (whose further
         variables are quantified), with sizes of at least 1 where possible."""
-        try:
-            return self._search((*facts, *self._conditions()), variables, minus)
-        except GaveUpError:
-            return UNKNOWN
+
+        def search() -> Outcome:
+            try:
+                return self._search((*facts, *self._conditions()), variables, minus)
+            except GaveUpError:
+                budget.note(GAVE_UP)
+                return UNKNOWN
+
+        return budget.attempt(GAVE_UP, budget.EXACT, search, lambda: UNKNOWN)
 
     def _conditions(self) -> Iterator[Fact]:
         """Conditions that are not affine are 0 or 1."""

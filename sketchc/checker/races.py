@@ -8,12 +8,13 @@ meet anywhere. Nor may two lanes of one store write one element: which of them s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import combinations_with_replacement, product
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker import concrete, conflicts
+from sketchc.checker import budget, concrete, conflicts
 from sketchc.checker.affine import Fact, Linear, add, constant, scale
 from sketchc.checker.enumeration import (
     conflicting_iterations,
@@ -25,7 +26,7 @@ from sketchc.checker.param_values import ParamValues
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.sites import Site
 from sketchc.checker.touches import Touch, touched
-from sketchc.checker.verdicts import Finding
+from sketchc.checker.verdicts import RECHECKED, Finding
 
 
 @attrs.frozen
@@ -65,13 +66,13 @@ def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> lis
         found = [
             finding
             for first, second in _pairs(group)
-            for finding in _conflicts(prover, first, second, allow_unproved)
+            for finding in _limited(_conflicts, prover, first, second, allow_unproved)
         ]
         found += [
             finding
             for site in stores
             if isinstance(site.statement, ir.Store) and _indexed(site)
-            for finding in _repeats(prover, site, allow_unproved)
+            for finding in _limited(_repeats, prover, site, site, allow_unproved)
         ]
         if not found:
             words = "no two parallel iterations touch what one of them writes"
@@ -82,6 +83,21 @@ def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> lis
         order = list(ir.Tier)
         result.append(max(found, key=lambda finding: order.index(finding.proof.tier)))
     return result
+
+
+def _limited(
+    judge: Callable[[Prover, Site, Site, bool], Iterator[Finding]],
+    prover: Prover,
+    first: Site,
+    second: Site,
+    allow_unproved: bool,
+) -> list[Finding]:
+    """The failures of one pair, within the work that one claim may do."""
+    return budget.claim(
+        budget.CLAIM,
+        lambda: list(judge(prover, first, second, allow_unproved)),
+        lambda: [conflicts.unproved(first, second, allow_unproved)],
+    )
 
 
 def _in_parallel(site: Site) -> bool:
@@ -125,7 +141,9 @@ def _conflicts(
             outcome = _refute(prover, pair, outer, (*equal, ahead))
             if outcome.verdict is Verdict.PROVED:
                 continue
-            finding = _refuted(prover, pair, outcome) or _enumerated(prover, pair)
+            finding = budget.attempt(
+                RECHECKED, budget.RECHECK, partial(_refuted, prover, pair, outcome), lambda: None
+            ) or _enumerated(prover, pair)
             if finding is None and first is second and _promised(first):
                 finding = conflicts.promised(first)
             yield finding or conflicts.unproved(first, second, allow_unproved)
@@ -241,7 +259,7 @@ def _failure(
 # ---------------------------------------------------------------- lanes of one store
 
 
-def _repeats(prover: Prover, site: Site, allow_unproved: bool) -> Iterator[Finding]:
+def _repeats(prover: Prover, site: Site, _: Site, allow_unproved: bool) -> Iterator[Finding]:
     """The failure of a store two of whose lanes write one element."""
     one, two = touched(site, prover.root), touched(site, prover.root, tag="'")
     same = [

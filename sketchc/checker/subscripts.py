@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker import concrete
+from sketchc.checker import budget, concrete
 from sketchc.checker.affine import ONE, Fact, add, constant, scale
 from sketchc.checker.enumeration import failing_iteration
 from sketchc.checker.index_ranges import lane_name, pointwise
@@ -21,12 +22,12 @@ from sketchc.checker.scope import Branch, contains_iota, free_names
 from sketchc.checker.sites import Site
 from sketchc.checker.slopes import extreme
 from sketchc.checker.verdicts import (
-    UNDECIDED,
     Finding,
     assignments,
     element_text,
     for_sizes,
     severity,
+    undecided,
 )
 from sketchc.diagnostics import Diagnostic, Severity
 from sketchc.evaluate import Value, evaluate
@@ -108,7 +109,11 @@ def _group(
             if goal.claim != claim:
                 continue
             count += 1
-            finding = _decide(prover, site, goal, allow_unproved)
+            finding = budget.claim(
+                budget.CLAIM,
+                partial(_decide, prover, site, goal, allow_unproved),
+                partial(_unproved, site, goal, allow_unproved),
+            )
             if finding is not None:
                 failures.append(finding)
     if count > len(failures):
@@ -339,7 +344,7 @@ def _unproved(site: Site, goal: Goal, allow_unproved: bool) -> Finding:
         f"{'stays inside' if in_bounds else 'fits its tile'}",
         goal.span,
         detail,
-        notes=(UNDECIDED,),
+        notes=undecided(),
         help="state what makes it true in a `require:`",
     )
     return Finding(proof, (diagnostic,))

@@ -5,6 +5,7 @@ Leaving facts out is sound, since a system only grows weaker by it; adding conse
 
 from __future__ import annotations
 
+from sketchc.checker import budget
 from sketchc.checker.affine import ONE, Atoms, Fact, Linear, Product, Quotient, add, constant_value
 
 
@@ -28,6 +29,7 @@ def relevant(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> l
         chosen.extend(found)
         for fact in found:
             pending.extend(other for other in fact.form if other not in seen)
+    budget.spend(2 * len(chosen))
     chosen += _quotient_bounds(atoms, chosen)
     return chosen + lifted(atoms, chosen)
 
@@ -57,6 +59,7 @@ def _quotient_bounds(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
     }
     result = []
     for atom, quotient in quotients.items():
+        budget.spend(len(facts))
         dividend = {a: c for a, c in quotient.numerator.items() if a != ONE}
         for fact in facts:
             if atom in fact.form or fact.equality:
@@ -107,6 +110,7 @@ def lifted(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
     result = [fact for atom in cofactors if atom not in products for fact in atoms.facts[atom]]
     for fact in facts:
         factors = {factor: None for atom in fact.form for factor in cofactors.get(atom, ())}
+        budget.spend(1 + 5 * len(factors))
         for factor in factors:
             if not (fact.equality or _non_negative(atoms, factor, signs)):
                 continue

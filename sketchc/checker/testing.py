@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker import concrete
+from sketchc.checker import budget, concrete
 from sketchc.checker.index_ranges import loaded_names
 from sketchc.checker.literal_sizes import literal_settings
 from sketchc.checker.param_values import ParamValues, deciding_params, fitted, other_params
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 #: Work of one run and of all runs for one sketch, in lanes (some 20 ns each).
 RUN_LIMIT = 5_000_000
+LANES_PER_UNIT = 50
 TOTAL_LIMIT = 30_000_000
 
 #: Work of the one run that proves a claim for given shapes: some seconds.
@@ -235,6 +236,7 @@ class _Runs:
                 return None
             inputs = random_inputs(self.sketch, shapes, self.generator, given)
             inputs = {name: array for name, array in inputs.items() if name not in absent}
+            budget.spend(cost // LANES_PER_UNIT)
             result = interpret(self.sketch, inputs, symbols, given, options)
         except (DiagnosticError, UsageError):
             return None

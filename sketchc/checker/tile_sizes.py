@@ -12,6 +12,7 @@ from typing import Any
 
 from sketchc import ir
 from sketchc import records as attrs
+from sketchc.checker import budget
 from sketchc.checker.domains import infer_domains
 from sketchc.checker.proofs import prove
 from sketchc.diagnostics import has_errors
@@ -29,7 +30,15 @@ def proved_for_all(sketch: ir.Sketch, known: Collection[tuple[str, str]] = ()) -
     inferred, found = infer_domains(_with_symbols(sketch, names))
     if found:
         return False
-    _, proofs, found = prove(inferred, allow_unproved=True)
+    proved = budget.attempt(
+        "a proof for all tile sizes",
+        budget.CLAIM,
+        lambda: prove(inferred, allow_unproved=True),
+        lambda: None,
+    )
+    if proved is None:
+        return False
+    _, proofs, found = proved
     open_claims = [proof for proof in proofs if proof.tier is not ir.Tier.PROVED]
     return not has_errors(found) and all(
         proof.tier is ir.Tier.UNPROVED and (proof.claim, proof.subject) in known

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from sketchc import ir
 from sketchc import records as attrs
+from sketchc.checker import budget
 from sketchc.diagnostics import Diagnostic, Severity
 
 #: What the checker can decide, for those it could not.
@@ -13,6 +14,10 @@ UNDECIDED = (
     "sums of names with integer factors, quotients, remainders, and products of sizes are decided; "
     "squares and other products of loop variables are not"
 )
+
+
+#: What is told of a counter-example that needs too many iterations to be tried.
+RECHECKED = "a counter-example was found that takes too long to try"
 
 
 @attrs.frozen
@@ -41,6 +46,13 @@ def for_sizes(symbols: Mapping[str, object]) -> str:
 def element_text(name: str, element: tuple[int, ...]) -> str:
     """`C[5, 0]`."""
     return f"{name}[{', '.join(str(index) for index in element)}]"
+
+
+def undecided() -> tuple[str, ...]:
+    """The notes of a claim that is neither proved nor refuted: what can be decided, and what was
+    tried here."""
+    tried = budget.tried()
+    return (UNDECIDED, f"tried: {tried}") if tried else (UNDECIDED,)
 
 
 def severity(allow_unproved: bool) -> Severity:

@@ -14,6 +14,7 @@ from typing import assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
+from sketchc.checker import budget
 from sketchc.checker.affine import ONE, Atoms, Linear, add, constant, constant_value, scale
 from sketchc.checker.conditions import cases
 from sketchc.checker.prover import counters
@@ -71,6 +72,7 @@ class _Solver:
     def solve(self) -> bool:
         """False where some equation has no plain solution."""
         while self.pending:
+            budget.spend(20)
             chosen = None
             for number, (form, target) in enumerate(self.pending):
                 current = self.replaced(form)

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
+from sketchc.checker import budget
 from sketchc.diagnostics import InternalError
 from sketchc.evaluate import Value, evaluate
 
@@ -26,6 +27,7 @@ class Workload:
     total: int = 0
 
     def add(self, cost: int) -> None:
+        budget.spend(3)
         self.total += cost
         if self.total > self.limit:
             raise TooMuch
@@ -64,6 +66,7 @@ def _host(
                 _body(sketch.phases[index].body, values, sizes, counted)
             case ir.HostFor():
                 for place in _range(step, values):
+                    counted.add(LANES_PER_STATEMENT // 10)
                     _host(sketch, step.body, {**values, step.variable: place}, sizes, counted)
             case ir.HostIf():
                 _host(sketch, step.body, values, sizes, counted)

@@ -49,6 +49,14 @@ def checked_whole(number: int) -> Verdict:
     return checked(damaged(number).text, static=False)
 
 
+def test_a_damaged_example_is_checked_in_time():
+    for found in judged(checked_static, range(COUNT), STATIC_SECONDS):
+        text = damaged(found.item)
+        told = f"number {text.number}, {text.example}, {text.change}"
+        assert found.verdict is not None, f"{told}: more than {STATIC_SECONDS} s, or it died"
+        assert not found.verdict.wrong, f"{told}: {found.verdict.wrong}"
+
+
 def test_no_damaged_example_makes_a_traceback():
     """All of `check`, with its runs, in which the interpreter compares every domain that was
     inferred with the lanes that it finds."""
