@@ -193,11 +193,10 @@ def _one(command: _Command, file: str, task: str, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(_data(found), indent=2))
     else:
-        from rich.console import Console
-
+        from sketchc.cli.consoles import make_console
         from sketchc.runtime.bench import report
 
-        report.show(found, Console())
+        report.show(found, make_console())
     return 0 if found.passed else 1
 
 
@@ -265,11 +264,10 @@ def _entry(command: _Command, file: str, task: str, number: int, of: int) -> Ent
 def _show(entry: Entry) -> None:
     if entry.measurement is None:
         return
-    from rich.console import Console
-
+    from sketchc.cli.consoles import make_console
     from sketchc.runtime.bench import report
 
-    report.show(entry.measurement, Console())
+    report.show(entry.measurement, make_console())
     click.echo()
 
 

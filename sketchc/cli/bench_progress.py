@@ -13,6 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from sketchc.cli.consoles import make_console
+
 #: Seconds between two updates of the same sort.
 _REFRESH = 0.2
 
@@ -35,7 +37,7 @@ def bench_progress(
         TimeElapsedColumn(),
         TextColumn("{task.fields[doing]}", markup=False),
     )
-    shown = console or Console(stderr=True)
+    shown = console or make_console(stderr=True)
     with Progress(*columns, console=shown, auto_refresh=False, transient=True) as progress:
         row = progress.add_task(Path(file).name, total=of, completed=number - 1, doing="starts")
         said, at = "", 0.0

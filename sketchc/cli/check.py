@@ -12,6 +12,7 @@ import click
 
 from sketchc import records as attrs
 from sketchc.cli import options
+from sketchc.cli.consoles import coloured
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
 from sketchc.reading import read, sketch_files
 from sketchc.reporting import SketchReport, distinct, render_proofs, render_text
@@ -167,7 +168,7 @@ def check(
         if diff:
             return 0
     if form == "text":
-        style = Style(quiet, sys.stdout.isatty())
+        style = Style(quiet, coloured(sys.stdout))
         printed = map_files(partial(print_file, request=request, style=style), paths)
         _check_names([file.names for file in printed], request)
         click.echo("".join(file.text for file in printed), nl=False)

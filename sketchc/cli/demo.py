@@ -28,16 +28,16 @@ def demo(examples: str) -> int:
     Example:
       sketchc demo
     """
-    from rich.console import Console
+    from sketchc.cli.consoles import make_console
 
     sketch, task = Path(examples, "rms.sketch"), Path(examples, "tasks", "rms.py")
     for needed in (sketch, task):
         if not needed.is_file():
             msg = f"{needed} is not here; run the demo in a checkout, or say --examples DIR"
             raise UsageError(msg)
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=110)
+        console = make_console(highlight=False, width=110)
     failed = _ascend(console, str(sketch), task)
     failed |= _cpp(console, str(sketch), task)
     console.rule("next")

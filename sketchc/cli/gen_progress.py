@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from sketchc.agents.summary import counted
+from sketchc.cli.consoles import make_console
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -29,7 +30,7 @@ class Display:
     """Hears what agents do (`session.Progress`) and how replies stream in."""
 
     def __init__(self, *, quiet: bool, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, quiet=quiet, highlight=False)
+        self.console = console or make_console(stderr=True, quiet=quiet, highlight=False)
         self.client: Client | None = None
         self._status: Status | None = None
         self._doing = "starting"

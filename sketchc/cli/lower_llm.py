@@ -158,12 +158,11 @@ def _header(
 def _report(coding: Coding, spend: Spend) -> None:
     """Attempts, calls and tokens; the last verdict where nothing was accepted."""
     if coding.kernel is None:
-        from rich.console import Console
-
+        from sketchc.cli.consoles import make_console
         from sketchc.runtime.verify.report import show
 
         if coding.verdict is not None:
-            show(coding.verdict, Console(stderr=True))
+            show(coding.verdict, make_console(stderr=True))
         problem = coding.attempts[-1].problem
         if problem:
             click.echo(f"error: {problem}", err=True)

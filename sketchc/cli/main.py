@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from sketchc import __version__
+from sketchc.cli.consoles import forced
 from sketchc.diagnostics import UsageError
 
 #: command -> "module:attribute", and the short help shown in the list.
@@ -67,7 +68,11 @@ def cli() -> None:
     """A compiler for Unified Sketches.
 
     Example: sketchc lower examples/rms.sketch --target triton_ascend
+
+    Colours: NO_COLOR=1 turns them off, FORCE_COLOR=1 on, also into a pipe.
     """
+    if forced():  # else click takes colours out of what is no terminal
+        click.get_current_context().color = True
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -121,9 +121,10 @@ def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
     """Render diagnostics on standard error, in colour on a terminal."""
     import sys
 
+    from sketchc.cli.consoles import coloured
     from sketchc.reporting import render_text
 
-    text = render_text(list(diagnostics), [source], sys.stderr.isatty())
+    text = render_text(list(diagnostics), [source], coloured(sys.stderr))
     if text.strip():
         click.echo(text, nl=False, err=True)
 

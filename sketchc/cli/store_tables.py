@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sketchc.cli.consoles import make_console
+
 Row = Mapping[str, Any]
 Cell = Callable[[Row], str]
 
@@ -147,7 +149,7 @@ def show_best(rows: Sequence[Row]) -> None:
 
 def _console() -> Console:
     """As wide as a table needs: in a narrower terminal lines wrap, and nothing is cut off."""
-    return Console(highlight=False, width=_WIDTH)
+    return make_console(highlight=False, width=_WIDTH)
 
 
 def _table(columns: Sequence[tuple[str, Cell]], rows: Sequence[Row]) -> Table:

@@ -28,9 +28,9 @@ def targets(as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps({"targets": found, "workers": sandbox()}, indent=2))
         return 0
-    from rich.console import Console
+    from sketchc.cli.consoles import make_console
 
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     for target in found:
         _show(console, target)
     console.print(f"kernels run in workers with: {sandbox()['text']}", soft_wrap=True)

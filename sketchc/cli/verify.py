@@ -203,11 +203,10 @@ def _show(outcome: Outcome, *, many: bool) -> None:
             raise UsageError(outcome.error)
         click.echo(f"error: {outcome.request.file}: {outcome.error}", err=True)
     else:
-        from rich.console import Console
-
+        from sketchc.cli.consoles import make_console
         from sketchc.runtime.verify import report
 
-        report.show(outcome.verdict, Console())
+        report.show(outcome.verdict, make_console())
     if many:
         click.echo()
 

@@ -160,8 +160,9 @@ def _progress(names: list[str]) -> Iterator[_Silent | _Bars]:
     if not sys.stderr.isatty():
         yield _Silent()
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from sketchc.cli.consoles import make_console
 
     columns = (
         TextColumn("{task.description}"),
@@ -170,7 +171,7 @@ def _progress(names: list[str]) -> Iterator[_Silent | _Bars]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=make_console(stderr=True), transient=True) as progress:
         yield _Bars(progress, names)
 
 
