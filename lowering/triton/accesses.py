@@ -45,24 +45,24 @@ class Place:
         """The address with offsets outside of the tensor brought to its ends; the wrapper gives a
         tensor without elements one."""
         scope.read_anyway[self.tensor] = None
-        last = self._last(scope) if self.parts else None
-        if last is None:
+        if not self.parts:
             return self.address
+        last = self._last(scope)
         offset = PYTHON.call("tl.minimum", PYTHON.fold("+", list(self.parts)), last)
         offset = PYTHON.call("tl.maximum", offset, Code("0"))
         return PYTHON.binary("+", self.pointer, scope.bind(f"{stem}_at", offset))
 
-    def _last(self, scope: Scope) -> Code | None:
-        """The largest offset inside of the tensor; None for a single element."""
+    def _last(self, scope: Scope) -> Code:
+        """The largest offset inside of the tensor."""
         one = Code("1")
         if self.strides is None:
             product = _product(self.extents, scope)
-            return None if product is None else PYTHON.binary("-", product, one)
+            return Code("0") if product is None else PYTHON.binary("-", product, one)
         reaches = [
             PYTHON.binary("*", PYTHON.binary("-", kernel_expression(e, scope), one), stride)
             for e, stride in zip(self.extents, self.strides, strict=True)
         ]
-        return PYTHON.fold("+", reaches) if reaches else None
+        return PYTHON.fold("+", reaches) if reaches else Code("0")
 
 
 def is_plain(access: ir.Access) -> bool:

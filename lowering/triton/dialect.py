@@ -50,6 +50,7 @@ class Dialect:
     `grouped_order`: programs of a matrix product run in blocks of rows, for the shared cache.
     `scalar_div_rn`: `tl.div_rn` takes scalars, not tiles only.
     `dot_dtypes`: operand types of `tl.dot`; others take a broadcast product and a sum.
+    `specialises`: kernels are compiled apart for integer arguments that are 1 or multiples of 16.
     `integer_products`: `tl.reduce` multiplies integers.
     `gathers_words`: `tl.gather` moves floats of up to 32 bits only.
     `interval_masks`: loads and stores are honest about masks that are intervals along the axes of a
@@ -64,6 +65,7 @@ class Dialect:
     grouped_order: bool
     scalar_div_rn: bool
     dot_dtypes: frozenset[DType]
+    specialises: bool = True
     integer_products: bool = True
     interval_masks: bool = False
     byte_bools: bool = False

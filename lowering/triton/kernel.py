@@ -23,6 +23,7 @@ from sketchc.lowering.triton.bounds import LIMIT, phase_magnitudes
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
+from sketchc.lowering.triton.layout import WIDTH
 from sketchc.lowering.triton.scope import Names, Scope, host_names
 from sketchc.lowering.triton.statements import BodyEmitter
 from sketchc.magnitudes import Polynomial, never_negative, show
@@ -268,6 +269,24 @@ def phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:
 # ---------------------------------------------------------------- assembly
 
 
+def _decorator(scope: Scope, text: KernelText) -> list[str]:
+    """`@triton.jit`, without constants made of sizes where the compiler fails on such."""
+    integers = [n for n in text.scalars if not scope.dtypes[n].is_float]
+    general = [*(scope.strides[key] for key in text.strides), *(scope.names[n] for n in integers)]
+    if scope.dialect.specialises or not general:
+        return ["@triton.jit"]
+    listed = ", ".join(f'"{name}"' for name in general)
+    if len(listed) < WIDTH - 34:
+        return [f"@triton.jit(do_not_specialize=[{listed}])"]
+    return [
+        "@triton.jit(",
+        "    do_not_specialize=[",
+        *(f'        "{name}",' for name in general),
+        "    ]",
+        ")",
+    ]
+
+
 def _assemble(
     scope: Scope, emitter: BodyEmitter, magnitudes: list[Polynomial] | None
 ) -> KernelText:
@@ -300,7 +319,7 @@ def _assemble(
         tuple(scope.functions),
         names,
     )
-    lines = ["@triton.jit", f"def {text.name}("]
+    lines = [*_decorator(scope, text), f"def {text.name}("]
     lines += [f"    {parameter}," for parameter in text.parameters]
     lines.append("):")
     integers = [n for n in scalars if scope.dtypes[n].is_integer]

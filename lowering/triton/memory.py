@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import attrs
 
@@ -18,6 +19,7 @@ from sketchc.lowering.triton.expressions import (
     truth,
 )
 from sketchc.lowering.triton.scope import Scope, shape_code, spread
+from sketchc.symbolic import constant_value
 from sketchc.types import DType
 
 
@@ -44,10 +46,21 @@ def conditions(
             continue
         assert not single
         lane = spread(Code(scope.lane(scope.extent_code(physical, logical))), axis, rank)
-        upper = [*part.upper, logical] if physical.padded else part.upper
+        upper = (*part.upper, logical) if physical.padded else part.upper
+        if _nothing_between(part.lower, upper):
+            # Said in two halves, it crashes compilers that see blocks of memory in masks.
+            found.append(PYTHON.binary("<", lane, Code("0")))
+            continue
         found += [PYTHON.binary(">=", lane, kernel_expression(b, scope)) for b in part.lower]
         found += [PYTHON.binary("<", lane, kernel_expression(b, scope)) for b in upper]
     return found
+
+
+def _nothing_between(lower: Sequence[ir.Expr], upper: Sequence[ir.Expr]) -> bool:
+    """True where the bounds that are numbers leave no lane."""
+    least = [value for bound in lower if (value := constant_value(bound)) is not None]
+    most = [value for bound in upper if (value := constant_value(bound)) is not None]
+    return bool(least and most) and max(least) >= min(most)
 
 
 def conjunction(found: list[Code]) -> Code | None:

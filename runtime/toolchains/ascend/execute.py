@@ -147,7 +147,9 @@ class Machine:
             "kernel": launch.kernel,
             "chip": self.chip,
             "options": {k: v for k, v in launch.options.items() if k == "multibuffer"},
-            "arguments": [(k, *_specialise(k, v)) for k, v in launch.arguments.items()],
+            "arguments": [
+                (k, *_specialise(k, v, k in launch.general)) for k, v in launch.arguments.items()
+            ],
             "constants": {k: _constant(v) for k, v in launch.constants.items()},
         }
         version = Path(frontend.__file__).read_text()
@@ -181,8 +183,9 @@ class Machine:
         return reply
 
 
-def _specialise(name: str, value: Any) -> tuple[str, Any]:
-    """(type, representative value) of an argument, as Triton's launcher sees it."""
+def _specialise(name: str, value: Any, general: bool) -> tuple[str, Any]:
+    """(type, representative value) of an argument, as Triton's launcher sees it; `general`: its
+    value does not matter."""
     match value:
         case torch.Tensor():
             return _POINTERS[value.dtype], None
@@ -190,7 +193,7 @@ def _specialise(name: str, value: Any) -> tuple[str, Any]:
             return "i1", False
         case int():
             kind = "i32" if -(2**31) <= value < 2**31 else "i64"
-            return kind, 1 if value == 1 else 16 if value % 16 == 0 else 3
+            return kind, 3 if general else 1 if value == 1 else 16 if value % 16 == 0 else 3
         case float():
             return "fp32", 0.5
         case None:

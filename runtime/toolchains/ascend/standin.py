@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import attrs
@@ -29,13 +29,15 @@ class LaunchError(Exception):
 
 @attrs.frozen
 class Launch:
-    """One launch: the kernel's name, the grid, arguments by name in the kernel's order."""
+    """One launch: the kernel's name, the grid, arguments by name in the kernel's order, and the
+    names of those that are not specialised."""
 
     kernel: str
     grid: tuple[int, int, int]
     arguments: Mapping[str, Any]
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
+    general: frozenset[str] = frozenset()
 
 
 class Named:
@@ -62,8 +64,14 @@ class Named:
 class Launcher:
     """What `@triton.jit` makes of a function."""
 
-    def __init__(self, function: Callable[..., Any], launch: Callable[[Launch], None]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        launch: Callable[[Launch], None],
+        general: Collection[str | int] = (),
+    ) -> None:
         self.function = function
+        self.general = frozenset(general)
         self.launch = launch
         self.__name__ = function.__name__
         self.signature = inspect.signature(function)
@@ -82,6 +90,11 @@ class Launcher:
     def __call__(self, *_: Any, **__: Any) -> None:
         message = f"the kernel {self.__name__} is called without a launch grid"
         raise LaunchError(message)
+
+    def _names(self, given: Collection[str | int]) -> list[str]:
+        """Arguments that are named, or numbered, by their names."""
+        order = list(self.signature.parameters)
+        return [order[each] if isinstance(each, int) else each for each in given]
 
     def start(self, grid: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Bind the arguments and hand the launch over. Raises `LaunchError`."""
@@ -113,6 +126,7 @@ class Launcher:
                 {k: v for k, v in values.items() if k not in self.constants},
                 {k: v for k, v in values.items() if k in self.constants},
                 options,
+                frozenset(self._names(self.general)),
             )
         )
 
@@ -133,11 +147,11 @@ def install(launch: Callable[[Launch], None]) -> None:
     triton = types.ModuleType("triton")
     triton.__path__ = []
 
-    def jit(function: Any = None, **_: Any) -> Any:
+    def jit(function: Any = None, **options: Any) -> Any:
         """`@triton.jit`, with or without arguments."""
         if function is None:
-            return jit
-        return Launcher(function, launch)
+            return lambda given: jit(given, **options)
+        return Launcher(function, launch, options.get("do_not_specialize") or ())
 
     def refuse(*_: Any, **__: Any) -> Any:
         message = "tuning belongs to the wrapper: triton.autotune and heuristics are not supported"

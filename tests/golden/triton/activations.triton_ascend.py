@@ -90,7 +90,7 @@ def selu(x):
     return 1.0507009873554805 * elu(x, 1.6732632423543772)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def activations_kernel(
     X_ptr,
     SIGMOID_ptr,

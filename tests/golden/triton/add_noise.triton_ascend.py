@@ -54,7 +54,7 @@ def normal(seed, offset):
     return radius * tl.where(negative, -cosine, cosine)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "seed"])
 def add_noise_kernel(
     X_ptr,
     Y_ptr,

@@ -33,7 +33,7 @@ def float_extremum_lane(x, lanes, AXIS: tl.constexpr, LARGEST: tl.constexpr):
     return tl.where(found == x.shape[AXIS], -1, found)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def argmax_rows_kernel(
     X_ptr,
     PLACE_ptr,

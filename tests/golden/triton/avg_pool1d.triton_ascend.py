@@ -22,7 +22,18 @@ def floor_quotient(a, b):
     return (a - floor_remainder(a, b)) // b
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=[
+        "N",
+        "C",
+        "L",
+        "OL",
+        "kernel_size",
+        "stride",
+        "padding",
+        "count_include_pad",
+    ]
+)
 def avg_pool1d_kernel(
     X_ptr,
     Y_ptr,

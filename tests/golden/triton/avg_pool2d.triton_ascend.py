@@ -24,7 +24,19 @@ def floor_quotient(a, b):
     return (a - floor_remainder(a, b)) // b
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=[
+        "N",
+        "C",
+        "H",
+        "W",
+        "OH",
+        "OW",
+        "kernel_size",
+        "stride",
+        "padding",
+    ]
+)
 def avg_pool2d_kernel(
     X_ptr,
     Y_ptr,

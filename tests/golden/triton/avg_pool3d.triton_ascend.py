@@ -23,7 +23,21 @@ def floor_quotient(a, b):
     return (a - floor_remainder(a, b)) // b
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=[
+        "N",
+        "C",
+        "D",
+        "H",
+        "W",
+        "OD",
+        "OH",
+        "OW",
+        "kernel_size",
+        "stride",
+        "padding",
+    ]
+)
 def avg_pool3d_kernel(
     X_ptr,
     Y_ptr,

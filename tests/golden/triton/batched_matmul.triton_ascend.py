@@ -11,7 +11,7 @@ TN = 128  # chosen for ascend910b4, one of 32, 64, 128
 TK = 64  # chosen for ascend910b4, one of 16, 32, 64, 128, 256
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "M", "N", "K"])
 def batched_matmul_kernel(
     X_ptr,
     W_ptr,

@@ -11,7 +11,7 @@ TM = 16  # chosen for ascend910b4, one of 1, 4, 8, 16
 TN = 256  # chosen for ascend910b4, one of 256, 512, 1024
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def bias_activation_kernel(
     X_ptr,
     BIAS_ptr,

@@ -15,7 +15,7 @@ def nan_maximum(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def block_scale_kernel(
     X_ptr,
     Y_ptr,

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["P", "L"])
 def composite_layers_kernel(
     OPACITY_ptr,
     SHARE_ptr,

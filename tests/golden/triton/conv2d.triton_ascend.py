@@ -24,7 +24,25 @@ def floor_quotient(a, b):
     return (a - floor_remainder(a, b)) // b
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=[
+        "N",
+        "C",
+        "H",
+        "W",
+        "O_",
+        "CG",
+        "KH",
+        "KW",
+        "OG",
+        "OH",
+        "OW",
+        "stride",
+        "padding",
+        "dilation",
+        "groups",
+    ]
+)
 def conv2d_kernel(
     X_ptr,
     WEIGHT_ptr,

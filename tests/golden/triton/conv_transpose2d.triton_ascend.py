@@ -24,7 +24,22 @@ def floor_quotient(a, b):
     return (a - floor_remainder(a, b)) // b
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=[
+        "N",
+        "C",
+        "H",
+        "W",
+        "O_",
+        "KH",
+        "KW",
+        "OH",
+        "OW",
+        "stride",
+        "padding",
+        "dilation",
+    ]
+)
 def conv_transpose2d_kernel(
     X_ptr,
     WEIGHT_ptr,

@@ -15,7 +15,7 @@ def nan_maximum(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def cross_entropy_phase_1_kernel(
     LOGITS_ptr,
     TARGET_ptr,
@@ -81,7 +81,7 @@ def cross_entropy_phase_1_kernel(
         tl.store(ROWS_ptr + i, loss)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def cross_entropy_phase_2_kernel(
     LOSS_ptr,
     ROWS_ptr,

@@ -9,7 +9,7 @@ import triton.language as tl
 T = 2048  # chosen for ascend910b4, one of 256, 512, 1024, 2048
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def cumsum_kernel(
     X_ptr,
     Y_ptr,

@@ -10,7 +10,7 @@ T = 2048  # chosen for ascend910b4, one of 256, 512, 1024, 2048
 TB = 128  # chosen for ascend910b4, one of 64, 128
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N", "blocks"])
 def cumsum_two_phase_phase_1_kernel(
     X_ptr,
     TOTALS_ptr,
@@ -40,7 +40,7 @@ def cumsum_two_phase_phase_1_kernel(
         tl.store(TOTALS_ptr + (i * blocks + j), total)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N", "blocks"])
 def cumsum_two_phase_phase_2_kernel(
     X_ptr,
     Y_ptr,

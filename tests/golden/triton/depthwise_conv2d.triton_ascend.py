@@ -22,7 +22,21 @@ def floor_quotient(a, b):
     return (a - floor_remainder(a, b)) // b
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=[
+        "N",
+        "C",
+        "H",
+        "W",
+        "KH",
+        "KW",
+        "OH",
+        "OW",
+        "stride",
+        "padding",
+        "dilation",
+    ]
+)
 def depthwise_conv2d_kernel(
     X_ptr,
     WEIGHT_ptr,

@@ -23,7 +23,7 @@ def floor_quotient(a, b):
     return (a - floor_remainder(a, b)) // b
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N", "K"])
 def downsample_kernel(
     X_ptr,
     Y_ptr,

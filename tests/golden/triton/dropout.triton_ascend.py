@@ -45,7 +45,7 @@ def uniform(seed, offset):
     return (word >> 8).to(tl.int32).to(tl.float32) * 5.9604644775390625e-08
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N", "seed"])
 def dropout_kernel(
     X_ptr,
     Y_ptr,

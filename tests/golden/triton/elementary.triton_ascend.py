@@ -129,7 +129,7 @@ def power(x, y, DOUBLE: tl.constexpr):
     return tl.where((y == 0) | (x == 1), 1, result)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])
 def elementary_kernel(
     X_ptr,
     BASE_ptr,

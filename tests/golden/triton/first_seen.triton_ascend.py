@@ -9,7 +9,7 @@ import triton.language as tl
 T = 1024  # chosen for ascend910b4, one of 256, 512, 1024
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "U"])
 def first_seen_kernel(
     TIME_ptr,
     USER_ptr,

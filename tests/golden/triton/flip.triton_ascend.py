@@ -9,7 +9,7 @@ import triton.language as tl
 T = 1024  # chosen for ascend910b4, one of 256, 512, 1024
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def flip_kernel(
     X_ptr,
     Y_ptr,

@@ -9,7 +9,7 @@ import triton.language as tl
 T = 512  # chosen for ascend910b4, one of 128, 256, 512
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N", "K"])
 def gather_kernel(
     X_ptr,
     INDEX_ptr,

@@ -15,7 +15,7 @@ def gelu(x):
     return 0.5 * x * (1 + tl.erf(x * 0.7071067811865476))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def gelu_kernel(
     X_ptr,
     Y_ptr,

@@ -10,7 +10,7 @@ TN = 64  # chosen for ascend910b4, one of 32, 64
 TK = 64  # chosen for ascend910b4, one of 32, 64
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def gram_kernel(
     X_ptr,
     G_ptr,

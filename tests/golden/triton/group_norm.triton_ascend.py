@@ -22,7 +22,7 @@ def floor_quotient(a, b):
     return (a - floor_remainder(a, b)) // b
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "H", "W", "CG", "groups"])
 def group_norm_kernel(
     X_ptr,
     WEIGHT_ptr,

@@ -10,7 +10,7 @@ TM = 32  # chosen for ascend910b4, one of 8, 16, 32
 TN = 128  # chosen for ascend910b4, one of 32, 64, 128
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def heat_phase_1_kernel(
     U_ptr,
     NEXT_ptr,
@@ -105,7 +105,7 @@ def heat_phase_1_kernel(
         )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def heat_phase_2_kernel(
     U_ptr,
     NEXT_ptr,

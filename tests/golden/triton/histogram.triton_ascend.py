@@ -9,7 +9,7 @@ import triton.language as tl
 T = 2048  # chosen for ascend910b4, one of 512, 1024, 2048
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])
 def histogram_kernel(
     X_ptr,
     COUNTS_ptr,

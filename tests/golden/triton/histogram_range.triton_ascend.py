@@ -10,7 +10,7 @@ LEVELS = 100
 T = 2048  # chosen for ascend910b4, one of 512, 1024, 2048
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "first"])
 def histogram_range_kernel(
     X_ptr,
     COUNTS_ptr,

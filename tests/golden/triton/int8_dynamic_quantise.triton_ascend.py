@@ -40,7 +40,7 @@ def saturate(
     return tl.where(x >= END, HIGH, tl.where(x < START, LOW, whole))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def int8_dynamic_quantise_kernel(
     X_ptr,
     Q_ptr,

@@ -39,7 +39,7 @@ def integer_mod(a, b, SIGNED: tl.constexpr):
     return result
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "step"])
 def integers_kernel(
     A_ptr,
     B_ptr,

@@ -10,7 +10,7 @@ T = 1024  # chosen for ascend910b4, one of 256, 512, 1024
 TB = 128  # chosen for ascend910b4, one of 64, 128
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "blocks"])
 def masked_select_phase_1_kernel(
     MASK_ptr,
     COUNT_ptr,
@@ -43,7 +43,7 @@ def masked_select_phase_1_kernel(
         tl.atomic_add(COUNT_ptr, count)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "blocks"])
 def masked_select_phase_2_kernel(
     X_ptr,
     MASK_ptr,

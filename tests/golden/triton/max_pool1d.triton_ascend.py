@@ -22,7 +22,18 @@ def floor_quotient(a, b):
     return (a - floor_remainder(a, b)) // b
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=[
+        "N",
+        "C",
+        "L",
+        "OL",
+        "kernel_size",
+        "stride",
+        "padding",
+        "dilation",
+    ]
+)
 def max_pool1d_kernel(
     X_ptr,
     Y_ptr,

@@ -23,7 +23,20 @@ def floor_quotient(a, b):
     return (a - floor_remainder(a, b)) // b
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=[
+        "N",
+        "C",
+        "H",
+        "W",
+        "OH",
+        "OW",
+        "kernel_size",
+        "stride",
+        "padding",
+        "dilation",
+    ]
+)
 def max_pool2d_kernel(
     X_ptr,
     Y_ptr,

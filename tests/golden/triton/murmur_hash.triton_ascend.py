@@ -23,7 +23,7 @@ def shift_right(a, b, BITS: tl.constexpr):
     return a >> tl.where(inside, b, b * 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])
 def murmur_hash_kernel(
     KEY_ptr,
     HASH_ptr,

@@ -31,7 +31,7 @@ def float_extremum_lane(x, lanes, AXIS: tl.constexpr, LARGEST: tl.constexpr):
     return tl.where(found == x.shape[AXIS], -1, found)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "D", "C"])
 def nearest_code_kernel(
     X_ptr,
     CODES_ptr,

@@ -13,7 +13,7 @@ def nan_maximum(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def normalise_rows_kernel(
     X_ptr,
     SOFTMAX_ptr,

@@ -11,7 +11,7 @@ import triton.language as tl
 T = 512  # chosen for ascend910b4, one of 256, 512, 1024
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "C"])
 def pcm_planes_kernel(
     SAMPLES_ptr,
     Y_ptr,

@@ -10,7 +10,7 @@ R = 2
 T = 256  # chosen for ascend910b4, one of 32, 64, 128, 256
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "H", "W", "C"])
 def pixel_shuffle_kernel(
     X_ptr,
     Y_ptr,

@@ -10,7 +10,7 @@ TP = 128  # chosen for ascend910b4, one of 32, 64, 128
 TO = 64  # chosen for ascend910b4, one of 16, 32, 64
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "C", "O_", "H", "W"])
 def pointwise_conv_kernel(
     X_ptr,
     WEIGHT_ptr,

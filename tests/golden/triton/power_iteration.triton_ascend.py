@@ -17,7 +17,7 @@ def nan_maximum(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])
 def power_iteration_phase_1_kernel(
     A_ptr,
     V_ptr,
@@ -58,7 +58,7 @@ def power_iteration_phase_1_kernel(
         tl.store(PRODUCT_ptr + i * TM + tm_lanes, sum_, mask=tm_lanes < N - i * TM)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])
 def power_iteration_phase_2_kernel(
     PRODUCT_ptr,
     LARGEST_ptr,
@@ -87,7 +87,7 @@ def power_iteration_phase_2_kernel(
     tl.store(LARGEST_ptr, largest)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])
 def power_iteration_phase_3_kernel(
     V_ptr,
     PRODUCT_ptr,

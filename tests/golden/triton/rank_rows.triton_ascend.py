@@ -67,7 +67,7 @@ def sorted_lanes(key, tie, lanes, AXIS: tl.constexpr, TIES: tl.constexpr, WORDS:
     return place
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def rank_rows_kernel(
     X_ptr,
     SORTED_ptr,

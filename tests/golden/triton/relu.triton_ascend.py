@@ -9,7 +9,7 @@ import triton.language as tl
 TILE = 4096  # chosen for ascend910b4, one of 1024, 2048, 4096, 8192
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def relu_kernel(
     X_ptr,
     Y_ptr,

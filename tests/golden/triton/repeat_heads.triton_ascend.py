@@ -10,7 +10,7 @@ COPIES = 4
 T = 1024  # chosen for ascend910b4, one of 256, 512, 1024
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "H", "S", "D"])
 def repeat_heads_kernel(
     X_ptr,
     Y_ptr,

@@ -10,7 +10,7 @@ T = 32  # chosen for ascend910b4, one of 16, 32
 TD = 32  # chosen for ascend910b4, one of 16, 32
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["H", "N", "D"])
 def retention_kernel(
     Q_ptr,
     K_ptr,

@@ -10,7 +10,7 @@ TILE_SIZE = 16  # chosen for ascend910b4
 D2_BLOCK = 256  # chosen for ascend910b4
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "F", "D1", "D2"])
 def rms_norm_kernel(
     X_ptr,
     Y_ptr,

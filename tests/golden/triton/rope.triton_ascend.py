@@ -30,7 +30,7 @@ def take(x, index, AXIS: tl.constexpr, WORDS: tl.constexpr):
     return result
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "S", "H", "HALF"])
 def rope_kernel(
     X_ptr,
     COS_ptr,

@@ -29,7 +29,7 @@ def sign(x):
     return tl.where(x > 0, 1, tl.where(x < 0, -1, x))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])
 def rounding_kernel(
     X_ptr,
     FLOOR_ptr,

@@ -10,7 +10,7 @@ TN = 32  # chosen for ascend910b4, one of 8, 16, 32
 TD = 128  # chosen for ascend910b4, one of 32, 64, 128
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["R", "N", "D"])
 def scatter_add_kernel(
     TOTAL_ptr,
     INDEX_ptr,

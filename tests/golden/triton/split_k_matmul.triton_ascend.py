@@ -12,7 +12,7 @@ TN = 64  # chosen for ascend910b4, one of 16, 32, 64
 TK = 64  # chosen for ascend910b4, one of 16, 32, 64
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N", "K"])
 def split_k_matmul_kernel(
     A_ptr,
     B_ptr,

@@ -10,7 +10,7 @@ TM = 16  # chosen for ascend910b4, one of 4, 8, 16, 32
 TN = 256  # chosen for ascend910b4, one of 64, 128, 256, 512, 1024, 2048
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "M", "N"])
 def sum_middle_kernel(
     X_ptr,
     Y_ptr,

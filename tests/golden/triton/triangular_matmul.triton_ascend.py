@@ -9,7 +9,7 @@ import triton.language as tl
 T = 128  # chosen for ascend910b4, one of 16, 32, 64, 128
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])
 def triangular_matmul_kernel(
     A_ptr,
     B_ptr,

@@ -10,7 +10,7 @@ TM = 16  # chosen for ascend910b4, one of 4, 8, 16
 TN = 256  # chosen for ascend910b4, one of 64, 128, 256
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def triplet_loss_kernel(
     ANCHOR_ptr,
     POSITIVE_ptr,

@@ -16,7 +16,7 @@ def shift_right(a, b, BITS: tl.constexpr):
     return a >> tl.where(inside, b, b * 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def unpack_int4_kernel(
     PACKED_ptr,
     SCALE_ptr,

@@ -10,7 +10,7 @@ TM = 16  # chosen for ascend910b4, one of 4, 8, 16
 TN = 256  # chosen for ascend910b4, one of 128, 256
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["SCALE_stride_0", "SCALE_stride_1", "M", "N"])
 def unscale_gradients_kernel(
     GRADIENT_ptr,
     SCALE_ptr,

@@ -10,7 +10,7 @@ FACTOR = 3
 T = 512  # chosen for ascend910b4, one of 128, 256, 512
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def upsample_zeros_kernel(
     X_ptr,
     Y_ptr,
