@@ -10,6 +10,7 @@ from sketchc import ir
 from sketchc.evaluate import Value
 from sketchc.index_ranges import index_ranges
 from sketchc.interpreter_tiles import Array, numpy_dtype, to_tensor
+from sketchc.symbol_sources import solve_symbols
 from sketchc.types import DType
 
 
@@ -76,10 +77,5 @@ def into_range(array: Array, lower: int, upper: int) -> Array:
 
 
 def _symbols(sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """The symbols, from the shapes in which they stand bare."""
-    return {
-        extent.name: size
-        for tensor in sketch.tensors
-        for extent, size in zip(tensor.extents, shapes.get(tensor.name, ()), strict=False)
-        if isinstance(extent, ir.Ref) and extent.kind is ir.NameKind.SYMBOL
-    }
+    """The symbols that the shapes say."""
+    return solve_symbols(sketch, shapes, {})

@@ -26,6 +26,7 @@ from sketchc.interpreter_tiles import (
 )
 from sketchc.interpreter_violations import launch_error, show_values
 from sketchc.launch_conditions import Condition, Kind, launch_steps, may_repeat
+from sketchc.symbol_sources import absent_symbols, solve_symbols
 from sketchc.symbolic import references
 from sketchc.types import DType
 
@@ -58,7 +59,8 @@ def prepare(
     condition of the sketch that does not hold.
     """
     given = _inputs(sketch, {n: array for n, array in tensors.items() if array is not None})
-    bound = bind_symbols(sketch, {name: array.shape for name, array in given.items()}, symbols)
+    sizes = {**symbols, **absent_symbols(sketch, given)}
+    bound = bind_symbols(sketch, {name: array.shape for name, array in given.items()}, sizes)
     values = bind_values(sketch, bound, params)
     values |= {tensor.name: tensor.name in given for tensor in sketch.tensors if tensor.optional}
     shapes = tensor_shapes(sketch, values, options.memory_limit)
@@ -152,7 +154,7 @@ def show_expression(expression: ir.Expr) -> str:
 def bind_symbols(
     sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int]
 ) -> dict[str, int]:
-    """Every symbol's value from the bare symbols of the inputs' shapes and from `given`.
+    """Every symbol's value from the inputs' shapes and from `given`.
 
     An axis declared `M|1` binds M only where nothing else does. Raises `UsageError` for a symbol
     without a value or with two.
@@ -184,6 +186,7 @@ def bind_symbols(
                 )
                 raise UsageError(msg)
             source.setdefault(extent.name, f"{tensor.name}{list(shapes[tensor.name])}")
+    bound = solve_symbols(sketch, shapes, bound)
     for name, size in sorted(later, key=lambda pair: pair[1] == 1):
         bound.setdefault(name, size)
     missing = [symbol.name for symbol in sketch.symbols if symbol.name not in bound]

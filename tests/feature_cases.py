@@ -112,6 +112,15 @@ CASES: dict[str, Feature] = {
     "non_separable_load": Feature(
         on("C=1 H=2 W=1 O=1", "C=3 H=7 W=5 O=6", "C=0 H=3 W=3 O=2"), {"P": 1}, terms=64
     ),
+    "optional_sizes": Feature(
+        on(
+            "M=1 N=1 E=1 R=0",
+            "M=5 N=17 E=3 R=2",
+            "M=3 N=9 E=7 R=1",
+            "M=4 N=8 E=0 R=3",
+            "M=2 N=0 E=2 R=1",
+        )
+    ),
     "optional_bias": Feature([*PLAIN, *on("M=3 N=9", "M=6 N=16")]),
     "padded_slices": Feature(PLAIN, terms=4),
     "params": Feature(LINE, {"scale": 0.3, "negate": True}),
@@ -171,6 +180,9 @@ CASES: dict[str, Feature] = {
     "nested_branches": Feature(on("M=1 N=1", "M=5 N=37", "M=3 N=0", "M=6 N=33"), terms=64),
     "triangular_grids": Feature(on("N=1", "N=13", "N=19", "N=0")),
     "fetched_scalars": Feature(on("M=1 N=1", "M=5 N=17", "M=3 N=0"), hold={"I": "below M"}),
+    "symbols_from_shapes": Feature(
+        on("N=1 P=1 K=1", "N=17 P=11 K=3", "N=0 P=5 K=1", "N=3 P=0 K=4", "N=2 P=1 K=0"), terms=8
+    ),
     "strides_and_views": Feature(on("M=1 N=1", "M=5 N=19", "M=7 N=4", "M=3 N=0")),
     "implicit_convolution": Feature(on("N=1 K=1", "N=5 K=3", "N=7 K=2"), terms=64),
     "store_then_gather": Feature(on("M=1 N=1", "M=5 N=19", "M=3 N=0"), hold={"I": "permutation"}),

@@ -268,9 +268,9 @@ REFUSED: dict[str, tuple[str, str, str, set[str]]] = {
         {"SK0202"},
     ),
     "whole extents": (
-        "Each symbol must be the whole extent of some axis of an input",
+        "Each symbol must follow from the shape of an input",
         STORED,
-        "symbols: K;\n    tensors: Z[K*2]: in f32;",
+        "symbols: K;\n    tensors: Z[K*K]: in f32;",
         {"SK0205", "SK0611"},
     ),
     "lists of axes": (

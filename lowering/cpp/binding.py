@@ -9,6 +9,8 @@ tuple), as torch tensors if any input was one. Inputs that are not contiguous ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from sketchc import ir
@@ -25,6 +27,7 @@ from sketchc.lowering.cpp.expressions import ROUNDED, fails, literal, number_lit
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.cpp.prelude import prelude
 from sketchc.lowering.param_types import params_to_round
+from sketchc.symbol_sources import SymbolSource, sources_of
 from sketchc.symbolic import show
 from sketchc.types import DType
 
@@ -232,12 +235,8 @@ class _Module:
         self.lines.append(f"    {text}")
 
     def _scalars(self) -> None:
-        for symbol in self.sketch.symbols:
-            tensor, axis = self._binding(symbol.name)
-            self._line(
-                f"[[maybe_unused]] const int64_t {identifier(symbol.name)} ="
-                f" {tensor.name}_argument.given.shape({axis});"
-            )
+        for symbol, sources in sources_of(self.sketch).items():
+            self._symbol(symbol, sources)
         for constant in self.sketch.constants:
             value = constant.value
             floats = constant.dtype.is_float
@@ -272,16 +271,23 @@ class _Module:
         self._line(f"    refuse({_quoted(refusal_text(condition))}, {{{values}}});")
         self._line("}")
 
-    def _binding(self, symbol: str) -> tuple[ir.Tensor, int]:
-        """The tensor and axis that bind a symbol, preferring axes that cannot be 1 instead."""
-        found = [
-            (axis < len(tensor.broadcast) and tensor.broadcast[axis], position, axis, tensor)
-            for position, tensor in enumerate(self._given())
-            for axis, extent in enumerate(tensor.extents)
-            if isinstance(extent, ir.Ref) and extent.name == symbol and not tensor.optional
-        ]
-        _, _, axis, tensor = min(found, key=lambda item: item[:3])
-        return tensor, axis
+    def _symbol(self, symbol: str, sources: Sequence[SymbolSource]) -> None:
+        """The value of a symbol; 0 where all tensors that have it are absent."""
+        value = "0"
+        for source in reversed(sources):
+            name = source.tensor.name
+            size = f"{name}_argument.given.shape({source.axis})"
+            if source.offset != ir.Literal(0):
+                size = f"({size} - ({scalar(source.offset)}))"
+            size += f" / {source.step}" if source.step > 1 else ""
+            value = (
+                f"!{name}_given.is_none() ? {size} : {value}" if source.tensor.optional else size
+            )
+        self._line(f"[[maybe_unused]] const int64_t {identifier(symbol)} = {value};")
+        if not all(source.bare for source in sources):
+            self._line(f"if ({identifier(symbol)} < 0) {{")
+            self._line(f'    throw py::value_error("the size {symbol} is negative");')
+            self._line("}")
 
     def _checks(self) -> None:
         for tensor in self._given():

@@ -17,6 +17,7 @@ from sketchc.lowering.triton.expressions import host_expression, literal
 from sketchc.lowering.triton.kernel import KernelText
 from sketchc.lowering.triton.launches import HostEmitter, dense_name, refusal_line
 from sketchc.lowering.triton.scope import Names
+from sketchc.symbol_sources import SymbolSource, sources_of
 from sketchc.symbolic import show
 from sketchc.types import FORMATS, DType
 
@@ -141,23 +142,10 @@ class WrapperEmitter:
     def results(self) -> list[ir.Tensor]:
         return self._by_role(ir.Role.OUT, ir.Role.INOUT)
 
-    def _bound_symbols(self, tensors: Sequence[ir.Tensor]) -> set[str]:
-        return {
-            extent.name
-            for tensor in tensors
-            for axis, extent in enumerate(tensor.extents)
-            if isinstance(extent, ir.Ref)
-            and extent.kind is ir.NameKind.SYMBOL
-            and not (tensor.broadcast and tensor.broadcast[axis])
-        }
-
     @property
     def needs_out(self) -> bool:
-        """True where the shapes or the device are known from the outputs only."""
-        if not self.outputs:
-            return False
-        wanted = {symbol.name for symbol in self.plan.sketch.symbols}
-        return not self.inputs or not wanted <= self._bound_symbols(self.inputs)
+        """True where the device may be known from the outputs only."""
+        return bool(self.outputs) and all(tensor.optional for tensor in self.inputs)
 
     # ------------------------------------------------------------ the whole
 
@@ -264,6 +252,23 @@ class WrapperEmitter:
                 if free:
                     self.line(f"{self.names[free]} = {self.names[tensor.name]}.shape[{axis}]")
                     bound.add(free)
+        for wanted, sources in sources_of(self.plan.sketch).items():
+            if wanted not in bound:
+                self._solve(wanted, sources)
+
+    def _solve(self, symbol: str, sources: Sequence[SymbolSource]) -> None:
+        """A symbol that stands by itself in no input that is always given."""
+        value = "0"
+        for source in reversed(sources):
+            name = self.names[source.tensor.name]
+            size = f"{name}.shape[{source.axis}]"
+            if source.offset != ir.Literal(0):
+                size = f"({size} - ({self.host(source.offset)}))"
+            size += f" // {source.step}" if source.step > 1 else ""
+            value = f"{size} if {name} is not None else {value}" if source.tensor.optional else size
+        self.line(f"{self.names[symbol]} = {value}")
+        if not all(source.bare for source in sources):
+            self.line(f'require({self.names[symbol]} >= 0, "the size {symbol} is negative")')
 
     def _unpack_out(self) -> None:
         targets = ", ".join(self.names[tensor.name] for tensor in self.outputs)

@@ -28,6 +28,7 @@ from sketchc.runtime.frontends.description import (
 )
 from sketchc.runtime.frontends.hints import Domain
 from sketchc.runtime.frontends.ranges import symbol_domains, value_domains
+from sketchc.symbol_sources import absent_symbols, solve_symbols
 from sketchc.types import DType
 
 
@@ -374,15 +375,18 @@ def bind_symbols(
                 msg = f"{extent.name} is {value} by {other} and {size} by {where}"
                 raise UsageError(msg)
             found.setdefault(extent.name, (size, where))
+    bare = {name: size for name, (size, _) in found.items()}
+    values = solve_symbols(sketch, shapes, {**absent_symbols(sketch, shapes), **bare})
     for symbol in sketch.symbols:
-        if symbol.name not in found:
+        if symbol.name not in values:
             msg = f"no shape of an input gives the symbol {symbol.name}"
             raise UsageError(msg)
-        value, where = found[symbol.name]
+        value = values[symbol.name]
         if symbol.upper_bound is not None and value > symbol.upper_bound:
-            msg = f"{symbol.name} is {value} by {where}; the sketch allows {symbol.upper_bound}"
+            where = f" by {found[symbol.name][1]}" if symbol.name in found else ""
+            msg = f"{symbol.name} is {value}{where}; the sketch allows {symbol.upper_bound}"
             raise UsageError(msg)
-    return {symbol.name: found[symbol.name][0] for symbol in sketch.symbols}
+    return {symbol.name: values[symbol.name] for symbol in sketch.symbols}
 
 
 def _check_extents(

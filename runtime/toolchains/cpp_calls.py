@@ -15,6 +15,7 @@ from sketchc import ir
 from sketchc.evaluate import constants_of, evaluate
 from sketchc.launch_conditions import broken, may_repeat
 from sketchc.runtime.toolchains.base import ToolchainError
+from sketchc.symbol_sources import absent_symbols
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +36,7 @@ def signature(
     Raises `ToolchainError` ("launch") for a missing param, or a tensor with another shape or type.
     """
     sketch = kernel.sketch
+    symbols = {**symbols, **absent_symbols(sketch, tensors)}
     values: dict[str, int | float | bool] = {**constants_of(sketch), **symbols}
     scalars: list[list[Any]] = [["i", int(symbols[symbol.name])] for symbol in sketch.symbols]
     for param in sketch.params:

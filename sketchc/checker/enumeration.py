@@ -49,9 +49,9 @@ def size_assignments(sketch: ir.Sketch, limit: int = ATTEMPTS) -> Iterator[dict[
     for values in islice((*equal, *islice(product(sizes, repeat=len(names)), limit)), limit):
         if values not in seen:
             seen.add(values)
-            sizes = {**dict(zip(names, values, strict=True)), **dict.fromkeys(later, 1)}
-            found = with_ties(tied, {**params, **sizes})
-            yield {symbol.name: max(0, found[symbol.name]) for symbol in sketch.symbols}
+            numbers = {**dict(zip(names, values, strict=True)), **dict.fromkeys(later, 1)}
+            chosen = with_ties(tied, {**params, **numbers})
+            yield {symbol.name: max(0, chosen[symbol.name]) for symbol in sketch.symbols}
 
 
 def admissible_hosts(sketch: ir.Sketch) -> Iterator[tuple[dict[str, int], Values]]:

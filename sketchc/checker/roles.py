@@ -14,6 +14,7 @@ from sketchc import records as attrs
 from sketchc.checker.context import Context, at_start
 from sketchc.diagnostics import Edit, Fix, Label
 from sketchc.source import Span
+from sketchc.symbol_sources import symbol_sources
 
 
 @attrs.define(eq=False)
@@ -160,22 +161,21 @@ def _contradiction(
 
 
 def check_symbols(context: Context, tensors: tuple[ir.Tensor, ...]) -> None:
-    """Every symbol must occur bare in the shape of an input: launches bind it from there."""
-    bound = {
-        extent.name
-        for tensor in tensors
-        if tensor.role in (ir.Role.IN, ir.Role.INOUT) and not tensor.optional
-        for extent, flexible in zip(tensor.extents, tensor.broadcast, strict=True)
-        if isinstance(extent, ir.Ref) and not flexible
-    }
+    """Every symbol must follow from the shapes of inputs: launches bind it from there."""
+    constants = {constant.name: constant.value for constant in context.constants}
+    names = [symbol.name for symbol in context.symbols]
+    bound = symbol_sources(names, tensors, constants)
     for symbol in context.symbols:
         if symbol.name not in bound:
             context.error(
                 symbol.span,
                 "SK0205",
-                f"no input has an extent that is just `{symbol.name}`",
+                f"no input's shape says what `{symbol.name}` is",
                 "cannot be bound at launch",
-                notes=("a symbol takes its value from the shape of an input tensor",),
+                notes=(
+                    "a symbol takes its value from the shape of an input: from an extent that is "
+                    f"just `{symbol.name}`, or a multiple of it plus what other extents say",
+                ),
                 help=f"use `{symbol.name}` as an input's extent, or make it a param: "
                 f"`params: {symbol.name}: i64;`",
             )

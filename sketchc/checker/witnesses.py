@@ -121,7 +121,7 @@ class _Solver:
         place = {atom: position for position, atom in enumerate(self.order)}
         others = unknown - {slack}
         if slack is not None and not others and slack not in self.touch.lanes:
-            slack, others = None, {slack}
+            others, slack = {slack}, None
 
         def order(atom: int) -> tuple[int, int, int]:
             degree = max(
