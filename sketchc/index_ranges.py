@@ -1,6 +1,7 @@
 """Which values an integer input may have: those at which every index read from it is in range.
 
-An index that comes from memory is the caller's promise (R13). Random inputs must keep it, so this
+An index that comes from memory is the caller's promise (R13), and so is what a store says with
+`unique=True` or `covers=True` of the places it writes (R7). Random inputs must keep both, so this
 module reads off the sketch where an input's elements end up: as subscripts, and as the bounds of
 host loops. It follows copies and conversions of tiles, and sums with literals; what it cannot
 follow stays unbounded.
@@ -29,6 +30,24 @@ class _Use:
     limit: ir.Expr
 
 
+@attrs.frozen
+class Promise:
+    """What a store says of the places that it writes: no two are equal (`unique`), all are there
+    (`covers`). The elements of the inputs `tensors`, side by side, choose the places."""
+
+    tensors: tuple[str, ...]
+    unique: bool
+    covers: bool
+
+
+def promises(sketch: ir.Sketch) -> tuple[Promise, ...]:
+    """The promises of all stores whose places are read from inputs."""
+    reader = _Reader(sketch, _index_inputs(sketch))
+    for _ in reader.steps(sketch.steps):
+        pass  # the walk notes them
+    return tuple(dict.fromkeys(reader.promises))
+
+
 def index_ranges(
     sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value]
 ) -> dict[str, tuple[int, int]]:
@@ -47,13 +66,17 @@ def index_ranges(
 
 def _uses(sketch: ir.Sketch) -> Iterator[_Use]:
     """Every use of an input's elements as indices or as the bound of a host loop."""
-    inputs = {
+    reader = _Reader(sketch, _index_inputs(sketch))
+    yield from reader.steps(sketch.steps)
+
+
+def _index_inputs(sketch: ir.Sketch) -> set[str]:
+    """The inputs that can hold indices."""
+    return {
         tensor.name
         for tensor in sketch.tensors
         if tensor.role in (ir.Role.IN, ir.Role.INOUT) and tensor.dtype.is_integer
     }
-    reader = _Reader(sketch, inputs)
-    yield from reader.steps(sketch.steps)
 
 
 class _Reader:
@@ -63,6 +86,7 @@ class _Reader:
         self.sketch = sketch
         self.inputs = inputs
         self.origin: dict[str, tuple[str, int]] = {}
+        self.promises: list[Promise] = []
 
     def steps(self, steps: Iterable[ir.HostStep]) -> Iterator[_Use]:
         for step in steps:
@@ -86,7 +110,14 @@ class _Reader:
                 case ir.Load():
                     yield from self._access(statement.access)
                     self._set(statement.tile, statement.access.tensor)
-                case ir.Store() | ir.Atomic():
+                case ir.Store():
+                    uses = tuple(self._access(statement.access))
+                    if uses and (statement.unique or statement.covers):
+                        tensors = tuple(dict.fromkeys(use.tensor for use in uses))
+                        promise = Promise(tensors, statement.unique, statement.covers)
+                        self.promises.append(promise)
+                    yield from uses
+                case ir.Atomic():
                     yield from self._access(statement.access)
                 case ir.Fetch():
                     yield from self._access(statement.access)

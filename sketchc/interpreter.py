@@ -20,6 +20,7 @@ from sketchc.interpreter_memory import Memory
 from sketchc.interpreter_options import Options
 from sketchc.interpreter_tiles import Array
 from sketchc.interpreter_violations import Violation, Violations, show_element
+from sketchc.reached import Reached
 
 __all__ = ["Options", "Result", "Violation", "interpret"]
 
@@ -28,12 +29,13 @@ DEFAULT_OPTIONS = Options()
 
 @attrs.frozen
 class Result:
-    """Outputs (out and inout tensors, in call order) by name, the symbols' values, and what was
-    found wrong (always empty unless `Options.collect`)."""
+    """Outputs (out and inout tensors, in call order) by name, the symbols' values, what was found
+    wrong (always empty unless `Options.collect`), and what the run got to see."""
 
     outputs: dict[str, Array]
     symbols: dict[str, int]
     violations: tuple[Violation, ...] = ()
+    reached: Reached = attrs.field(factory=Reached)
 
 
 def interpret(
@@ -66,7 +68,8 @@ def interpret(
         for name, memory in launch.memories.items()
         if memory.tensor.role in (ir.Role.OUT, ir.Role.INOUT)
     }
-    return Result(outputs, launch.symbols, tuple(violations.found.values()))
+    found = tuple(violations.found.values())
+    return Result(outputs, launch.symbols, found, machine.reached)
 
 
 def _promised(sketch: ir.Sketch) -> set[str]:
@@ -97,7 +100,8 @@ def _check_coverage(launch: Launch, promised: set[str], violations: Violations) 
             promise = ", against the promise covers=True" if name in promised else ""
             text = f"{show_element(name, element)} is never written{promise}"
             span = memory.tensor.span
-            violations.add(Violation("covered", name, element, (), text, span))
+            broken = Violation("covered", name, element, (), text, span, name in promised)
+            violations.add(broken)
 
 
 def _unwritten(memory: Memory) -> tuple[int, ...] | None:

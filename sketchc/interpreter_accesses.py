@@ -60,6 +60,7 @@ class Accesses(State):
 
     def _locate(self, access: ir.Access, site: Site) -> Locate:
         window = self.windows[access.tensor]
+        promised = self._promised(access)
         parts: list[tuple[Any, Any]] = []
         for subscript in access.subscripts:
             match subscript:
@@ -94,7 +95,7 @@ class Accesses(State):
             here = tuple(box) if box else full_box((1,) * len(extents))
             if bad is not None:
                 element = tuple(p.start if isinstance(p, slice) else p for p in index)
-                self._out_of_range(window, site, element, bad)
+                self._out_of_range(window, site, element, bad, promised)
                 return None, here
             return tuple(index), here
 
@@ -114,6 +115,7 @@ class Accesses(State):
         extents = self.declared[tile].extents
         compiled = compile_access(access, extents, where, self.indices)
         locator = Locator(compiled, window.shape, window.steps(), padded, fills)
+        promised = self._promised(access)
 
         def reaching(actual: Extents, valid: Box) -> Reach:
             def too_long(place: int, length: int, extent: int) -> None:
@@ -126,7 +128,7 @@ class Accesses(State):
                 raise launch_error(msg, site.span) from error
             reach = locator.reach(self.values, actual, intersect(box, valid), tiles)
             if reach.wrong is not None:
-                self._out_of_range(window, site, *reach.wrong)
+                self._out_of_range(window, site, *reach.wrong, promised)
             return reach
 
         return reaching
@@ -138,20 +140,29 @@ class Accesses(State):
         where = (site.iteration(self.values),)
         self.violations.add(Violation("slice-fits", window.name, (), where, text, site.span))
 
+    def _promised(self, access: ir.Access) -> bool:
+        """Whether a scalar subscript comes from memory: its range is the caller's promise."""
+        return any(
+            self.is_from_memory(part.index)
+            for part in access.subscripts
+            if isinstance(part, ir.ScalarSubscript)
+        )
+
     def _out_of_range(
-        self, window: Window, site: Site, element: tuple[int, ...], axis: int
+        self, window: Window, site: Site, element: tuple[int, ...], axis: int, promised: bool
     ) -> None:
         text = (
             f"{show_element(window.name, element)} is out of range: axis {axis} has "
             f"{window.shape[axis]} elements"
         )
         where = (site.iteration(self.values),)
-        self.violations.add(Violation("in-bounds", window.name, element, where, text, site.span))
+        violation = Violation("in-bounds", window.name, element, where, text, site.span, promised)
+        self.violations.add(violation)
 
     def _report_stray(self, reach: Reach, window: Window, site: Site) -> bool:
         """R13: an index that was loaded and lies outside; True when there was one."""
         if reach.stray is not None:
-            self._out_of_range(window, site, *reach.stray)
+            self._out_of_range(window, site, *reach.stray, promised=True)
         return reach.stray is not None
 
     def _require_present(self, window: Window, site: Site) -> None:
@@ -391,6 +402,7 @@ class Accesses(State):
 
     def _fetch(self, statement: ir.Fetch, site: Site) -> Action:
         """A scalar, as a Python number; 0 for an element out of range."""
+        self.from_memory.add(statement.name)
         locate = self._locate(statement.access, site)
         window = self.windows[statement.access.tensor]
         kind = window.memory.tensor.dtype

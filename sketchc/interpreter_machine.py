@@ -73,7 +73,7 @@ class Machine(Accesses):
             case ir.HostIf():
                 condition = compile_scalar(step.condition)
                 body, orelse = self._steps(step.body), self._steps(step.orelse)
-                return lambda: body() if condition(self.values) else orelse()
+                return self._choice(step, condition, body, orelse)
             case ir.Fetch():
                 return self._fetch(step, Site(step.span, self.loops))
             case ir.Bind():
@@ -118,18 +118,26 @@ class Machine(Accesses):
 
         return run
 
+    def _spread_memory(self, name: str, *values: ir.Expr) -> None:
+        """Note that a scalar comes from memory where one of the values that make it does."""
+        if any(map(self.is_from_memory, values)):
+            self.from_memory.add(name)
+
     def _range(self, loop: ir.For | ir.HostFor) -> Callable[[], range]:
         """The iterations of a loop; its step may be negative but not 0."""
+        self._spread_memory(loop.variable, loop.start, loop.stop, loop.step)
         start_of, stop_of = compile_scalar(loop.start), compile_scalar(loop.stop)
         step_of = compile_scalar(loop.step)
-        values = self.values
+        values, place, reached = self.values, loop.span.start, self.reached
 
         def range_of() -> range:
             step = int(step_of(values))
             if step == 0:
                 msg = f"the step of the loop over {loop.variable} is 0"
                 raise launch_error(msg, loop.span)
-            return range(int(start_of(values)), int(stop_of(values)), step)
+            found = range(int(start_of(values)), int(stop_of(values)), step)
+            reached.loop(place, len(found))
+            return found
 
         return range_of
 
@@ -170,7 +178,26 @@ class Machine(Accesses):
     def _if(self, statement: ir.If) -> Action:
         condition = compile_scalar(statement.condition)
         body, orelse = self._block(statement.body), self._block(statement.orelse)
-        return lambda: body() if condition(self.values) else orelse()
+        return self._choice(statement, condition, body, orelse)
+
+    def _choice(
+        self,
+        branch: ir.If | ir.HostIf,
+        condition: Callable[[Values], Any],
+        body: Action,
+        orelse: Action,
+    ) -> Action:
+        place, reached = branch.span.start, self.reached
+
+        def choose() -> None:
+            taken = bool(condition(self.values))
+            reached.branch(place, taken)
+            if taken:
+                body()
+            else:
+                orelse()
+
+        return choose
 
     def _for(self, loop: ir.For) -> Action:
         range_of = self._range(loop)
@@ -205,6 +232,7 @@ class Machine(Accesses):
 
     def _bind(self, statement: ir.Bind) -> Action:
         name, values = statement.name, self.values
+        self._spread_memory(name, statement.value)
         function: Callable[[Values], Any]
         if is_index(statement.value, self.indices.bindings):
             function = self.indices.compile(statement.value)

@@ -202,7 +202,7 @@ class Shadow:
         promise = ", against the promise unique=True" if unique else ""
         text = f"two lanes of one store write {show_element(window.name, element)}{promise}"
         here = site.iteration(self.values)
-        self._add("independent", window.name, element, (here, here), text, site)
+        self._add("independent", window.name, element, (here, here), text, site, unique)
 
     def _defined(self, window: Window, index: Index, site: Site) -> None:
         written = window.memory.written
@@ -261,7 +261,7 @@ class Shadow:
                 f"{show_element(window.name, element)}, which iteration ({show_values(right)}) "
                 f"{here}"
             )
-        self._add("independent", window.name, element, (left, right), text, site)
+        self._add("independent", window.name, element, (left, right), text, site, bool(promise))
 
     def _add(
         self,
@@ -271,8 +271,10 @@ class Shadow:
         iterations: tuple[dict[str, int], ...],
         text: str,
         site: Site,
+        promised: bool = False,
     ) -> None:
-        self.violations.add(Violation(kind, tensor, element, iterations, text, site.span))
+        violation = Violation(kind, tensor, element, iterations, text, site.span, promised)
+        self.violations.add(violation)
 
 
 def first_element(mask: Array, index: Index, window: Window) -> tuple[int, ...]:

@@ -46,6 +46,8 @@ from sketchc.interpreter_violations import (
     Violations,
     show_values,
 )
+from sketchc.reached import Reached
+from sketchc.symbolic import references
 from sketchc.types import DType
 
 Action: TypeAlias = Callable[[], None]
@@ -71,6 +73,8 @@ class State:
     parallel_depth: int = 0
     alloc_depth: dict[str, int] = attrs.field(factory=dict)
     tile_writers: dict[str, Path] = attrs.field(factory=dict)
+    reached: Reached = attrs.field(factory=Reached)
+    from_memory: set[str] = attrs.field(factory=set)  # scalars that a fetch has part in
 
     def __attrs_post_init__(self) -> None:
         self.declared = {tile.name: tile for tile in self.sketch.tiles}
@@ -79,6 +83,10 @@ class State:
             self._read_lanes, self.options.padding, loaded_scalars(self.sketch)
         )
         self.order = np.random.default_rng(self.options.shuffle)
+
+    def is_from_memory(self, value: ir.Expr) -> bool:
+        """Whether a fetched scalar has part in a value."""
+        return any(reference.name in self.from_memory for reference in references(value))
 
     def read(self, tile: TileValue, site: Site) -> Box:
         """The valid lanes; reading what nobody assigned is a violation."""

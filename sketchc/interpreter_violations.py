@@ -53,6 +53,7 @@ class Violation:
     iterations: tuple[Mapping[str, int], ...]
     text: str
     span: Span = attrs.field(default=NOWHERE, eq=False, repr=False)
+    promised: bool = False
 
     def diagnostic(self, symbols: Mapping[str, int] | None = None) -> Diagnostic:
         """The violation as an error; `symbols` are told in a note."""

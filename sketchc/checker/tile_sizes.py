@@ -27,7 +27,7 @@ def proved_for_all(sketch: ir.Sketch, known: Collection[tuple[str, str]] = ()) -
     names = frozenset(c.name for c in sketch.constants if c.tunable and c.dtype.is_integer)
     if not names:
         return False
-    inferred, found = infer_domains(_with_symbols(sketch, names))
+    inferred, found = infer_domains(with_symbols(sketch, names))
     if found:
         return False
     proved = budget.attempt(
@@ -57,7 +57,8 @@ def same_but_for_tiles(left: ir.Sketch, right: ir.Sketch) -> bool:
     return constants == expected and attrs.evolve(right, constants=left.constants) == left
 
 
-def _with_symbols(sketch: ir.Sketch, names: frozenset[str]) -> ir.Sketch:
+def with_symbols(sketch: ir.Sketch, names: frozenset[str]) -> ir.Sketch:
+    """The sketch with these constants as symbols of at least 1."""
     at_least_one = tuple(
         ir.Require(ir.Binary(">=", ir.Ref(name, ir.NameKind.SYMBOL), ir.Literal(1)), f"{name} >= 1")
         for name in sorted(names)

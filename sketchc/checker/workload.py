@@ -1,4 +1,5 @@
-"""How long an interpretation takes, before it is tried: a count of statements and lanes.
+"""How long an interpretation takes and what it reaches, before it is tried: a count of statements
+and lanes, with the trips of loops and the sides of branches on the way.
 
 Nothing here needs NumPy: proofs ask it whether a test is worth starting.
 """
@@ -13,6 +14,7 @@ from sketchc import records as attrs
 from sketchc.checker import budget
 from sketchc.diagnostics import InternalError
 from sketchc.evaluate import Value, evaluate
+from sketchc.reached import Reached
 
 
 class TooMuch(Exception):
@@ -25,6 +27,7 @@ class Workload:
 
     limit: int
     total: int = 0
+    reached: Reached = attrs.field(factory=Reached)
 
     def add(self, cost: int) -> None:
         budget.spend(3)
@@ -39,7 +42,15 @@ LANES_PER_STATEMENT = 2000
 
 def workload(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> int | None:
     """Statements and lanes of one run with these host scalars, counted in lanes; None for more
-    than `limit`. A branch counts its longer side, a loop whose bounds depend on data once."""
+    than `limit`."""
+    counted = rehearse(sketch, host, limit)
+    return None if counted is None else counted.total
+
+
+def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Workload | None:
+    """What one run with these host scalars takes and reaches; None for more than `limit`. Where a
+    condition depends on data, nothing is said of it, and its first side is counted (of the host's,
+    both); a loop whose bounds depend on data counts once."""
     counted = Workload(limit)
     sizes = {}
     try:
@@ -50,7 +61,7 @@ def workload(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> int | 
         _host(sketch, sketch.steps, dict(host), sizes, counted)
     except TooMuch:
         return None
-    return counted.total
+    return counted
 
 
 def _host(
@@ -65,14 +76,17 @@ def _host(
             case ir.Launch(index):
                 _body(sketch.phases[index].body, values, sizes, counted)
             case ir.HostFor():
-                for place in _range(step, values):
+                for place in _range(step, values, counted):
                     counted.add(LANES_PER_STATEMENT // 10)
                     _host(sketch, step.body, {**values, step.variable: place}, sizes, counted)
             case ir.HostIf():
-                _host(sketch, step.body, values, sizes, counted)
-                _host(sketch, step.orelse, values, sizes, counted)
+                holds = _holds(step, values, counted)
+                if holds is not False:
+                    _host(sketch, step.body, values, sizes, counted)
+                if holds is not True:
+                    _host(sketch, step.orelse, values, sizes, counted)
             case ir.Bind(name, value):
-                values = {**values, name: _value(value, values, 1)}
+                values = _bound(name, value, values)
             case ir.Fetch():
                 counted.add(LANES_PER_STATEMENT)
             case _:
@@ -88,22 +102,16 @@ def _body(
     for statement in body:
         match statement:
             case ir.For():
-                for place in _range(statement, values):
+                for place in _range(statement, values, counted):
                     counted.add(LANES_PER_STATEMENT // 10)
                     _body(statement.body, {**values, statement.variable: place}, sizes, counted)
-            case ir.If(condition, then, orelse):
-                try:
-                    taken = then if evaluate(condition, values) else orelse
-                except (KeyError, ArithmeticError):
-                    taken = then
+            case ir.If(_, then, orelse):
+                taken = orelse if _holds(statement, values, counted) is False else then
                 _body(taken, values, sizes, counted)
             case ir.Bind(name, value):
-                values = {**values}
-                try:
-                    values[name] = evaluate(value, values)
-                except (InternalError, KeyError, ArithmeticError):  # an index tile, or data
+                values = _bound(name, value, values)
+                if name not in values:
                     counted.add(5 * LANES_PER_STATEMENT)
-                    values.pop(name, None)
             case ir.Alloc(tile):
                 counted.add(LANES_PER_STATEMENT + sizes[tile])
             case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
@@ -116,12 +124,36 @@ def _body(
                 assert_never(statement)
 
 
-def _range(loop: ir.For | ir.HostFor, values: Mapping[str, Value]) -> range:
+def _bound(name: str, value: ir.Expr, values: Mapping[str, Value]) -> dict[str, Value]:
+    """The names with one more; without it where it is an index tile, or depends on data."""
+    found = {**values}
+    try:
+        found[name] = evaluate(value, values)
+    except (InternalError, KeyError, ArithmeticError):
+        found.pop(name, None)
+    return found
+
+
+def _holds(
+    branch: ir.If | ir.HostIf, values: Mapping[str, Value], counted: Workload
+) -> bool | None:
+    """The outcome of a condition; None where it depends on data."""
+    try:
+        holds = bool(evaluate(branch.condition, values))
+    except (KeyError, ArithmeticError, ValueError):
+        return None
+    counted.reached.branch(branch.span.start, holds)
+    return holds
+
+
+def _range(loop: ir.For | ir.HostFor, values: Mapping[str, Value], counted: Workload) -> range:
     try:
         start, stop, step = (int(evaluate(e, values)) for e in (loop.start, loop.stop, loop.step))
     except (KeyError, ArithmeticError):
         return range(1)
-    return range(start, stop, step) if step else range(0)
+    found = range(start, stop, step) if step else range(0)
+    counted.reached.loop(loop.span.start, len(found))
+    return found
 
 
 def _value(expression: ir.Expr, values: Mapping[str, Value], otherwise: int) -> int:

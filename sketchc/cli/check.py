@@ -342,7 +342,13 @@ def _executed(
     from sketchc.selfcheck import tile_size_verdict
 
     known = tested_claims(checked.proofs)
-    return tile_size_verdict(tree, constants, thorough=request.execute, known=known)
+    return tile_size_verdict(
+        tree,
+        constants,
+        thorough=request.execute,
+        known=known,
+        allow_unproved=request.allow_unproved,
+    )
 
 
 def print_file(path: str, request: Request, style: Style) -> Printed:

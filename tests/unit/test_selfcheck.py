@@ -111,8 +111,10 @@ def test_conditions_steer_the_sizes():
 
 
 def test_conditions_that_no_small_size_satisfies():
-    text = softmax("T").replace("constexpr", "require: N % 1000 == 999;\n    constexpr")
-    (diagnostic,) = run(text)
+    rare = "require: N % 1000000 == 999999;\n    constexpr"
+    (diagnostic,) = run(softmax("T").replace("constexpr", rare))
+    assert (diagnostic.code, diagnostic.severity) == ("SK0810", Severity.ERROR)
+    (diagnostic,) = run(softmax("T = 4").replace("constexpr", rare))
     assert (diagnostic.code, diagnostic.severity) == ("SK0810", Severity.WARNING)
 
 

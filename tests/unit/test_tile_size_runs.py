@@ -1,0 +1,460 @@
+"""What runs at several tile sizes must reach before results count as independent of them (R6b).
+
+Each sketch here satisfies every proof; the wrong ones work per block where they should work on the
+whole, in a way that only some sizes, params or inputs show.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sketchc import ir
+from sketchc.checker.api import check
+from sketchc.checker.goals import goals, reachable
+from sketchc.checker.settings import Settings
+from sketchc.cli.main import run
+from sketchc.diagnostics import Severity
+from sketchc.index_ranges import promises
+from sketchc.interpreter_inputs import DRAWINGS, random_inputs
+from sketchc.parser import parse
+from sketchc.selfcheck import tile_size_verdict
+from sketchc.source import Source
+
+
+def verdict(text: str, **options: bool):
+    """The verdict on the tile sizes of a sketch that passes the checker."""
+    result = check(Source("one.sketch", text))
+    assert result.ok, result.diagnostics
+    assert result.tree is not None
+    return tile_size_verdict(result.tree.sketches[0], **options)
+
+
+def agreed(text: str) -> str:
+    proof, found = verdict(text)
+    assert proof is not None
+    assert (proof.tier, found) == (ir.Tier.TESTED, ()), proof.detail
+    return proof.detail
+
+
+def refused(text: str) -> None:
+    proof, found = verdict(text)
+    assert proof is not None
+    assert proof.tier is ir.Tier.REFUTED, proof.detail
+    assert [item.code for item in found] == ["SK0809"]
+
+
+def elaborated(text: str) -> ir.Sketch:
+    result = check(Source("one.sketch", text))
+    assert result.ok, result.diagnostics
+    return result.sketches[0].sketch
+
+
+MASK = """\
+                    query = i*TM + iota(TM)
+                    key = j*TN + iota(TN)
+                    where(key[None, :] <= query[:, None], scores, -inf, scores)
+"""
+
+
+def attention(heads: str, extents: str = "S", mask: str = MASK) -> str:
+    """Causal attention in blocks of keys; without its mask, a query sees its block's later keys."""
+    return f"""sketch attention {{
+    symbols: B, S, E{extents.removeprefix("S")};
+    {heads}
+    tensors: Q[B, S, E]: in f32; K[B, S, E]: in f32; V[B, S, E]: in f32; Y[B, S, E]: out f32;
+    views:
+        QV[B, S, heads, D] = Q;
+        KV[B, S, heads, D] = K;
+        VV[B, S, heads, D] = V;
+        YV[B, S, heads, D] = Y;
+    constexpr: TM in [32, 64], TN in [32, 64];
+    @llm_hint("parallel")
+    for b in range(B):
+        @llm_hint("parallel")
+        for h in range(heads):
+            @llm_hint("parallel")
+            for i in range(ceil(S, TM)):
+                q = alloc([TM, D])
+                y = alloc([TM, D], f32, init=0)
+                total = alloc([TM, 1], init=0)
+                load(QV[b, i*TM:(i+1)*TM, h, 0:D] -> q)
+                for j in range(ceil(min((i+1)*TM, S), TN)):
+                    k = alloc([TN, D])
+                    v = alloc([TN, D])
+                    scores = alloc([TM, TN], f32)
+                    part = alloc([TM, 1])
+                    load(KV[b, j*TN:(j+1)*TN, h, 0:D] -> k)
+                    load(VV[b, j*TN:(j+1)*TN, h, 0:D] -> v)
+                    matmul(q, k, scores, trans_b=True)
+                    mul(scores, 0.01, scores)
+{mask}                    exp(scores, scores)
+                    reduce_sum(scores, 1, part)
+                    add(total, part, total)
+                    gemm(scores, v, y)
+                div(y, total, y)
+                store(y -> YV[b, i*TM:(i+1)*TM, h, 0:D])
+}}
+"""
+
+
+def by_count(heads: int) -> str:
+    return (
+        f"params: heads: i64 = {heads}; let: D = E//heads; "
+        "require: heads >= 1 and E == D*heads and D <= 128;"
+    )
+
+
+BY_WIDTH = "let: heads = E//D; require: D >= 1 and E == D*heads and D <= 128;"
+
+
+@pytest.mark.parametrize("heads", [8, 16, 50])
+def test_heads_of_a_param_are_found_sizes_that_give_several_blocks(heads: int) -> None:
+    refused(attention(by_count(heads), mask=""))
+    detail = agreed(attention(by_count(heads)))
+    assert f"heads = {heads}" in detail
+    assert "j " in detail.partition("most iterations of loops: ")[2]
+
+
+def test_heads_of_a_symbol_for_their_width_are_too() -> None:
+    text = attention(BY_WIDTH, "S, D").replace("tensors:", "tensors: W[D]: in f32;", 1)
+    text = text.replace("load(QV", "load(W[0:D] -> w)\n                load(QV")
+    text = text.replace("q = alloc([TM, D])", "q = alloc([TM, D])\n                w = alloc([D])")
+    text = text.replace("for j in", "mul(q, w, q)\n                for j in")
+    agreed(text)
+    refused(text.replace(MASK, ""))
+
+
+def rows(body: str, declared: str = "", tensors: str = "", extent: str = "N") -> str:
+    lines = "\n".join(f"            {line}" for line in body.splitlines())
+    return f"""sketch rows {{
+    symbols: M, N;
+    {declared}
+    tensors: X[M, N]: in f32; Y[M, N]: out f32;{tensors}
+    constexpr: T = 64 in [32, 64, 128];
+    @llm_hint("parallel")
+    for i in range(M):
+        for j in range(ceil(N, T)):
+            x = alloc([T])
+            y = alloc([T])
+            load(X[i, j*T:(j+1)*T] -> x)
+            copy(x, y)
+{lines}
+            store(y -> Y[i, j*T:(j+1)*T])
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("declared", "condition"),
+    [
+        ("params: mode: i64 = 0;", "mode == 1"),
+        ("params: mode: i64 = 0;", "mode == 4711"),
+        ("params: flag: bool = False;", "flag"),
+        ("params: alpha: f32 = 0.0;", "alpha > 0.5"),
+        ("params: mode: i64 = 3; let: other = mode*mode - 9;", "other > 0"),
+        ("", "present(B)"),
+    ],
+)
+def test_each_side_of_a_branch_is_taken_with_several_blocks(declared: str, condition: str) -> None:
+    bias = " B[M, N]: in f32?;" if "present" in condition else ""
+    refused(rows(f"if {condition}:\n    softmax(x, y)", declared, bias))
+    right = "load(B[i, j*T:(j+1)*T] -> y)" if bias else "relu(x, y)"
+    agreed(rows(f"if {condition}:\n    {right}", declared, bias))
+
+
+def test_extents_behind_a_let_get_several_blocks() -> None:
+    text = """sketch heads {
+    symbols: M, D, H;
+    let: DH = D//H;
+    tensors: X[M, D]: in f32; W[H]: in f32; Y[M, D]: out f32;
+    views: XV[M, H, DH] = X; YV[M, H, DH] = Y;
+    constexpr: T = 64 in [32, 64, 128];
+    require: H >= 4 and D == DH*H;
+    @llm_hint("parallel")
+    for i in range(M):
+        @llm_hint("parallel")
+        for h in range(H):
+            w = alloc([1])
+            load(W[h] -> w)
+            for j in range(ceil(DH, T)):
+                x = alloc([T])
+                load(XV[i, h, j*T:(j+1)*T] -> x)
+                mul(x, w, x)
+                softmax(x, x)
+                store(x -> YV[i, h, j*T:(j+1)*T])
+}
+"""
+    refused(text)
+    agreed(text.replace("softmax", "relu"))
+
+
+def test_a_loop_of_the_host_runs_twice() -> None:
+    text = """sketch steps {
+    symbols: N;
+    params: steps: i64 = 1;
+    tensors: X[N]: inout f32;
+    constexpr: T = 64 in [32, 64];
+    for s in range(steps):
+        @llm_hint("parallel")
+        for i in range(ceil(N, T)):
+            x = alloc([T])
+            load(X[i*T:(i+1)*T] -> x)
+            if s > 0:
+                softmax(x, x)
+            store(x -> X[i*T:(i+1)*T])
+}
+"""
+    refused(text)
+    assert "s " in agreed(text.replace("softmax", "relu")).partition("iterations of loops")[2]
+
+
+SUM = """sketch total {
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[M]: out f32;
+    constexpr: T = 64 in [32, 64, 128];
+    @llm_hint("parallel")
+    for i in range(M):
+        total = alloc([1], f32, init=0)
+        for j in range(ceil(N, T)):
+            x = alloc([T])
+            part = alloc([1])
+            load(X[i, j*T:(j+1)*T] -> x)
+            COMPUTE
+            reduce_sum(x, 0, part)
+            add(total, part, total)
+        store(total -> Y[i])
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        "log(x, x)",
+        "neg(x, x)\n            log(x, x)",
+        "mul(x, x, x)\n            sub(x, 1.0, x)\n            log(x, x)",
+        "sub(x, inf, x)\n            rsqrt(x, x)",
+    ],
+)
+def test_results_that_are_all_nan_or_infinite_show_nothing(compute: str) -> None:
+    right = SUM.replace("COMPUTE", compute)
+    wrong = right.replace("add(total, part, total)", "copy(part, total)")
+    if "inf" in compute:
+        for text in (right, wrong):
+            proof, (error,) = verdict(text)
+            assert proof is not None
+            assert proof.tier is ir.Tier.UNPROVED
+            assert (error.code, error.severity) == ("SK0810", Severity.ERROR)
+            assert "NaN or Inf" in proof.detail
+        return
+    agreed(right)
+    refused(wrong)
+
+
+def test_what_is_not_reached_is_unproved_and_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No run takes the branch, which some launch may."""
+    sketch = tmp_path / "rare.sketch"
+    body = "if mode*mode % 100003 == 7:\n    softmax(x, y)"
+    sketch.write_text(rows(body, "params: mode: i64 = 0;"))
+    assert run(["check", str(sketch)]) == 1
+    out = capsys.readouterr().out
+    assert "error[SK0810]" in out
+    (claim,) = (line for line in out.splitlines() if "tile-size " in line)
+    assert "T: unproved (no run reached `" in claim
+    assert "` true (line 13); results agree 4 times at M = " in claim
+    assert run(["check", str(sketch), "--allow-unproved"]) == 0
+    out = capsys.readouterr().out
+    assert "warning[SK0810]" in out
+    assert "tile-size    T: unproved" in out
+
+
+@pytest.mark.parametrize(
+    ("declared", "body"),
+    [
+        (
+            "params: mode: i64 = 0; require: mode == 0 or mode == 1;",
+            "if mode != 0:\n    if mode == 1:\n        neg(x, y)\n    else:\n        softmax(x, y)",
+        ),
+        ("params: k: i64 = 1; require: k == 1;", "for s in range(k):\n    neg(x, x)"),
+        ("require: N >= 1;", "if N < 1:\n    softmax(x, y)"),
+    ],
+)
+def test_what_no_launch_reaches_is_not_asked_for(declared: str, body: str) -> None:
+    detail = agreed(rows(body, declared))
+    assert "not reached" not in detail
+
+
+def test_operations_without_a_value_on_random_data_are_tried_on_other_data() -> None:
+    text = """sketch ratio {
+    symbols: M;
+    tensors: X[M]: in i32; D[M]: in i32; Y[M]: out i32;
+    constexpr: T = 4 in [4, 8];
+    @llm_hint("parallel")
+    for i in range(ceil(M, T)):
+        x = alloc([T])
+        d = alloc([T])
+        one = alloc([1], i32, init=1)
+        load(X[i*T:(i+1)*T] -> x)
+        load(D[i*T:(i+1)*T] -> d)
+        floordiv(x, d, x)
+        store(x -> Y[i*T:(i+1)*T])
+}
+"""
+    agreed(text)
+    wrong = "reduce_sum(d, 0, one)\n        mul(x, one, x)\n        floordiv"
+    refused(text.replace("floordiv", wrong))
+
+
+# ---------------------------------------------------------------- promises about inputs
+
+
+def placed(store: str, declared: str, loads: str = "load(TO[i*T:(i+1)*T] -> to)") -> str:
+    return f"""sketch place {{
+    symbols: N, M;
+    tensors: X[N]: in f32; {declared};
+    constexpr: T = 64 in [32, 64];
+    @llm_hint("parallel")
+    for i in range(ceil(N, T)):
+        x = alloc([T])
+        to = alloc([T])
+        load(X[i*T:(i+1)*T] -> x)
+        {loads}
+        {store}
+}}
+"""
+
+
+UNIQUE = placed("store(x -> Y[to], unique=True)", "TO[N]: in i64; Y[M]: inout f32")
+COVERS = placed(
+    "store(x -> Y[to], unique=True, covers=True)", "TO[N]: in i64; Y[N]: out f32"
+).replace("N, M;", "N;")
+SHIFTED = placed("store(x -> Y[to - 3], unique=True)", "TO[N]: in i64; Y[M]: inout f32")
+
+
+@pytest.mark.parametrize("text", [UNIQUE, COVERS, SHIFTED], ids=["unique", "covers", "shifted"])
+def test_a_promise_can_be_made_where_a_tile_size_is_tunable(text: str) -> None:
+    assert "i " in agreed(text).partition("iterations of loops:")[2]
+
+
+def test_a_promise_over_pairs_of_indices() -> None:
+    text = """sketch place {
+    symbols: N, P, Q;
+    tensors: X[N]: in f32; R[N]: in i32; C[N]: in i64; Y[P, Q]: inout f32;
+    constexpr: T = 64 in [32, 64];
+    @llm_hint("parallel")
+    for i in range(ceil(N, T)):
+        x = alloc([T])
+        r = alloc([T])
+        c = alloc([T])
+        load(X[i*T:(i+1)*T] -> x)
+        load(R[i*T:(i+1)*T] -> r)
+        load(C[i*T:(i+1)*T] -> c)
+        store(x -> Y[r, c], unique=True)
+}
+"""
+    agreed(text)
+    sketch = elaborated(text)
+    shapes = {"X": (12,), "R": (12,), "C": (12,), "Y": (3, 4)}
+    found = random_inputs(sketch, shapes, np.random.default_rng(0))
+    pairs = set(zip(found["R"].tolist(), found["C"].tolist(), strict=True))
+    assert pairs == {(r, c) for r in range(3) for c in range(4)}
+
+
+@pytest.mark.parametrize("covers", [False, True])
+def test_a_promise_for_each_row(covers: bool) -> None:
+    extent, role = ("N", "out") if covers else ("K", "inout")
+    store = f"store(x -> Y[b, to], unique=True{', covers=True' * covers})"
+    text = f"""sketch place {{
+    symbols: B, N, K;
+    tensors: X[B, N]: in f32; Z[K]: in f32; TO[B, N]: in i64; Y[B, {extent}]: {role} f32;
+    constexpr: T = 64 in [32, 64];
+    @llm_hint("parallel")
+    for b in range(B):
+        @llm_hint("parallel")
+        for i in range(ceil(N, T)):
+            x = alloc([T])
+            to = alloc([T])
+            load(X[b, i*T:(i+1)*T] -> x)
+            load(TO[b, i*T:(i+1)*T] -> to)
+            {store}
+}}
+"""
+    agreed(text)
+    sketch = elaborated(text)
+    shapes = {"X": (5, 4), "Z": (4,), "TO": (5, 4), "Y": (5, 4)}
+    found = random_inputs(sketch, shapes, np.random.default_rng(0))["TO"]
+    assert all(sorted(row) == [0, 1, 2, 3] for row in found.tolist())
+
+
+def test_a_tile_size_that_breaks_a_promise_is_refused() -> None:
+    """Each block writes its first index twice where it has fewer lanes than it should."""
+    wrong = UNIQUE.replace("TO[i*T:(i+1)*T]", "TO[(i*T)//3*3:(i*T)//3*3 + T]")
+    wrong = wrong.replace("load(X[i*T:(i+1)*T]", "load(X[(i*T)//3*3:(i*T)//3*3 + T]")
+    proof, found = verdict(wrong)
+    assert proof is not None
+    assert proof.tier is ir.Tier.REFUTED
+    assert {item.code for item in found} <= {"SK0806", "SK0809"}
+
+
+def test_promises_are_read_off_the_sketch() -> None:
+    (promise,) = promises(elaborated(COVERS))
+    assert (promise.tensors, promise.unique, promise.covers) == (("TO",), True, True)
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS)
+def test_every_drawing_keeps_the_promise(drawing) -> None:
+    sketch = elaborated(COVERS)
+    shapes = {"X": (9,), "TO": (9,), "Y": (9,)}
+    found = random_inputs(sketch, shapes, np.random.default_rng(0), drawing=drawing)
+    assert sorted(found["TO"].tolist()) == list(range(9))
+
+
+# ---------------------------------------------------------------- the parts
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "N % 48 == 0 and N >= 1",
+        "N == M*16",
+        "M*M == N and M >= 3",
+        "M >= 100 and N == M + 1",
+        "N % 3 == 1 and M % 5 == 2 and N < M",
+    ],
+)
+def test_settings_are_mended_until_a_launch_accepts_them(condition: str) -> None:
+    sketch = elaborated(rows("relu(x, y)", f"require: {condition};"))
+    settings = Settings(sketch, {})
+    setting = settings.setting((7, 5))
+    assert setting is not None
+    assert settings.host_values(sketch, setting) is not None
+    assert min(setting.symbols.values()) >= 1
+
+
+def test_goals_of_a_sketch() -> None:
+    sketch = elaborated(rows("if N > 4:\n    softmax(x, y)", "require: N >= 5;"))
+    found = goals(sketch, ["T"])
+    assert [(goal.name, goal.side, goal.trips, goal.tiles) for goal in found] == [
+        ("i", None, 1, False),
+        ("j", None, 2, True),
+        ("", True, 2, False),
+        ("", False, 2, False),
+    ]
+    assert [goal.side for goal in reachable(sketch, found)] == [None, None, True]
+
+
+def test_the_parser_gives_what_the_claim_is_about() -> None:
+    tree, _ = parse(Source("one.sketch", rows("relu(x, y)").replace("in [32, 64, 128]", "")))
+    assert tree is not None
+    assert tile_size_verdict(tree.sketches[0]) == (None, ())
+
+
+def test_a_tile_size_of_one_value_has_nothing_to_vary() -> None:
+    text = rows("softmax(x, y)").replace("64 in [32, 64, 128]", "64 in [64]")
+    proof, _ = verdict(text)
+    assert proof is None or proof.tier in (ir.Tier.PROVED, ir.Tier.REFUTED)
