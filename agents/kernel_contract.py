@@ -36,6 +36,11 @@ class Argument:
     text: str
 
 
+#: Conditions that are not asked of a coder: callers take sizes from arrays, and such large numbers
+#: are looked at by the built-in coder alone.
+_OWN = (Kind.SIZE, Kind.REPEAT, Kind.ELEMENTS, Kind.WIDTH, Kind.FETCHED)
+
+
 @attrs.frozen
 class Contract:
     """What the code must offer. `checks` are refused with a message (Python) or by their number
@@ -73,7 +78,7 @@ def contract_of(sketch: ir.Sketch, language: str, entry: str = "") -> Contract:
         checks=tuple(
             (condition.number, condition.text)
             for condition in launch_conditions(sketch)
-            if condition.kind not in (Kind.SIZE, Kind.REPEAT)  # callers take them from arrays
+            if condition.kind not in _OWN
         ),
         results=tuple(
             spelled[t.name] for t in _tensors(sketch) if t.role in (ir.Role.OUT, ir.Role.INOUT)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TypeAlias, assert_never
 
@@ -31,10 +31,14 @@ from sketchc.magnitudes import (
     see_loop,
     upper,
 )
-from sketchc.source import Span
+from sketchc.source import NOWHERE, Span
+from sketchc.symbolic import show
 
 #: A tensor has fewer elements: 256 TiB of bytes, more than any memory that programs address.
 MOST_ELEMENTS = 2**48
+
+#: Conditions of more characters are told in words.
+_LONGEST_TEXT = 60
 
 #: A factor and the host's values that it is multiplied with.
 Term: TypeAlias = tuple[int, tuple[ir.Expr, ...]]
@@ -47,6 +51,7 @@ class IndexWidth:
 
     terms: tuple[Term, ...]
     limit: int
+    place: Span = NOWHERE  # of what may leave them first
     hopeless: Span | None = None
 
     def holds(self, values: Mapping[str, Value]) -> bool:
@@ -65,23 +70,112 @@ class IndexWidth:
         """The sum as an expression of the host."""
         total: ir.Expr | None = None
         for factor, atoms in self.terms:
-            parts = [*([ir.Literal(factor)] if factor != 1 or not atoms else []), *atoms]
-            product = parts[0]
-            for part in parts[1:]:
-                product = ir.Binary("*", product, part)
+            product = _product(
+                [*([ir.Literal(factor)] if factor != 1 or not atoms else []), *atoms]
+            )
             total = product if total is None else ir.Binary("+", total, product)
         return ir.Literal(0) if total is None else total
+
+    @property
+    def condition(self) -> ir.Expr:
+        """The condition as one of the host's, in integers without limits."""
+        return ir.Binary("<", self.sum, ir.Literal(self.limit))
+
+    @property
+    def text(self) -> str:
+        """`N*k + k < 2**63`, where that is short."""
+        text = f"{show(self.sum)} < {power_text(self.limit)}"
+        return text if len(text) <= _LONGEST_TEXT else "integers that stay within 64 bits"
+
+
+def power_text(limit: int) -> str:
+    """A limit as Python text: `2**63 - 2**50`."""
+    less = LARGEST - limit
+    return "2**63" + (f" - 2**{less.bit_length() - 1}" if less else "")
+
+
+def existing(sketch: ir.Sketch) -> tuple[tuple[ir.Expr, ...], ...]:
+    """The sizes of tensors whose number of elements a launch must look at: the names in a tensor's
+    extents, where there are several, and not all of them are another tensor's, too. (An axis by
+    itself is as long as what is there.)"""
+    found = [
+        tuple(attrs.evolve(extent, span=NOWHERE) for extent in names)
+        for names in map(_sizes, sketch.tensors)
+        if len(names) > 1
+    ]
+    kept: list[tuple[ir.Expr, ...]] = []
+    for extents in sorted(found, key=len, reverse=True):
+        if not any(Counter(extents) <= Counter(other) for other in kept):
+            kept.append(extents)
+    return tuple(extents for extents in dict.fromkeys(found) if extents in kept)
+
+
+def exists(extents: tuple[ir.Expr, ...]) -> ir.Expr:
+    """That a tensor has a possible number of elements, an extent of 0 counted as 1."""
+    counts = [ir.Binary("max", extent, ir.Literal(1)) for extent in extents]
+    return ir.Binary("<", _product(list(counts)), ir.Literal(MOST_ELEMENTS))
+
+
+def _product(factors: list[ir.Expr]) -> ir.Expr:
+    product = factors[0]
+    for factor in factors[1:]:
+        product = ir.Binary("*", product, factor)
+    return product
+
+
+#: The last sketches asked about, latest first: each is asked about often.
+_last: list[tuple[ir.Sketch, IndexWidth]] = []
 
 
 def index_width(sketch: ir.Sketch) -> IndexWidth:
     """What a launch of the sketch must keep for every integer of it to fit 64 bits."""
+    for known, width in _last:
+        if known is sketch:
+            return width
+    width = _index_width(sketch)
+    _last[:] = [(sketch, width), *_last[:7]]
+    return width
+
+
+def _index_width(sketch: ir.Sketch) -> IndexWidth:
     seen = Magnitudes(constants_of(sketch), padded=False, natural=_natural(sketch))
     _see_declarations(sketch, seen)
     _see_steps(sketch, sketch.steps, seen)
-    sizes = _Sizes.of(sketch, seen)
+    return _condition(sketch, seen, seen.largest)
+
+
+def fetched_widths(sketch: ir.Sketch) -> dict[str, IndexWidth]:
+    """By the name of a scalar that the host fetches: what must hold of it, and of what was fetched
+    before, for the integers that it takes part in to fit 64 bits."""
+    fetched = [step.name for step in _every(sketch.steps) if isinstance(step, ir.Fetch)]
+    if not fetched:
+        return {}
+    known = frozenset(fetched)
+    seen = Magnitudes(constants_of(sketch), padded=False, natural=_natural(sketch), known=known)
+    _see_steps(sketch, sketch.steps, seen)
+    found: dict[str, IndexWidth] = {}
+    for place, name in enumerate(fetched):
+        later = set(fetched[place + 1 :])
+        # What is known by now: a bound without the rest bounds all that it is the larger of.
+        parts = [
+            {m: c for m, c in bound.items() if not later & _names(m)} for bound in seen.largest
+        ]
+        bounds = [part for part in parts if any(name in _names(monomial) for monomial in part)]
+        found[name] = _condition(sketch, seen, bounds)
+    return found
+
+
+def _names(monomial: tuple[str, ...]) -> set[str]:
+    return {atom.removeprefix("abs(").removesuffix(")") for atom in monomial}
+
+
+def _condition(sketch: ir.Sketch, seen: Magnitudes, bounds: list[Polynomial]) -> IndexWidth:
+    """One sum for these bounds, without what sizes imply."""
+    sizes = _Sizes.of(sketch)
     kept: Polynomial = {}
     most = 0
-    for bound in seen.largest:
+    place = NOWHERE
+    for bound in bounds:
         implied = {m: sizes.most(m, c) for m, c in bound.items()}
         rest = {m: c for m, c in bound.items() if implied[m] is None}
         given = sum(value for value in implied.values() if value is not None)
@@ -90,8 +184,25 @@ def index_width(sketch: ir.Sketch) -> IndexWidth:
         elif rest:
             kept = upper(kept, rest)
             most = max(most, given)
+        else:
+            continue
+        place = seen.places.get(id(bound), NOWHERE) if place is NOWHERE else place
     limit = LARGEST - (1 << (most - 1).bit_length() if most > 0 else 0)
-    return IndexWidth(_terms(kept, seen) if kept else (), limit, seen.hopeless)
+    return IndexWidth(_terms(kept, seen) if kept else (), limit, place, seen.hopeless)
+
+
+def _every(steps: tuple[ir.HostStep, ...]) -> Iterator[ir.HostStep]:
+    """All steps of the host, in program order."""
+    for step in steps:
+        yield step
+        match step:
+            case ir.HostFor(body=body):
+                yield from _every(body)
+            case ir.HostIf(body=body, orelse=orelse):
+                yield from _every(body)
+                yield from _every(orelse)
+            case _:
+                pass
 
 
 def loaded_scalars(sketch: ir.Sketch) -> frozenset[str]:
@@ -168,30 +279,46 @@ def _at_least_0(condition: ir.Expr) -> list[str]:
 # ---------------------------------------------------------------- what need not be checked
 
 
+def _sizes(tensor: ir.Tensor) -> list[ir.Ref]:
+    """The names that are multiplied in the number of elements of a tensor that every launch has."""
+    if tensor.optional or any(tensor.broadcast):
+        return []
+    return [name for extent in tensor.extents for name in _factors(extent)]
+
+
+def _factors(extent: ir.Expr) -> list[ir.Ref]:
+    """The names of a product of names and positive literals; none of anything else."""
+    match extent:
+        case ir.Ref(kind=kind):
+            return [] if kind is ir.NameKind.CONSTANT else [extent]
+        case ir.Binary("*", ir.Literal(int(count)), ir.Ref() as name) if count > 0:
+            return _factors(name)
+        case ir.Binary("*", ir.Ref() as name, ir.Literal(int(count))) if count > 0:
+            return _factors(name)
+        case ir.Binary("*", ir.Ref() as left, ir.Ref() as right):
+            return [*_factors(left), *_factors(right)]
+        case _:
+            return []
+
+
 @attrs.frozen
 class _Sizes:
-    """What is known of the sizes of a launch: upper bounds of symbols, and for each tensor that is
-    there the names that are multiplied in its number of elements."""
+    """What is known of the sizes of a launch: upper bounds of symbols, and for each tensor the
+    names that are multiplied in its number of elements."""
 
     limits: Mapping[str, int]
     tensors: tuple[Counter[str], ...]
 
     @staticmethod
-    def of(sketch: ir.Sketch, seen: Magnitudes) -> _Sizes:
+    def of(sketch: ir.Sketch) -> _Sizes:
         limits = {s.name: s.upper_bound for s in sketch.symbols if s.upper_bound is not None}
-        products = []
-        for tensor in sketch.tensors:
-            if tensor.optional or any(tensor.broadcast):
-                continue
-            bounds = [seen.see(extent) for extent in tensor.extents]
-            single = (next(iter(bound)) for bound in bounds if len(bound) == 1)
-            products.append(Counter(name for monomial in single for name in monomial))
-        return _Sizes(limits, tuple(products))
+        names = ([extent.name for extent in _sizes(tensor)] for tensor in sketch.tensors)
+        return _Sizes(limits, tuple(Counter(n for n in own if n not in limits) for own in names))
 
     def most(self, monomial: tuple[str, ...], factor: Fraction) -> int | None:
         """The largest value of a term at launches whose tensors exist; None: there is none."""
-        rest = [name for name in monomial if name not in self.limits]
-        if rest and not any(Counter(rest) <= names for names in self.tensors):
+        rest = Counter(name for name in monomial if name not in self.limits)
+        if rest and not any(rest <= names for names in self.tensors):
             return None
         known = math.prod(self.limits[name] for name in monomial if name in self.limits)
         return math.ceil(factor) * known * (MOST_ELEMENTS if rest else 1)

@@ -24,6 +24,7 @@ from sketchc.interpreter_expressions import (
     wrapped,
 )
 from sketchc.interpreter_lanes import Outcome
+from sketchc.interpreter_launch import check_condition
 from sketchc.interpreter_memory import Site
 from sketchc.interpreter_operations import Operation, OperationError
 from sketchc.interpreter_state import Action
@@ -42,6 +43,8 @@ from sketchc.interpreter_tiles import (
     tile_dtype,
 )
 from sketchc.interpreter_violations import Violation, launch_error
+from sketchc.launch_conditions import fetched_conditions
+from sketchc.magnitudes import has_parallel
 from sketchc.ops import OPS, Category, Result
 from sketchc.types import DType, promote
 
@@ -75,11 +78,25 @@ class Machine(Accesses):
                 body, orelse = self._steps(step.body), self._steps(step.orelse)
                 return self._choice(step, condition, body, orelse)
             case ir.Fetch():
-                return self._fetch(step, Site(step.span, self.loops))
+                return self._host_fetch(step)
             case ir.Bind():
                 return self._bind(step)
             case _:
                 assert_never(step)
+
+    def _host_fetch(self, step: ir.Fetch) -> Action:
+        """The number, and what must hold of it."""
+        action = self._fetch(step, Site(step.span, self.loops))
+        condition = fetched_conditions(self.sketch).get(step.name)
+        if condition is None:
+            return action
+
+        def fetch() -> None:
+            action()
+            known = {n: v for n, v in self.values.items() if not isinstance(v, TileValue)}
+            check_condition(condition, known)
+
+        return fetch
 
     def _launch(self, phase: ir.Phase) -> Action:
         """One launch: shadow memory starts afresh, for launches come one after another."""
@@ -209,7 +226,7 @@ class Machine(Accesses):
         body = self._block(loop.body)
         self.parallel_depth -= loop.parallel
         self.loops = outer
-        tracked = loop.parallel or _has_parallel(loop.body)
+        tracked = loop.parallel or has_parallel(loop.body)
         shuffled = loop.parallel and self.options.shuffle is not None
         values, shadow = self.values, self.shadow
 
@@ -413,18 +430,6 @@ class Machine(Accesses):
                 f"{changed} of {tile.name}, whose domain is {tile.fixed}"
             )
             raise InternalError(msg)
-
-
-def _has_parallel(body: tuple[ir.Statement, ...]) -> bool:
-    for statement in body:
-        match statement:
-            case ir.For() if statement.parallel or _has_parallel(statement.body):
-                return True
-            case ir.If() if _has_parallel((*statement.body, *statement.orelse)):
-                return True
-            case _:
-                pass
-    return False
 
 
 @attrs.frozen

@@ -20,6 +20,7 @@ from typing import TypeAlias, assert_never
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.evaluate import Value, constants_of, evaluate, param_value, sample_let
+from sketchc.index_width import existing, exists, fetched_widths, index_width
 from sketchc.source import NOWHERE, Span
 from sketchc.symbolic import children, references, show
 from sketchc.types import DType
@@ -36,7 +37,10 @@ class Kind(Enum):
     PARAM = "param"  # a param is in the range of its type
     DOMAIN = "domain"  # a host function or a division has a value
     FETCH = "fetch"  # what the host fetches lies in its tensor
+    FETCHED = "fetched"  # 64 bits hold every integer that a fetched number takes part in
     SIZE = "size"  # no size is negative; shapes of arrays never are
+    ELEMENTS = "elements"  # tensors have possible numbers of elements
+    WIDTH = "width"  # 64 bits hold every integer (see `index_width`)
     REPEAT = "repeat"  # an axis that may broadcast has its extent or 1; shapes are checked anyway
     BUCKET = "bucket"  # a tile with a symbolic axis is not too wide for the target
     PROGRAMS = "programs"  # a launch has no more programs than the target takes
@@ -73,6 +77,7 @@ def launch_conditions(sketch: ir.Sketch) -> tuple[Condition, ...]:
     """All conditions of a sketch, in the order of their numbers."""
     found = [step for step in launch_steps(sketch) if isinstance(step, Condition)]
     found += [condition for group in fetch_conditions(sketch).values() for condition in group]
+    found += fetched_conditions(sketch).values()
     return tuple(sorted(found, key=lambda condition: condition.number))
 
 
@@ -99,6 +104,27 @@ def fetch_conditions(sketch: ir.Sketch) -> dict[str, tuple[Condition, ...]]:
             number += 1
         if group:
             result[fetch.name] = tuple(group)
+    return result
+
+
+def fetched_conditions(sketch: ir.Sketch) -> dict[str, Condition]:
+    """For each `fetch` of the host, by the name that it binds: what must hold of the number, right
+    after it, for 64 bits to hold every integer."""
+    before = fetch_conditions(sketch).values()
+    number = (
+        len(sketch.requires)
+        + sum(map(len, before))
+        + sum(
+            isinstance(step, Condition) and step.kind not in (Kind.REQUIRE, Kind.DERIVED)
+            for step in launch_steps(sketch)
+        )
+    )
+    result: dict[str, Condition] = {}
+    for name, width in fetched_widths(sketch).items():
+        if width.terms:
+            number += 1
+            place = sketch.span if width.place is NOWHERE else width.place
+            result[name] = Condition(Kind.FETCHED, width.condition, width.text, number, span=place)
     return result
 
 
@@ -172,6 +198,7 @@ class _Order:
             yield let
             self.known.add(let.name)
             yield from self.ready(waiting)
+        yield from self.widths()
         for repeat in _repeats(sketch):
             yield from self.further(Kind.REPEAT, *repeat)
 
@@ -213,9 +240,26 @@ class _Order:
         for wanted in _domain(value):
             yield from self.further(Kind.DOMAIN, wanted, span)
 
-    def further(self, kind: Kind, holds: ir.Expr, span: Span) -> Iterator[Condition]:
+    def widths(self) -> Iterator[Condition]:
+        """That sizes are those of memory, and that 64 bits hold every integer then."""
+        sizes = existing(self.sketch)
+        if sizes:
+            every = exists(sizes[0])
+            for extents in sizes[1:]:
+                every = ir.Binary("and", every, exists(extents))
+            text = "fewer than 2**48 elements in each tensor"
+            yield from self.further(Kind.ELEMENTS, every, self.sketch.span, text)
+        width = index_width(self.sketch)
+        names = {reference.name for reference in references(width.condition)}
+        if width.terms and names <= self.known:
+            place = self.sketch.span if width.place is NOWHERE else width.place
+            yield from self.further(Kind.WIDTH, width.condition, place, width.text)
+
+    def further(
+        self, kind: Kind, holds: ir.Expr, span: Span, text: str = ""
+    ) -> Iterator[Condition]:
         """A condition that is no `require`."""
-        for condition in self.checked(Condition(kind, holds, show(holds), 0, span=span)):
+        for condition in self.checked(Condition(kind, holds, text or show(holds), 0, span=span)):
             self.number += 1
             yield attrs.evolve(condition, number=self.number)
 

@@ -62,10 +62,9 @@ def upper(left: Polynomial, right: Polynomial) -> Polynomial:
     return result
 
 
-def _quotient(dividend: Polynomial, divisor: Polynomial) -> Polynomial:
-    """A bound of a quotient by an integer that is not 0: where the divisor is a product, terms with
-    that product lose it."""
-    ((factors, _),) = divisor.items() if len(divisor) == 1 else (((), 1),)
+def _quotient(dividend: Polynomial, factors: tuple[str, ...]) -> Polynomial:
+    """A bound of a quotient by an integer that is not 0, a multiple of the product of `factors`:
+    terms with that product lose it."""
     result: Polynomial = {}
     for monomial, coefficient in dividend.items():
         rest = list(monomial)
@@ -102,6 +101,15 @@ def _renamed(atom: str, rename: Callable[[str], str]) -> str:
     return rename(atom)
 
 
+def _is_no_sum(expression: ir.Expr) -> bool:
+    """Whether the value is one that was there before."""
+    match expression:
+        case ir.Ref() | ir.Literal() | ir.Binary("min" | "max"):
+            return True
+        case _:
+            return False
+
+
 def is_loaded(expression: ir.Expr, names: Container[str]) -> bool:
     """True where a value that was loaded has a part in the expression's; `names` hold such ones."""
     match expression:
@@ -123,20 +131,23 @@ class Magnitudes:
     """Collects the largest magnitude over all expressions it is shown.
 
     `values` are the compile-time constants; `variables` the bounds of loop variables and bindings;
-    `wide` names those that hold what was loaded. `padded`: lanes are counted as a target may pad
-    them, to the next power of two, and loop variables to one step past their end; otherwise as the
-    language has them. `natural` names the host's scalars that are never negative, `functions` the
-    calls of `int` that stand as atoms.
+    `wide` names those that hold what was loaded, but for `known` ones, which stand for themselves.
+    `padded`: lanes are counted as a target may pad them, to the next power of two, and loop
+    variables to one step past their end; otherwise as the language has them. `natural` names the
+    host's scalars that are never negative, `functions` the calls of `int` that stand as atoms.
     """
 
     values: Mapping[str, int | float | bool]
     padded: bool = True
     natural: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
     variables: dict[str, Polynomial] = attrs.field(factory=dict)
     largest: list[Polynomial] = attrs.field(factory=list)  # none dominates another
     wide: set[str] = attrs.field(factory=set)
     functions: dict[str, ir.Expr] = attrs.field(factory=dict)
     unbounded: bool = False
+    #: Where the largest ones were seen, by the identity of the bound.
+    places: dict[int, Span] = attrs.field(factory=dict)
     #: The first place that leaves 64 bits whatever the sizes are.
     hopeless: Span | None = None
 
@@ -146,6 +157,7 @@ class Magnitudes:
         if not any(_dominates(other, polynomial) for other in self.largest):
             kept = [other for other in self.largest if not _dominates(polynomial, other)]
             self.largest = [*kept, polynomial]
+            self.places[id(polynomial)] = span
         return polynomial
 
     def see(self, expression: ir.Expr) -> Polynomial:
@@ -156,7 +168,7 @@ class Magnitudes:
             return {}
         try:
             bound = self._bound(expression)
-            if isinstance(expression, ir.Ref) and not self.padded:
+            if not self.padded and _is_no_sum(expression):
                 return bound  # what it names was noted, or fits its declared type
             return self.note(bound, expression.span)
         except UnboundedError:
@@ -167,7 +179,7 @@ class Magnitudes:
         """Record a name whose value comes of these expressions and stays within `bound`."""
         if any(is_loaded(expression, self.wide) for expression in expressions):
             self.wide.add(name)
-        self.variables[name] = self.note(bound, expressions[0].span)
+        self.variables[name] = self.note(bound) if self.padded else bound  # seen by then
 
     def lanes(self, extent: ir.Expr) -> Polynomial:
         """A bound of the lanes of an axis."""
@@ -188,7 +200,7 @@ class Magnitudes:
             case ir.Unary(_, operand):
                 return self.see(operand)
             case ir.Binary(operator, left, right):
-                return self._binary(operator, left, right)
+                return self._binary(operator, left, right, expression.span)
             case ir.Function(name, arguments):
                 return self._function(expression, name, [self.see(part) for part in arguments])
             case ir.Iota(extent, lower, upper):
@@ -225,7 +237,7 @@ class Magnitudes:
             case _:
                 return {}  # floats
 
-    def _binary(self, operator: str, left: ir.Expr, right: ir.Expr) -> Polynomial:
+    def _binary(self, operator: str, left: ir.Expr, right: ir.Expr, span: Span) -> Polynomial:
         a, b = self.see(left), self.see(right)
         match operator:
             case "+" | "-":
@@ -233,10 +245,11 @@ class Magnitudes:
             case "*":
                 return multiply(a, b)
             case "//" | "cdiv":
-                self.note(add(a, b))  # cdiv(a, b) is (a + b - 1) // b
+                # cdiv(a, b) is (a + b - 1) // b, and a floor is found by way of a - a % b.
+                self.note(add(a, b), span)
                 divisor = self._value(right)
                 if divisor is None or divisor == 0:
-                    return a if self.padded else _quotient(a, b)
+                    return a if self.padded else _quotient(a, self._factors(right))
                 return add({m: c / abs(divisor) for m, c in a.items()}, constant(1))
             case "%":
                 return b
@@ -248,6 +261,18 @@ class Magnitudes:
                 return {}  # a float
             case _:  # comparisons, and, or
                 return constant(1)
+
+    def _factors(self, expression: ir.Expr) -> tuple[str, ...]:
+        """The atoms of a product of names that stand for themselves; () for anything else."""
+        match expression:
+            case ir.Ref(name, kind, dtype) if name not in (*self.values, *self.variables):
+                return tuple(
+                    atom for monomial in self._name(name, kind, dtype) for atom in monomial
+                )
+            case ir.Binary("*", left, right):
+                return tuple(sorted((*self._factors(left), *self._factors(right))))
+            case _:
+                return ()
 
     def _value(self, expression: ir.Expr) -> int | None:
         match expression:
@@ -277,8 +302,9 @@ def see_body(
                 _see_transfer(sketch, statement, seen)
             case ir.Fetch(name, access):
                 _see_access(sketch, access, (), seen)
-                seen.wide.add(name)
-                seen.variables[name] = {}
+                if name not in seen.known:
+                    seen.wide.add(name)
+                    seen.variables[name] = {}
             case ir.Compute(operands=operands, domain=domain, written=written):
                 _see_domain((*domain, *written), seen)
                 for operand in _indices(operands) if seen.padded else operands:
@@ -289,7 +315,9 @@ def see_body(
                 count = see_loop(statement, seen)
                 around = programs
                 if programs is not None and parallel:
-                    around = seen.note(multiply(programs, count), statement.span)
+                    around = multiply(programs, count)
+                    if not has_parallel(inner):
+                        seen.note(around, statement.span)
                 see_body(sketch, inner, seen, around)
             case ir.If(condition, then, orelse):
                 seen.see(condition)
@@ -299,32 +327,50 @@ def see_body(
                 assert_never(statement)
 
 
+def has_parallel(body: tuple[ir.Statement, ...]) -> bool:
+    """Whether a parallel loop stands in the body, at whatever depth."""
+    for statement in body:
+        match statement:
+            case ir.For(parallel=parallel, body=inner) if parallel or has_parallel(inner):
+                return True
+            case ir.If(body=then, orelse=orelse) if has_parallel((*then, *orelse)):
+                return True
+            case _:
+                pass
+    return False
+
+
 def see_loop(loop: ir.For | ir.HostFor, seen: Magnitudes) -> Polynomial:
     """Show the bounds of a loop, and learn that of its variable; returns one of its iterations."""
     low, high, stride = seen.see(loop.start), seen.see(loop.stop), seen.see(loop.step)
     past = add(upper(low, high), stride)
     bounds = (loop.start, loop.stop, loop.step)
     # The variable is wide with its bounds, for then it counts in 64 bits.
-    seen.assign(loop.variable, bounds, past)
-    if not seen.padded:
+    if seen.padded:
+        seen.assign(loop.variable, bounds, past)
+    else:
+        if not isinstance(loop.step, ir.Literal):  # its iterations may be counted first
+            past = add(add(low, high), stride)
+        if loop.step != ir.Literal(1):  # by ones it ends at its bound
+            seen.note(past, loop.span)
         last = high.get(())
         if last and len(high) == 1 and loop.step == ir.Literal(1):
             high = constant(int(last) - 1)
-        seen.variables[loop.variable] = upper(low, high)
+        seen.assign(loop.variable, bounds, upper(low, high))
     return add(low, seen.see(loop.stop))
 
 
 def _see_transfer(
     sketch: ir.Sketch, statement: ir.Load | ir.Store | ir.Atomic, seen: Magnitudes
 ) -> None:
+    if statement.where is not None and not seen.padded:
+        seen.see(statement.where)
+    _see_access(sketch, statement.access, sketch.tile(statement.tile).extents, seen)
     _see_domain(statement.domain, seen)
     if isinstance(statement, ir.Load):
         _see_domain(statement.read, seen)
     for guard in statement.guards:
         seen.see(guard)
-    if statement.where is not None and not seen.padded:
-        seen.see(statement.where)
-    _see_access(sketch, statement.access, sketch.tile(statement.tile).extents, seen)
 
 
 def _indices(operands: tuple[ir.Operand, ...]) -> list[ir.Operand]:

@@ -18,14 +18,16 @@ from sketchc.launch_conditions import (
     Condition,
     Kind,
     fetch_conditions,
+    fetched_conditions,
     launch_steps,
     may_repeat,
     mentioned,
     refusal_text,
 )
-from sketchc.lowering.cpp.expressions import ROUNDED, fails, literal, number_literal, scalar
+from sketchc.lowering.cpp.expressions import ROUNDED, literal, number_literal, scalar
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.cpp.prelude import prelude
+from sketchc.lowering.cpp.refusals import broken
 from sketchc.lowering.param_types import params_to_round
 from sketchc.symbol_sources import SymbolSource, sources_of
 from sketchc.symbolic import show
@@ -267,7 +269,7 @@ class _Module:
             f'{{"{name}", py::cast({identifier(name)})}}'
             for name in mentioned(self.sketch, condition)
         )
-        self._line(f"if ({fails(condition.holds)}) {{")
+        self._line(f"if ({broken(condition)}) {{")
         self._line(f"    refuse({_quoted(refusal_text(condition))}, {{{values}}});")
         self._line("}")
 
@@ -352,6 +354,7 @@ class _Module:
         self._line("}")
         # Everything else was checked before.
         late = [c for group in fetch_conditions(self.sketch).values() for c in group]
+        late += fetched_conditions(self.sketch).values()
         refusals = ", ".join(f"{{{c.number}, {_quoted(refusal_text(c))}}}" for c in late)
         self._line(f"check_status(status, {{{refusals}}});")
         self._results()

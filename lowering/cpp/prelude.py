@@ -11,6 +11,7 @@ import re
 
 from sketchc.lowering.cpp.prelude_atomics import ATOMICS
 from sketchc.lowering.cpp.prelude_lanes import LANES
+from sketchc.lowering.cpp.prelude_launch import LAUNCH
 from sketchc.lowering.cpp.prelude_matrix import MATRIX
 from sketchc.lowering.cpp.prelude_numbers import NUMBERS
 
@@ -432,6 +433,7 @@ def _table() -> dict[str, str]:
     table.update(MATRIX)
     table.update(ATOMICS)
     table.update(LANES)
+    table.update(LAUNCH)
     return table
 
 

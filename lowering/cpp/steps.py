@@ -8,14 +8,15 @@ from typing import assert_never
 import attrs
 
 from sketchc import ir
-from sketchc.launch_conditions import Condition, fetch_conditions
+from sketchc.launch_conditions import Condition, fetch_conditions, fetched_conditions
 from sketchc.lowering import loops
-from sketchc.lowering.cpp.expressions import CPP_TYPES, fails, scalar, scalar_dtype, value
+from sketchc.lowering.cpp.expressions import CPP_TYPES, scalar, scalar_dtype, value
 from sketchc.lowering.cpp.indices import row_major
 from sketchc.lowering.cpp.lower import step_sign
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.cpp.printer import Printer, serial_head
 from sketchc.lowering.cpp.reads import fetch
+from sketchc.lowering.cpp.refusals import broken
 from sketchc.lowering.cpp.streams import streamed_tensors
 from sketchc.lowering.plan import GridAxis, PhasePlan
 
@@ -50,6 +51,9 @@ class Steps:
                     refuse_unless(condition, self.out)
                 element = host_element(self.sketch, step.access)
                 self._define(fetch(step.name, step.dtype, element))
+                after = fetched_conditions(self.sketch).get(step.name)
+                if after is not None:
+                    refuse_unless(after, self.out)
             case ir.Bind(name, bound):
                 self._comment(step.text)
                 dtype = scalar_dtype(bound)
@@ -197,7 +201,7 @@ def reserved(arena: str, item: ir.Tensor | loops.Storage) -> str:
 
 def refuse_unless(condition: Condition, out: Printer) -> None:
     """Leaves the function with the condition's number unless it holds."""
-    out.open(f"if ({fails(condition.holds)})")
+    out.open(f"if ({broken(condition)})")
     out.line(f"return {condition.number};")
     out.close()
 

@@ -120,6 +120,10 @@ def placements(plan: Plan) -> loops.Placements:
     return loops.Placements(memories, tuple(storages))
 
 
+#: The conditions that are known when the host has fetched something.
+_LATE = (Kind.FETCH, Kind.FETCHED)
+
+
 @attrs.define
 class _Host:
     plan: Plan
@@ -272,14 +276,14 @@ class _Host:
         if "return -1;" in body:
             returns.append("-1 when memory could not be had")
         if conditions:
-            late = any(condition.kind is Kind.FETCH for condition in conditions)
+            late = any(condition.kind in _LATE for condition in conditions)
             before = "" if late else ", before anything is written,"
             returns.append(f"and otherwise{before} the number of the condition that does not hold:")
         text = f"// Returns {', '.join(returns)}"
         lines = textwrap.wrap(text, 98, subsequent_indent="// ")
         width = len(str(max((condition.number for condition in conditions), default=0)))
         for condition in conditions:
-            late_one = ", known when it is fetched" if condition.kind is Kind.FETCH else ""
+            late_one = ", known when it is fetched" if condition.kind in _LATE else ""
             item = f"//   {condition.number:{width}}  {condition.text}{late_one}"
             lines += textwrap.wrap(item, 98, subsequent_indent=f"//     {' ' * width}  ")
         return "".join(f"{line}\n" for line in lines)

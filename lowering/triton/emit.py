@@ -15,6 +15,7 @@ from sketchc.lowering.triton.library import function_names, function_sources, wi
 from sketchc.lowering.triton.scope import Names
 from sketchc.lowering.triton.wrapper import (
     ABSENT_HELPER,
+    ALLOCATE_HELPER,
     ELEMENT_HELPER,
     HOST_HELPERS,
     OVERLAP_HELPER,
@@ -47,6 +48,7 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
             helper.rstrip()
             for name, helper in (
                 ("rounded", ROUNDED_HELPER),
+                ("allocate", ALLOCATE_HELPER),
                 ("row_major", ROW_MAJOR_HELPER),
                 ("with_an_element", ELEMENT_HELPER),
                 ("absent", ABSENT_HELPER),

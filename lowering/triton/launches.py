@@ -8,7 +8,15 @@ from typing import assert_never
 import attrs
 
 from sketchc import ir
-from sketchc.launch_conditions import Condition, fetch_conditions, mentioned, refusal_text
+from sketchc.index_width import power_text
+from sketchc.launch_conditions import (
+    Condition,
+    Kind,
+    fetch_conditions,
+    fetched_conditions,
+    mentioned,
+    refusal_text,
+)
 from sketchc.lowering.plan import Plan, has_product, walk
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton import layout
@@ -34,7 +42,35 @@ def refusal_line(sketch: ir.Sketch, condition: Condition, names: Names) -> str:
     message = f'f"{text.replace("{", "{{").replace("}", "}}")} ({shown})"'
     if not shown or len(message) > layout.WIDTH - 10:
         message = f'"{text}"'
-    return f"require({host_expression(condition.holds, names)}, {message})"
+    return f"require({_holds(condition, names)}, {message})"
+
+
+def width_lines(sketch: ir.Sketch, condition: Condition, names: Names) -> list[str]:
+    """The statements that refuse a launch whose integers may leave 64 bits; a long sum is one of
+    its own."""
+    match condition.holds:
+        case ir.Binary("<", total, ir.Literal(int(limit))) if (
+            len(_holds(condition, names)) > layout.WIDTH - 20
+        ):
+            name = names.fresh("largest")
+            text = _escaped(refusal_text(condition))
+            return [
+                f"{name} = {host_expression(total, names)}",
+                f'require({name} < {power_text(limit)}, "{text}")',
+            ]
+        case _:
+            return [refusal_line(sketch, condition, names)]
+
+
+def _holds(condition: Condition, names: Names) -> str:
+    match condition:
+        case Condition(
+            kind=Kind.WIDTH | Kind.FETCHED,
+            holds=ir.Binary(left=total, right=ir.Literal(int(limit))),
+        ):
+            return f"{host_expression(total, names)} < {power_text(limit)}"
+        case _:
+            return str(host_expression(condition.holds, names))
 
 
 def _escaped(text: str) -> str:
@@ -139,6 +175,10 @@ class HostEmitter:
             offset = index if is_literal(offset, 0) else ir.Binary("+", offset, index)
         elements = f"{self.dense(fetch.access.tensor)}.view(-1)[{self.host(offset)}]"
         self.line(f"{self.names[fetch.name]} = {elements}.item()")
+        after = fetched_conditions(self.plan.sketch).get(fetch.name)
+        if after is not None:
+            for text in width_lines(self.plan.sketch, after, self.names):
+                self.line(text)
 
     # ------------------------------------------------------------ launches
 

@@ -15,7 +15,7 @@ from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.dialect import TORCH, Dialect
 from sketchc.lowering.triton.expressions import host_expression, literal
 from sketchc.lowering.triton.kernel import KernelText
-from sketchc.lowering.triton.launches import HostEmitter, dense_name, refusal_line
+from sketchc.lowering.triton.launches import HostEmitter, dense_name, refusal_line, width_lines
 from sketchc.lowering.triton.scope import Names
 from sketchc.symbol_sources import SymbolSource, sources_of
 from sketchc.symbolic import show
@@ -33,6 +33,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -47,6 +55,16 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+'''
+
+ALLOCATE_HELPER = '''\
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 '''
 
 ROW_MAJOR_HELPER = '''\
@@ -288,8 +306,11 @@ class WrapperEmitter:
             match step:
                 case ir.Let():
                     self.line(f"{self.names[step.name]} = {self.host(step.value)}")
-                case Condition(kind=Kind.SIZE | Kind.REPEAT):
+                case Condition(kind=Kind.SIZE | Kind.REPEAT | Kind.ELEMENTS):
                     pass  # shapes have no negative size; `check_tensor` looks at them
+                case Condition(kind=Kind.WIDTH):
+                    for text in width_lines(self.plan.sketch, step, self.names):
+                        self.line(text)
                 case Condition():
                     self.line(refusal_line(self.plan.sketch, step, self.names))
 
@@ -305,7 +326,7 @@ class WrapperEmitter:
         elif self.outputs:
             self.line("if out is None:")
             for tensor in self.outputs:
-                self._allocate(tensor, "torch.empty", "        ")
+                self._allocate(tensor, "        ")
             self.line("else:")
             targets = ", ".join(self.names[tensor.name] for tensor in self.outputs)
             self.line(f"{targets} = out", "        ")
@@ -336,9 +357,9 @@ class WrapperEmitter:
             return item
         return f"**({{{item}}} if {self.names.given(tensor.name)} else {{}})"
 
-    def _allocate(self, tensor: ir.Tensor, function: str, indent: str = "    ") -> None:
+    def _allocate(self, tensor: ir.Tensor, indent: str = "    ") -> None:
         shape = self.shape(tensor)
-        call = f"{function}({shape}, dtype={TORCH[tensor.dtype]}, device=device)"
+        call = f'allocate("{tensor.name}", {shape}, {TORCH[tensor.dtype]}, device)'
         self.line(f"{self.names[tensor.name]} = {call}", indent)
 
     def _dense_name(self, tensor: ir.Tensor) -> str:
@@ -356,7 +377,7 @@ class WrapperEmitter:
             name, dense = self.names[tensor.name], self._dense_name(tensor)
             self.line(f"{dense} = row_major({name})")
         for tensor in self._by_role(ir.Role.WORKSPACE):
-            self._allocate(tensor, "torch.empty")
+            self._allocate(tensor)
             self.line(f"{self._dense_name(tensor)} = {self.names[tensor.name]}")
         for tensor in self.plan.sketch.tensors:
             if tensor.initial is not None:

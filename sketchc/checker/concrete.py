@@ -16,6 +16,7 @@ from sketchc.checker.scope import Branch, Step, contains_iota, free_names
 from sketchc.checker.sites import Site
 from sketchc.checker.touches import Resolved, resolve
 from sketchc.evaluate import Value, evaluate, param_value, sample_let
+from sketchc.index_width import index_width
 
 #: Iterations, and lanes of one access, tried before a re-check is given up.
 ITERATION_LIMIT = 100_000
@@ -71,10 +72,14 @@ def host_scalars(sketch: ir.Sketch, symbols: Mapping[str, Value]) -> Values:
 def admissible(sketch: ir.Sketch, values: Mapping[str, Value]) -> bool:
     """Whether a launch with these host scalars passes its own checks."""
     try:
-        return all(bool(evaluate(r.condition, values)) for r in sketch.requires) and all(
-            int(evaluate(extent, values)) >= 0
-            for tensor in sketch.tensors
-            for extent in tensor.extents
+        return (
+            all(bool(evaluate(r.condition, values)) for r in sketch.requires)
+            and all(
+                int(evaluate(extent, values)) >= 0
+                for tensor in sketch.tensors
+                for extent in tensor.extents
+            )
+            and index_width(sketch).holds(values)
         )
     except (ArithmeticError, ValueError):
         return False

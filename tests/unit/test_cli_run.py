@@ -130,7 +130,7 @@ MISUSES = [
     ([SOFTMAX, "--symbols", "M=3,N=true"], "the size N must be a whole number"),
     ([SOFTMAX, "--symbols", "M=3,N=9,Q=1"], "Q is not a symbol of softmax"),
     ([SOFTMAX, "--symbols", f"M={10**30},N=9"], "M does not fit 64 bits"),
-    ([SOFTMAX, "--symbols", f"M={10**15},N=9"], "GiB in the interpreter"),
+    ([SOFTMAX, "--symbols", f"M={10**12},N=9"], "GiB in the interpreter"),
     ([SOFTMAX, "--symbols", "M=3,N=9", "--set", "Q=1"], "no such constexpr or param"),
     ([SOFTMAX, "--symbols", "M=3,N=9", "--sketch", "other"], "it holds: softmax"),
     ([SOFTMAX, "--symbols", "M=3,N=9", "--seed", "-1"], "--seed takes 0 or more"),
@@ -168,3 +168,33 @@ def test_misuse_is_one_clear_message(folder, capsys, arguments, message):
 def test_help_has_an_example(capsys):
     assert sketchc(["run", "--help"]) == 0
     assert "Examples:\n    sketchc run examples/softmax.sketch" in capsys.readouterr().out
+
+
+def test_params_of_64_bits(folder, capsys):
+    Path("i64.sketch").write_text(SCALE.replace("DTYPE", "i64"))
+    for value in (2**63 - 1, -(2**63), 2**53 + 1):
+        assert sketchc(["run", "i64.sketch", "--symbols", "M=5", "--set", f"factor={value}"]) == 0
+    for value in (2**63, -(2**63) - 1, 10**30):
+        assert sketchc(["run", "i64.sketch", "--symbols", "M=5", "--set", f"factor={value}"]) == 1
+        assert f"`factor` cannot be {value}: its type is i64" in capsys.readouterr().err
+
+
+LOADED_STRIDE = """sketch strided {
+    symbols: N;
+    tensors: X[N]: in f32; S[]: in i64; Y[N]: out f32;
+    @llm_hint("parallel")
+    for i in range(N):
+        s = fetch(S[])
+        x = alloc([1])
+        load(X[i*s:i*s+1] -> x, pad=0)
+        store(x -> Y[i:i+1])
+}
+"""
+
+
+def test_a_loaded_stride_that_leaves_64_bits(folder, capsys):
+    Path("strided.sketch").write_text(LOADED_STRIDE)
+    for stride, status in ((1, 0), (2**60, 0), (2**62, 1), (2**63 - 1, 1), (-(2**63), 1)):
+        np.savez("s.npz", X=X[0, :5], S=np.array(stride))
+        assert sketchc(["run", "strided.sketch", "--inputs", "s.npz"]) == status
+        assert ("SK0811" in capsys.readouterr().err) is (status == 1)

@@ -61,7 +61,9 @@ def random_expression(generator: random.Random, depth: int) -> str:
 
 
 def divisor(generator: random.Random) -> str:
-    return generator.choice(("3", "N", "k", "m", "4096", str(2**62), "(k + 1)", "(N*m)", "(k*2)"))
+    literals = ("3", "4096", str(2**62))
+    names = ("N", "k", "m", "(k + 1)", "(N*m)", "(k*2)", "max(i, 1)", "(k % m + 1)", "min(k, m)")
+    return generator.choice((*literals, *names, "(k % m)"))
 
 
 def random_text(seed: int) -> str:

@@ -118,6 +118,14 @@ template <class T> inline T absolute(T x) { return static_cast<T>(x < T{0} ? T{0
 inline float absolute(float x) { return __builtin_fabsf(x); }
 inline double absolute(double x) { return __builtin_fabs(x); }
 
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
 template <class T> inline T at_least(T x, T low) { return x < low ? low : x; }
 
 template <class T> inline T at_most(T x, T high) { return x > high ? high : x; }
@@ -191,11 +199,23 @@ template <class T> inline T selu(T x)
 
 template <class T> inline T leaky_relu(T x, T slope) { return x > T{0} ? x : slope * x; }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
 //   1  M >= 0 and N >= 0
+//   2  fewer than 2**48 elements in each tensor
 extern "C" int64_t activations(
     const float *__restrict X, float *__restrict SIGMOID, float *__restrict SILU, float
     *__restrict GELU_TANH, float *__restrict SOFTPLUS, float *__restrict SOFTSIGN, float
@@ -207,6 +227,9 @@ extern "C" int64_t activations(
 
     if (M < 0 || N < 0) {
         return 1;
+    }
+    if (sketch::too_large({M, N})) {
+        return 2;
     }
     const bool SIGMOID_streams = sketch::streams(sizeof(float), {M, N});
     const bool SILU_streams = sketch::streams(sizeof(float), {M, N});

@@ -197,6 +197,17 @@ inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank
     });
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 #pragma omp declare reduction(propagating_max : float, double \
@@ -206,6 +217,7 @@ inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  M >= 0 and N >= 0
+//   2  fewer than 2**48 elements in each tensor
 extern "C" int64_t argmax_rows(
     const float *__restrict X, int64_t *__restrict PLACE, int64_t M, int64_t N)
 {
@@ -213,6 +225,9 @@ extern "C" int64_t argmax_rows(
 
     if (M < 0 || N < 0) {
         return 1;
+    }
+    if (sketch::too_large({M, N})) {
+        return 2;
     }
     {
         // Scratch memory of each thread.

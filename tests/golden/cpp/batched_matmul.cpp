@@ -264,11 +264,23 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
     }
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  B >= 0 and M >= 0 and N >= 0 and K >= 0
+//   2  fewer than 2**48 elements in each tensor
 extern "C" int64_t batched_matmul(
     const float *__restrict X, const float *__restrict W, float *__restrict Y, int64_t B, int64_t
     M, int64_t N, int64_t K)
@@ -279,6 +291,10 @@ extern "C" int64_t batched_matmul(
 
     if (B < 0 || M < 0 || N < 0 || K < 0) {
         return 1;
+    }
+    if (sketch::too_large({B, M, K}) || sketch::too_large({B, K, N}) || sketch::too_large({B, M,
+        N})) {
+        return 2;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, M, N});
     {

@@ -321,6 +321,17 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
     }
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 #pragma omp declare reduction(propagating_max : float, double \
@@ -336,6 +347,7 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
 //   5  B >= 0 and HQ >= 0 and HK >= 0 and M >= 0 and N >= 0 and D >= 0
 //   6  D <= 128
 //   7  sqrt(D) != 0
+//   8  fewer than 2**48 elements in each tensor
 extern "C" int64_t causal_attention(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V, const float
     *__restrict MASK, float *__restrict Y, int64_t B, int64_t HQ, int64_t HK, int64_t M, int64_t
@@ -367,6 +379,9 @@ extern "C" int64_t causal_attention(
     }
     [[maybe_unused]] const double scale = static_cast<double>(1.0 /
         std::sqrt(static_cast<double>(D)));
+    if (sketch::too_large({B, HQ, M, D}) || sketch::too_large({B, HK, N, D})) {
+        return 8;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {B, HQ, M, D});
     {
         // Scratch memory of each thread.

@@ -81,6 +81,58 @@ constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b);
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
+// The magnitude of an integer. Sums and products stay at the greatest value once they reach it.
+class natural {
+public:
+    constexpr natural(int64_t value)
+        : value_(value < 0 ? uint64_t{0} - static_cast<uint64_t>(value)
+                           : static_cast<uint64_t>(value))
+    {
+    }
+
+    friend constexpr natural operator+(natural a, natural b)
+    {
+        natural sum = 0;
+        if (__builtin_add_overflow(a.value_, b.value_, &sum.value_)) {
+            sum.value_ = std::numeric_limits<uint64_t>::max();
+        }
+        return sum;
+    }
+
+    friend constexpr natural operator*(natural a, natural b)
+    {
+        natural product = 0;
+        if (__builtin_mul_overflow(a.value_, b.value_, &product.value_)) {
+            product.value_ = std::numeric_limits<uint64_t>::max();
+        }
+        return product;
+    }
+
+    constexpr bool reaches(uint64_t limit) const { return value_ >= limit; }
+
+private:
+    uint64_t value_;
+};
+
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
@@ -91,6 +143,8 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 //   5  N*CG*groups*(H*W) == N*C*H*W
 //   6  groups >= 1 and C == CG*groups
 //   7  N >= 0 and C >= 0 and H >= 0 and W >= 0
+//   8  fewer than 2**48 elements in each tensor
+//   9  integers that stay within 64 bits
 extern "C" int64_t channel_shuffle(
     const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t H, int64_t W,
     int64_t groups)
@@ -115,6 +169,14 @@ extern "C" int64_t channel_shuffle(
     }
     if (groups < 1 || C != CG * groups) {
         return 6;
+    }
+    if (sketch::too_large({N, C, H, W})) {
+        return 8;
+    }
+    if ((sketch::natural(CG) * H * N * W * groups + sketch::natural(CG) * N * groups +
+        sketch::natural(CG) * N + sketch::natural(CG) * groups + sketch::natural(N) * groups +
+        groups).reaches(UINT64_C(9223090561878065152))) {
+        return 9;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, H, W});
     #pragma omp parallel

@@ -259,6 +259,17 @@ inline void cumprod(const tile<const T, rank> &source, const tile<T, rank> &resu
                               [](W a, W b) { return static_cast<W>(a * b); });
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
@@ -266,6 +277,7 @@ inline void cumprod(const tile<const T, rank> &source, const tile<T, rank> &resu
 //   1  L >= 1
 //   2  P >= 0 and L >= 0
 //   3  L <= 1024
+//   4  fewer than 2**48 elements in each tensor
 extern "C" int64_t composite_layers(
     const float *__restrict OPACITY, float *__restrict SHARE, int64_t P, int64_t L)
 {
@@ -277,6 +289,9 @@ extern "C" int64_t composite_layers(
     }
     if (L < 1) {
         return 1;
+    }
+    if (sketch::too_large({P, L})) {
+        return 4;
     }
     const bool SHARE_streams = sketch::streams(sizeof(float), {P, L});
     {

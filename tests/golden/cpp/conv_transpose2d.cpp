@@ -222,6 +222,50 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
     }
 }
 
+// The magnitude of an integer. Sums and products stay at the greatest value once they reach it.
+class natural {
+public:
+    constexpr natural(int64_t value)
+        : value_(value < 0 ? uint64_t{0} - static_cast<uint64_t>(value)
+                           : static_cast<uint64_t>(value))
+    {
+    }
+
+    friend constexpr natural operator+(natural a, natural b)
+    {
+        natural sum = 0;
+        if (__builtin_add_overflow(a.value_, b.value_, &sum.value_)) {
+            sum.value_ = std::numeric_limits<uint64_t>::max();
+        }
+        return sum;
+    }
+
+    friend constexpr natural operator*(natural a, natural b)
+    {
+        natural product = 0;
+        if (__builtin_mul_overflow(a.value_, b.value_, &product.value_)) {
+            product.value_ = std::numeric_limits<uint64_t>::max();
+        }
+        return product;
+    }
+
+    constexpr bool reaches(uint64_t limit) const { return value_ >= limit; }
+
+private:
+    uint64_t value_;
+};
+
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
@@ -236,6 +280,8 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
 //    8  KW >= 1
 //    9  KH >= 1
 //   10  N >= 0 and C >= 0 and H >= 0 and W >= 0 and O >= 0 and KH >= 0 and KW >= 0
+//   11  fewer than 2**48 elements in each tensor
+//   12  integers that stay within 64 bits
 extern "C" int64_t conv_transpose2d(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t N,
     int64_t C, int64_t H, int64_t W, int64_t O, int64_t KH, int64_t KW, int64_t stride, int64_t
@@ -278,6 +324,15 @@ extern "C" int64_t conv_transpose2d(
     }
     if (OW < 1) {
         return 5;
+    }
+    if (sketch::too_large({N, C, H, W}) || sketch::too_large({C, O, KH, KW}) ||
+        sketch::too_large({N, O, OH, OW})) {
+        return 11;
+    }
+    if ((sketch::natural(H) * stride + sketch::natural(KH) * dilation + sketch::natural(KW) *
+        dilation + sketch::natural(W) * stride + dilation + output_padding + sketch::natural(2) *
+        padding + stride).reaches(UINT64_C(9223090561878065152))) {
+        return 12;
     }
     {
         // Scratch memory of each thread.

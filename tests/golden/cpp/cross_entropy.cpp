@@ -136,6 +136,17 @@ inline float exp(float x)
 }
 inline double exp(double x) { return ::exp(x); }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 #pragma omp declare reduction(propagating_max : float, double \
@@ -146,6 +157,7 @@ inline double exp(double x) { return ::exp(x); }
 // written, the number of the condition that does not hold:
 //   1  M >= 1 and N >= 1
 //   2  M >= 0 and N >= 0
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t cross_entropy(
     const float *__restrict LOGITS, const int64_t *__restrict TARGET, float *__restrict LOSS,
     int64_t M, int64_t N)
@@ -157,6 +169,9 @@ extern "C" int64_t cross_entropy(
     }
     if (M < 1 || N < 1) {
         return 1;
+    }
+    if (sketch::too_large({M, N})) {
+        return 3;
     }
     // Memory shared by the phases.
     sketch::arena workspace;

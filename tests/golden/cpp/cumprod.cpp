@@ -259,12 +259,24 @@ inline void cumprod(const tile<const T, rank> &source, const tile<T, rank> &resu
                               [](W a, W b) { return static_cast<W>(a * b); });
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  M >= 0 and N >= 0
 //   2  N <= 4096
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t cumprod(const float *__restrict X, float *__restrict Y, int64_t M, int64_t N)
 {
     if (M < 0 || N < 0) {
@@ -272,6 +284,9 @@ extern "C" int64_t cumprod(const float *__restrict X, float *__restrict Y, int64
     }
     if (N > 4096) {
         return 2;
+    }
+    if (sketch::too_large({M, N})) {
+        return 3;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     {

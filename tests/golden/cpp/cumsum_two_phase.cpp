@@ -278,11 +278,23 @@ inline void cumsum(const tile<const T, rank> &source, const tile<T, rank> &resul
                               [](W a, W b) { return static_cast<W>(a + b); });
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  M >= 0 and N >= 0
+//   2  fewer than 2**48 elements in each tensor
 extern "C" int64_t cumsum_two_phase(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N)
 {
@@ -293,6 +305,9 @@ extern "C" int64_t cumsum_two_phase(
         return 1;
     }
     [[maybe_unused]] const int64_t blocks = sketch::ceil_div(N, T);
+    if (sketch::too_large({M, N}) || sketch::too_large({M, blocks})) {
+        return 2;
+    }
     // Memory shared by the phases.
     sketch::arena workspace;
     const int64_t TOTALS_place = workspace.add(sizeof(float), {M, blocks});

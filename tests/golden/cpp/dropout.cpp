@@ -81,6 +81,14 @@ constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b);
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
 // Philox4x32-10 (Salmon et al. 2011): the first two words for a key and a counter.
 inline uint64_t philox(int64_t seed, int64_t offset)
 {
@@ -112,6 +120,17 @@ inline float rand(int64_t seed, int64_t offset)
     return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24F;
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
@@ -119,6 +138,7 @@ inline float rand(int64_t seed, int64_t offset)
 //   1  p >= 0 and p < 1
 //   2  M >= 0 and N >= 0
 //   3  1 - p != 0
+//   4  fewer than 2**48 elements in each tensor
 extern "C" int64_t dropout(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, double p, int64_t seed)
 {
@@ -136,6 +156,9 @@ extern "C" int64_t dropout(
         return 3;
     }
     [[maybe_unused]] const double scale = static_cast<double>(1.0 / (1.0 - p));
+    if (sketch::too_large({M, N})) {
+        return 4;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     #pragma omp parallel
     {

@@ -81,11 +81,31 @@ constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b);
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
 //   1  B >= 0 and L >= 0 and V >= 0 and D >= 0
+//   2  fewer than 2**48 elements in each tensor
 extern "C" int64_t embedding(
     const int64_t *__restrict TOKENS, const float *__restrict WEIGHT, float *__restrict Y, int64_t
     B, int64_t L, int64_t V, int64_t D)
@@ -95,6 +115,9 @@ extern "C" int64_t embedding(
 
     if (B < 0 || L < 0 || V < 0 || D < 0) {
         return 1;
+    }
+    if (sketch::too_large({V, D}) || sketch::too_large({B, L, D})) {
+        return 2;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, L, D});
     #pragma omp parallel

@@ -82,11 +82,23 @@ template <class T> inline T max(T a, T b)
 }
 inline bool max(bool a, bool b) { return a || b; }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  M >= 0 and N >= 0
+//   2  fewer than 2**48 elements in each tensor
 extern "C" int64_t heat(float *__restrict U, int64_t M, int64_t N, int64_t steps, double rate)
 {
     constexpr int64_t TM = 32;
@@ -94,6 +106,9 @@ extern "C" int64_t heat(float *__restrict U, int64_t M, int64_t N, int64_t steps
 
     if (M < 0 || N < 0) {
         return 1;
+    }
+    if (sketch::too_large({M, N})) {
+        return 2;
     }
     // Memory shared by the phases.
     sketch::arena workspace;

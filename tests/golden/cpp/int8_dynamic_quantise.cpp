@@ -123,6 +123,17 @@ template <class T> inline T min(T a, T b)
 }
 inline bool min(bool a, bool b) { return a && b; }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 #pragma omp declare reduction(propagating_max : float, double \
@@ -132,6 +143,7 @@ inline bool min(bool a, bool b) { return a && b; }
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
 //   1  M >= 0 and N >= 0
+//   2  fewer than 2**48 elements in each tensor
 extern "C" int64_t int8_dynamic_quantise(
     const float *__restrict X, int8_t *__restrict Q, float *__restrict SCALE, int64_t M, int64_t
     N)
@@ -140,6 +152,9 @@ extern "C" int64_t int8_dynamic_quantise(
 
     if (M < 0 || N < 0) {
         return 1;
+    }
+    if (sketch::too_large({M, N})) {
+        return 2;
     }
     const bool Q_streams = sketch::streams(sizeof(int8_t), {M, N});
     #pragma omp parallel

@@ -116,12 +116,24 @@ inline bool max(bool a, bool b) { return a || b; }
 inline float rsqrt(float x) { return 1.0F / __builtin_sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  M >= 0 and N >= 0
 //   2  N <= 8192
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t layer_norm(
     const float *__restrict X, const float *__restrict WEIGHT, const float *__restrict BIAS, float
     *__restrict Y, int64_t M, int64_t N, double eps)
@@ -131,6 +143,9 @@ extern "C" int64_t layer_norm(
     }
     if (N > 8192) {
         return 2;
+    }
+    if (sketch::too_large({M, N})) {
+        return 3;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     {

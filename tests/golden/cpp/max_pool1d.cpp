@@ -89,6 +89,50 @@ template <class T> inline T max(T a, T b)
 }
 inline bool max(bool a, bool b) { return a || b; }
 
+// The magnitude of an integer. Sums and products stay at the greatest value once they reach it.
+class natural {
+public:
+    constexpr natural(int64_t value)
+        : value_(value < 0 ? uint64_t{0} - static_cast<uint64_t>(value)
+                           : static_cast<uint64_t>(value))
+    {
+    }
+
+    friend constexpr natural operator+(natural a, natural b)
+    {
+        natural sum = 0;
+        if (__builtin_add_overflow(a.value_, b.value_, &sum.value_)) {
+            sum.value_ = std::numeric_limits<uint64_t>::max();
+        }
+        return sum;
+    }
+
+    friend constexpr natural operator*(natural a, natural b)
+    {
+        natural product = 0;
+        if (__builtin_mul_overflow(a.value_, b.value_, &product.value_)) {
+            product.value_ = std::numeric_limits<uint64_t>::max();
+        }
+        return product;
+    }
+
+    constexpr bool reaches(uint64_t limit) const { return value_ >= limit; }
+
+private:
+    uint64_t value_;
+};
+
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
@@ -98,6 +142,8 @@ inline bool max(bool a, bool b) { return a || b; }
 //   3  kernel_size >= 1 and stride >= 1 and dilation >= 1
 //   4  padding >= 0 and 2*padding <= kernel_size
 //   5  N >= 0 and C >= 0 and L >= 0
+//   6  fewer than 2**48 elements in each tensor
+//   7  integers that stay within 64 bits
 extern "C" int64_t max_pool1d(
     const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t L, int64_t
     kernel_size, int64_t stride, int64_t padding, int64_t dilation)
@@ -120,6 +166,14 @@ extern "C" int64_t max_pool1d(
         - 1) - 1, stride) + 1;
     if (OL < 0) {
         return 2;
+    }
+    if (sketch::too_large({N, C, L}) || sketch::too_large({N, C, OL})) {
+        return 6;
+    }
+    if ((sketch::natural(OL) * stride + sketch::natural(dilation) * kernel_size + dilation +
+        kernel_size + sketch::natural(2) * padding + sketch::natural(1024) *
+        stride).reaches(UINT64_C(9222246136947933184))) {
+        return 7;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, OL});
     #pragma omp parallel

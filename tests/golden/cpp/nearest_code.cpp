@@ -187,6 +187,17 @@ inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank
     });
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 #pragma omp declare reduction(propagating_min : float, double \
@@ -198,6 +209,7 @@ inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank
 //   1  C >= 1
 //   2  M >= 0 and D >= 0 and C >= 0
 //   3  C <= 1024
+//   4  fewer than 2**48 elements in each tensor
 extern "C" int64_t nearest_code(
     const float *__restrict X, const float *__restrict CODES, int64_t *__restrict PLACE, float
     *__restrict DISTANCE, int64_t M, int64_t D, int64_t C)
@@ -210,6 +222,9 @@ extern "C" int64_t nearest_code(
     }
     if (C < 1) {
         return 1;
+    }
+    if (sketch::too_large({M, D}) || sketch::too_large({D, C})) {
+        return 4;
     }
     {
         // Scratch memory of each thread.

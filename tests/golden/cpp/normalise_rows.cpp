@@ -165,6 +165,17 @@ inline float exp(float x)
 }
 inline double exp(double x) { return ::exp(x); }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 #pragma omp declare reduction(propagating_max : float, double \
@@ -175,6 +186,7 @@ inline double exp(double x) { return ::exp(x); }
 // written, the number of the condition that does not hold:
 //   1  M >= 0 and N >= 0
 //   2  N <= 4096
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t normalise_rows(
     const float *__restrict X, float *__restrict SOFTMAX, float *__restrict LAYER, float
     *__restrict RMS, int64_t M, int64_t N)
@@ -184,6 +196,9 @@ extern "C" int64_t normalise_rows(
     }
     if (N > 4096) {
         return 2;
+    }
+    if (sketch::too_large({M, N})) {
+        return 3;
     }
     const bool RMS_streams = sketch::streams(sizeof(float), {M, N});
     {

@@ -136,12 +136,24 @@ template <class T> inline T at_least(T x, T low) { return x < low ? low : x; }
 
 template <class T> inline T at_most(T x, T high) { return x > high ? high : x; }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  N >= 0 and C >= 0
 //   2  C <= 8
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t pcm_planes(
     const int16_t *__restrict SAMPLES, float *__restrict Y, int64_t N, int64_t C, double gain)
 {
@@ -156,6 +168,9 @@ extern "C" int64_t pcm_planes(
         return 2;
     }
     [[maybe_unused]] const double step = static_cast<double>(gain / 32768.0);
+    if (sketch::too_large({N, C})) {
+        return 3;
+    }
     const bool Y_streams = sketch::streams(sizeof(float), {C, N});
     {
         // Scratch memory of each thread.

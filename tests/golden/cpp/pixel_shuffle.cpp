@@ -81,6 +81,25 @@ constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b);
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
@@ -88,6 +107,7 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 //   1  N*C*R*R*H*W == N*CRR*H*W
 //   2  CRR == C*R*R
 //   3  N >= 0 and CRR >= 0 and H >= 0 and W >= 0
+//   4  fewer than 2**48 elements in each tensor
 extern "C" int64_t pixel_shuffle(
     const float *__restrict X, float *__restrict Y, int64_t N, int64_t CRR, int64_t H, int64_t W)
 {
@@ -103,6 +123,9 @@ extern "C" int64_t pixel_shuffle(
     }
     if (CRR != C * R * R) {
         return 2;
+    }
+    if (sketch::too_large({N, CRR, H, W}) || sketch::too_large({N, C, H, W})) {
+        return 4;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, H * R, W * R});
     #pragma omp parallel

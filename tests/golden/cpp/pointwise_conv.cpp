@@ -264,12 +264,24 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
     }
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  B >= 0 and C >= 0 and O >= 0 and H >= 0 and W >= 0
 //   2  C <= 64
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t pointwise_conv(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t B,
     int64_t C, int64_t O, int64_t H, int64_t W)
@@ -282,6 +294,10 @@ extern "C" int64_t pointwise_conv(
     }
     if (C > 64) {
         return 2;
+    }
+    if (sketch::too_large({B, C, H, W}) || sketch::too_large({O, C}) || sketch::too_large({B, H, W,
+        O})) {
+        return 3;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, H, W, O});
     {

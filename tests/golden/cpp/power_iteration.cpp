@@ -86,6 +86,17 @@ template <class T> inline T max(T a, T b)
 }
 inline bool max(bool a, bool b) { return a || b; }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 #pragma omp declare reduction(propagating_max : float, double \
@@ -96,6 +107,7 @@ inline bool max(bool a, bool b) { return a || b; }
 // written, the number of the condition that does not hold:
 //   1  N >= 1
 //   2  N >= 0
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t power_iteration(
     const float *__restrict A, float *__restrict V, const int64_t *__restrict STEPS, int64_t N)
 {
@@ -108,6 +120,9 @@ extern "C" int64_t power_iteration(
     }
     if (N < 1) {
         return 1;
+    }
+    if (sketch::too_large({N, N})) {
+        return 3;
     }
     // Memory shared by the phases.
     sketch::arena workspace;

@@ -286,12 +286,24 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
     }
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  H >= 0 and N >= 0 and D >= 0
 //   2  D <= 64
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t retention(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V, const float
     *__restrict GAMMA, float *__restrict Y, int64_t H, int64_t N, int64_t D)
@@ -304,6 +316,9 @@ extern "C" int64_t retention(
     }
     if (D > 64) {
         return 2;
+    }
+    if (sketch::too_large({H, N, D})) {
+        return 3;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {H, N, D});
     {

@@ -135,12 +135,24 @@ inline bool max(bool a, bool b) { return a || b; }
 inline float sqrt(float x) { return __builtin_sqrtf(x); }
 inline double sqrt(double x) { return __builtin_sqrt(x); }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  B >= 0 and F >= 0 and D1 >= 0 and D2 >= 0
 //   2  D2 <= 4096
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t rms_norm(
     const float *__restrict X, float *__restrict Y, int64_t B, int64_t F, int64_t D1, int64_t D2,
     double eps)
@@ -152,6 +164,9 @@ extern "C" int64_t rms_norm(
     }
     if (D2 > 4096) {
         return 2;
+    }
+    if (sketch::too_large({B, F, D1, D2})) {
+        return 3;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, F, D1, D2});
     {

@@ -113,12 +113,24 @@ template <class T> inline T max(T a, T b)
 }
 inline bool max(bool a, bool b) { return a || b; }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  B >= 0 and S >= 0 and H >= 0 and HALF >= 0
 //   2  HALF <= 256
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t rope(
     const float *__restrict X, const float *__restrict COS, const float *__restrict SIN, float
     *__restrict Y, int64_t B, int64_t S, int64_t H, int64_t HALF)
@@ -128,6 +140,9 @@ extern "C" int64_t rope(
     }
     if (HALF > 256) {
         return 2;
+    }
+    if (sketch::too_large({B, S, H, HALF})) {
+        return 3;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, S, H, 2 * HALF});
     {

@@ -31,6 +31,14 @@ constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b);
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
 // Replaces an element by what `combine` makes of it; no update of another thread is lost.
 template <class T, class F> inline void atomic_update(T *place, F combine)
 {
@@ -52,11 +60,23 @@ template <class T> inline void atomic_add(T *place, T value)
     }
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
 //   1  R >= 0 and N >= 0 and D >= 0
+//   2  fewer than 2**48 elements in each tensor
 extern "C" int64_t scatter_add(
     float *__restrict TOTAL, const int64_t *__restrict INDEX, const float *__restrict SRC, int64_t
     R, int64_t N, int64_t D)
@@ -66,6 +86,9 @@ extern "C" int64_t scatter_add(
 
     if (R < 0 || N < 0 || D < 0) {
         return 1;
+    }
+    if (sketch::too_large({R, D}) || sketch::too_large({N, D})) {
+        return 2;
     }
     #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t i = 0; i < sketch::ceil_div(N, TN); ++i) {

@@ -162,6 +162,17 @@ inline float exp(float x)
 }
 inline double exp(double x) { return ::exp(x); }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 #pragma omp declare reduction(propagating_max : float, double \
@@ -172,6 +183,7 @@ inline double exp(double x) { return ::exp(x); }
 // written, the number of the condition that does not hold:
 //   1  M >= 0 and N >= 0
 //   2  N <= 8192
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t softmax(const float *__restrict X, float *__restrict Y, int64_t M, int64_t N)
 {
     if (M < 0 || N < 0) {
@@ -179,6 +191,9 @@ extern "C" int64_t softmax(const float *__restrict X, float *__restrict Y, int64
     }
     if (N > 8192) {
         return 2;
+    }
+    if (sketch::too_large({M, N})) {
+        return 3;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     {

@@ -235,11 +235,57 @@ template <class T> inline void atomic_add(T *place, T value)
     }
 }
 
+// The magnitude of an integer. Sums and products stay at the greatest value once they reach it.
+class natural {
+public:
+    constexpr natural(int64_t value)
+        : value_(value < 0 ? uint64_t{0} - static_cast<uint64_t>(value)
+                           : static_cast<uint64_t>(value))
+    {
+    }
+
+    friend constexpr natural operator+(natural a, natural b)
+    {
+        natural sum = 0;
+        if (__builtin_add_overflow(a.value_, b.value_, &sum.value_)) {
+            sum.value_ = std::numeric_limits<uint64_t>::max();
+        }
+        return sum;
+    }
+
+    friend constexpr natural operator*(natural a, natural b)
+    {
+        natural product = 0;
+        if (__builtin_mul_overflow(a.value_, b.value_, &product.value_)) {
+            product.value_ = std::numeric_limits<uint64_t>::max();
+        }
+        return product;
+    }
+
+    constexpr bool reaches(uint64_t limit) const { return value_ >= limit; }
+
+private:
+    uint64_t value_;
+};
+
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  M >= 0 and N >= 0 and K >= 0
+//   2  fewer than 2**48 elements in each tensor
+//   3  K*M*N < 2**63 - 2**51
 extern "C" int64_t split_k_matmul(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t M, int64_t
     N, int64_t K)
@@ -251,6 +297,12 @@ extern "C" int64_t split_k_matmul(
 
     if (M < 0 || N < 0 || K < 0) {
         return 1;
+    }
+    if (sketch::too_large({M, K}) || sketch::too_large({K, N}) || sketch::too_large({M, N})) {
+        return 2;
+    }
+    if ((sketch::natural(K) * M * N).reaches(UINT64_C(9221120237041090560))) {
+        return 3;
     }
     // C starts as 0.0.
     #pragma omp parallel for simd schedule(static)

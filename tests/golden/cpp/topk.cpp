@@ -279,12 +279,24 @@ inline void topk(const tile<const T, rank> &source, const tile<const int64_t, ra
     });
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  N >= K
 //   2  M >= 0 and N >= 0
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t topk(
     const float *__restrict X, float *__restrict VALUES, int64_t *__restrict PLACES, int64_t M,
     int64_t N)
@@ -297,6 +309,9 @@ extern "C" int64_t topk(
     }
     if (N < K) {
         return 1;
+    }
+    if (sketch::too_large({M, N})) {
+        return 3;
     }
     const bool VALUES_streams = sketch::streams(sizeof(float), {M, K});
     const bool PLACES_streams = sketch::streams(sizeof(int64_t), {M, K});

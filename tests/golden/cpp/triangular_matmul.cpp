@@ -214,11 +214,23 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
     }
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
 //   1  N >= 0
+//   2  fewer than 2**48 elements in each tensor
 extern "C" int64_t triangular_matmul(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t N)
 {
@@ -226,6 +238,9 @@ extern "C" int64_t triangular_matmul(
 
     if (N < 0) {
         return 1;
+    }
+    if (sketch::too_large({N, N})) {
+        return 2;
     }
     // C starts as 0.0.
     #pragma omp parallel for simd schedule(static)

@@ -31,6 +31,14 @@ constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b);
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
 template <class T> inline T relu(T x) { return x < T{0} ? T{0} : x; }
 
 inline float sqrt(float x) { return __builtin_sqrtf(x); }
@@ -57,12 +65,24 @@ template <class T> inline void atomic_add(T *place, T value)
     }
 }
 
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
+}
+
 } // namespace sketch
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
 //   1  M >= 1
 //   2  M >= 0 and N >= 0
+//   3  fewer than 2**48 elements in each tensor
 extern "C" int64_t triplet_loss(
     const float *__restrict ANCHOR, const float *__restrict POSITIVE, const float *__restrict
     NEGATIVE, float *__restrict LOSS, int64_t M, int64_t N, double margin, double eps)
@@ -75,6 +95,9 @@ extern "C" int64_t triplet_loss(
     }
     if (M < 1) {
         return 1;
+    }
+    if (sketch::too_large({M, N})) {
+        return 3;
     }
     // LOSS starts as 0.0.
     #pragma omp parallel for simd schedule(static)

@@ -131,9 +131,28 @@ template <class T> inline T absolute(T x) { return static_cast<T>(x < T{0} ? T{0
 inline float absolute(float x) { return __builtin_fabsf(x); }
 inline double absolute(double x) { return __builtin_fabs(x); }
 
+// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+template <class T> inline T max(T a, T b)
+{
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+}
+inline bool max(bool a, bool b) { return a || b; }
+
 template <class T> inline bool isfinite(T x)
 {
     return absolute(x) < std::numeric_limits<T>::infinity() || !std::is_floating_point_v<T>;
+}
+
+// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+inline bool too_large(std::initializer_list<int64_t> extents)
+{
+    int64_t elements = 1;
+    bool wraps = false;
+    for (const int64_t extent : extents) {
+        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+    }
+    return wraps || elements >= int64_t{1} << 48;
 }
 
 } // namespace sketch
@@ -141,7 +160,8 @@ template <class T> inline bool isfinite(T x)
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
 //   1  M >= 0 and N >= 0
-//   2  SCALE_extent_0 == 1 or SCALE_extent_0 == M
+//   2  fewer than 2**48 elements in each tensor
+//   3  SCALE_extent_0 == 1 or SCALE_extent_0 == M
 extern "C" int64_t unscale_gradients(
     const sketch::bfloat16 *__restrict GRADIENT, const float *__restrict SCALE, sketch::bfloat16
     *__restrict Y, bool *__restrict FINITE, int64_t M, int64_t N, int64_t SCALE_extent_0)
@@ -152,8 +172,11 @@ extern "C" int64_t unscale_gradients(
     if (M < 0 || N < 0) {
         return 1;
     }
-    if (SCALE_extent_0 != 1 && SCALE_extent_0 != M) {
+    if (sketch::too_large({M, N})) {
         return 2;
+    }
+    if (SCALE_extent_0 != 1 && SCALE_extent_0 != M) {
+        return 3;
     }
     [[maybe_unused]] const int64_t SCALE_step_0 = SCALE_extent_0 == 1 ? 0 : 1;
     const bool FINITE_streams = sketch::streams(sizeof(bool), {M});

@@ -218,6 +218,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -232,6 +240,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -280,16 +297,16 @@ def activations(
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:
-        SIGMOID = torch.empty((M, N), dtype=torch.float32, device=device)
-        SILU = torch.empty((M, N), dtype=torch.float32, device=device)
-        GELU_TANH = torch.empty((M, N), dtype=torch.float32, device=device)
-        SOFTPLUS = torch.empty((M, N), dtype=torch.float32, device=device)
-        SOFTSIGN = torch.empty((M, N), dtype=torch.float32, device=device)
-        HARDSIGMOID = torch.empty((M, N), dtype=torch.float32, device=device)
-        HARDSWISH = torch.empty((M, N), dtype=torch.float32, device=device)
-        ELU = torch.empty((M, N), dtype=torch.float32, device=device)
-        SELU = torch.empty((M, N), dtype=torch.float32, device=device)
-        LEAKY_RELU = torch.empty((M, N), dtype=torch.float32, device=device)
+        SIGMOID = allocate("SIGMOID", (M, N), torch.float32, device)
+        SILU = allocate("SILU", (M, N), torch.float32, device)
+        GELU_TANH = allocate("GELU_TANH", (M, N), torch.float32, device)
+        SOFTPLUS = allocate("SOFTPLUS", (M, N), torch.float32, device)
+        SOFTSIGN = allocate("SOFTSIGN", (M, N), torch.float32, device)
+        HARDSIGMOID = allocate("HARDSIGMOID", (M, N), torch.float32, device)
+        HARDSWISH = allocate("HARDSWISH", (M, N), torch.float32, device)
+        ELU = allocate("ELU", (M, N), torch.float32, device)
+        SELU = allocate("SELU", (M, N), torch.float32, device)
+        LEAKY_RELU = allocate("LEAKY_RELU", (M, N), torch.float32, device)
     else:
         (
             SIGMOID,
@@ -341,7 +358,7 @@ def activations(
     LEAKY_RELU_dense = row_major(LEAKY_RELU)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M * N + M + N + 4, 2 * M + 8, M * N + 25 * N + 384)
+    index_bound = max(M * N + M + N + 4, M * N + 25 * N + 384, 2 * M + 8)
     programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

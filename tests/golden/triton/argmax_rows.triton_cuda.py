@@ -98,6 +98,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -112,6 +120,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -147,7 +164,7 @@ def argmax_rows(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Te
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:
-        PLACE = torch.empty((M,), dtype=torch.int64, device=device)
+        PLACE = allocate("PLACE", (M,), torch.int64, device)
     else:
         PLACE = out
         check_tensor("PLACE", PLACE, torch.int64, (M,), device)
@@ -156,7 +173,7 @@ def argmax_rows(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Te
     PLACE_dense = row_major(PLACE)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, 2 * N + 4096, M * N + N + 8192)
+    index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
     programs = M
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

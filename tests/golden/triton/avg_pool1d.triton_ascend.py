@@ -107,6 +107,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -121,6 +129,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -174,10 +191,14 @@ def avg_pool1d(
     )
     OL = (L + 2 * padding - kernel_size) // stride + 1
     require(OL >= 0, f"the sketch needs OL >= 0 (OL = {OL})")
+    require(
+        2 * OL * stride + kernel_size + 2 * padding + 2046 * stride < 2**63 - 2**50,
+        "the sketch needs integers that stay within 64 bits",
+    )
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, L), device)
     if out is None:
-        Y = torch.empty((N, C, OL), dtype=torch.float32, device=device)
+        Y = allocate("Y", (N, C, OL), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (N, C, OL), device)
@@ -189,8 +210,6 @@ def avg_pool1d(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(
         C * N * abs(OL) + 2 * C * N + C * abs(OL) + N * abs(OL) + 2 * C + 2 * N + abs(OL) + 2,
-        abs(OL) * abs(stride) + L + abs(kernel_size) + abs(padding) + 513 * abs(stride) + 2,
-        abs(OL) * abs(stride) + L + abs(kernel_size) + abs(padding) + 512 * abs(stride) + 3,
         C * L * N
         + C * L
         + abs(OL) * abs(stride)
@@ -198,9 +217,11 @@ def avg_pool1d(
         + abs(padding)
         + 1536 * abs(stride)
         + 1,
+        abs(OL) * abs(stride) + L + abs(kernel_size) + abs(padding) + 513 * abs(stride) + 2,
+        abs(OL) * abs(stride) + L + abs(kernel_size) + abs(padding) + 512 * abs(stride) + 3,
         2 * abs(OL) * abs(stride) + L + abs(kernel_size) + 2 * abs(padding) + 3072 * abs(stride),
-        2 * abs(OL) + 512,
         C * N * abs(OL) + C * abs(OL) + abs(OL) + 1536,
+        2 * abs(OL) + 512,
     )
     programs = N * C * max(triton.cdiv(OL, T), 0)
     require(programs < 2**31, "too many programs for one launch")

@@ -115,6 +115,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -129,6 +137,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -178,10 +195,39 @@ def avg_pool2d(
     require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
     OW = (W + 2 * padding - kernel_size) // stride + 1
     require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+    largest = (
+        4 * OH * OW * stride * stride
+        + 2 * H * OW * stride
+        + 2 * OH * W * stride
+        + 2 * OH * kernel_size * stride
+        + 4 * OH * padding * stride
+        + 508 * OH * stride * stride
+        + 2 * OW * kernel_size * stride
+        + 4 * OW * padding * stride
+        + 124 * OW * stride * stride
+        + H * kernel_size
+        + 2 * H * padding
+        + 254 * H * stride
+        + 2 * OH * stride
+        + 2 * OW * stride
+        + W * kernel_size
+        + 2 * W * padding
+        + 62 * W * stride
+        + kernel_size * kernel_size
+        + 4 * kernel_size * padding
+        + 316 * kernel_size * stride
+        + 4 * padding * padding
+        + 632 * padding * stride
+        + 15748 * stride * stride
+        + kernel_size
+        + 2 * padding
+        + 254 * stride
+    )
+    require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, H, W), device)
     if out is None:
-        Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
+        Y = allocate("Y", (N, C, OH, OW), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
@@ -207,10 +253,6 @@ def avg_pool2d(
         + abs(OH)
         + abs(OW)
         + 4,
-        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 17 * abs(stride) + 2,
-        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 16 * abs(stride) + 3,
-        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 65 * abs(stride) + 2,
-        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 64 * abs(stride) + 3,
         C * H * N * W
         + C * H * W
         + W * abs(OH) * abs(stride)
@@ -223,6 +265,10 @@ def avg_pool2d(
         + abs(padding)
         + 192 * abs(stride)
         + 1,
+        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 17 * abs(stride) + 2,
+        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 16 * abs(stride) + 3,
+        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 65 * abs(stride) + 2,
+        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 64 * abs(stride) + 3,
         abs(OH) + 48,
         2 * abs(OH) * abs(stride) + H + abs(kernel_size) + 2 * abs(padding) + 96 * abs(stride),
         2 * abs(OW) * abs(stride) + W + abs(kernel_size) + 2 * abs(padding) + 384 * abs(stride),
@@ -248,8 +294,8 @@ def avg_pool2d(
         + 4 * abs(padding) * abs(padding)
         + 960 * abs(padding) * abs(stride)
         + 36864 * abs(stride) * abs(stride),
-        2 * abs(OH) + 16,
         C * N * abs(OH) * abs(OW) + C * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 49 * abs(OW) + 192,
+        2 * abs(OH) + 16,
     )
     programs = N * C * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
     require(programs < 2**31, "too many programs for one launch")

@@ -138,6 +138,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -152,6 +160,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -208,10 +225,21 @@ def avg_pool3d(
     require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
     OW = (W + 2 * padding - kernel_size) // stride + 1
     require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+    largest = (
+        kernel_size * kernel_size * kernel_size
+        + OD * stride
+        + OH * stride
+        + OW * stride
+        + kernel_size * kernel_size
+        + kernel_size
+        + 2 * padding
+        + 128 * stride
+    )
+    require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, D, H, W), device)
     if out is None:
-        Y = torch.empty((N, C, OD, OH, OW), dtype=torch.float32, device=device)
+        Y = allocate("Y", (N, C, OD, OH, OW), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (N, C, OD, OH, OW), device)
@@ -241,10 +269,6 @@ def avg_pool3d(
         + abs(OW)
         + 4,
         abs(OD) * abs(stride) + D + abs(kernel_size) + abs(padding) + 1,
-        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 17 * abs(stride) + 2,
-        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 16 * abs(stride) + 3,
-        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 65 * abs(stride) + 2,
-        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 64 * abs(stride) + 3,
         C * D * H * N * W
         + H * W * abs(OD) * abs(stride)
         + D * H * W
@@ -261,14 +285,18 @@ def avg_pool3d(
         + abs(padding)
         + 192 * abs(stride)
         + 1,
+        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 17 * abs(stride) + 2,
+        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 16 * abs(stride) + 3,
+        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 65 * abs(stride) + 2,
+        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 64 * abs(stride) + 3,
         abs(kernel_size) * abs(kernel_size),
         abs(kernel_size) * abs(kernel_size) * abs(kernel_size),
-        2 * abs(OH) + 16,
         C * N * abs(OD) * abs(OH) * abs(OW)
         + abs(OD) * abs(OH) * abs(OW)
         + abs(OH) * abs(OW)
         + 49 * abs(OW)
         + 192,
+        2 * abs(OH) + 16,
     )
     programs = N * C * max(OD, 0) * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
     require(programs < 2**31, "too many programs for one launch")

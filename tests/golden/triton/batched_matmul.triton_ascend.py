@@ -80,6 +80,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -94,6 +102,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -138,7 +155,7 @@ def batched_matmul(
     check_tensor("X", X, torch.float32, (B, M, K), device)
     check_tensor("W", W, torch.float32, (B, K, N), device)
     if out is None:
-        Y = torch.empty((B, M, N), dtype=torch.float32, device=device)
+        Y = allocate("Y", (B, M, N), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (B, M, N), device)
@@ -150,8 +167,8 @@ def batched_matmul(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(
         B * M * N + B * M + B * N + M * N + 4 * B + M + N + 4,
-        2 * M + 128,
         B * K * M + K * M + 385 * K + 256,
+        2 * M + 128,
         B * K * N + K * N + 257 * N + 384,
         B * M * N + M * N + 385 * N + 384,
     )

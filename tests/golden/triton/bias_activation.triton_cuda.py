@@ -63,6 +63,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -77,6 +85,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -120,7 +137,7 @@ def bias_activation(
     check_tensor("X", X, torch.float32, (M, N), device)
     check_tensor("BIAS", BIAS, torch.float32, (N,), device)
     if out is None:
-        Y = torch.empty((M, N), dtype=torch.float32, device=device)
+        Y = allocate("Y", (M, N), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (M, N), device)
@@ -130,7 +147,7 @@ def bias_activation(
     Y_dense = row_major(Y)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M * N + M + N + 4, 2 * M + 4, M * N + 13 * N + 768)
+    index_bound = max(M * N + M + N + 4, M * N + 13 * N + 768, 2 * M + 4)
     programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

@@ -64,6 +64,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -78,6 +86,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -128,10 +145,12 @@ def channel_shuffle(
         groups >= 1 and C == CG * groups,
         f"the sketch needs groups >= 1 and C == CG*groups (C = {C}, CG = {CG}, groups = {groups})",
     )
+    largest = CG * H * N * W * groups + CG * N * groups + CG * N + CG * groups + N * groups + groups
+    require(largest < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, H, W), device)
     if out is None:
-        Y = torch.empty((N, C, H, W), dtype=torch.float32, device=device)
+        Y = allocate("Y", (N, C, H, W), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
@@ -159,12 +178,12 @@ def channel_shuffle(
         + 2 * abs(CG)
         + 2 * abs(groups)
         + 2,
-        2 * H * W + 1024,
         H * N * W * abs(CG) * abs(groups)
         + H * W * abs(CG) * abs(groups)
         + H * W * abs(CG)
         + H * W
         + 3072,
+        2 * H * W + 1024,
         H * N * W * abs(CG) * abs(groups)
         + H * W * abs(CG) * abs(groups)
         + H * W * abs(groups)

@@ -153,6 +153,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -167,6 +175,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -240,13 +257,29 @@ def conv2d(
     require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
     require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
     require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
+    largest = (
+        N * OG * OH * OW * groups
+        + N * OH * OW * groups
+        + CG * groups
+        + KH * dilation
+        + KW * dilation
+        + OG * groups
+        + OH * stride
+        + OW * stride
+        + 2 * OG
+        + dilation
+        + groups
+        + 2 * padding
+        + stride
+    )
+    require(largest < 2**63 - 2**49, "the sketch needs integers that stay within 64 bits")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, H, W), device)
     check_tensor("WEIGHT", WEIGHT, torch.float32, (O_, CG, KH, KW), device)
     if BIAS_given:
         check_tensor("BIAS", BIAS, torch.float32, (O_,), device)
     if out is None:
-        Y = torch.empty((N, O_, OH, OW), dtype=torch.float32, device=device)
+        Y = allocate("Y", (N, O_, OH, OW), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
@@ -283,10 +316,9 @@ def conv2d(
         CG * KH * KW + KW + 96,
         abs(dilation),
         KH * abs(dilation) + abs(OH) * abs(stride) + abs(padding),
-        2 * N * abs(OH) * abs(OW) + 128,
+        C,
         H,
         W,
-        C,
         C * H * N * W,
         C * H * N * W * abs(OH) * abs(OW)
         + CG * H * KH * KW * W
@@ -299,10 +331,11 @@ def conv2d(
         + W * abs(padding)
         + abs(OW) * abs(stride)
         + abs(padding),
-        2 * abs(OG) + 64,
+        2 * N * abs(OH) * abs(OW) + 128,
         O_,
         CG * KH * KW * O_,
         CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 193 * CG * KH * KW + 96,
+        2 * abs(OG) + 64,
         N * O_ * abs(OH) * abs(OW),
         N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
         + abs(OG) * abs(OH) * abs(OW) * abs(groups)

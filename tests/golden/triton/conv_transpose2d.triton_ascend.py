@@ -175,6 +175,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -189,6 +197,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -254,11 +271,22 @@ def conv_transpose2d(
     require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
     require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
     require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
+    largest = (
+        H * stride
+        + KH * dilation
+        + KW * dilation
+        + W * stride
+        + dilation
+        + output_padding
+        + 2 * padding
+        + stride
+    )
+    require(largest < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, H, W), device)
     check_tensor("WEIGHT", WEIGHT, torch.float32, (C, O_, KH, KW), device)
     if out is None:
-        Y = torch.empty((N, O_, OH, OW), dtype=torch.float32, device=device)
+        Y = allocate("Y", (N, O_, OH, OW), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
@@ -284,12 +312,10 @@ def conv_transpose2d(
         C * KH * KW + KH * KW + 192,
         C * KH * KW + KW + 192,
         abs(dilation),
-        2 * N * abs(OH) * abs(OW) + 128,
-        2 * C * KH * KW + 64,
-        KH * abs(dilation) + abs(OH) + abs(padding) + abs(stride),
         H,
-        KW * abs(dilation) + abs(OW) + abs(padding) + abs(stride),
         W,
+        KH * abs(dilation) + abs(OH) + abs(padding) + abs(stride),
+        KW * abs(dilation) + abs(OW) + abs(padding) + abs(stride),
         C * H * N * W,
         C * H * N * W * abs(OH) * abs(OW)
         + C * H * KH * KW * W
@@ -301,9 +327,11 @@ def conv_transpose2d(
         + W * abs(padding)
         + abs(OW)
         + abs(padding),
-        2 * O_ + 64,
+        2 * N * abs(OH) * abs(OW) + 128,
+        2 * C * KH * KW + 64,
         C * KH * KW * O_,
         C * KH * KH * KW * KW * O_ + 193 * KH * KW * O_ + 193 * KH * KW + KW,
+        2 * O_ + 64,
         N * O_ * abs(OH) * abs(OW),
         N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
         + 385 * O_ * abs(OH) * abs(OW)

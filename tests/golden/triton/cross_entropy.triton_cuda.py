@@ -112,6 +112,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -126,6 +134,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -175,7 +192,7 @@ def cross_entropy(
     check_tensor("LOGITS", LOGITS, torch.float32, (M, N), device)
     check_tensor("TARGET", TARGET, torch.int64, (M,), device)
     if out is None:
-        LOSS = torch.empty((), dtype=torch.float32, device=device)
+        LOSS = allocate("LOSS", (), torch.float32, device)
     else:
         LOSS = out
         check_tensor("LOSS", LOSS, torch.float32, (), device)
@@ -183,12 +200,12 @@ def cross_entropy(
     LOGITS_dense = LOGITS.contiguous()
     TARGET_dense = TARGET.contiguous()
     LOSS_dense = row_major(LOSS)
-    ROWS = torch.empty((M,), dtype=torch.float32, device=device)
+    ROWS = allocate("ROWS", (M,), torch.float32, device)
     ROWS_dense = ROWS
     TARGET_dense = with_an_element(TARGET_dense)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, 2 * N + 4096, M * N + N + 8192)
+    index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
     programs = M
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:
@@ -205,7 +222,7 @@ def cross_entropy(
             )
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * M + 4096, M + 8192)
+    index_bound = max(M + 8192, 2 * M + 4096)
     programs = 1
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

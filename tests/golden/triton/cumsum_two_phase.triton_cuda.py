@@ -89,6 +89,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -103,6 +111,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -139,21 +156,21 @@ def cumsum_two_phase(X: torch.Tensor, *, out: torch.Tensor | None = None) -> tor
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:
-        Y = torch.empty((M, N), dtype=torch.float32, device=device)
+        Y = allocate("Y", (M, N), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
-    TOTALS = torch.empty((M, blocks), dtype=torch.float32, device=device)
+    TOTALS = allocate("TOTALS", (M, blocks), torch.float32, device)
     TOTALS_dense = TOTALS
 
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(
         M * abs(blocks) + M + abs(blocks) + 1,
-        N + 2048 * abs(blocks),
         M * N + 2048 * abs(blocks) + 4096,
+        N + 2048 * abs(blocks),
     )
     programs = M * max(blocks, 0)
     require(programs < 2**31, "too many programs for one launch")
@@ -173,8 +190,8 @@ def cumsum_two_phase(X: torch.Tensor, *, out: torch.Tensor | None = None) -> tor
     index_bound = max(
         M * abs(blocks) + M + abs(blocks) + 1,
         M * abs(blocks) + abs(blocks) + 512,
-        N + 2048 * abs(blocks),
         M * N + 2048 * abs(blocks) + 4096,
+        N + 2048 * abs(blocks),
     )
     programs = M * max(blocks, 0)
     require(programs < 2**31, "too many programs for one launch")

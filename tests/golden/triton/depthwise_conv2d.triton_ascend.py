@@ -122,6 +122,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -136,6 +144,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -194,11 +211,21 @@ def depthwise_conv2d(
     require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
     OW = (W + 2 * padding - dilation * (KW - 1) - 1) // stride + 1
     require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+    largest = (
+        KH * dilation
+        + KW * dilation
+        + OH * stride
+        + OW * stride
+        + dilation
+        + 2 * padding
+        + 512 * stride
+    )
+    require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, H, W), device)
     check_tensor("WEIGHT", WEIGHT, torch.float32, (C, 1, KH, KW), device)
     if out is None:
-        Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
+        Y = allocate("Y", (N, C, OH, OW), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
@@ -229,6 +256,17 @@ def depthwise_conv2d(
         KH + 1,
         KH * abs(dilation) + abs(OH) * abs(stride) + abs(dilation) + abs(padding),
         H,
+        C * H * N * W
+        + C * H * W
+        + KH * W * abs(dilation)
+        + W * abs(OH) * abs(stride)
+        + KW * abs(dilation)
+        + W * abs(dilation)
+        + W * abs(padding)
+        + abs(OW) * abs(stride)
+        + abs(dilation)
+        + abs(padding)
+        + 768 * abs(stride),
         KW * abs(dilation)
         + abs(OW) * abs(stride)
         + W
@@ -243,20 +281,9 @@ def depthwise_conv2d(
         + abs(padding)
         + 256 * abs(stride)
         + 2,
-        C * H * N * W
-        + C * H * W
-        + KH * W * abs(dilation)
-        + W * abs(OH) * abs(stride)
-        + KW * abs(dilation)
-        + W * abs(dilation)
-        + W * abs(padding)
-        + abs(OW) * abs(stride)
-        + abs(dilation)
-        + abs(padding)
-        + 768 * abs(stride),
         C * KH * KW + KH * KW + 2 * KW + 1,
-        2 * abs(OW) + 256,
         C * N * abs(OH) * abs(OW) + C * abs(OH) * abs(OW) + abs(OH) * abs(OW) + abs(OW) + 768,
+        2 * abs(OW) + 256,
     )
     programs = N * C * max(OH, 0) * max(triton.cdiv(OW, T), 0)
     require(programs < 2**31, "too many programs for one launch")

@@ -69,6 +69,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -83,6 +91,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -124,7 +141,7 @@ def downsample(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Ten
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:
-        Y = torch.empty((M, K), dtype=torch.float32, device=device)
+        Y = allocate("Y", (M, K), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (M, K), device)
@@ -136,9 +153,9 @@ def downsample(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Ten
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(
         M * abs(K) + 2 * M + abs(K) + 2,
+        M * N + 3 * abs(K) + 4608,
         N + 4,
         N + abs(K) + 515,
-        M * N + 3 * abs(K) + 4608,
         M * abs(K) + abs(K) + 1536,
     )
     programs = M * max(triton.cdiv(K, T), 0)

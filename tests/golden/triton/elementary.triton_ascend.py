@@ -196,6 +196,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -210,6 +218,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -259,13 +276,13 @@ def elementary(
     check_tensor("X", X, torch.float32, (N,), device)
     check_tensor("BASE", BASE, torch.float32, (N,), device)
     if out is None:
-        EXP2 = torch.empty((N,), dtype=torch.float32, device=device)
-        TAN = torch.empty((N,), dtype=torch.float32, device=device)
-        ATAN = torch.empty((N,), dtype=torch.float32, device=device)
-        TANH = torch.empty((N,), dtype=torch.float32, device=device)
-        ERF = torch.empty((N,), dtype=torch.float32, device=device)
-        LOG2 = torch.empty((N,), dtype=torch.float32, device=device)
-        POW = torch.empty((N,), dtype=torch.float32, device=device)
+        EXP2 = allocate("EXP2", (N,), torch.float32, device)
+        TAN = allocate("TAN", (N,), torch.float32, device)
+        ATAN = allocate("ATAN", (N,), torch.float32, device)
+        TANH = allocate("TANH", (N,), torch.float32, device)
+        ERF = allocate("ERF", (N,), torch.float32, device)
+        LOG2 = allocate("LOG2", (N,), torch.float32, device)
+        POW = allocate("POW", (N,), torch.float32, device)
     else:
         EXP2, TAN, ATAN, TANH, ERF, LOG2, POW = out
         check_tensor("EXP2", EXP2, torch.float32, (N,), device)
@@ -298,7 +315,7 @@ def elementary(
     POW_dense = row_major(POW)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * N + 1024, N + 3072)
+    index_bound = max(N + 3072, 2 * N + 1024)
     programs = triton.cdiv(N, T)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

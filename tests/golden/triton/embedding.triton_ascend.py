@@ -73,6 +73,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -87,6 +95,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -136,7 +153,7 @@ def embedding(
     check_tensor("TOKENS", TOKENS, torch.int64, (B, L), device)
     check_tensor("WEIGHT", WEIGHT, torch.float32, (V, D), device)
     if out is None:
-        Y = torch.empty((B, L, D), dtype=torch.float32, device=device)
+        Y = allocate("Y", (B, L, D), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (B, L, D), device)
@@ -151,8 +168,8 @@ def embedding(
         B,
         L,
         B * D * L + B * L + D + 4,
-        2 * B * L + 16,
         B * L + 48,
+        2 * B * L + 16,
         V,
         D * V,
         B * D * L + 49 * D + 768,

@@ -47,6 +47,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -61,6 +69,7 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
 
 
 def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
@@ -99,7 +108,7 @@ def first_seen(TIME: torch.Tensor, USER: torch.Tensor, FIRST: torch.Tensor) -> t
     FIRST_dense = FIRST.contiguous()
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * N + 1024, N + 3072, U)
+    index_bound = max(N + 3072, 2 * N + 1024, U)
     programs = triton.cdiv(N, T)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

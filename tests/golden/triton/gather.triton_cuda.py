@@ -50,6 +50,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -64,6 +72,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -108,7 +125,7 @@ def gather(
     check_tensor("X", X, torch.float32, (M, N), device)
     check_tensor("INDEX", INDEX_, torch.int64, (M, K), device)
     if out is None:
-        Y = torch.empty((M, K), dtype=torch.float32, device=device)
+        Y = allocate("Y", (M, K), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (M, K), device)
@@ -118,7 +135,7 @@ def gather(
     Y_dense = row_major(Y)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(K * M + K + 2 * M + 2, 2 * K + 512, K * M + K + 1536, N, M * N)
+    index_bound = max(K * M + K + 2 * M + 2, K * M + K + 1536, 2 * K + 512, N, M * N)
     programs = M * triton.cdiv(K, T)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

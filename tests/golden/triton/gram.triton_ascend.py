@@ -70,6 +70,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -84,6 +92,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -119,7 +136,7 @@ def gram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:
-        G = torch.empty((N, N), dtype=torch.float32, device=device)
+        G = allocate("G", (N, N), torch.float32, device)
     else:
         G = out
         check_tensor("G", G, torch.float32, (N, N), device)
@@ -128,7 +145,7 @@ def gram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     G_dense = row_major(G)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * M + 128, M * N + 257 * N + 192, N * N + 193 * N + 192)
+    index_bound = max(M * N + 257 * N + 192, 2 * M + 128, N * N + 193 * N + 192)
     programs = triton.cdiv(N, TN) * triton.cdiv(N, TN)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

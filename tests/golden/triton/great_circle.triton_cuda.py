@@ -135,6 +135,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -149,6 +157,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -200,7 +217,7 @@ def great_circle(
     check_tensor("LAT2", LAT2, torch.float64, (N,), device)
     check_tensor("LON2", LON2, torch.float64, (N,), device)
     if out is None:
-        ANGLE = torch.empty((N,), dtype=torch.float64, device=device)
+        ANGLE = allocate("ANGLE", (N,), torch.float64, device)
     else:
         ANGLE = out
         check_tensor("ANGLE", ANGLE, torch.float64, (N,), device)
@@ -212,7 +229,7 @@ def great_circle(
     ANGLE_dense = row_major(ANGLE)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * N + 512, N + 1536)
+    index_bound = max(N + 1536, 2 * N + 512)
     programs = triton.cdiv(N, T)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

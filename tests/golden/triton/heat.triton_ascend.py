@@ -153,6 +153,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -167,6 +175,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def with_an_element(tensor: torch.Tensor) -> torch.Tensor:
@@ -185,14 +202,14 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
     device = U.device
     check_tensor("U", U, torch.float32, (M, N), device)
     U_dense = U.contiguous()
-    NEXT = torch.empty((M, N), dtype=torch.float32, device=device)
+    NEXT = allocate("NEXT", (M, N), torch.float32, device)
     NEXT_dense = NEXT
     U_dense = with_an_element(U_dense)
 
     # for step in range(steps):
     for _ in range(steps):
         # No index of the kernel exceeds this, overshooting lanes included.
-        index_bound = max(M * N + M + N + 4, 2 * M + 33, M * N + 98 * N + 384, M * N + 97 * N + 385)
+        index_bound = max(M * N + M + N + 4, M * N + 98 * N + 384, 2 * M + 33, M * N + 97 * N + 385)
         programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
         require(programs < 2**31, "too many programs for one launch")
         if programs > 0:
@@ -208,7 +225,7 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
             )
 
         # No index of the kernel exceeds this, overshooting lanes included.
-        index_bound = max(M * N + M + N + 4, 2 * M + 32, M * N + 97 * N + 384)
+        index_bound = max(M * N + M + N + 4, M * N + 97 * N + 384, 2 * M + 32)
         programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
         require(programs < 2**31, "too many programs for one launch")
         if programs > 0:

@@ -51,6 +51,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -65,6 +73,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -110,7 +127,7 @@ def histogram_range(
     device = X.device
     check_tensor("X", X, torch.int32, (N,), device)
     if out is None:
-        COUNTS = torch.empty((LEVELS,), dtype=torch.int32, device=device)
+        COUNTS = allocate("COUNTS", (LEVELS,), torch.int32, device)
     else:
         COUNTS = out
         check_tensor("COUNTS", COUNTS, torch.int32, (LEVELS,), device)
@@ -121,7 +138,7 @@ def histogram_range(
     COUNTS_dense = with_an_element(COUNTS_dense)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * N + 2048, N + 6144, abs(first))
+    index_bound = max(N + 6144, 2 * N + 2048, abs(first))
     programs = triton.cdiv(N, T)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

@@ -93,6 +93,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -107,6 +115,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -147,8 +164,8 @@ def int8_dynamic_quantise(
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:
-        Q = torch.empty((M, N), dtype=torch.int8, device=device)
-        SCALE = torch.empty((M,), dtype=torch.float32, device=device)
+        Q = allocate("Q", (M, N), torch.int8, device)
+        SCALE = allocate("SCALE", (M,), torch.float32, device)
     else:
         Q, SCALE = out
         check_tensor("Q", Q, torch.int8, (M, N), device)
@@ -159,7 +176,7 @@ def int8_dynamic_quantise(
     SCALE_dense = row_major(SCALE)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, 2 * N + 4096, M * N + N + 8192)
+    index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
     programs = M
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

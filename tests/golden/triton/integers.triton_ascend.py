@@ -113,6 +113,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -127,6 +135,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -185,14 +202,14 @@ def integers(
     check_tensor("A", A, torch.int32, (N,), device)
     check_tensor("B", B, torch.int32, (N,), device)
     if out is None:
-        QUOTIENT = torch.empty((N,), dtype=torch.int32, device=device)
-        REMAINDER = torch.empty((N,), dtype=torch.int32, device=device)
-        SMALLER = torch.empty((N,), dtype=torch.int32, device=device)
-        FLIPPED = torch.empty((N,), dtype=torch.int32, device=device)
-        EQUAL = torch.empty((N,), dtype=torch.bool, device=device)
-        DIFFERENT = torch.empty((N,), dtype=torch.bool, device=device)
-        BELOW = torch.empty((N,), dtype=torch.bool, device=device)
-        NOT_ABOVE = torch.empty((N,), dtype=torch.bool, device=device)
+        QUOTIENT = allocate("QUOTIENT", (N,), torch.int32, device)
+        REMAINDER = allocate("REMAINDER", (N,), torch.int32, device)
+        SMALLER = allocate("SMALLER", (N,), torch.int32, device)
+        FLIPPED = allocate("FLIPPED", (N,), torch.int32, device)
+        EQUAL = allocate("EQUAL", (N,), torch.bool, device)
+        DIFFERENT = allocate("DIFFERENT", (N,), torch.bool, device)
+        BELOW = allocate("BELOW", (N,), torch.bool, device)
+        NOT_ABOVE = allocate("NOT_ABOVE", (N,), torch.bool, device)
     else:
         QUOTIENT, REMAINDER, SMALLER, FLIPPED, EQUAL, DIFFERENT, BELOW, NOT_ABOVE = out
         check_tensor("QUOTIENT", QUOTIENT, torch.int32, (N,), device)
@@ -228,7 +245,7 @@ def integers(
     NOT_ABOVE_dense = row_major(NOT_ABOVE)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * N + 1024, N + 3072, abs(step))
+    index_bound = max(N + 3072, 2 * N + 1024, abs(step))
     programs = triton.cdiv(N, T)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

@@ -95,6 +95,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -109,6 +117,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -154,8 +171,8 @@ def masked_select(
     check_tensor("X", X, torch.float32, (N,), device)
     check_tensor("MASK", MASK, torch.bool, (N,), device)
     if out is None:
-        Y = torch.empty((N,), dtype=torch.float32, device=device)
-        COUNT = torch.empty((), dtype=torch.int64, device=device)
+        Y = allocate("Y", (N,), torch.float32, device)
+        COUNT = allocate("COUNT", (), torch.int64, device)
     else:
         Y, COUNT = out
         check_tensor("Y", Y, torch.float32, (N,), device)
@@ -165,13 +182,13 @@ def masked_select(
     MASK_dense = MASK.contiguous()
     Y_dense = row_major(Y)
     COUNT_dense = row_major(COUNT)
-    COUNTS = torch.empty((blocks,), dtype=torch.int64, device=device)
+    COUNTS = allocate("COUNTS", (blocks,), torch.int64, device)
     COUNTS_dense = COUNTS
     Y_dense.fill_(0.0)
     COUNT_dense.fill_(0)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 1024 * abs(blocks), 1024 * abs(blocks) + 2048)
+    index_bound = max(1024 * abs(blocks) + 2048, N + 1024 * abs(blocks))
     programs = max(blocks, 0)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:
@@ -187,7 +204,7 @@ def masked_select(
             )
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 1024 * abs(blocks), 1024 * abs(blocks) + 2048)
+    index_bound = max(1024 * abs(blocks) + 2048, N + 1024 * abs(blocks))
     programs = max(blocks, 0)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

@@ -76,6 +76,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -90,6 +98,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -134,7 +151,7 @@ def matmul_half(
     check_tensor("A", A, torch.float16, (M, K), device)
     check_tensor("B", B, torch.float16, (K, N), device)
     if out is None:
-        C = torch.empty((M, N), dtype=torch.float16, device=device)
+        C = allocate("C", (M, N), torch.float16, device)
     else:
         C = out
         check_tensor("C", C, torch.float16, (M, N), device)
@@ -146,8 +163,8 @@ def matmul_half(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(
         M * N + M + N + 4,
-        2 * M + 64,
         K * M + 193 * K + 128,
+        2 * M + 64,
         K * N + 129 * N + 192,
         M * N + 193 * N + 192,
     )

@@ -81,6 +81,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -95,6 +103,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -146,10 +163,14 @@ def max_pool1d(
     )
     OL = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
     require(OL >= 0, f"the sketch needs OL >= 0 (OL = {OL})")
+    largest = (
+        OL * stride + dilation * kernel_size + dilation + kernel_size + 2 * padding + 1024 * stride
+    )
+    require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, L), device)
     if out is None:
-        Y = torch.empty((N, C, OL), dtype=torch.float32, device=device)
+        Y = allocate("Y", (N, C, OL), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (N, C, OL), device)
@@ -161,6 +182,13 @@ def max_pool1d(
     index_bound = max(
         C * N * abs(OL) + 2 * C * N + C * abs(OL) + N * abs(OL) + 2 * C + 2 * N + abs(OL) + 2,
         abs(kernel_size) + 1,
+        C * L * N
+        + C * L
+        + abs(OL) * abs(stride)
+        + abs(dilation) * abs(kernel_size)
+        + abs(dilation)
+        + abs(padding)
+        + 1536 * abs(stride),
         abs(OL) * abs(stride)
         + abs(dilation) * abs(kernel_size)
         + L
@@ -175,15 +203,8 @@ def max_pool1d(
         + abs(padding)
         + 512 * abs(stride)
         + 2,
-        C * L * N
-        + C * L
-        + abs(OL) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + abs(dilation)
-        + abs(padding)
-        + 1536 * abs(stride),
-        2 * abs(OL) + 512,
         C * N * abs(OL) + C * abs(OL) + abs(OL) + 1536,
+        2 * abs(OL) + 512,
     )
     programs = N * C * max(triton.cdiv(OL, T), 0)
     require(programs < 2**31, "too many programs for one launch")

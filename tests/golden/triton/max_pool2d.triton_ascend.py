@@ -128,6 +128,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -142,6 +150,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -200,10 +217,20 @@ def max_pool2d(
     require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
     OW = (W + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
     require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+    largest = (
+        OH * stride
+        + OW * stride
+        + dilation * kernel_size
+        + dilation
+        + kernel_size
+        + 2 * padding
+        + 128 * stride
+    )
+    require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
     check_tensor("X", X, torch.float32, (N, C, H, W), device)
     if out is None:
-        Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
+        Y = allocate("Y", (N, C, OH, OW), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
@@ -231,6 +258,18 @@ def max_pool2d(
         + abs(OW)
         + 4,
         abs(kernel_size) + 1,
+        C * H * N * W
+        + C * H * W
+        + W * abs(OH) * abs(stride)
+        + W * abs(dilation) * abs(kernel_size)
+        + W * abs(dilation)
+        + W * abs(padding)
+        + 48 * W * abs(stride)
+        + abs(OW) * abs(stride)
+        + abs(dilation) * abs(kernel_size)
+        + abs(dilation)
+        + abs(padding)
+        + 192 * abs(stride),
         abs(OH) * abs(stride)
         + abs(dilation) * abs(kernel_size)
         + H
@@ -259,20 +298,8 @@ def max_pool2d(
         + abs(padding)
         + 64 * abs(stride)
         + 2,
-        C * H * N * W
-        + C * H * W
-        + W * abs(OH) * abs(stride)
-        + W * abs(dilation) * abs(kernel_size)
-        + W * abs(dilation)
-        + W * abs(padding)
-        + 48 * W * abs(stride)
-        + abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + abs(dilation)
-        + abs(padding)
-        + 192 * abs(stride),
-        2 * abs(OH) + 16,
         C * N * abs(OH) * abs(OW) + C * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 49 * abs(OW) + 192,
+        2 * abs(OH) + 16,
     )
     programs = N * C * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
     require(programs < 2**31, "too many programs for one launch")

@@ -91,6 +91,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -105,6 +113,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -140,7 +157,7 @@ def murmur_hash(KEY: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.
     device = KEY.device
     check_tensor("KEY", KEY, torch.uint32, (N,), device)
     if out is None:
-        HASH = torch.empty((N,), dtype=torch.uint32, device=device)
+        HASH = allocate("HASH", (N,), torch.uint32, device)
     else:
         HASH = out
         check_tensor("HASH", HASH, torch.uint32, (N,), device)
@@ -149,7 +166,7 @@ def murmur_hash(KEY: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.
     HASH_dense = row_major(HASH)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * N + 1024, N + 3072)
+    index_bound = max(N + 3072, 2 * N + 1024)
     programs = triton.cdiv(N, T)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

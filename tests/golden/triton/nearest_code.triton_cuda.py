@@ -87,6 +87,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -101,6 +109,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -148,8 +165,8 @@ def nearest_code(
     check_tensor("X", X, torch.float32, (M, D), device)
     check_tensor("CODES", CODES, torch.float32, (D, C), device)
     if out is None:
-        PLACE = torch.empty((M,), dtype=torch.int64, device=device)
-        DISTANCE = torch.empty((M,), dtype=torch.float32, device=device)
+        PLACE = allocate("PLACE", (M,), torch.int64, device)
+        DISTANCE = allocate("DISTANCE", (M,), torch.float32, device)
     else:
         PLACE, DISTANCE = out
         check_tensor("PLACE", PLACE, torch.int64, (M,), device)

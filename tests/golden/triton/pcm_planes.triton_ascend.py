@@ -68,6 +68,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -82,6 +90,7 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
 
 
 def rounded(value: float, bits: int, least: int, limit: float) -> float:
@@ -92,6 +101,14 @@ def rounded(value: float, bits: int, least: int, limit: float) -> float:
     within = abs(value) < limit
     nearest = math.ldexp(round(math.ldexp(value, -unit)), unit) if within else math.inf
     return math.copysign(nearest if abs(nearest) < limit else math.inf, value)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -136,7 +153,7 @@ def pcm_planes(
     device = SAMPLES.device
     check_tensor("SAMPLES", SAMPLES, torch.int16, (N, C), device)
     if out is None:
-        Y = torch.empty((C, N), dtype=torch.float32, device=device)
+        Y = allocate("Y", (C, N), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (C, N), device)
@@ -146,7 +163,7 @@ def pcm_planes(
 
     C_BLOCK = max(triton.next_power_of_2(C), 1)
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * N + 512, C * N + 1538 * C, 2 * C * N + N + 1536)
+    index_bound = max(C * N + 1538 * C, 2 * N + 512, 2 * C * N + N + 1536)
     programs = triton.cdiv(N, T)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

@@ -77,6 +77,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -91,6 +99,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -136,7 +153,7 @@ def pointwise_conv(
     check_tensor("X", X, torch.float32, (B, C, H, W), device)
     check_tensor("WEIGHT", WEIGHT, torch.float32, (O_, C, 1, 1), device)
     if out is None:
-        Y = torch.empty((B, H, W, O_), dtype=torch.float32, device=device)
+        Y = allocate("Y", (B, H, W, O_), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (B, H, W, O_), device)
@@ -151,8 +168,8 @@ def pointwise_conv(
         H,
         W,
         B * H * O_ * W + B * H * W + H * O_ * W + B * O_ + H * W + 4 * B + O_ + 4,
-        2 * H * W + 128,
         B * C * H * W + 2 * C * H * W + H * W + 384,
+        2 * H * W + 128,
         C * O_ + 194 * C,
         B * H * O_ * W + H * O_ * W + 385 * O_ + 192,
     )

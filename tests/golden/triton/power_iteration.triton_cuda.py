@@ -120,6 +120,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -134,6 +142,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
@@ -170,9 +187,9 @@ def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> to
     A_dense = A.contiguous()
     V_dense = V.contiguous()
     STEPS_dense = STEPS.contiguous()
-    PRODUCT = torch.empty((N,), dtype=torch.float32, device=device)
+    PRODUCT = allocate("PRODUCT", (N,), torch.float32, device)
     PRODUCT_dense = PRODUCT
-    LARGEST = torch.empty((), dtype=torch.float32, device=device)
+    LARGEST = allocate("LARGEST", (), torch.float32, device)
     LARGEST_dense = LARGEST
 
     # steps = fetch(STEPS[])
@@ -198,7 +215,7 @@ def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> to
                 )
 
         # No index of the kernel exceeds this, overshooting lanes included.
-        index_bound = max(2 * N + 1024, N + 2048)
+        index_bound = max(N + 2048, 2 * N + 1024)
         programs = 1
         require(programs < 2**31, "too many programs for one launch")
         if programs > 0:
@@ -213,7 +230,7 @@ def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> to
                 )
 
         # No index of the kernel exceeds this, overshooting lanes included.
-        index_bound = max(2 * N + 512, N + 1536)
+        index_bound = max(N + 1536, 2 * N + 512)
         programs = triton.cdiv(N, T)
         require(programs < 2**31, "too many programs for one launch")
         if programs > 0:

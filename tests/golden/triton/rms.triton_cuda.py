@@ -97,6 +97,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -111,6 +119,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -147,7 +164,7 @@ def rms_norm(X: torch.Tensor, *, eps: float, out: torch.Tensor | None = None) ->
     device = X.device
     check_tensor("X", X, torch.float32, (B, F, D1, D2), device)
     if out is None:
-        Y = torch.empty((B, F, D1, D2), dtype=torch.float32, device=device)
+        Y = allocate("Y", (B, F, D1, D2), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (B, F, D1, D2), device)
@@ -159,8 +176,8 @@ def rms_norm(X: torch.Tensor, *, eps: float, out: torch.Tensor | None = None) ->
     index_bound = max(
         B * D1 * D2 + B * D1 + B * D2 + D1 * D2 + 4 * B + D1 + D2 + 4,
         F + 1,
-        2 * D1 + 16,
         B * D1 * D2 * F + D1 * D2 * F + 2 * D1 * D2 + 49 * D2 + 384,
+        2 * D1 + 16,
     )
     programs = B * triton.cdiv(D1, TILE_SIZE) * triton.cdiv(D2, D2_BLOCK)
     require(programs < 2**31, "too many programs for one launch")

@@ -88,6 +88,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -102,6 +110,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -146,12 +163,12 @@ def rounding(
     device = X.device
     check_tensor("X", X, torch.float32, (N,), device)
     if out is None:
-        FLOOR = torch.empty((N,), dtype=torch.float32, device=device)
-        CEIL = torch.empty((N,), dtype=torch.float32, device=device)
-        ROUND = torch.empty((N,), dtype=torch.float32, device=device)
-        TRUNC = torch.empty((N,), dtype=torch.float32, device=device)
-        FRACTION = torch.empty((N,), dtype=torch.float32, device=device)
-        SIGN = torch.empty((N,), dtype=torch.float32, device=device)
+        FLOOR = allocate("FLOOR", (N,), torch.float32, device)
+        CEIL = allocate("CEIL", (N,), torch.float32, device)
+        ROUND = allocate("ROUND", (N,), torch.float32, device)
+        TRUNC = allocate("TRUNC", (N,), torch.float32, device)
+        FRACTION = allocate("FRACTION", (N,), torch.float32, device)
+        SIGN = allocate("SIGN", (N,), torch.float32, device)
     else:
         FLOOR, CEIL, ROUND, TRUNC, FRACTION, SIGN = out
         check_tensor("FLOOR", FLOOR, torch.float32, (N,), device)
@@ -180,7 +197,7 @@ def rounding(
     SIGN_dense = row_major(SIGN)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * N + 1024, N + 3072)
+    index_bound = max(N + 3072, 2 * N + 1024)
     programs = triton.cdiv(N, T)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

@@ -78,6 +78,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -92,6 +100,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -132,8 +149,8 @@ def row_products(
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:
-        PRODUCT = torch.empty((M,), dtype=torch.float32, device=device)
-        INFINITE = torch.empty((M,), dtype=torch.bool, device=device)
+        PRODUCT = allocate("PRODUCT", (M,), torch.float32, device)
+        INFINITE = allocate("INFINITE", (M,), torch.bool, device)
     else:
         PRODUCT, INFINITE = out
         check_tensor("PRODUCT", PRODUCT, torch.float32, (M,), device)
@@ -144,7 +161,7 @@ def row_products(
     INFINITE_dense = row_major(INFINITE)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * M + 16, M * N + 49 * N + 1024, M + 48)
+    index_bound = max(M * N + 49 * N + 1024, 2 * M + 16, M + 48)
     programs = triton.cdiv(M, TM)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

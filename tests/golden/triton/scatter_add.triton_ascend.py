@@ -71,6 +71,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -85,6 +93,7 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
 
 
 def with_an_element(tensor: torch.Tensor) -> torch.Tensor:
@@ -129,7 +138,7 @@ def scatter_add(TOTAL: torch.Tensor, INDEX_: torch.Tensor, SRC: torch.Tensor) ->
     TOTAL_dense = with_an_element(TOTAL_dense)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(D * N + D + N + 4, 2 * N + 32, N + 96, D * N + 97 * D + 384, R, D * R)
+    index_bound = max(D * N + D + N + 4, N + 96, 2 * N + 32, D * N + 97 * D + 384, R, D * R)
     programs = triton.cdiv(N, TN) * triton.cdiv(D, TD)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

@@ -75,6 +75,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -89,6 +97,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -142,7 +159,7 @@ def segment_max(
     check_tensor("SEGMENT", SEGMENT, torch.int32, (N,), device)
     check_tensor("WEIGHT", WEIGHT, torch.float32, (S,), device)
     if out is None:
-        Y = torch.empty((S,), dtype=torch.float32, device=device)
+        Y = allocate("Y", (S,), torch.float32, device)
     else:
         Y = out
         check_tensor("Y", Y, torch.float32, (S,), device)
@@ -156,7 +173,7 @@ def segment_max(
     Y_dense = with_an_element(Y_dense)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * N + 1024, N + 3072, S)
+    index_bound = max(N + 3072, 2 * N + 1024, S)
     programs = triton.cdiv(N, T)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

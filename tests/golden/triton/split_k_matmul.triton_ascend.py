@@ -81,6 +81,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -95,6 +103,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -135,11 +152,15 @@ def split_k_matmul(
     require(B.dim() == 2, "B has 2 axes: [K, N]")
     M, K = A.shape
     N = B.shape[1]
+    require(
+        K * M * N < 2**63 - 2**51,
+        f"the sketch needs K*M*N < 2**63 - 2**51 (K = {K}, M = {M}, N = {N})",
+    )
     device = A.device
     check_tensor("A", A, torch.float32, (M, K), device)
     check_tensor("B", B, torch.float32, (K, N), device)
     if out is None:
-        C = torch.empty((M, N), dtype=torch.float32, device=device)
+        C = allocate("C", (M, N), torch.float32, device)
     else:
         C = out
         check_tensor("C", C, torch.float32, (M, N), device)
@@ -152,8 +173,8 @@ def split_k_matmul(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(
         K * M * N + K * M + K * N + M * N + K + M + N + 8,
-        2 * M + 64,
         K * M + 193 * K + 1216,
+        2 * M + 64,
         K * N + 1217 * N + 192,
         M * N + 193 * N + 192,
     )

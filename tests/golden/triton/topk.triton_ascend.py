@@ -153,6 +153,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -167,6 +175,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -208,8 +225,8 @@ def topk(
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:
-        VALUES = torch.empty((M, K), dtype=torch.float32, device=device)
-        PLACES = torch.empty((M, K), dtype=torch.int64, device=device)
+        VALUES = allocate("VALUES", (M, K), torch.float32, device)
+        PLACES = allocate("PLACES", (M, K), torch.int64, device)
     else:
         VALUES, PLACES = out
         check_tensor("VALUES", VALUES, torch.float32, (M, K), device)
@@ -220,7 +237,7 @@ def topk(
     PLACES_dense = row_major(PLACES)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * N + 2048, M * N + N + 4096, 8 * M + 16)
+    index_bound = max(M * N + N + 4096, 2 * N + 2048, 8 * M + 16)
     programs = M
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

@@ -102,6 +102,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -116,6 +124,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -166,7 +183,7 @@ def triplet_loss(
     check_tensor("POSITIVE", POSITIVE, torch.float32, (M, N), device)
     check_tensor("NEGATIVE", NEGATIVE, torch.float32, (M, N), device)
     if out is None:
-        LOSS = torch.empty((), dtype=torch.float32, device=device)
+        LOSS = allocate("LOSS", (), torch.float32, device)
     else:
         LOSS = out
         check_tensor("LOSS", LOSS, torch.float32, (), device)
@@ -180,7 +197,7 @@ def triplet_loss(
     LOSS_dense.fill_(0.0)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * M + 16, M * N + 49 * N + 512)
+    index_bound = max(M * N + 49 * N + 512, 2 * M + 16)
     programs = triton.cdiv(M, TM)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:

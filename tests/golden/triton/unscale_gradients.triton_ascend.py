@@ -78,6 +78,14 @@ def require(holds: bool, message: str) -> None:
         raise LaunchError(message)
 
 
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -92,6 +100,15 @@ def check_tensor(
         require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
     if tensor.device != device:
         require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -136,8 +153,8 @@ def unscale_gradients(
     check_tensor("GRADIENT", GRADIENT, torch.bfloat16, (M, N), device)
     check_tensor("SCALE", SCALE, torch.float32, (1 if SCALE.shape[0] == 1 else M, 1), device)
     if out is None:
-        Y = torch.empty((M, N), dtype=torch.bfloat16, device=device)
-        FINITE = torch.empty((M,), dtype=torch.bool, device=device)
+        Y = allocate("Y", (M, N), torch.bfloat16, device)
+        FINITE = allocate("FINITE", (M,), torch.bool, device)
     else:
         Y, FINITE = out
         check_tensor("Y", Y, torch.bfloat16, (M, N), device)
@@ -149,7 +166,7 @@ def unscale_gradients(
     FINITE_dense = row_major(FINITE)
 
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(2 * M + 16, M + 50, M * N + 49 * N + 1024)
+    index_bound = max(M + 50, 2 * M + 16, M * N + 49 * N + 1024)
     programs = triton.cdiv(M, TM)
     require(programs < 2**31, "too many programs for one launch")
     if programs > 0:
