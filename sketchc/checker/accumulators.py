@@ -155,7 +155,24 @@ def _disagreement(
             "a tile with `init=` has one domain, that of the operands written into it (R4); "
             "with two, rows that do not exist would contribute",
         ),
-        help="load both operands through slices with the same bounds",
+        help=_same_lanes(tile, axis, odd[1], other[1]),
+    )
+
+
+def _same_lanes(tile: ir.Tile, axis: int, one: ir.AxisDomain, two: ir.AxisDomain) -> str:
+    """How two operands come to have the same lanes. One that has all of them is no slice of a
+    tensor, but an index tile or a tile that was filled, and is bounded by its `iota`."""
+    bound = next((each.upper[0] for each in (one, two) if each.upper), None)
+    if not (one.full or two.full) or bound is None:
+        return "load both operands through slices with the same bounds"
+    match bound:
+        case ir.Binary("-", upper, lower):
+            lanes = f"iota({show(tile.extents[axis])}, {show(lower)}, {show(upper)})"
+        case _:
+            lanes = f"iota({show(tile.extents[axis])}, 0, {show(bound)})"
+    return (
+        f"let the operand with all lanes have no others: from an index tile `{lanes}`, or loaded "
+        "through a slice with the same bounds"
     )
 
 

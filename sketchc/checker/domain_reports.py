@@ -108,26 +108,33 @@ def _needs_pad(
 ) -> Diagnostic:
     name = statement.access.tensor
     if found.dimension is None:
+        message = f"which lanes this load of `{name}` leaves out does not separate by axis"
         what = f"`where={show(found.expression)}` does not say for each axis which lanes are read"
         mark = "does not separate by axis"
+        help_text = "say with `pad=` what the lanes hold that are left out"
     else:
-        extent = show(sketch.extents(name)[found.dimension])
-        what = (
-            f"`{show(found.expression)}` may leave axis {found.dimension} of `{name}`, "
-            "and on which lanes does not separate by axis"
+        index, extent = show(found.expression), show(sketch.extents(name)[found.dimension])
+        message = f"the index `{index}` may leave axis {found.dimension} of `{name}`"
+        what = "on which lanes does not separate by axis"
+        mark = {
+            ("low",): "not proved to be 0 or more",
+            ("high",): f"not proved to be less than {extent}",
+        }.get(found.sides, f"not proved to stay in 0 .. {extent} - 1")
+        help_text = (
+            "if it never leaves, the index, a bound of its `iota`, or a `require:` must say so; "
+            "if it does, `pad=` says what those lanes hold"
         )
-        mark = f"not proved to stay in 0 .. {extent} - 1"
     return Diagnostic(
         "SK0425",
         Severity.ERROR,
-        f"this load of `{name}` needs `pad=`",
+        message,
         found.expression.span if found.expression.span.end else statement.access.span,
         mark,
         notes=(
             what,
             "without `pad=` a tile's valid lanes are an interval on each of its axes (R5)",
         ),
-        help="say what the other lanes hold: `pad=0`",
+        help=help_text,
     )
 
 

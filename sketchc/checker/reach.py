@@ -30,11 +30,13 @@ _Columns = list[list[ir.AxisDomain]]
 class Trouble:
     """Something that the domains cannot express. `kind`: "needs-pad" (a bound of the tensor does
     not separate), "where-needs-pad", "step" (of unknown sign), or "stretched" (a lane that may be
-    void is broadcast)."""
+    void is broadcast). `sides`: which ends of the dimension are not proved, 0 ("low") or its
+    extent ("high")."""
 
     kind: Literal["needs-pad", "where-needs-pad", "step", "stretched"]
     expression: ir.Expr
     dimension: int | None = None
+    sides: tuple[Literal["low", "high"], ...] = ()
 
 
 @attrs.frozen
@@ -246,17 +248,21 @@ class _Access:
                 continue
             self.inside[found.axis].append(found.domain)
             lanes = lanes.within(_only(found.domain, found.axis, len(self.inside)))
+        unproved: dict[int, list[Literal["low", "high"]]] = {}
         for number, low, high, form in open_ones:
             if lanes.proves(form):
                 continue
             subscript = self.statement.access.subscripts[number]
             if self.strict and not is_loaded(self.scope, subscript):
-                self.troubles.append(Trouble("needs-pad", indices[number], number))
+                sides = unproved.setdefault(number, [])
+                sides.append("low" if low == ir.Literal(0) else "high")
                 continue
             if low == ir.Literal(0):
                 self.guards.append(ir.Binary("<=", low, high))
             else:
                 self.guards.append(ir.Binary("<", low, self.extents[number]))
+        for number, sides in unproved.items():
+            self.troubles.append(Trouble("needs-pad", indices[number], number, tuple(sides)))
 
 
 def _only(domain: ir.AxisDomain, axis: int, rank: int) -> ir.Domain:

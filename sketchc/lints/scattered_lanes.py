@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from sketchc import ir, syntax
+from sketchc import records as attrs
 from sketchc.diagnostics import Diagnostic, Severity
 from sketchc.lints.uses import walk
-from sketchc.symbolic import children, constant_value, show
+from sketchc.symbolic import children, constant_value, show, simplify
 
 _ONE = ir.Literal(1)
 #: The bytes that memory moves at least; nearer neighbours share them.
@@ -16,7 +17,8 @@ _LINE = 32
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """Loads and stores of many lanes whose innermost dimension stands still, or jumps.
+    """Loads and stores of many lanes whose innermost dimension stands still, or jumps, and that do
+    not, together with their neighbours, touch all that lies between.
 
     Indices that come from memory are left alone: where they point is the data's affair.
     """
@@ -24,57 +26,136 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     for phase in sketch.phases:
         statements = list(walk(phase.body))
         bound = {each.name: each.value for each in statements if isinstance(each, ir.Bind)}
-        for statement in statements:
-            match statement:
-                case ir.Load(access=access, tile=tile) | ir.Store(access=access, tile=tile):
-                    why = _scattered(sketch, access, sketch.tile(tile), bound)
-                    if why:
-                        yield _report(statement, why)
-                case _:
-                    pass
+        accesses = [each for each in statements if isinstance(each, ir.Load | ir.Store)]
+        for statement in accesses:
+            gap = _gap(sketch, statement.access, sketch.tile(statement.tile), bound)
+            if gap is None:
+                continue
+            bytes_each = sketch.tensor(statement.access.tensor).dtype.bytes
+            beside = _beside(statement, accesses) * bytes_each
+            least = _LINE if gap.elements is None else min(gap.elements * bytes_each, _LINE)
+            near = gap.elements is not None and gap.elements * bytes_each < _LINE
+            if not near and beside < least:
+                yield _report(statement, f"neighbouring lanes lie {gap.text} apart")
 
 
-def _scattered(
+@attrs.frozen
+class _Gap:
+    """How far neighbouring lanes lie apart: in words, and in elements where that is known."""
+
+    text: str
+    elements: int | None
+
+
+def _gap(
     sketch: ir.Sketch, access: ir.Access, tile: ir.Tile, bound: Mapping[str, ir.Expr]
-) -> str:
-    """Why lanes lie apart, or nothing. Dimensions of extent 1 do not count."""
+) -> _Gap | None:
+    """The distance of neighbouring lanes where it may be more than one element. Dimensions of
+    extent 1 do not count."""
     dimensions = [
         (subscript, extent)
         for subscript, extent in zip(access.subscripts, sketch.extents(access.tensor), strict=True)
         if extent != _ONE
     ]
     if not dimensions or all(extent == _ONE for extent in tile.extents):
-        return ""
+        return None
     if any(isinstance(part, ir.IndexSubscript) and part.loaded for part, _ in dimensions):
-        return ""
+        return None
     *outer, (innermost, extent) = dimensions
     match innermost:
         case ir.ScalarSubscript():
             if any(not isinstance(part, ir.ScalarSubscript) for part, _ in outer):
-                return f"neighbouring lanes lie {_apart(outer, extent)} apart"
-            return ""
+                return _product(_between(outer, extent))
+            return None
         case ir.SliceSubscript(step=step):
-            apart = constant_value(step)
-            near = (
-                apart is not None and abs(apart) * sketch.tensor(access.tensor).dtype.bytes < _LINE
-            )
-            if tile.extents[-1] == _ONE or near:
-                return ""
-            return f"neighbouring lanes lie `{show(step)}` elements apart"
+            if tile.extents[-1] == _ONE:
+                return None
+            return _step(step)
         case ir.IndexSubscript():
             axis = next(
                 axis for axis in range(1, len(tile.extents) + 1) if tile.extents[-axis] != _ONE
             )
-            if _varies(innermost, axis) or _takes_apart(innermost.value, bound):
-                return ""
+            if _takes_apart(innermost.value, bound):
+                return None
+            if _varies(innermost, axis):
+                step = _coefficient(innermost.value, bound)
+                return None if step is None else _step(step)
             still = [extent]
             for subscript, outer_extent in reversed(outer):
                 if _varies(subscript, axis):
-                    return f"neighbouring lanes lie {_product(still)} apart"
+                    return _product(still)
                 still.insert(0, outer_extent)
-            return ""
+            return None
         case _:
             assert_never(innermost)
+
+
+def _step(step: ir.Expr) -> _Gap:
+    known = constant_value(step)
+    return _Gap(f"`{show(step)}` elements", None if known is None else abs(known))
+
+
+def _coefficient(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> ir.Expr | None:
+    """What the only lanes of an index are multiplied by; None where it has several, or other
+    arithmetic than sums and products."""
+    match value:
+        case ir.Iota():
+            return _ONE
+        case ir.Ref(name=name) if name in bound:
+            return _coefficient(bound[name], bound)
+        case ir.Binary("+" | "-", left, right):
+            sides = [side for side in (left, right) if _has_lanes(side, bound)]
+            return _coefficient(sides[0], bound) if len(sides) == 1 else None
+        case ir.Binary("*", left, right):
+            if _has_lanes(left, bound) and _has_lanes(right, bound):
+                return None
+            lanes, factor = (left, right) if _has_lanes(left, bound) else (right, left)
+            inner = _coefficient(lanes, bound)
+            return None if inner is None else simplify(ir.Binary("*", inner, factor))
+        case _:
+            return None
+
+
+def _has_lanes(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> bool:
+    if isinstance(value, ir.Iota | ir.TileLanes):
+        return True
+    if isinstance(value, ir.Ref) and value.name in bound:
+        return _has_lanes(bound[value.name], bound)
+    return any(_has_lanes(part, bound) for part in children(value))
+
+
+def _beside(statement: ir.Load | ir.Store, accesses: list[ir.Load | ir.Store]) -> int:
+    """How many elements side by side are touched by accesses like this one, itself among them,
+    that differ in the last subscript by constants."""
+    offsets = {0}
+    for other in accesses:
+        if type(other) is type(statement):
+            found = _offset(statement.access, other.access)
+            offsets |= set() if found is None else {found}
+    first = last = 0
+    while first - 1 in offsets:
+        first -= 1
+    while last + 1 in offsets:
+        last += 1
+    return last - first + 1
+
+
+def _offset(one: ir.Access, other: ir.Access) -> int | None:
+    """How many elements behind one access the other lies along the last dimension, where they are
+    alike otherwise."""
+    if one.tensor != other.tensor or one.subscripts[:-1] != other.subscripts[:-1]:
+        return None
+    match one.subscripts[-1], other.subscripts[-1]:
+        case ir.ScalarSubscript(mine), ir.ScalarSubscript(theirs):
+            pass
+        case ir.SliceSubscript(mine, step=step), ir.SliceSubscript(theirs, step=wanted):
+            if step != wanted:
+                return None
+        case ir.IndexSubscript(mine), ir.IndexSubscript(theirs):
+            pass
+        case _:
+            return None
+    return constant_value(simplify(ir.Binary("-", theirs, mine)))
 
 
 def _takes_apart(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> bool:
@@ -99,18 +180,25 @@ def _varies(subscript: ir.Subscript, axis: int) -> bool:
     )
 
 
-def _apart(outer: list[tuple[ir.Subscript, ir.Expr]], innermost: ir.Expr) -> str:
-    """The distance of neighbours along the last dimension that has lanes."""
+def _between(outer: list[tuple[ir.Subscript, ir.Expr]], innermost: ir.Expr) -> list[ir.Expr]:
+    """The extents behind the last dimension that has lanes."""
     extents = [innermost]
     for subscript, extent in reversed(outer):
         if not isinstance(subscript, ir.ScalarSubscript):
             break
         extents.insert(0, extent)
-    return _product(extents)
+    return extents
 
 
-def _product(extents: list[ir.Expr]) -> str:
-    return "`" + "*".join(show(extent) for extent in extents) + "` elements"
+def _product(extents: list[ir.Expr]) -> _Gap:
+    known = [constant_value(extent) for extent in extents]
+    text = "`" + "*".join(show(extent) for extent in extents) + "` elements"
+    total = 1
+    for each in known:
+        if each is None:
+            return _Gap(text, None)
+        total *= each
+    return _Gap(text, total)
 
 
 def _report(statement: ir.Load | ir.Store, why: str) -> Diagnostic:
