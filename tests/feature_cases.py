@@ -189,4 +189,5 @@ CASES: dict[str, Feature] = {
     "host_steps": Feature(on("N=1", "N=5", "N=37"), hold={"R": "few", "K": "wide"}),
     "axes_of_one": Feature(PLAIN),
     "padded_sums": Feature(PRODUCT, terms=64),
+    "empty_slices": Feature(on("M=1 N=1", "M=9 N=5", "M=5 N=20", "M=3 N=0"), {"last": 7}, terms=64),
 }

@@ -6,6 +6,7 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
 from sketchc.checker.enumeration import iteration_of
+from sketchc.checker.param_values import named_params
 from sketchc.checker.sites import Site
 from sketchc.checker.strides import overlap_fixes
 from sketchc.checker.touches import resolve
@@ -82,9 +83,11 @@ def repeated(
     at = f"in iteration {assignments(where)} " if where else ""
     lane = " and ".join(str(lane[0] if len(lane) == 1 else lane) for lane in lanes)
     name = site.access.tensor
-    text = f"{for_sizes(symbols)}{at}lanes {lane} both write {element_text(name, element)}"
+    params = named_params(sketch, (site,), {})
+    sizes = for_sizes({**symbols, **params})
+    text = f"{sizes}{at}lanes {lane} both write {element_text(name, element)}"
     place = concrete.base_element(sketch, name, element, concrete.host_sample(sketch, symbols))
-    example = ir.CounterExample(symbols, (where, where) if where else (), place, text)
+    example = ir.CounterExample(symbols, (where, where) if where else (), place, text, params)
     promised = isinstance(site.statement, ir.Store) and site.statement.unique
     diagnostic = Diagnostic(
         "SK0525" if promised else "SK0526",

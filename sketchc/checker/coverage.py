@@ -16,7 +16,7 @@ from sketchc.checker import budget, concrete
 from sketchc.checker.affine import Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.conflicts import from_memory
 from sketchc.checker.enumeration import shared_loops, unwritten_element
-from sketchc.checker.param_values import ParamValues
+from sketchc.checker.param_values import ParamValues, named_params
 from sketchc.checker.prover import PROVED, UNKNOWN, Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.scope import Scope, phase_scope
 from sketchc.checker.sites import Site
@@ -226,6 +226,7 @@ def _missing(
     params: ParamValues,
 ) -> Finding:
     """An element that no iteration writes at these numbers."""
+    params = named_params(prover.sketch, stores, params)
     host = concrete.host_sample(prover.sketch, {**symbols, **params})
     sizes = for_sizes({**symbols, **params})
     text = f"{sizes}no iteration writes {element_text(name, element)}"
@@ -437,6 +438,7 @@ def _read_too_early_at(
     tensor = load.tensor
     at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
     what = f"{element_text(name, element)}, which no earlier phase has written"
+    params = named_params(prover.sketch, (load, *stores), params)
     text = f"{for_sizes({**symbols, **params})}{at} {what}"
     place = concrete.base_element(prover.sketch, name, element, host)
     example = ir.CounterExample(symbols, (where,) if where else (), place, text, params)

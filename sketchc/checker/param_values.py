@@ -100,6 +100,19 @@ def deciding_params(sketch: ir.Sketch, sites: Sequence[Site]) -> tuple[str, ...]
     return tuple(param.name for param in sketch.params if param.name in used)
 
 
+def named_params(
+    sketch: ir.Sketch, sites: Sequence[Site], params: Mapping[str, int | float | bool]
+) -> ParamValues:
+    """The params that a counter-example must name, with their values in it: those that differ from
+    their defaults, and all that decide what these sites access."""
+    deciding = deciding_params(sketch, sites)
+    return {
+        param.name: params.get(param.name, 1 if param.default is None else param.default)
+        for param in sketch.params
+        if param.name in params or param.name in deciding
+    }
+
+
 def accessed(site: Site) -> Iterator[ir.Expr]:
     """The expressions that decide whether a site is reached, and what it touches."""
     yield from expressions(site.statement)

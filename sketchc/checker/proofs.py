@@ -15,6 +15,7 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import budget, coverage, extents, initialisation, races, subscripts
 from sketchc.checker.prover import Prover
+from sketchc.checker.reproduction import reproduced, without_contradictions
 from sketchc.checker.sites import collect
 from sketchc.checker.testing import try_out
 from sketchc.checker.verdicts import Finding
@@ -47,7 +48,7 @@ def prove(
     )
     known = {require.condition for require in result.requires}
     if test:
-        judged = found
+        judged = found = reproduced(result, found, allow_unproved)
         found = budget.attempt(
             "runs at small sizes",
             budget.CHECK,
@@ -56,7 +57,7 @@ def prove(
         )
         sizes = dict.fromkeys(r for f in found for r in f.requires if r.condition not in known)
         result = attrs.evolve(result, requires=(*result.requires, *sizes))
-    proofs = tuple(finding.proof for finding in found)
+    proofs = tuple(finding.proof for finding in without_contradictions(found))
     diagnostics = tuple(dict.fromkeys(d for finding in found for d in finding.diagnostics))
     return result, proofs, diagnostics
 

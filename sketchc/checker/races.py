@@ -22,7 +22,7 @@ from sketchc.checker.enumeration import (
     repeating_iteration,
     shared_loops,
 )
-from sketchc.checker.param_values import ParamValues
+from sketchc.checker.param_values import ParamValues, named_params
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.sites import Site
 from sketchc.checker.touches import Touch, touched
@@ -232,6 +232,7 @@ def _failure(
 ) -> Finding | None:
     """The failure at these numbers, or None where it does not happen."""
     sketch = prover.sketch
+    params = named_params(sketch, (pair.first, pair.second), params)
     host = concrete.host_sample(sketch, {**symbols, **params})
     values = concrete.runs(pair.first, host, one)
     others = concrete.runs(pair.second, host, two)

@@ -16,6 +16,7 @@ from sketchc.checker import budget, concrete
 from sketchc.checker.affine import ONE, Fact, add, constant, scale
 from sketchc.checker.enumeration import failing_iteration
 from sketchc.checker.index_ranges import lane_name, pointwise
+from sketchc.checker.param_values import ParamValues, named_params
 from sketchc.checker.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.reach import is_loaded
 from sketchc.checker.scope import Branch, contains_iota, free_names
@@ -72,12 +73,11 @@ def goals(prover: Prover, site: Site) -> Iterator[Goal]:
         if not subscript.exact:
             span = subscript.lower.span.to(subscript.upper.span)
             length = _length(site, subscript)
-            yield Goal("slice-fits", ir.Literal(0), length, axis, span)
             yield Goal("slice-fits", length, wanted, axis, span)
 
 
 def _length(site: Site, subscript: ir.SliceSubscript) -> ir.Expr:
-    """How many elements a slice has, if it has any (below zero: it ends before it begins)."""
+    """How many elements a slice has; below zero where it ends before it begins, and is empty."""
     lower, upper, step = subscript.lower, subscript.upper, subscript.step
     if not site.scope.proves(site.scope.form(step)):
         lower, upper, step = upper, lower, ir.Unary("-", step)
@@ -234,27 +234,37 @@ def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Findin
     if outcome.verdict is not Verdict.REFUTED:
         return None
     symbols = prover.sizes(outcome.point)
-    host = concrete.host_sample(prover.sketch, symbols)
-    if not concrete.admissible(prover.sketch, host):
-        return None
-    try:
-        where = iteration(site.path, site.scope, outcome.point, host)
-        return _failure(prover, site, goal, symbols, where)
-    except concrete.Untried:
-        return None  # loops whose bounds come from memory have no numbers to show
+    for params, host in prover.hosts(outcome.point):
+        if not concrete.admissible(prover.sketch, host):
+            continue
+        try:
+            where = iteration(site.path, site.scope, outcome.point, host)
+            finding = _failure(prover, site, goal, symbols, where, params)
+        except (concrete.Untried, ArithmeticError):
+            continue  # loops whose bounds come from memory have no numbers to show
+        if finding is not None:
+            return finding
+    return None
 
 
 def _enumerated(prover: Prover, site: Site, goal: Goal) -> Finding | None:
     """The failure, where small sizes show one."""
     found = failing_iteration(prover.sketch, site, lambda values: _fails(site, goal, values))
-    return None if found is None else _failure(prover, site, goal, *found)
+    return None if found is None else _failure(prover, site, goal, *found, {})
 
 
 def _failure(
-    prover: Prover, site: Site, goal: Goal, symbols: dict[str, int], where: dict[str, int]
+    prover: Prover,
+    site: Site,
+    goal: Goal,
+    symbols: dict[str, int],
+    where: dict[str, int],
+    params: ParamValues,
 ) -> Finding | None:
     """The failure at these numbers, or None where it does not happen."""
-    host = concrete.host_sample(prover.sketch, symbols)
+    params = named_params(prover.sketch, (site,), params)
+    numbers = {**symbols, **params}
+    host = concrete.host_sample(prover.sketch, numbers)
     values = concrete.runs(site, host, where)
     if values is None or not _fails(site, goal, values):
         return None
@@ -266,26 +276,24 @@ def _failure(
     if goal.claim == "in-bounds":
         element = _element(site, values)
         text = (
-            f"{for_sizes(symbols)}{at} {element_text(name, element)}, "
+            f"{for_sizes(numbers)}{at} {element_text(name, element)}, "
             f"but axis {goal.axis} of `{name}` has extent {extent}"
         )
         code, message = "SK0501", f"subscript {goal.axis} of `{name}` leaves the tensor"
         notes: tuple[str, ...] = ("scalar subscripts are never clamped or wrapped (R13)",)
         advice = "change the range of the loop, or the subscript"
     else:
-        length = evaluate(goal.right if goal.left == ir.Literal(0) else goal.left, values)
+        length = evaluate(goal.left, values)
         limit = evaluate(site.tile.extents[_tile_axis(site, goal.axis)], values)
         what = (
             f"a slice of length {length} of `{name}` into an axis of extent {limit} "
             f"of `{site.tile.source_name}`"
-            if int(length) >= 0
-            else f"a slice of `{name}` that ends {-int(length)} before it starts"
         )
-        text = f"{for_sizes(symbols)}{at} {what}"
+        text = f"{for_sizes(numbers)}{at} {what}"
         code, message = "SK0503", f"the slice does not fit the tile `{site.tile.source_name}`"
-        notes = ("a slice is at most as long as the tile's axis, and never runs backwards (R1)",)
+        notes = ("a slice is at most as long as the tile's axis (R1)",)
         advice = "make the tile as long as the slice, or shorten the slice"
-    example = ir.CounterExample(symbols, (where,) if where else (), element, text)
+    example = ir.CounterExample(symbols, (where,) if where else (), element, text, params)
     tier = ir.Tier.REFUTED
     proof = ir.Proof(goal.claim, name, tier, text, example, span=goal.span)
     diagnostic = Diagnostic(

@@ -24,7 +24,7 @@ from sketchc.checker.param_values import ParamValues, deciding_params, fitted, o
 from sketchc.checker.scope import Branch, Step, root_scope
 from sketchc.checker.sites import Site, collect
 from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes
-from sketchc.checker.workload import workload
+from sketchc.checker.workload import LANES_PER_UNIT, workload
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError
 from sketchc.evaluate import Value
 from sketchc.lanes import element_indices
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 #: Work of one run and of all runs for one sketch, in lanes (some 20 ns each).
 RUN_LIMIT = 5_000_000
-LANES_PER_UNIT = 50
 TOTAL_LIMIT = 30_000_000
 
 #: Work of the one run that proves a claim for given shapes: some seconds.

@@ -38,6 +38,8 @@ class Workload:
 
 #: What the interpreter does for one statement takes as long as this many lanes.
 LANES_PER_STATEMENT = 2000
+#: So many lanes are one unit of what `budget` counts.
+LANES_PER_UNIT = 50
 
 
 def workload(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> int | None:

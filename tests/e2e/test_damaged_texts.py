@@ -16,6 +16,7 @@ from damaged_texts import EXAMPLES, damaged, judged
 
 import sketchc.lints
 import sketchc.selfcheck  # noqa: F401 (imported once, before the processes part)
+from sketchc import ir
 from sketchc.cli.check import Request, check_text
 from sketchc.source import Source
 
@@ -38,6 +39,12 @@ def checked(text: str, static: bool) -> Verdict:
         report = check_text(Source("damaged.sketch", text), Request(static=static))
     except Exception:
         return Verdict(wrong=traceback.format_exc())
+    tiers: dict[tuple[str, str], set[ir.Tier]] = {}
+    for proof in (proof for sketch in report.sketches for proof in sketch.proofs):
+        tiers.setdefault((proof.claim, proof.subject), set()).add(proof.tier)
+    for claim, found in tiers.items():
+        if ir.Tier.REFUTED in found and not found <= {ir.Tier.REFUTED, ir.Tier.UNPROVED}:
+            return Verdict(wrong=f"{claim} is refuted, and {found}")
     return Verdict(tuple(diagnostic.code for diagnostic in report.diagnostics))
 
 

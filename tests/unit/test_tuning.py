@@ -123,7 +123,6 @@ POINT_BY_POINT = (
     "cumsum_reverse",
     "cumsum_two_phase",
     "masked_select",
-    "triangular_matmul",
     "unpack_int4",
 )
 
