@@ -166,14 +166,14 @@ def _transfer_command(
     match tile:
         case syntax.Name() if name == "load":
             return syntax.Load(access, tile, arguments.keywords, span=span)
-        case syntax.Name() | syntax.Subscript(base=syntax.Name()) if name == "store":
+        case _ if name == "store":
             return syntax.Store(tile, access, arguments.keywords, span=span)
-        case syntax.Name() | syntax.Subscript(base=syntax.Name()) if name != "load":
+        case _ if name != "load":
             return syntax.Atomic(name, tile, access, arguments.keywords, span=span)
         case _:
             problem = Problem(
                 "SK0115",
-                "a whole tile is loaded or stored: its name stands alone",
+                "a whole tile is loaded: its name stands alone",
                 label="not the name of a tile",
                 help=f"write `{form}`",
             )

@@ -279,7 +279,7 @@ class Load:
 class Store:
     """`store(tile -> T[...], where=, unique=, covers=)`."""
 
-    tile: Name | Subscript
+    tile: Expression  # the name of a tile, or what a tile of its own is made for
     access: Subscript
     keywords: tuple[Keyword, ...] = ()
     span: Span = _span()
@@ -287,10 +287,10 @@ class Store:
 
 @attrs.frozen
 class Atomic:
-    """`atomic_add | atomic_max | atomic_min (tile -> T[...])`."""
+    """`atomic_add | atomic_max | atomic_min (tile -> T[...])`; `tile` as in Store."""
 
     operation: str
-    tile: Name | Subscript
+    tile: Expression  # the name of a tile, or what a tile of its own is made for
     access: Subscript
     keywords: tuple[Keyword, ...] = ()
     span: Span = _span()

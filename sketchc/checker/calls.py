@@ -68,15 +68,7 @@ class Call:
         return next(tile for tile in reversed(self.context.tiles) if tile.name == name)
 
     def extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
-        match operand:
-            case ir.TileOperand(tile=name, layout=layout):
-                return laid_out(self.tile(name).extents, layout, ir.Literal(1))
-            case ir.IndexOperand(extents=extents):
-                return extents
-            case ir.ScalarOperand():
-                return ()
-            case _:
-                assert_never(operand)
+        return operand_extents(self.context, operand)
 
     def dtype(self, operand: ir.Operand) -> DType:
         return (
@@ -361,6 +353,20 @@ class Call:
             notes=("only float to float and widening integer conversions are implicit (R6)",),
             fixes=cast_fix(self.context, self.node, result),
         )
+
+
+def operand_extents(context: Context, operand: ir.Operand) -> tuple[ir.Expr, ...]:
+    """The shape of an operand; () for a scalar."""
+    match operand:
+        case ir.TileOperand(tile=name, layout=layout):
+            tile = next(tile for tile in context.tiles if tile.name == name)
+            return laid_out(tile.extents, layout, ir.Literal(1))
+        case ir.IndexOperand(extents=extents):
+            return extents
+        case ir.ScalarOperand():
+            return ()
+        case _:
+            assert_never(operand)
 
 
 def turned(shape: tuple[ir.Expr, ...], turn: object) -> tuple[ir.Expr, ...]:

@@ -7,7 +7,7 @@ that one mistake gives one message and the rest of the sketch is still checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -93,6 +93,10 @@ class Context:
     asking: bool = False  # in the condition of an `if`, where `present` may stand
     host_steps: list[ir.HostStep] = attrs.field(factory=list)  # bindings before the next launch
     bound_symbols: set[str] = attrs.field(factory=set)  # warned of once each
+    #: statements that the current one begins with: what its shorter forms stand for
+    before: list[ir.Statement] = attrs.field(factory=list)
+    #: elaborates a comparison of data tiles (see `shorthand`, which needs the expressions)
+    compare: Callable[[Context, syntax.Binary], Typed] = attrs.field(kw_only=True)
 
     # ------------------------------------------------------------ diagnostics
 

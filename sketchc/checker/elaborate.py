@@ -42,6 +42,7 @@ from sketchc.checker.flow import add_carried, check_assignment
 from sketchc.checker.hosts import phases_of
 from sketchc.checker.names import identifier
 from sketchc.checker.roles import check_symbols, settle_roles
+from sketchc.checker.shorthand import compare
 from sketchc.checker.survey import survey
 from sketchc.diagnostics import Diagnostic, Edit, Fix, has_errors
 from sketchc.source import Span
@@ -61,7 +62,7 @@ def elaborate(
     there are errors; only reads of unassigned tiles (SK0401-SK0404) leave it usable, so that
     `initialisation` can tell at which sizes they happen.
     """
-    context = Context(tree, constants, survey(tree))
+    context = Context(tree, constants, survey(tree), compare=compare)
     declare(context)
     if tree.misspelt_tiling:
         _warn_misspelt(context, tree.tiling_span)

@@ -188,7 +188,18 @@ def _not_boolean(context: Context, span: Span, dtype: DType) -> InvalidError:
     )
 
 
+def _is_data(context: Context, node: syntax.Expression) -> bool:
+    """A tile of floats, also with new axes: its comparisons are those of data."""
+    base = node.base if isinstance(node, syntax.Subscript) else node
+    found = context.scopes.find(base.id) if isinstance(base, syntax.Name) else None
+    return isinstance(found, TileName) and found.tile.dtype.is_float
+
+
 def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
+    if node.operator in _COMPARISONS and any(
+        _is_data(context, side) for side in (node.left, node.right)
+    ):
+        return context.compare(context, node)
     left = expression(context, node.left, host=host)
     right = expression(context, node.right, host=host)
     operator = node.operator
@@ -320,6 +331,9 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
             raise context.error(argument.span, "SK0302", f"`{name}` takes numbers", "bool")
     if name in _PAIRS:
         return _pair(context, node, parts)
+    if name == "abs" and parts[0].dtype.is_integer:
+        value = ir.Binary("max", parts[0].value, ir.Unary("-", parts[0].value), span=node.span)
+        return attrs.evolve(parts[0], value=value)
     if any(part.extents is not None for part in parts):
         raise context.error(
             node.span, "SK0302", f"`{name}` takes host scalars, not index tiles", "has lanes"
@@ -330,8 +344,8 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
         dtype = parts[0].dtype
     else:
         dtype = DType.F64
-    value = ir.Function(name, tuple(part.value for part in parts), span=node.span)
-    return Typed(value, dtype)
+    function = ir.Function(name, tuple(part.value for part in parts), span=node.span)
+    return Typed(function, dtype)
 
 
 def _present(context: Context, node: syntax.Call) -> Typed:

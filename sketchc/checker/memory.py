@@ -9,9 +9,10 @@ from sketchc.checker.dtypes import literal_fits, writes_implicitly
 from sketchc.checker.expressions import condition, constant
 from sketchc.checker.fresh_tiles import copied
 from sketchc.checker.lets import without_functions
-from sketchc.checker.names import ScalarName, TileState
+from sketchc.checker.names import IndexName, ScalarName, TileState
 from sketchc.checker.quirks import cast_fix
 from sketchc.checker.shapes import fits, shown
+from sketchc.checker.shorthand import reshaped, squeezed, stored_value
 from sketchc.checker.text import statement_text
 from sketchc.checker.tile_operands import tile_with_subscripts
 from sketchc.diagnostics import Label
@@ -22,14 +23,15 @@ from sketchc.types import DType
 _ATOMIC = (DType.I32, DType.I64, DType.U32, DType.F32, DType.F64, DType.F16, DType.BF16)
 
 
-def load(context: Context, node: syntax.Load) -> ir.Load:
+def load(context: Context, node: syntax.Load) -> tuple[ir.Statement, ...]:
     """Elaborate `load(X[...] -> tile, pad=, where=)`."""
     keywords = _keywords(context, node.keywords, "load", ("pad", "where"))
-    tile = writable_tile(context, node.tile)
+    target = writable_tile(context, node.tile)
+    tile = squeezed(context, target, node.access) or target
     source, dtype = access(context, node.access, tile)
     if not writes_implicitly(dtype, tile.dtype):
         raise _needs_cast(context, node, dtype, tile.dtype, loading=True)
-    return ir.Load(
+    done = ir.Load(
         source,
         tile.name,
         pad=_pad(context, keywords.get("pad"), tile),
@@ -37,12 +39,15 @@ def load(context: Context, node: syntax.Load) -> ir.Load:
         text=statement_text(node),
         span=node.span,
     )
+    if tile is target:
+        return (done,)
+    return (ir.Alloc(tile.name, span=node.span), done, reshaped(tile, target))
 
 
 def store(context: Context, node: syntax.Store) -> tuple[ir.Statement, ...]:
     """Elaborate `store(tile -> X[...], where=, unique=, covers=)`."""
     keywords = _keywords(context, node.keywords, "store", ("where", "unique", "covers"))
-    before, tile = _stored(context, node.tile)
+    tile = _stored(context, node)
     target, dtype = access(context, node.access, tile)
     if not writes_implicitly(tile.dtype, dtype):
         raise _needs_cast(context, node, tile.dtype, dtype, loading=False)
@@ -55,13 +60,13 @@ def store(context: Context, node: syntax.Store) -> tuple[ir.Statement, ...]:
         text=statement_text(node),
         span=node.span,
     )
-    return (*before, done)
+    return (done,)
 
 
 def atomic(context: Context, node: syntax.Atomic) -> tuple[ir.Statement, ...]:
     """Elaborate `atomic_add(tile -> X[...], where=)` and its like."""
     keywords = _keywords(context, node.keywords, node.operation, ("where",))
-    before, tile = _stored(context, node.tile)
+    tile = _stored(context, node)
     target, dtype = access(context, node.access, tile)
     if dtype not in _ATOMIC:
         raise context.error(
@@ -81,22 +86,34 @@ def atomic(context: Context, node: syntax.Atomic) -> tuple[ir.Statement, ...]:
         text=statement_text(node),
         span=node.span,
     )
-    return (*before, done)
+    return (done,)
 
 
-def _stored(
-    context: Context, node: syntax.Name | syntax.Subscript
-) -> tuple[tuple[ir.Statement, ...], TileState]:
-    """The tile that a store or an atomic writes from; `t[:, None]` becomes a tile of its own."""
-    if isinstance(node, syntax.Name):
-        return (), readable_tile(context, node)
-    assert isinstance(node.base, syntax.Name)  # the parser has seen to it
-    operand = tile_with_subscripts(context, node, node.base)
-    tile = readable_tile(context, node.base)
-    if operand.layout is None:
-        return (), tile
-    extents = laid_out(tile.extents, operand.layout, ir.Literal(1))
-    return copied(context, operand, f"{tile.source_name}_stored", extents, tile.dtype)
+def _stored(context: Context, node: syntax.Store | syntax.Atomic) -> TileState:
+    """The tile that a store or an atomic writes from. What is not a tile as it is gets one of its
+    own: `t[:, None]`, a scalar, `iota(T)`, and a tile with axes of extent 1 that the access
+    lacks."""
+    value = node.tile
+    base = value.base if isinstance(value, syntax.Subscript) else value
+    named = isinstance(base, syntax.Name) and not isinstance(
+        context.scopes.find(base.id), ScalarName | IndexName
+    )
+    if not named:
+        return stored_value(context, value, node.access, tensor(context, node.access).dtype)
+    assert isinstance(base, syntax.Name)
+    tile = readable_tile(context, base)
+    if isinstance(value, syntax.Subscript):
+        operand = tile_with_subscripts(context, value, base)
+        if operand.layout is not None:
+            extents = laid_out(tile.extents, operand.layout, ir.Literal(1))
+            stem = f"{tile.source_name}_stored"
+            statements, tile = copied(context, operand, stem, extents, tile.dtype)
+            context.before += statements
+    flat = squeezed(context, tile, node.access)
+    if flat is None:
+        return tile
+    context.before += [ir.Alloc(flat.name, span=node.span), reshaped(tile, flat)]
+    return flat
 
 
 def fetch(context: Context, node: syntax.Fetch, kind: ir.NameKind) -> ir.Fetch:

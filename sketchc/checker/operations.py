@@ -30,7 +30,7 @@ def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
     if row is None:
         raise _unknown(context, node)
     arguments = gather(context, node, row)
-    operands = tuple(_operand(context, operand) for operand in arguments.operands)
+    operands = tuple(operand(context, node) for node in arguments.operands)
     destinations = tuple(_destination(context, item) for item in arguments.destinations)
     _check_in_place(context, node, row, operands, destinations)
     call = Call(context, node, row, operands, destinations[0], destinations[1:])
@@ -120,7 +120,7 @@ def _unknown(context: Context, node: syntax.Compute) -> InvalidError:
 # ---------------------------------------------------------------- operands
 
 
-def _operand(context: Context, node: syntax.Expression) -> ir.Operand:
+def operand(context: Context, node: syntax.Expression) -> ir.Operand:
     match node:
         case syntax.Name(id=name) if isinstance(context.scopes.find(name), TileName):
             return ir.TileOperand(readable_tile(context, node).name, span=node.span)
@@ -130,6 +130,11 @@ def _operand(context: Context, node: syntax.Expression) -> ir.Operand:
             return tile_with_subscripts(context, node, base)
         case _:
             typed = expression(context, node)
+    match typed.value:
+        case ir.TileLanes(tile=name, dtype=DType.BOOL, layout=layout) if all(layout):
+            return ir.TileOperand(name, span=node.span)  # what a comparison of data tiles gave
+        case _:
+            pass
     if typed.extents is not None:
         without_functions(context, typed, node.span)
         return ir.IndexOperand(typed.value, typed.dtype, typed.extents, span=node.span)

@@ -33,9 +33,11 @@ def block(context: Context, body: tuple[syntax.Statement, ...]) -> tuple[ir.Stat
     result: list[ir.Statement] = []
     for node in body:
         try:
-            result.extend(statement(context, node))
+            made = statement(context, node)
+            result.extend((*context.before, *made))
         except InvalidError:
             _poison(context, node)
+        context.before.clear()
     return tuple(result)
 
 
@@ -61,7 +63,7 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
         case syntax.Alloc():
             return (alloc(context, node),)
         case syntax.Load():
-            return (load(context, node),)
+            return load(context, node)
         case syntax.Store():
             return store(context, node)
         case syntax.Compute():

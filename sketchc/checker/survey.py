@@ -213,9 +213,11 @@ class _Walker:
                 destination = self.find(target.id)
                 if destination is not None and destination.dtype is None:
                     destination.dtype = self.tensors.get(_base(access))
-            case syntax.Store(access=access, keywords=keywords):
-                self.access(access, keywords)
-            case syntax.Atomic(access=access, keywords=keywords):
+            case (
+                syntax.Store(tile=value, access=access, keywords=keywords)
+                | syntax.Atomic(tile=value, access=access, keywords=keywords)
+            ):
+                self.value(value)
                 self.access(access, keywords)
             case syntax.Fetch(access=access):
                 self.access(access, ())
@@ -234,7 +236,33 @@ class _Walker:
         for subscript in access.subscripts:
             self.use(subscript, Use.SHAPE)
         for keyword in keywords:
-            self.use(keyword.value, Use.SHAPE if keyword.name == "where" else Use.DATA)
+            if keyword.name == "where":
+                self.value(keyword.value, Use.SHAPE)
+            else:
+                self.use(keyword.value, Use.DATA)
+
+    def value(self, node: syntax.Expression, otherwise: Use = Use.DATA) -> None:
+        """An operand: what makes its lanes shapes tiles, what its lanes are compared with is
+        data."""
+        match node:
+            case syntax.Binary(operator="and" | "or", left=left, right=right):
+                self.value(left, otherwise)
+                self.value(right, otherwise)
+            case syntax.Unary(operator="not", operand=operand):
+                self.value(operand, otherwise)
+            case syntax.Binary(
+                operator="<" | "<=" | ">" | ">=" | "==" | "!=", left=left, right=right
+            ) if any(self.is_data(side) for side in (left, right)):
+                self.value(left)
+                self.value(right)
+            case _:
+                shapes = self.is_index(node) or isinstance(node, syntax.Subscript)
+                self.use(node, Use.SHAPE if shapes else otherwise)
+
+    def is_data(self, node: syntax.Expression) -> bool:
+        """A tile by its name, also with new axes."""
+        found = self.operand(node)
+        return found is not None and not found.index
 
     def compute(self, statement: syntax.Compute) -> None:
         arguments = list(statement.arguments)
@@ -245,8 +273,7 @@ class _Walker:
             else:
                 self.use(keyword.value, Use.DATA)
         for argument in arguments:
-            shapes = self.is_index(argument) or isinstance(argument, syntax.Subscript)
-            self.use(argument, Use.SHAPE if shapes else Use.DATA)
+            self.value(argument)
         row = OPS.get(statement.operation)
         if row is None:
             return

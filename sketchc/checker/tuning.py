@@ -14,6 +14,7 @@ from sketchc import syntax
 from sketchc.checker.context import Context, InvalidError, Value
 from sketchc.checker.declarations import declare
 from sketchc.checker.expressions import constant
+from sketchc.checker.shorthand import compare
 from sketchc.checker.survey import survey
 
 #: Where a tile size that the sketch leaves open is tried, beside `elaborate.DEFAULT_TILE`.
@@ -31,7 +32,7 @@ def tuning_points(tree: syntax.Sketch, constants: Mapping[str, Value]) -> list[d
     `FULL_PRODUCT`. Tile sizes without value are tried together at `OPEN_TILE_SIZES`. Names in
     `constants` are bound and do not vary. A sketch with errors in its declarations has no points.
     """
-    context = Context(tree, constants, survey(tree))
+    context = Context(tree, constants, survey(tree), compare=compare)
     declare(context)
     points = _tilings(context) if tree.tilings else [*_choices(context), *_open_tiles(context)]
     sources = context.sources
