@@ -237,6 +237,8 @@ def flattened(value: ir.Expr) -> ir.Expr:
             return ir.Unary(operator, flattened(operand))
         case ir.Binary(operator, left, right):
             return ir.Binary(operator, flattened(left), flattened(right))
+        case ir.Choice():
+            return value.map(flattened)
         case ir.Literal() | ir.Function():
             return value
         case _:

@@ -70,6 +70,7 @@ class Converter:
             "transfer": lambda children: statements.transfer(self, children),
             "binary": self.binary,
             "unary": self.unary,
+            "choice": self.choice,
             "access": self.access,
             "name": lambda children: self.name(children[0]),
             "number": self.number,
@@ -346,6 +347,10 @@ class Converter:
 
     def unary(self, children: list[Any]) -> syntax.Unary:
         return syntax.Unary(children[0].text, children[1], span=self.span(children))
+
+    def choice(self, children: list[Any]) -> syntax.Choice:
+        then, _, condition, _, otherwise = children
+        return syntax.Choice(condition, then, otherwise, span=then.span.to(otherwise.span))
 
     def access(self, children: list[Any]) -> syntax.Subscript:
         subscripts = tuple(child for child in children[1:] if not isinstance(child, Token))

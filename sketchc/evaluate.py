@@ -69,6 +69,8 @@ def evaluate(expression: ir.Expr, values: Mapping[str, Value]) -> Value:
             return bool(evaluate(left, values)) or bool(evaluate(right, values))
         case ir.Binary(operator, left, right):
             return BINARY[operator](evaluate(left, values), evaluate(right, values))
+        case ir.Choice(condition, then, otherwise):
+            return evaluate(then if evaluate(condition, values) else otherwise, values)
         case ir.Function(name, arguments):
             return FUNCTION[name](*(evaluate(a, values) for a in arguments))
         case ir.Iota() | ir.TileLanes():

@@ -22,6 +22,7 @@ from sketchc.interpreter_tiles import (
     TileValue,
     box_shape,
     broadcast_extents,
+    full_box,
     intersect,
     lay_out,
     numpy_dtype,
@@ -110,6 +111,9 @@ def compile_scalar(expression: ir.Expr) -> ScalarFunction:
             return lambda values: not inner(values)
         case ir.Binary(operator, left, right):
             return _scalar_binary(expression, operator, compile_scalar(left), compile_scalar(right))
+        case ir.Choice():
+            asked, then, otherwise = map(compile_scalar, expression.parts)
+            return lambda values: then(values) if asked(values) else otherwise(values)
         case ir.Function(name, arguments):
             function = evaluate.FUNCTION[name]
             parts = tuple(compile_scalar(argument) for argument in arguments)
@@ -179,6 +183,8 @@ def is_index(expression: ir.Expr, bindings: Container[str]) -> bool:
             return is_index(operand, bindings)
         case ir.Binary(_, left, right):
             return is_index(left, bindings) or is_index(right, bindings)
+        case ir.Choice():
+            return any(is_index(part, bindings) for part in expression.parts)
         case ir.Iota() | ir.TileLanes():
             return True
         case _:
@@ -222,6 +228,8 @@ class IndexCompiler:
                 return _binary(
                     expression, operator, self.compile(left), self.compile(right), loaded
                 )
+            case ir.Choice():
+                return _choice(*map(self.compile, expression.parts))
             case ir.Literal() | ir.Function():
                 msg = "a scalar has no lanes"
                 raise InternalError(msg)
@@ -245,6 +253,8 @@ class IndexCompiler:
                 return self.axes(operand)
             case ir.Binary(_, left, right):
                 return self.axes(left) | self.axes(right)
+            case ir.Choice():
+                return frozenset().union(*map(self.axes, expression.parts))
             case _:
                 assert_never(expression)
 
@@ -337,6 +347,21 @@ def _binary(
         array = function(a.array, b.array)
         dtype = DType.BOOL if array.dtype == np.bool_ else DType.I64
         return TileValue("", dtype, extents, array, box)
+
+    return apply
+
+
+def _choice(
+    condition: IndexFunction, then: IndexFunction, otherwise: IndexFunction
+) -> IndexFunction:
+    def apply(values: Values) -> TileValue:
+        parts = [part(values) for part in (condition, then, otherwise)]
+        extents = broadcast_extents([part.extents for part in parts])
+        box = full_box(extents)
+        for part in parts:
+            box = intersect(box, operand_box(part, extents))
+        asked, one, other = (part.array for part in parts)
+        return TileValue("", DType.I64, extents, np.where(asked, one, other), box)
 
     return apply
 

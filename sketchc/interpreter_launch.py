@@ -141,6 +141,9 @@ def show_expression(expression: ir.Expr) -> str:
             return f"{name}({show_expression(left)}, {show_expression(right)})"
         case ir.Binary(operator, left, right):
             return f"({show_expression(left)} {operator} {show_expression(right)})"
+        case ir.Choice():
+            condition, then, otherwise = map(show_expression, expression.parts)
+            return f"({then} if {condition} else {otherwise})"
         case ir.Function(name, arguments):
             return f"{name}({', '.join(map(show_expression, arguments))})"
         case ir.Iota(extent):

@@ -5,6 +5,7 @@ Part of `sketchc.ir`, which exports every name here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import TypeAlias
 
@@ -70,6 +71,26 @@ class Binary:
 
 
 @attrs.frozen
+class Choice:
+    """`then if condition else otherwise`, of integers: scalars, or index tiles that broadcast. A
+    lane is void where one of the three is."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+    span: Span = _span()
+
+    @property
+    def parts(self) -> tuple[Expr, Expr, Expr]:
+        return self.condition, self.then, self.otherwise
+
+    def map(self, change: Callable[[Expr], Expr]) -> Choice:
+        """The choice with each part changed."""
+        condition, then, otherwise = map(change, self.parts)
+        return Choice(condition, then, otherwise, span=self.span)
+
+
+@attrs.frozen
 class Function:
     """A host float function in `let` and scalar operands: sqrt, exp, log, pow, abs, float, int."""
 
@@ -106,7 +127,7 @@ class TileLanes:
     span: Span = _span()
 
 
-Expr: TypeAlias = Literal | Ref | Unary | Binary | Function | Iota | TileLanes
+Expr: TypeAlias = Literal | Ref | Unary | Binary | Choice | Function | Iota | TileLanes
 
 # ---------------------------------------------------------------- domains (R1)
 

@@ -74,6 +74,8 @@ def relayout(value: ir.Expr, layout: tuple[bool, ...], indexed: Container[str]) 
         case ir.Binary(operator, left, right):
             left, right = (relayout(side, layout, indexed) for side in (left, right))
             return ir.Binary(operator, left, right, span=value.span)
+        case ir.Choice():
+            return value.map(lambda part: relayout(part, layout, indexed))
         case _:
             assert_never(value)
     if own not in (None, (True,)):
@@ -93,6 +95,8 @@ def tiles_read(value: ir.Expr) -> tuple[str, ...]:
             return tiles_read(operand)
         case ir.Binary(left=left, right=right):
             return (*tiles_read(left), *tiles_read(right))
+        case ir.Choice():
+            return tuple(tile for part in value.parts for tile in tiles_read(part))
         case ir.Function(arguments=arguments):
             return tuple(tile for argument in arguments for tile in tiles_read(argument))
         case _:

@@ -201,11 +201,14 @@ class Magnitudes:
                 return self.see(operand)
             case ir.Binary(operator, left, right):
                 return self._binary(operator, left, right, expression.span)
+            case ir.Choice(condition, then, otherwise):
+                self.see(condition)
+                return upper(self.see(then), self.see(otherwise))
             case ir.Function(name, arguments):
                 return self._function(expression, name, [self.see(part) for part in arguments])
-            case ir.Iota(extent, lower, upper):
-                if upper is not None and not self.padded:
-                    self.see(upper)
+            case ir.Iota(extent, lower, bound):
+                if bound is not None and not self.padded:
+                    self.see(bound)
                 return add(self.see(lower), self.lanes(extent))
             case ir.TileLanes():
                 return constant(1)  # of bools; see `see`

@@ -28,7 +28,7 @@ MAXIMUM_ERRORS = 100
 #: Expressions nested deeper than this are refused, like brackets: later stages recurse over them.
 MAXIMUM_DEPTH = MAXIMUM_BRACKETS
 
-_DEEPENING = frozenset(("binary", "unary", "access", "call", "list", "slice"))
+_DEEPENING = frozenset(("binary", "unary", "choice", "access", "call", "list", "slice"))
 _tables: Tables | None = None
 
 

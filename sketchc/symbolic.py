@@ -184,10 +184,32 @@ def normalize(expression: ir.Expr, definitions: Definitions = _NONE) -> Polynomi
             return _opaque(expression)
         case ir.Binary():
             return _normalize_binary(expression, definitions)
+        case ir.Choice(condition, then, otherwise):
+            first, second = (normalize(side, definitions) for side in (then, otherwise))
+            if first == second:
+                return first
+            asked = _settled(condition, definitions)
+            expression = ir.Choice(asked, rebuild(first), rebuild(second), span=expression.span)
+            return _opaque(expression)
         case ir.Function() | ir.Iota() | ir.TileLanes():
             return _opaque(expression)
         case _:
             assert_never(expression)
+
+
+def _settled(condition: ir.Expr, definitions: Definitions) -> ir.Expr:
+    """A condition with its integers in normal form."""
+    match condition:
+        case ir.Unary("not", operand):
+            return ir.Unary("not", _settled(operand, definitions), span=condition.span)
+        case ir.Binary("and" | "or" as operator, left, right):
+            left, right = (_settled(side, definitions) for side in (left, right))
+            return ir.Binary(operator, left, right, span=condition.span)
+        case ir.Binary(operator, left, right):
+            left, right = (rebuild(normalize(side, definitions)) for side in (left, right))
+            return ir.Binary(operator, left, right, span=condition.span)
+        case _:
+            return condition
 
 
 def _normalize_binary(expression: ir.Binary, definitions: Definitions) -> Polynomial:
@@ -283,6 +305,8 @@ def children(expression: ir.Expr) -> tuple[ir.Expr, ...]:
             return (operand,)
         case ir.Binary(left=left, right=right):
             return (left, right)
+        case ir.Choice():
+            return expression.parts
         case ir.Function(arguments=arguments):
             return arguments
         case ir.Iota(extent=extent, lower=lower, upper=upper):
@@ -306,6 +330,8 @@ def has_floats(expression: ir.Expr) -> bool:
             return isinstance(number, float)
         case ir.Ref(dtype=dtype):
             return dtype.is_float
+        case ir.Choice():
+            return False  # its condition may compare floats; what it gives is an integer
         case _:
             return any(map(has_floats, children(expression)))
 
@@ -346,6 +372,8 @@ def substitute(expression: ir.Expr, definitions: Mapping[str, ir.Expr]) -> ir.Ex
                 substitute(right, definitions),
                 span=expression.span,
             )
+        case ir.Choice():
+            return expression.map(lambda part: substitute(part, definitions))
         case ir.Function(name, arguments):
             replaced = tuple(substitute(argument, definitions) for argument in arguments)
             return ir.Function(name, replaced, span=expression.span)
@@ -416,6 +444,9 @@ def _show(expression: ir.Expr, minimum: int) -> str:
             space = "" if operator in _TIGHT else " "
             text = f"{shown_left}{space}{operator}{space}{shown_right}"
             return f"({text})" if level < minimum else text
+        case ir.Choice(condition, then, otherwise):
+            text = f"{_show(then, 1)} if {_show(condition, 1)} else {_show(otherwise, 0)}"
+            return f"({text})" if minimum > 0 else text
         case ir.Function(name, arguments):
             return f"{name}({', '.join(_show(argument, 0) for argument in arguments)})"
         case ir.Iota(extent, lower, upper, layout):

@@ -66,6 +66,16 @@ class Binary:
 
 
 @attrs.frozen
+class Choice:
+    """`then if condition else otherwise`."""
+
+    condition: Expression
+    then: Expression
+    otherwise: Expression
+    span: Span = _span()
+
+
+@attrs.frozen
 class Keyword:
     """`name=value` in a call."""
 
@@ -117,7 +127,9 @@ class List:
     span: Span = _span()
 
 
-Expression: TypeAlias = Name | Number | Boolean | String | Unary | Binary | Call | Subscript | List
+Expression: TypeAlias = (
+    Name | Number | Boolean | String | Unary | Binary | Choice | Call | Subscript | List
+)
 
 # ---------------------------------------------------------------- sections
 

@@ -23,7 +23,7 @@ _PRECEDENCE = {
     **dict.fromkeys(("+", "-"), 5),
     **dict.fromkeys(("*", "/", "//", "%"), 6),
 }
-_COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = 4, 5, 6, 7, 8
+_CHOICE, _COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = 0, 4, 5, 6, 7, 8
 
 Part = syntax.Expression | syntax.Slice | syntax.NewAxis
 
@@ -51,6 +51,13 @@ def _expression(node: Part, tight: bool) -> tuple[str, int]:
             return node.operator + expression(node.operand, _SIGN), _SIGN
         case syntax.Binary():
             return _binary(node, tight)
+        case syntax.Choice():
+            parts = (node.then, node.condition, node.otherwise)
+            then, condition, otherwise = (
+                expression(part, minimum)
+                for part, minimum in zip(parts, (1, 1, _CHOICE), strict=True)
+            )
+            return f"{then} if {condition} else {otherwise}", _CHOICE
         case syntax.Call():
             return f"{node.function}({', '.join(arguments(node.arguments, node.keywords))})", _ATOM
         case syntax.Subscript():

@@ -190,6 +190,9 @@ CASES: dict[str, Feature] = {
     "axes_of_one": Feature(PLAIN),
     "padded_sums": Feature(PRODUCT, terms=64),
     "empty_slices": Feature(on("M=1 N=1", "M=9 N=5", "M=5 N=20", "M=3 N=0"), {"last": 7}, terms=64),
+    "chosen_integers": Feature(
+        on("M=1 N=1", "M=5 N=17", "M=7 N=8"), {"mode": 2, "cut": 0.25}, hold={"I": "wide"}
+    ),
     "compared_tiles": Feature(PLAIN, {"eps": 0.125}, hold={"X": "special"}),
     "stored_values": Feature(on("M=1 N=1", "M=5 N=17", "M=7 N=8"), hold={"I": "below M"}, terms=64),
 }

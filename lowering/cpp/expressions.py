@@ -67,6 +67,8 @@ def scalar_dtype(expression: ir.Expr) -> DType:
                 return DType.F64
             both = (scalar_dtype(left), scalar_dtype(right))
             return DType.F64 if DType.F64 in both else DType.I64
+        case ir.Choice():
+            return DType.I64
         case ir.Function(name, arguments):
             if name == "int":
                 return DType.I64
@@ -96,6 +98,9 @@ def scalar(expression: ir.Expr) -> Code:
             return CPP.unary(operator, scalar(operand))
         case ir.Binary():
             return _binary(expression)
+        case ir.Choice():
+            condition, then, otherwise = (_in_brackets(part) for part in expression.parts)
+            return Code(f"({condition} ? {then} : {otherwise})")
         case ir.Function(name, arguments):
             return _function(name, arguments)
         case ir.Iota() | ir.TileLanes():
@@ -103,6 +108,13 @@ def scalar(expression: ir.Expr) -> Code:
             raise AssertionError(msg)
         case _:
             assert_never(expression)
+
+
+def _in_brackets(expression: ir.Expr) -> Code:
+    """A part of a choice, in parentheses where it has an operator."""
+    code = scalar(expression)
+    plain = isinstance(expression, ir.Literal | ir.Ref | ir.Function | ir.Choice)
+    return code if plain else Code(f"({code})")
 
 
 def literal(value: int | float | bool) -> Code:

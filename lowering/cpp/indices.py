@@ -98,6 +98,8 @@ def resolve_index(
             return ir.Unary(operator, inner(operand))
         case ir.Binary(operator, left, right):
             return ir.Binary(operator, inner(left), inner(right))
+        case ir.Choice():
+            return expression.map(inner)
         case ir.Function(name, arguments):
             return ir.Function(name, tuple(inner(argument) for argument in arguments))
         case ir.Iota(extent, lower, _, layout):
@@ -144,6 +146,8 @@ def index_rank(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> int:
             return index_rank(operand, bindings)
         case ir.Binary(_, left, right):
             return max(index_rank(left, bindings), index_rank(right, bindings))
+        case ir.Choice():
+            return max(index_rank(part, bindings) for part in expression.parts)
         case ir.Function(_, arguments):
             return max((index_rank(a, bindings) for a in arguments), default=0)
         case ir.Iota(layout=layout) | ir.TileLanes(layout=layout):

@@ -270,6 +270,8 @@ def replaced(value: ir.Expr, known: Mapping[ir.Expr, ir.Ref]) -> ir.Expr:
             return ir.Unary(operator, replaced(operand, known))
         case ir.Binary(operator, left, right):
             return ir.Binary(operator, replaced(left, known), replaced(right, known))
+        case ir.Choice():
+            return value.map(lambda part: replaced(part, known))
         case ir.Function(name, arguments):
             return ir.Function(name, tuple(replaced(a, known) for a in arguments))
         case _:

@@ -232,6 +232,8 @@ def map_tiles(value: ir.Expr, change: Callable[[ir.TileLanes], ir.Expr]) -> ir.E
             return ir.Unary(operator, map_tiles(operand, change))
         case ir.Binary(operator, left, right):
             return ir.Binary(operator, map_tiles(left, change), map_tiles(right, change))
+        case ir.Choice():
+            return value.map(lambda part: map_tiles(part, change))
         case ir.Function(name, arguments):
             return ir.Function(name, tuple(map_tiles(a, change) for a in arguments))
         case _:

@@ -88,6 +88,8 @@ def _names(expression: ir.Expr) -> set[str]:
             return _names(operand)
         case ir.Binary(_, left, right):
             return _names(left) | _names(right)
+        case ir.Choice():
+            return set().union(*map(_names, expression.parts))
         case ir.Function(_, arguments):
             return set().union(*(_names(argument) for argument in arguments))
         case _:

@@ -136,6 +136,8 @@ def depends_on_launch(extent: ir.Expr) -> bool:
             return depends_on_launch(operand)
         case ir.Binary(_, left, right):
             return depends_on_launch(left) or depends_on_launch(right)
+        case ir.Choice():
+            return any(map(depends_on_launch, extent.parts))
         case ir.Function(_, arguments):
             return any(depends_on_launch(argument) for argument in arguments)
         case _:

@@ -51,6 +51,11 @@ def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
             return _negation(operand, scope)
         case ir.Binary():
             return _binary(expression, scope)
+        case ir.Choice(condition, then, otherwise):
+            asked = kernel_expression(condition, scope)
+            asked = truth(asked, index_shape(condition, scope), scope)
+            sides = (kernel_expression(side, scope) for side in (then, otherwise))
+            return PYTHON.call("tl.where", asked, *sides)
         case ir.Iota(extent, lower, _, layout):
             physical = scope.physical(extent)
             if physical.value == 1:  # one lane: a scalar
@@ -215,6 +220,9 @@ def index_shape(expression: ir.Expr, scope: Scope) -> tuple[Code, ...]:
             return index_shape(operand, scope)
         case ir.Binary(left=left, right=right):
             return broadcast(index_shape(left, scope), index_shape(right, scope))
+        case ir.Choice():
+            shapes = [index_shape(part, scope) for part in expression.parts]
+            return broadcast(shapes[0], broadcast(shapes[1], shapes[2]))
         case _:
             assert_never(expression)
 
@@ -302,6 +310,9 @@ def host_expression(expression: ir.Expr, names: Names) -> Code:
                     return b
                 case _:
                     return PYTHON.binary(operator, a, b)
+        case ir.Choice():
+            condition, then, otherwise = (host_expression(p, names) for p in expression.parts)
+            return Code(f"({then} if {condition} else {otherwise})")
         case ir.Function(name, arguments):
             return Code(_HOST_FUNCTIONS[name](*(host_expression(a, names) for a in arguments)))
         case ir.Iota() | ir.TileLanes():
@@ -322,6 +333,8 @@ def names_in(expression: ir.Expr) -> set[str]:
             return names_in(operand)
         case ir.Binary(_, left, right):
             return names_in(left) | names_in(right)
+        case ir.Choice():
+            return set().union(*map(names_in, expression.parts))
         case ir.Function(_, arguments):
             return set().union(*(names_in(argument) for argument in arguments))
         case ir.Iota(extent, lower, bound):
@@ -344,6 +357,8 @@ def on_host(expression: ir.Expr) -> bool:
             return on_host(operand)
         case ir.Binary(_, left, right):
             return on_host(left) and on_host(right)
+        case ir.Choice():
+            return all(map(on_host, expression.parts))
         case ir.Function(_, arguments):
             return all(on_host(argument) for argument in arguments)
         case ir.Iota() | ir.TileLanes():

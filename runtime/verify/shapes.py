@@ -83,6 +83,9 @@ def _names(expression: ir.Expr) -> Iterator[ir.Expr]:
         case ir.Binary(_, left, right):
             yield from _names(left)
             yield from _names(right)
+        case ir.Choice():
+            for part in expression.parts:
+                yield from _names(part)
         case ir.Function(_, arguments):
             for argument in arguments:
                 yield from _names(argument)

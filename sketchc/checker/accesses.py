@@ -199,7 +199,7 @@ def _check_rank(context: Context, node: syntax.Subscript, tile: TileState, lanes
         f"{slices} for a tile with {len(tile.extents)} {axes}",
         f"slices{' and index tiles' if mixed else ''} map to the tile's axes in order",
         labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
-        notes=("axes of extent 1 appear or vanish only when all subscripts are scalars",),
+        notes=("only axes of extent 1 may be left out, beside as many others as the access has",),
     )
 
 

@@ -11,7 +11,7 @@ never changed once made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import TypeAlias
 
@@ -95,6 +95,27 @@ class Extremum:
 
 
 @attrs.frozen
+class Chosen:
+    """One of two forms: each with the facts that hold where it is the one. `exact`: those of one
+    case hold nowhere else."""
+
+    then: tuple[tuple[Fact, ...], Linear]
+    otherwise: tuple[tuple[Fact, ...], Linear]
+    exact: bool
+
+    @property
+    def cases(self) -> tuple[tuple[tuple[Fact, ...], Linear], ...]:
+        return self.then, self.otherwise
+
+    def atoms(self) -> Iterator[int]:
+        """Every atom that the definition mentions."""
+        for facts, form in self.cases:
+            yield from form
+            for fact in facts:
+                yield from fact.form
+
+
+@attrs.frozen
 class Opaque:
     """A quantity of which nothing is known but the atoms it depends on. `key` tells equal ones."""
 
@@ -102,7 +123,7 @@ class Opaque:
 
 
 Definition: TypeAlias = (
-    Floor | Quotient | Product | Extremum | Opaque | None
+    Floor | Quotient | Product | Extremum | Chosen | Opaque | None
 )  # None: a base variable
 
 
@@ -371,6 +392,35 @@ class Atoms:
             sign = 1 if operator == "min" else -1
             self.facts[number] += tuple(
                 Fact(add(scale(form, sign), {number: sign}, -1)) for form in (left, right)
+            )
+        return {number: 1}
+
+    def choice(
+        self,
+        then: tuple[tuple[Fact, ...], Linear],
+        otherwise: tuple[tuple[Fact, ...], Linear],
+        exact: bool,
+        key: object,
+    ) -> Linear:
+        """One of two forms, which lies between their minimum and their maximum."""
+        if then[1] == otherwise[1]:
+            return then[1]
+        definition = Chosen(then, otherwise, exact)
+        shown = tuple(
+            (*((tuple(sorted(f.form.items())), f.equality) for f in facts), *sorted(form.items()))
+            for facts, form in definition.cases
+        )
+        # A condition that says nothing here is told apart by its text.
+        told = ("choice", shown, None if exact else repr(key))
+        number = self._numbers.get(told)
+        if number is None:
+            name = f"choice({self.describe(then[1])}, {self.describe(otherwise[1])})"
+            depends = self.depends(dict.fromkeys(definition.atoms(), 1))
+            low, high = (self.extremum(o, then[1], otherwise[1]) for o in ("min", "max"))
+            number = self._new(told, name, definition, depends, False)
+            self.facts[number] += (
+                Fact(add({number: 1}, low, -1)),
+                Fact(add(high, {number: 1}, -1)),
             )
         return {number: 1}
 

@@ -60,6 +60,8 @@ def expression(context: Context, node: syntax.Expression, *, host: bool = False)
             return _unary(context, node, host)
         case syntax.Binary():
             return _binary(context, node, host)
+        case syntax.Choice():
+            return _choice(context, node, host)
         case syntax.Call():
             return _call(context, node, host)
         case syntax.Subscript():
@@ -182,10 +184,11 @@ def _unary(context: Context, node: syntax.Unary, host: bool) -> Typed:
     return attrs.evolve(operand, value=ir.Unary("-", operand.value, span=node.span))
 
 
-def _not_boolean(context: Context, span: Span, dtype: DType) -> InvalidError:
-    return context.error(
-        span, "SK0308", f"`and`, `or` and `not` take conditions, not {dtype.value}", "no condition"
-    )
+def _not_boolean(
+    context: Context, span: Span, dtype: DType, what: str = "`and`, `or` and `not`"
+) -> InvalidError:
+    verb = "take conditions" if what.endswith("`") else "is one"
+    return context.error(span, "SK0308", f"{what} {verb}, not {dtype.value}", "no condition")
 
 
 def _is_data(context: Context, node: syntax.Expression) -> bool:
@@ -231,6 +234,27 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
         return Typed(value, DType.F64, extents)
     if operator in ("//", "%"):
         check_divisor(context, right.value, node.right.span)
+    return Typed(value, DType.I64, extents)
+
+
+def _choice(context: Context, node: syntax.Choice, host: bool) -> Typed:
+    """`a if c else b` of integers, scalars or index tiles."""
+    asked = expression(context, node.condition, host=host)
+    if asked.dtype is not DType.BOOL:
+        raise _not_boolean(context, node.condition.span, asked.dtype, "the condition of a choice")
+    then, otherwise = (expression(context, side, host=host) for side in (node.then, node.otherwise))
+    for side, written in ((then, node.then), (otherwise, node.otherwise)):
+        if not side.dtype.is_integer:
+            raise context.error(
+                written.span,
+                "SK0302",
+                f"`a if c else b` chooses between integers, and this is {side.dtype.value}",
+                f"{side.dtype.value}, not an integer",
+                help="`where(c, a, b, y)` chooses between data, lane by lane",
+            )
+    extents = _joined(context, then, otherwise, node.span)
+    extents = _joined(context, asked, attrs.evolve(then, extents=extents), node.span)
+    value = ir.Choice(asked.value, then.value, otherwise.value, span=node.span)
     return Typed(value, DType.I64, extents)
 
 

@@ -20,7 +20,7 @@ from typing import assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker.affine import Extremum, Fact, Linear, add, constant
+from sketchc.checker.affine import Chosen, Extremum, Fact, Linear, add, constant
 from sketchc.checker.scope import Scope, contains_iota
 from sketchc.symbolic import children, simplify
 from sketchc.types import DType
@@ -127,6 +127,12 @@ def proves(scope: Scope, form: Linear, cases: int = _CASES) -> bool:
                 return all(
                     proves(scope, add(rest, side, coefficient), cases - 1) for side in (left, right)
                 )
+            case Chosen() as chosen:
+                rest = {other: c for other, c in form.items() if other != atom}
+                return all(
+                    proves(scope.assume(facts), add(rest, side, coefficient), cases - 1)
+                    for facts, side in chosen.cases
+                )
             case _:
                 pass
     return False
@@ -177,6 +183,8 @@ class _Pointwise:
             case ir.Binary(operator, left, right):
                 one, two = self.visit(left, places), self.visit(right, places)
                 return ir.Binary(operator, one, two, span=value.span)
+            case ir.Choice():
+                return value.map(lambda part: self.visit(part, places))
             case ir.Function(name, arguments):
                 inner = tuple(self.visit(argument, places) for argument in arguments)
                 return ir.Function(name, inner, span=value.span)

@@ -45,6 +45,8 @@ def shaped(
             return attrs.evolve(value, operand=visit(value.operand))
         case ir.Binary():
             return attrs.evolve(value, left=visit(value.left), right=visit(value.right))
+        case ir.Choice():
+            return value.map(visit)
         case ir.Function():
             return value
         case _:

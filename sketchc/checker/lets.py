@@ -73,8 +73,17 @@ def _without_floats(context: Context, value: ir.Expr, span: Span) -> ir.Expr:
             value
         ) and is_host(value):
             return hoist(context, value, DType.BOOL, span)
+        case ir.Choice():
+            return value.map(lambda part: _without_floats(context, part, span))
+        case ir.Binary(operator, left, right) if _has_choice(value):
+            left, right = (_without_floats(context, side, span) for side in (left, right))
+            return ir.Binary(operator, left, right, span=value.span)
         case _:
             return value
+
+
+def _has_choice(value: ir.Expr) -> bool:
+    return isinstance(value, ir.Choice) or any(map(_has_choice, symbolic.children(value)))
 
 
 def _has_function(value: ir.Expr) -> bool:

@@ -16,6 +16,7 @@ from sketchc.checker import budget
 from sketchc.checker.affine import (
     ONE,
     Atoms,
+    Chosen,
     Extremum,
     Fact,
     Floor,
@@ -62,7 +63,7 @@ class Space:
         definition = self.atoms.definitions[atom]
         if definition is None:
             return True
-        if isinstance(definition, Floor | Extremum | Quotient):
+        if isinstance(definition, Floor | Extremum | Chosen | Quotient):
             return False
         return self.atoms.dependencies[atom] <= self.host
 
@@ -76,6 +77,9 @@ class Space:
                 if atom not in seen:
                     seen.add(atom)
                     found.extend(self.atoms.facts[atom])
+                    definition = self.atoms.definitions[atom]
+                    if isinstance(definition, Chosen):  # 0 = 0 for what its cases mention
+                        found.append(Fact(dict.fromkeys(definition.atoms(), 0), equality=True))
             position += 1
         return tuple(found)
 
@@ -86,6 +90,7 @@ class Space:
         definitions = {atom: self.atoms.definitions[atom] for atom in used}
         return not any(
             isinstance(definition, Opaque | Quotient)
+            or (isinstance(definition, Chosen) and not definition.exact)
             or (isinstance(definition, Product) and not self.is_free(atom))
             for atom, definition in definitions.items()
         )
@@ -158,6 +163,12 @@ class Space:
         match self.atoms.definitions[atom]:
             case Extremum(_, left, right):
                 return [f"(a{atom} = {_sum(left)} or a{atom} = {_sum(right)})"]
+            case Chosen() as chosen:
+                cases = []
+                for facts, form in chosen.cases:
+                    told = [self._constraint(fact) for fact in facts]
+                    cases.append(" and ".join([f"a{atom} = {_sum(form)}", *told]))
+                return [f"(({cases[0]}) or ({cases[1]}))"]
             case Floor() | Quotient() | Product() | Opaque() | None:
                 return []
             case unknown:

@@ -42,6 +42,8 @@ class Branch:
 Step: TypeAlias = ir.For | ir.HostFor | ir.Bind | ir.Fetch | Branch
 
 #: The relation that holds where another does not.
+#: Conditions that are one affine relation, and whose opposites are.
+_ONE_RELATION = ("<=", "<", ">=", ">")
 OPPOSITE = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", "<": ">=", ">=": "<"}
 
 
@@ -182,10 +184,25 @@ class Scope:
                 return scale(self.form(operand), -1)
             case ir.Binary():
                 return self._binary(expression)
+            case ir.Choice():
+                return self._choice(expression)
             case ir.Unary() | ir.Function() | ir.Iota() | ir.TileLanes():
                 return self._opaque(expression)
             case _:
                 assert_never(expression)
+
+    def _choice(self, expression: ir.Choice) -> Linear:
+        """One of two forms, with what the condition says in either case."""
+        condition = expression.condition
+        then, otherwise = self.form(expression.then), self.form(expression.otherwise)
+        cases = [self.compare(condition, holds) for holds in (True, False)]
+        if self.refutes(cases[0]):
+            return otherwise
+        if self.refutes(cases[1]):
+            return then
+        plain = isinstance(condition, ir.Binary) and condition.operator in _ONE_RELATION
+        exact = plain and not is_float(condition)
+        return self.atoms.choice((cases[0], then), (cases[1], otherwise), exact, expression)
 
     def _binary(self, expression: ir.Binary) -> Linear:
         left, right = self.form(expression.left), self.form(expression.right)
@@ -470,6 +487,8 @@ def contains_iota(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> bool:
             return contains_iota(operand, bindings)
         case ir.Binary(_, left, right):
             return contains_iota(left, bindings) or contains_iota(right, bindings)
+        case ir.Choice():
+            return any(contains_iota(part, bindings) for part in expression.parts)
         case ir.Function(_, arguments):
             return any(contains_iota(argument, bindings) for argument in arguments)
         case _:
@@ -489,7 +508,7 @@ def is_float(expression: ir.Expr) -> bool:
             return operator == "/" or is_float(left) or is_float(right)
         case ir.Function():
             return True
-        case ir.Iota() | ir.TileLanes():
+        case ir.Iota() | ir.TileLanes() | ir.Choice():
             return False
         case _:
             assert_never(expression)

@@ -69,6 +69,12 @@ def interval(context: Context, value: ir.Expr) -> Interval:
             return (None if high is None else -high, None if low is None else -low)
         case ir.Binary(operator, left, right):
             return _combined(operator, interval(context, left), interval(context, right))
+        case ir.Choice(_, then, otherwise):
+            (a, b), (c, d) = interval(context, then), interval(context, otherwise)
+            return (
+                None if a is None or c is None else min(a, c),
+                None if b is None or d is None else max(b, d),
+            )
         case _:
             return _UNKNOWN
 

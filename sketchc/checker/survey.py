@@ -74,6 +74,10 @@ def names(node: object) -> Iterator[str]:
         case syntax.Binary(left=left, right=right):
             yield from names(left)
             yield from names(right)
+        case syntax.Choice():
+            yield from names(node.condition)
+            yield from names(node.then)
+            yield from names(node.otherwise)
         case syntax.Call(arguments=arguments, keywords=keywords):
             for argument in (*arguments, *keywords):
                 yield from names(argument)
@@ -337,6 +341,9 @@ class _Walker:
                 return self.is_index(operand, inside=True)
             case syntax.Binary(left=left, right=right):
                 return self.is_index(left, inside=True) or self.is_index(right, inside=True)
+            case syntax.Choice():
+                parts = (node.condition, node.then, node.otherwise)
+                return any(self.is_index(part, inside=True) for part in parts)
             case syntax.Subscript(base=base, subscripts=subscripts):
                 shaped = any(isinstance(part, syntax.NewAxis) for part in subscripts)
                 return self.is_index(base, inside=shaped)
@@ -382,6 +389,8 @@ def _is_float(node: object, floats: set[str]) -> bool:
             return True
         case syntax.Binary(operator="+" | "-" | "*", left=left, right=right):
             return _is_float(left, floats) or _is_float(right, floats)
+        case syntax.Choice(then=then, otherwise=otherwise):
+            return _is_float(then, floats) or _is_float(otherwise, floats)
         case syntax.Call(function=function):
             return function not in ("ceil", "cdiv", "min", "max", "int", "iota")
         case _:

@@ -61,6 +61,8 @@ def _placed(value: ir.Expr, places: dict[ir.Expr, str]) -> ir.Expr:
             return ir.Binary(operator, ir.Ref(name, ir.NameKind.BINDING), right)
         case ir.Binary(operator, left, right):
             return ir.Binary(operator, _placed(left, places), _placed(right, places))
+        case ir.Choice():
+            return value.map(lambda part: _placed(part, places))
         case _:
             assert_never(value)
 

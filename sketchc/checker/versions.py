@@ -115,6 +115,8 @@ def renewed(value: ir.Expr, domain: Callable[[str], ir.Domain]) -> ir.Expr:
             if one is left and two is right:
                 return value
             return attrs.evolve(value, left=one, right=two)
+        case ir.Choice():
+            return value.map(lambda part: renewed(part, domain))
         case ir.Function(arguments=arguments):
             return attrs.evolve(value, arguments=tuple(renewed(a, domain) for a in arguments))
         case _:

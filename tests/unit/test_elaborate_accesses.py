@@ -236,7 +236,8 @@ def test_where_broadcasts_to_the_tile():
     assert show(statement.where) == "idx[:, None] > 3 and not mask"
     assert elaborated("load(X[i, 0:T] -> x, where=m[:, None] < 3)")[1] == ["SK0322"]
     assert elaborated("load(X[i, 0:T] -> x, where=m)")[1] == ["SK0308"]
-    assert elaborated("load(X[i, 0:T] -> x, where=f > 0)")[1] == ["SK0206"]
+    assert elaborated("load(X[i, 0:T] -> x, where=f > 0)")[1] == []
+    assert elaborated("load(X[i, 0:T] -> x, where=f + 1 > 0)")[1] == ["SK0206"]
     assert one("store(x -> Z[m], where=N > 3)").where is not None
 
 

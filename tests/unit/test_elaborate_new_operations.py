@@ -84,12 +84,12 @@ def test_scans_accumulate_like_sums(source, declared, result, evaluated):
     sketch, computes = good(f"y = alloc([T, N]{declared})\ncumsum(x, 1, y)", source)
     assert sketch.tile("y").dtype is result
     assert computes[-1].dtype is evaluated
-    assert computes[-1].attributes == {"axis": (1,), "reverse": False}
+    assert computes[-1].attributes == {"axis": (1,), "reverse": False, "exclusive": False}
 
 
 def test_scans_run_along_one_axis_of_another_tile():
     scan = last("y = alloc([T, N])\ncumprod(x, -2, y, reverse=True)")
-    assert scan.attributes == {"axis": (0,), "reverse": True}
+    assert scan.attributes == {"axis": (0,), "reverse": True, "exclusive": False}
     assert codes("y = alloc([T, N])\ncumsum(x, 2, y)") == ["SK0310"]
     assert codes("y = alloc([N, T])\ncumsum(x, 1, y)") == ["SK0305"]
     assert codes("cumsum(x, 1, x)") == ["SK0313"]
