@@ -154,7 +154,9 @@ class _Printer:
             case ir.Load(access, tile):
                 arguments = [f"{_access(access)} -> {tile}"]
                 if statement.pad is not None:
-                    arguments.append(f"pad={_value(statement.pad)}")
+                    pad = statement.pad
+                    shown = show(pad.value) if isinstance(pad, ir.ScalarOperand) else _value(pad)
+                    arguments.append(f"pad={shown}")
                 return [pad + _memory("load", arguments, statement)]
             case ir.Store(tile, access):
                 arguments = [f"{tile} -> {_access(access)}"]

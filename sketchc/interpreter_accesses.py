@@ -50,6 +50,11 @@ Reaching: TypeAlias = Callable[[Extents, Box], Reach]
 _COMBINE: dict[str, Any] = {"add": np.add, "max": np.maximum, "min": np.minimum}
 
 
+def _pad_value(pad: int | float | bool | ir.ScalarOperand | None) -> ir.Expr:
+    """What lanes outside the tensor hold; a load without `pad=` has no use for it."""
+    return pad.value if isinstance(pad, ir.ScalarOperand) else ir.Literal(0 if pad is None else pad)
+
+
 class Accesses(State):
     """The statements that read and write tensors."""
 
@@ -243,6 +248,7 @@ class Accesses(State):
         site = self._site(statement)
         pad, where = statement.pad, statement.where
         padded = pad is not None
+        fill_of = compile_scalar(_pad_value(pad))
         reaching = self._reaching(
             statement.access, statement.tile, where, padded, site, fills=padded
         )
@@ -267,7 +273,7 @@ class Accesses(State):
                 expect_read(reach.box, reach.mask, tile.extents)
             positions = reach.chosen
             self.shadow.read(window, positions, site)
-            fill = poison(tile.dtype, self.options.poison) if pad is None else pad
+            fill = fill_of(self.values) if padded else poison(tile.dtype, self.options.poison)
             values = np.full(box_shape(reach.box), self.rounded(np.asarray(fill), tile.dtype))
             read = window.part(window.memory.data, positions).astype(tile_dtype(source))
             values[reach.mask] = self._entering(read, source, tile.dtype)

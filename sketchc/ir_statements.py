@@ -133,7 +133,7 @@ class Load:
     access: Access
     tile: str
     domain: Domain = ()
-    pad: int | float | bool | None = None
+    pad: int | float | bool | ScalarOperand | None = None  # a constant, or known at run time
     where: Expr | None = None
     read: Domain = ()
     guards: tuple[Expr, ...] = ()

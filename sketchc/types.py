@@ -133,3 +133,13 @@ def promote(left: DType, right: DType) -> DType:
     if signed.bytes > unsigned.bytes:
         return signed
     return {1: DType.I16, 4: DType.I64}[unsigned.bytes]
+
+
+def holds(dtype: DType, value: float | bool) -> bool:
+    """Whether a type has this value; any NaN counts as one."""
+    if dtype.is_float:
+        return math.isnan(value) or rounded(float(value), dtype) == value
+    if dtype is DType.BOOL:
+        return value in (0, 1)
+    low, high = dtype.limits or (0, 0)
+    return math.isfinite(value) and low <= value <= high and value == int(value)

@@ -193,6 +193,7 @@ CASES: dict[str, Feature] = {
     "chosen_integers": Feature(
         on("M=1 N=1", "M=5 N=17", "M=7 N=8"), {"mode": 2, "cut": 0.25}, hold={"I": "wide"}
     ),
+    "scalar_arguments": Feature(PLAIN, hold={"X": "moderate"}, terms=16, factor=16.0),
     "compared_tiles": Feature(PLAIN, {"eps": 0.125}, hold={"X": "special"}),
     "stored_values": Feature(on("M=1 N=1", "M=5 N=17", "M=7 N=8"), hold={"I": "below M"}, terms=64),
 }

@@ -14,7 +14,7 @@ import attrs
 from sketchc import ir
 from sketchc.source import NOWHERE, Span
 from sketchc.symbolic import constant_value, references
-from sketchc.types import DType
+from sketchc.types import DType, holds
 
 ZERO = ir.Literal(0)
 ONE = ir.Literal(1)
@@ -94,8 +94,15 @@ class Read:
     note: str = ""
     pinned: bool = False
     guards: tuple[LaneSource, ...] = ()
-    pad: int | float | bool = 0
+    pad: int | float | bool | ir.Expr = 0
     origin: Span = attrs.field(default=NOWHERE, eq=False, repr=False)  # of the load
+
+    @property
+    def held(self) -> DType:
+        """The type in which the element is kept: its own, unless that lacks the padding."""
+        if not self.guards or (not isinstance(self.pad, ir.Expr) and holds(self.stored, self.pad)):
+            return self.stored
+        return self.dtype
 
     @property
     def inner(self) -> tuple[Read, ...]:

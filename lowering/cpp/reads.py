@@ -154,9 +154,9 @@ class Reads:
             return found
         name = self.local_name(read.tile, scope)
         value = self.element(read, scope)
-        scope.values[key] = loops.Local(name, read.stored)
+        scope.values[key] = loops.Local(name, read.held)
         origins = () if read.origin == NOWHERE else (read.origin,)
-        return [*found, loops.Define(name, read.stored, value, origins=origins)]
+        return [*found, loops.Define(name, read.held, value, origins=origins)]
 
     def element(self, read: Read, scope: Scope) -> loops.Value:
         """The element, read only where the guards hold."""
@@ -165,7 +165,10 @@ class Reads:
         if condition is None:
             return place
         condition = self.shown(condition, scope)
-        return loops.Select(condition, place, typed_number(read.pad, read.stored), read.stored)
+        held = read.held
+        literal = not isinstance(read.pad, ir.Expr)
+        pad = typed_number(read.pad, held) if literal else scalar_value(read.pad, held)
+        return loops.Select(condition, converted(place, held), pad, held)
 
     def local(self, read: Read, scope: Scope) -> loops.Local:
         """The local that holds what was read."""

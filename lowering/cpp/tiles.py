@@ -113,7 +113,7 @@ class Tiles:
             note,
             pinned(load.domain, loops),
             (*self._bounds(load, loops), *self.guards(load, loops)),
-            0 if load.pad is None else load.pad,
+            _pad_source(load.pad),
             load.span,
         )
 
@@ -219,6 +219,10 @@ def loaded_scalars(sketch: ir.Sketch) -> frozenset[str]:
     for phase in sketch.phases:
         statements(phase.body)
     return frozenset(found)
+
+
+def _pad_source(pad: int | float | bool | ir.ScalarOperand | None) -> int | float | bool | ir.Expr:
+    return pad.value if isinstance(pad, ir.ScalarOperand) else (0 if pad is None else pad)
 
 
 def map_tiles(value: ir.Expr, change: Callable[[ir.TileLanes], ir.Expr]) -> ir.Expr:

@@ -40,7 +40,7 @@ class ChooseFills:
                     dtype = plan.sketch.tile(statement.tile).dtype
                     fills[phase.index, position] = (
                         _wanted(statements[position + 1 :], statement, dtype)
-                        if statement.pad is None
+                        if statement.pad is None or isinstance(statement.pad, ir.ScalarOperand)
                         else statement.pad
                     )
             flow = _Flow(plan.sketch, phase.index, fills, neutral)
@@ -83,9 +83,10 @@ class _Flow:
             here = self.position
             self.position += 1
             match statement:
-                case ir.Load(_, tile, domain):
-                    if self.sketch.tile(tile).initial is not None:
-                        known.pop(tile, None)  # void lanes keep what they held
+                case ir.Load(_, tile, domain, pad):
+                    moving = isinstance(pad, ir.ScalarOperand)
+                    if moving or self.sketch.tile(tile).initial is not None:
+                        known.pop(tile, None)  # in an `init=` tile void lanes keep what they held
                     else:
                         known[tile] = (self.fills[self.phase, here], domain)
                 case ir.Compute():

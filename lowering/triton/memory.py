@@ -103,8 +103,10 @@ def _whole(address: Code, reached: tuple[Code, ...], tile: str, scope: Scope) ->
     return PYTHON.call("tl.broadcast_to", address, shape_code(shape))
 
 
-def load(statement: ir.Load, fill: int | float | bool | None, scope: Scope) -> Code:
-    """The value of a load, in the tile's type."""
+def load(
+    statement: ir.Load, fill: int | float | bool | None, moving: Code | None, scope: Scope
+) -> Code:
+    """The value of a load, in the tile's type; so is `moving`, a padding known at run time."""
     tile = scope.plan.sketch.tile(statement.tile)
     padded = statement.pad is not None
     found = conditions(statement.read if padded else statement.domain, tile.name, scope)
@@ -112,7 +114,14 @@ def load(statement: ir.Load, fill: int | float | bool | None, scope: Scope) -> C
     old = Code(scope.names[tile.name]) if tile.initial is not None else None
     if not padded:
         return _read(statement, conjunction(found), old, fill, scope)
-    value = _read(statement, conjunction(found), None, statement.pad, scope)
+    pad = statement.pad
+    if isinstance(pad, ir.ScalarOperand):
+        mask = _named(conjunction(found), scope.names[tile.name], scope)
+        value = _read(statement, mask, None, None, scope)
+        if mask is not None and moving is not None:
+            value = PYTHON.call("tl.where", mask, value, moving)
+    else:
+        value = _read(statement, conjunction(found), None, pad, scope)
     outer = conjunction(conditions(statement.domain, tile.name, scope))
     if old is None or outer is None:
         return value

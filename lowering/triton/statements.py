@@ -17,9 +17,10 @@ from sketchc.lowering.triton.atomics import atomic, fetch
 from sketchc.lowering.triton.compute import compute, full
 from sketchc.lowering.triton.expressions import index_shape, is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.memory import fill_code, load, store
+from sketchc.lowering.triton.memory import convert, fill_code, load, store
 from sketchc.lowering.triton.pipelining import stages_of, unrolled
 from sketchc.lowering.triton.scope import Scope
+from sketchc.lowering.triton.values import scalar_value
 from sketchc.source import Span
 from sketchc.symbolic import show
 
@@ -69,7 +70,8 @@ class BodyEmitter:
                 self._alloc(scope.plan.sketch.tile(tile))
             case ir.Load(tile=tile, text=text):
                 self.comment(text)
-                value = load(statement, scope.plan.fills.get(key), scope)
+                fill = scope.plan.fills.get(key)
+                value = load(statement, fill, self._moving_pad(statement), scope)
                 self.line(f"{scope.names[tile]} = {value}")
             case ir.Store(text=text):
                 self.comment(text)
@@ -101,6 +103,17 @@ class BodyEmitter:
                 self._branch(statement, position)
             case _:
                 assert_never(statement)
+
+    def _moving_pad(self, statement: ir.Load) -> Code | None:
+        """A padding that is known at run time, in the tile's type."""
+        pad = statement.pad
+        if not isinstance(pad, ir.ScalarOperand):
+            return None
+        dtype = self.scope.plan.sketch.tile(statement.tile).dtype
+        value = scalar_value(pad.value, pad.dtype, dtype, self.scope)
+        if value.dtype is None or value.dtype is dtype:
+            return value.code
+        return convert(value.code, value.dtype, dtype)
 
     def _alloc(self, tile: ir.Tile) -> None:
         """Only an initialised tile is code: it must exist before loops update it."""

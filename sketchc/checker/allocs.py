@@ -10,6 +10,7 @@ from sketchc.checker.expressions import constant, integer
 from sketchc.checker.hints import tile_hints
 from sketchc.checker.names import TileName, TileState
 from sketchc.checker.quirks import dtype_fix
+from sketchc.checker.scalars import is_constant
 from sketchc.checker.shapes import interval
 from sketchc.types import DType
 
@@ -109,6 +110,10 @@ def _initial(
         if zero and "no_init" in hints:
             _contradiction(context, node, '"init_zero" and "no_init" contradict each other')
         return _converted(0, dtype) if zero else None
+    if not is_constant(context, node.init):
+        if hints and ("no_init" in hints or zero):
+            _contradiction(context, node, "hints contradict `init=`")
+        return _converted(0, dtype)  # a fill follows: see `statements`
     value = constant(context, node.init, "an initial value")
     natural = isinstance(value, int) and not isinstance(value, bool) and value in (0, 1)
     if not literal_fits(value, dtype) and not (dtype is DType.BOOL and natural):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sketchc import ir, syntax
 from sketchc import records as attrs
-from sketchc import syntax
 from sketchc.checker.context import Context, InvalidError
 from sketchc.checker.expressions import constant
 from sketchc.checker.names import closest
 from sketchc.checker.quirks import late_positional_fix
+from sketchc.checker.scalars import number
 from sketchc.diagnostics import Edit, Fix
 from sketchc.ops import Attribute, Op
 from sketchc.source import Span
@@ -137,7 +138,8 @@ def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> o
         case "float" | "int" | "bool", syntax.String() | syntax.List():
             pass
         case "float", _:
-            return float(constant(context, node, f"`{attribute.name}`"))
+            value = number(context, node, f"`{attribute.name}`")
+            return value if isinstance(value, ir.ScalarOperand) else float(value)
         case "int", _:
             value = constant(context, node, f"`{attribute.name}`")
             if isinstance(value, int):

@@ -1,4 +1,5 @@
-"""softmax, layer_norm and rms_norm, written out as primitives over the last axis.
+"""softmax, layer_norm and rms_norm, written out as primitives over the last axis; and element-wise
+operations whose numbers (`clamp(low=)`, `elu(alpha=)`) are known at launch alone.
 
 Every later stage sees the primitives alone. Means are over the *valid* lanes, so their number is
 counted lane by lane; a NaN is not counted, which changes nothing, because it makes the whole row
@@ -11,6 +12,7 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.calls import Call
 from sketchc.checker.fresh_tiles import fresh_tile, shown_operand
+from sketchc.diagnostics import InternalError
 from sketchc.ops import OPS
 from sketchc.types import DType
 
@@ -21,14 +23,28 @@ def expand(call: Call, attributes: dict[str, object]) -> tuple[ir.Statement, ...
     call.broadcast()
     dtype = call.evaluation_dtype()
     writer = _Writer(call, shape, dtype)
-    source = writer.source()
+    source = call.operands[0] if call.row.name == "clamp" else writer.source()
     match call.row.name:
         case "softmax":
             writer.softmax(source)
         case "layer_norm":
             writer.layer_norm(source, attributes["eps"])
-        case _:
+        case "rms_norm":
             writer.rms_norm(source, attributes["eps"])
+        case "clamp":
+            writer.clamp(source, attributes["low"], attributes["high"])
+        case "leaky_relu":
+            scaled = writer.compute(
+                "mul", (source, writer.number(attributes["slope"])), writer.tile("scaled")
+            )
+            writer.where_positive(source, scaled)
+        case "elu":
+            scaled = writer.compute("elu", (source,), writer.tile("scaled"))
+            writer.compute("mul", (scaled, writer.number(attributes["alpha"])), scaled)
+            writer.where_positive(source, scaled)
+        case name:
+            msg = f"{name} has no primitives"
+            raise InternalError(msg)
     return tuple(writer.statements)
 
 
@@ -72,12 +88,41 @@ class _Writer:
         self, values: ir.Operand, scale: ir.TileOperand, count: ir.TileOperand, eps: object
     ) -> None:
         """values / sqrt(scale / count + eps), `scale` being a sum of squares."""
-        assert isinstance(eps, float)
         self.compute("div", (scale, count), scale)
-        small = ir.ScalarOperand(ir.Literal(eps), DType.F64, span=self.call.node.span)
-        self.compute("add", (scale, small), scale)
+        self.compute("add", (scale, self.number(eps)), scale)
         self.compute("rsqrt", (scale,), scale)
         self.finish("mul", values, scale)
+
+    def clamp(self, value: ir.Operand, low: object, high: object) -> None:
+        """min(max(x, low), high); rounding to the destination in between changes nothing."""
+        target = ir.TileOperand(self.call.destination.name, span=self.call.node.span)
+        for operation, bound in (("max", low), ("min", high)):
+            if bound is not None:
+                value = self.compute(operation, (value, self.number(bound)), target)
+
+    def where_positive(self, source: ir.Operand, otherwise: ir.Operand) -> None:
+        """The source where it is above 0, else the other."""
+        zero = self.number(0.0)
+        positive = self.compute("gt", (source, zero), self.tile("positive", DType.BOOL))
+        name = self.call.destination.name
+        target = ir.TileOperand(name, span=self.call.node.span)
+        self.compute("where", (positive, source, otherwise), target)
+
+    def number(self, value: object) -> ir.ScalarOperand:
+        """An argument as an operand beside lanes of the evaluation's type."""
+        if isinstance(value, ir.ScalarOperand):
+            if value.dtype is DType.BOOL or (value.dtype.is_float and not self.dtype.is_float):
+                raise self.call.context.error(
+                    value.span,
+                    "SK0312",
+                    f"`{self.call.row.name}` of {self.dtype.value} takes no {value.dtype.value}",
+                    "another kind of number",
+                )
+            return value
+        assert isinstance(value, float)
+        if self.dtype.is_float:
+            return ir.ScalarOperand(ir.Literal(value), DType.F64, span=self.call.node.span)
+        return ir.ScalarOperand(ir.Literal(int(value)), DType.I64, span=self.call.node.span)
 
     def count(self, source: ir.Operand) -> ir.TileOperand:
         """The number of valid lanes of each row."""

@@ -151,8 +151,10 @@ class _Assignment:
 def expressions(statement: ir.Statement) -> Iterator[ir.Expr]:
     """The scalar and index-tile expressions of one statement, not those of its blocks."""
     match statement:
-        case ir.Load(access=access, where=where):
+        case ir.Load(access=access, where=where, pad=pad):
             yield from _parts(access, where)
+            if isinstance(pad, ir.ScalarOperand):
+                yield pad.value
         case ir.Store(access=access, where=where) | ir.Atomic(access=access, where=where):
             yield from _parts(access, where)
         case ir.Fetch(access=access):

@@ -11,6 +11,7 @@ from sketchc.checker.fresh_tiles import copied
 from sketchc.checker.lets import without_functions
 from sketchc.checker.names import IndexName, ScalarName, TileState
 from sketchc.checker.quirks import cast_fix
+from sketchc.checker.scalars import number
 from sketchc.checker.shapes import fits, shown
 from sketchc.checker.shorthand import reshaped, squeezed, stored_value
 from sketchc.checker.text import statement_text
@@ -158,11 +159,24 @@ def _keywords(
     return {keyword.name: keyword.value for keyword in given}
 
 
-def _pad(context: Context, node: syntax.Expression | None, tile: TileState) -> Value | None:
+def _pad(
+    context: Context, node: syntax.Expression | None, tile: TileState
+) -> Value | ir.ScalarOperand | None:
     """The value of lanes that lie outside the tensor, in the tile's type."""
     if node is None:
         return None
-    value = constant(context, node, "`pad`")
+    value = number(context, node, "`pad`")
+    if isinstance(value, ir.ScalarOperand):
+        number_fits = tile.dtype.is_float and value.dtype is not DType.BOOL
+        if not number_fits and not writes_implicitly(value.dtype, tile.dtype):
+            raise context.error(
+                node.span,
+                "SK0307",
+                f"this scalar does not convert to {tile.dtype.value} without `cast`",
+                f"{value.dtype.value} into {tile.dtype.value}",
+                labels=(Label(tile.span, f"{tile.dtype.value} tile"),),
+            )
+        return value
     natural = isinstance(value, int) and not isinstance(value, bool) and value in (0, 1)
     if not literal_fits(value, tile.dtype) and not (tile.dtype is DType.BOOL and natural):
         raise context.error(

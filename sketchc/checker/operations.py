@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from sketchc import ir, symbolic, syntax
+from sketchc import ir, syntax
 from sketchc import records as attrs
 from sketchc.checker import cross_lanes
 from sketchc.checker.accesses import readable_tile, writable_tile
 from sketchc.checker.arguments import Arguments, gather
 from sketchc.checker.calls import Call
 from sketchc.checker.composites import expand
-from sketchc.checker.context import Context, InvalidError, Typed, is_host
-from sketchc.checker.expressions import evaluate_constant, expression
+from sketchc.checker.context import Context, InvalidError
+from sketchc.checker.expressions import expression
 from sketchc.checker.fresh_tiles import copied
-from sketchc.checker.lets import check_not_tunable, hoist, without_functions
+from sketchc.checker.lets import without_functions
 from sketchc.checker.names import TileName, TileState, closest
+from sketchc.checker.scalars import scalar_operand
 from sketchc.checker.text import statement_text
 from sketchc.checker.tile_operands import tile_with_subscripts
 from sketchc.diagnostics import Edit, Fix, InternalError
@@ -37,7 +38,8 @@ def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
     before, operands = _own_tiles(call)
     call = attrs.evolve(call, operands=operands)
     attributes = dict(arguments.attributes)
-    if row.category is Category.COMPOSITE:
+    moving = any(isinstance(value, ir.ScalarOperand) for value in attributes.values())
+    if row.category is Category.COMPOSITE or moving:
         return (*before, *expand(call, attributes))
     dtype = _check(call, arguments, attributes)
     return (
@@ -138,7 +140,7 @@ def operand(context: Context, node: syntax.Expression) -> ir.Operand:
     if typed.extents is not None:
         without_functions(context, typed, node.span)
         return ir.IndexOperand(typed.value, typed.dtype, typed.extents, span=node.span)
-    return _scalar(context, typed, node)
+    return scalar_operand(context, typed, node)
 
 
 def _own_tiles(call: Call) -> tuple[tuple[ir.Statement, ...], tuple[ir.Operand, ...]]:
@@ -167,30 +169,6 @@ def _own_tiles(call: Call) -> tuple[tuple[ir.Statement, ...], tuple[ir.Operand, 
             done = ir.TileOperand(tile.name, span=operand.span)
         operands.append(done)
     return tuple(before), tuple(operands)
-
-
-def _scalar(context: Context, typed: Typed, node: syntax.Expression) -> ir.ScalarOperand:
-    """A scalar operand. Host float arithmetic is folded, or computed once as a host value."""
-    value, dtype = typed.value, typed.dtype
-    if is_host(value):
-        check_not_tunable(context, value, node.span, "is used as data")
-    if dtype.is_float and not isinstance(value, ir.Literal | ir.Ref):
-        if not is_host(value):
-            raise context.error(
-                node.span,
-                "SK0302",
-                "host floats cannot depend on loop variables",
-                "float arithmetic inside a loop",
-                help="compute with tiles: `mul(x, i, x)` takes a loop variable as it is",
-            )
-        names = {reference.name for reference in symbolic.references(value)}
-        if names <= context.values.keys():
-            value = ir.Literal(evaluate_constant(context, value, node.span), span=node.span)
-        else:
-            value = hoist(context, value, dtype, node.span)
-    elif not dtype.is_float:
-        value = without_functions(context, typed, node.span)
-    return ir.ScalarOperand(value, dtype, span=node.span)
 
 
 def _destination(context: Context, node: syntax.Expression) -> TileState:

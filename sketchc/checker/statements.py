@@ -20,6 +20,7 @@ from sketchc.checker.memory import atomic, fetch, load, store
 from sketchc.checker.names import IndexName, PoisonedName, ScalarName
 from sketchc.checker.operations import compute
 from sketchc.checker.quirks import tile_index_fixes, tile_index_slices
+from sketchc.checker.scalars import is_constant
 from sketchc.checker.shapes import interval
 from sketchc.checker.survey import is_parallel, names
 from sketchc.checker.text import expression_text, statement_text
@@ -61,7 +62,7 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
     """Elaborate one statement; raises `InvalidError` after reporting what is wrong."""
     match node:
         case syntax.Alloc():
-            return (alloc(context, node),)
+            return _alloc(context, node)
         case syntax.Load():
             return load(context, node)
         case syntax.Store():
@@ -82,6 +83,16 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
             return (fetch(context, node, ir.NameKind.BINDING),)
         case _:
             assert_never(node)
+
+
+def _alloc(context: Context, node: syntax.Alloc) -> tuple[ir.Statement, ...]:
+    """A tile; one whose initial value is known at launch, or later, is filled with it."""
+    made = alloc(context, node)
+    if node.init is None or is_constant(context, node.init):
+        return (made,)
+    tile = syntax.Name(node.name, span=node.name_span)
+    fill = syntax.Compute("fill", (node.init, tile), span=node.span, operation_span=node.init.span)
+    return (made, *compute(context, fill))
 
 
 # ---------------------------------------------------------------- bindings

@@ -94,6 +94,8 @@ def _invariant(
         names = access_names(statement.access)
         if statement.where is not None:
             names |= {ref.name for ref in references(statement.where)}
+        if isinstance(statement.pad, ir.ScalarOperand):
+            names |= {ref.name for ref in references(statement.pad.value)}
         once = written.get(statement.tile) == 1 and not reads(statement) & written.keys()
         extents = sketch.tile(statement.tile).extents
         sized = {ref.name for extent in extents for ref in references(extent)}
