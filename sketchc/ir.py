@@ -160,9 +160,12 @@ class Constant:
 
 @attrs.frozen
 class Let:
+    """A host value. `upper_bound`: what an integer is at most at every launch, where known."""
+
     name: str
     dtype: DType  # I64, F64 or BOOL
     value: Expr
+    upper_bound: int | None = None
     span: Span = _span()
 
 

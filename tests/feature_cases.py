@@ -194,6 +194,9 @@ CASES: dict[str, Feature] = {
         on("M=1 N=1", "M=5 N=17", "M=7 N=8"), {"mode": 2, "cut": 0.25}, hold={"I": "wide"}
     ),
     "scalar_arguments": Feature(PLAIN, hold={"X": "moderate"}, terms=16, factor=16.0),
+    "heads": Feature(
+        on("N=1 D=1 H=1 R=1", "N=9 D=15 H=3 R=5", "N=5 D=24 H=1 R=13"), hold={"AT": "below R"}
+    ),
     "compared_tiles": Feature(PLAIN, {"eps": 0.125}, hold={"X": "special"}),
     "stored_values": Feature(on("M=1 N=1", "M=5 N=17", "M=7 N=8"), hold={"I": "below M"}, terms=64),
 }

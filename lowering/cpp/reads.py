@@ -166,8 +166,8 @@ class Reads:
             return place
         condition = self.shown(condition, scope)
         held = read.held
-        literal = not isinstance(read.pad, ir.Expr)
-        pad = typed_number(read.pad, held) if literal else scalar_value(read.pad, held)
+        value = ir.Literal(read.pad) if isinstance(read.pad, int | float) else read.pad
+        pad = scalar_value(value, held)
         return loops.Select(condition, converted(place, held), pad, held)
 
     def local(self, read: Read, scope: Scope) -> loops.Local:

@@ -20,7 +20,7 @@ class CheckScratch:
 
     Why: an overflow is found here with its account tile by tile, not by a vendor's compiler.
     Requires: PlaceTiles. Ensures: at the declared upper bounds everything fits; for unbounded
-    symbols that size tiles, a generated require bounds them at launch by what fits.
+    symbols and lets that size tiles, a generated require bounds them at launch by what fits.
     """
 
     def run(self, plan: Plan) -> Plan:
@@ -37,7 +37,8 @@ class CheckScratch:
         return attrs.evolve(
             plan,
             sketch=attrs.evolve(
-                plan.sketch, requires=(*plan.sketch.requires, *(_bound(s, bucket) for s in free))
+                plan.sketch,
+                requires=(*plan.sketch.requires, *(_bound(plan, s, bucket) for s in free)),
             ),
             notes=(
                 *plan.notes,
@@ -72,12 +73,13 @@ def _fits(plan: Plan, values: dict[str, int | float | bool]) -> bool:
 
 
 def _unbounded(plan: Plan) -> tuple[str, ...]:
-    """Unbounded symbols that size a tile axis, in declaration order."""
+    """Unbounded symbols and lets that size a tile axis, in declaration order."""
     used: set[str] = set()
     for placed in plan.tiles.values():
         for extent in placed.tile.extents:
             used |= _names(extent)
-    return tuple(s.name for s in plan.sketch.symbols if s.name in used and s.upper_bound is None)
+    named = (*plan.sketch.symbols, *plan.sketch.lets)
+    return tuple(s.name for s in named if s.name in used and s.upper_bound is None)
 
 
 def _names(expression: ir.Expr) -> set[str]:
@@ -96,9 +98,11 @@ def _names(expression: ir.Expr) -> set[str]:
             return set()
 
 
-def _bound(symbol: str, bucket: int) -> ir.Require:
-    condition = ir.Binary("<=", ir.Ref(symbol, ir.NameKind.SYMBOL), ir.Literal(bucket))
-    return ir.Require(condition, f"{symbol} <= {bucket}", generated=True)
+def _bound(plan: Plan, name: str, bucket: int) -> ir.Require:
+    symbol = any(known.name == name for known in plan.sketch.symbols)
+    kind = ir.NameKind.SYMBOL if symbol else ir.NameKind.LET
+    condition = ir.Binary("<=", ir.Ref(name, kind), ir.Literal(bucket))
+    return ir.Require(condition, f"{name} <= {bucket}", generated=True)
 
 
 def _overflow(plan: Plan, use: MemoryUse) -> Diagnostic:

@@ -52,12 +52,14 @@ class PlaceTiles:
 
 
 def sample_values(sketch: ir.Sketch) -> dict[str, int | float | bool]:
-    """Host values for size estimates: a symbol's upper bound, or `SAMPLE`; params default to 1."""
+    """Host values for size estimates: the upper bound of a symbol or `let`, or `SAMPLE`; params
+    default to 1."""
     symbols = {s.name: SAMPLE if s.upper_bound is None else s.upper_bound for s in sketch.symbols}
     values: dict[str, int | float | bool] = {**constants_of(sketch), **symbols}
     values |= {p.name: 1 if p.default is None else p.default for p in sketch.params}
     for let in sketch.lets:
-        values[let.name] = sample_let(let, values)
+        bound = let.upper_bound
+        values[let.name] = sample_let(let, values) if bound is None else bound
     return values
 
 

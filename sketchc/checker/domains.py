@@ -476,8 +476,9 @@ class _Walk:
 
     def _loaded_padding(self, load: ir.Load, tile: ir.Tile, found: Reach, scope: Scope) -> Paddings:
         """The axes of a loaded tile valid only by padding: by its own, or by that of an index."""
-        known = load.pad == load.pad and not isinstance(load.pad, ir.ScalarOperand)  # nan is not
-        own = Padding(load.pad if known else None)
+        own = Padding()
+        if not isinstance(load.pad, ir.ScalarOperand) and load.pad == load.pad:  # and no nan
+            own = Padding(load.pad)
         padded = [own if flag else None for flag in found.padded]
         for index in element_indices(load.access, tile.extents):
             for place in self._index_padding(index, len(tile.extents), scope):

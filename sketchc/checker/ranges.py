@@ -16,12 +16,16 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 def learn(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
     """Narrow the known intervals of the names that the conditions bound by numbers, then those of
     the host values made from them. What bounds a symbol at every tuning point is a bound of it as
-    if it were declared (`symbols: D <= 128`)."""
+    if it were declared (`symbols: D <= 128`); what bounds a `let` sizes tiles as wide as it."""
     _narrow(context, tuple(c for c in conditions if depends_on_tunable(context, c) is None))
     for index, symbol in enumerate(context.symbols):
         high = context.intervals.get(symbol.name, (0, None))[1]
         if high is not None and high >= 0:
             context.symbols[index] = attrs.evolve(symbol, upper_bound=high)
+    for index, let in enumerate(context.lets):
+        high = context.intervals.get(let.name, (0, None))[1]
+        if let.dtype.is_integer and high is not None and let.name not in context.tunable:
+            context.lets[index] = attrs.evolve(let, upper_bound=max(high, 0))
     _narrow(context, conditions)
 
 

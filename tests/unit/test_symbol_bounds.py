@@ -75,3 +75,20 @@ def test_a_tile_size_is_no_bound() -> None:
 def test_the_tighter_bound_counts() -> None:
     found = plan(sketch(" <= 64", "require: N <= 100;"), "cpp")
     assert [symbol.upper_bound for symbol in found.sketch.symbols] == [None, 64]
+
+
+def test_a_let_that_sizes_a_tile_is_bounded_or_checked_at_launch() -> None:
+    """By what bounds it or what it is made of; else the host refuses what does not fit."""
+    text = sketch().replace("let: LIMIT = 50*2;", "let: HALF_N = N//2, LIMIT = 50*2;")
+    text = text.replace("alloc([N])", "alloc([HALF_N])").replace("0:N]", "0:HALF_N]")
+    text = text.replace("out f32;", "out f32 = 0;")
+    free = plan(text, "triton_cuda")
+    assert [r.text.split(" <= ")[0] for r in free.sketch.requires if r.generated] == ["HALF_N"]
+    for bound, require in (("", "HALF_N <= 100"), ("", "N <= 200"), (" <= 200", "M >= 0")):
+        bounded = text.replace("M, N;", f"M, N{bound};").replace(
+            "constexpr:", f"require: {require};\n    constexpr:"
+        )
+        found = plan(bounded, "triton_cuda")
+        assert [let.upper_bound for let in found.sketch.lets] == [100, 100]
+        assert not [r for r in found.sketch.requires if r.generated]
+        assert [use.bytes for use in found.phases[0].memory_use] == [128 * 4]
