@@ -154,9 +154,7 @@ class _Printer:
             case ir.Load(access, tile):
                 arguments = [f"{_access(access)} -> {tile}"]
                 if statement.pad is not None:
-                    pad = statement.pad
-                    shown = show(pad.value) if isinstance(pad, ir.ScalarOperand) else _value(pad)
-                    arguments.append(f"pad={shown}")
+                    arguments.append(f"pad={_padding(statement.pad)}")
                 return [pad + _memory("load", arguments, statement)]
             case ir.Store(tile, access):
                 arguments = [f"{tile} -> {_access(access)}"]
@@ -245,6 +243,10 @@ def flattened(value: ir.Expr) -> ir.Expr:
             return value
         case _:
             assert_never(value)
+
+
+def _padding(value: int | float | bool | ir.ScalarOperand) -> str:
+    return show(value.value) if isinstance(value, ir.ScalarOperand) else _value(value)
 
 
 def _memory(operation: str, arguments: list[str], statement: ir.Load | ir.Store | ir.Atomic) -> str:

@@ -78,7 +78,7 @@ def _unbounded(plan: Plan) -> tuple[str, ...]:
     for placed in plan.tiles.values():
         for extent in placed.tile.extents:
             used |= _names(extent)
-    named = (*plan.sketch.symbols, *plan.sketch.lets)
+    named: tuple[ir.Symbol | ir.Let, ...] = (*plan.sketch.symbols, *plan.sketch.lets)
     return tuple(s.name for s in named if s.name in used and s.upper_bound is None)
 
 

@@ -225,7 +225,9 @@ def test_padding_takes_the_type_of_the_tile():
 
 def test_padding_fits_and_is_known():
     assert elaborated("load(I[i*T:(i+1)*T] -> c, pad=0.5)")[1] == ["SK0214"]
-    assert elaborated("load(X[i, 0:T] -> x, pad=N)")[1] == ["SK0214"]
+    assert elaborated("load(X[i, 0:T] -> x, pad=N)")[1] == []
+    assert elaborated("load(I[i*T:(i+1)*T] -> c, pad=1/(N + 1))")[1] == ["SK0307"]
+    assert elaborated("load(X[i, 0:T] -> x, pad=m)")[1] == ["SK0214"]
     assert elaborated("load(X[i, 0:T] -> x, padding=0)")[1] == ["SK0211"]
     assert elaborated("store(x -> Z[m], pad=0)")[1] == ["SK0211"]
 
