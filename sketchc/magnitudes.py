@@ -26,6 +26,9 @@ from sketchc.types import DType
 #: Integers of 64 bits hold magnitudes below this.
 LARGEST = 2**63
 
+#: Products of more terms are not expanded, so that no input takes long.
+_MOST_TERMS = 4096
+
 #: Monomial (sorted atom names) -> non-negative coefficient.
 Polynomial: TypeAlias = dict[tuple[str, ...], Fraction]
 
@@ -246,7 +249,7 @@ class Magnitudes:
             case "+" | "-":
                 return add(a, b)
             case "*":
-                return multiply(a, b)
+                return self._product(a, b, span)
             case "//" | "cdiv":
                 # cdiv(a, b) is (a + b - 1) // b, and a floor is found by way of a - a % b.
                 self.note(add(a, b), span)
@@ -264,6 +267,16 @@ class Magnitudes:
                 return {}  # a float
             case _:  # comparisons, and, or
                 return constant(1)
+
+    def _product(self, left: Polynomial, right: Polynomial, span: Span) -> Polynomial:
+        """The product, unless it is too long to be written down: no sizes but 0 and 1 keep within
+        64 bits what is of such a degree."""
+        degree = max(map(len, left), default=0) + max(map(len, right), default=0)
+        if len(left) * len(right) <= _MOST_TERMS and degree <= LARGEST.bit_length():
+            return multiply(left, right)
+        if self.hopeless is None:
+            self.hopeless = span
+        raise UnboundedError
 
     def _factors(self, expression: ir.Expr) -> tuple[str, ...]:
         """The atoms of a product of names that stand for themselves; () for anything else."""

@@ -227,3 +227,28 @@ def test_sizes_alone_are_not_checked() -> None:
     for name in ("add", "rms", "matmul", "softmax", "causal_attention", "triangular_matmul"):
         text = (EXAMPLES / f"{name}.sketch").read_text("utf-8")
         assert index_width(typed(text)).terms == (), name
+
+
+def test_products_that_grow_are_told_soon() -> None:
+    """Sixty squares of a sum: refused, and not expanded."""
+    squares = "\n".join(f"        m{n} = m{n - 1}*m{n - 1}" for n in range(1, 60))
+    text = f"""sketch s {{
+    symbols: N, M, K;
+    tensors: X[N, M, K]: in f32; Y[N]: out f32 = 0;
+
+    @llm_hint("parallel")
+    for i in range(N):
+        m0 = i + N + M + K + 1
+{squares}
+        x = alloc([1])
+        load(X[i:i+1, 0, 0] -> x, where=iota(1) < m59)
+        store(x -> Y[i:i+1])
+}}
+"""
+    tree, found = parse(Source("test.sketch", text))
+    assert tree is not None, found
+    sketch, found = elaborate(tree.sketches[0], {})
+    assert sketch is not None, found
+    place = index_width(sketch).hopeless
+    assert place is not None
+    assert place.line == 11
