@@ -16,6 +16,7 @@ from sketchc import records as attrs
 from sketchc.checker import budget, coverage, extents, initialisation, races, subscripts
 from sketchc.checker.prover import Prover
 from sketchc.checker.reproduction import reproduced, without_contradictions
+from sketchc.checker.satisfiable import contradiction, refuses_all, vacuous
 from sketchc.checker.sites import collect
 from sketchc.checker.testing import try_out
 from sketchc.checker.verdicts import Finding
@@ -57,8 +58,13 @@ def prove(
         )
         sizes = dict.fromkeys(r for f in found for r in f.requires if r.condition not in known)
         result = attrs.evolve(result, requires=(*result.requires, *sizes))
+    refused = test and refuses_all(result)
+    if refused:
+        found = vacuous(found)
     proofs = tuple(finding.proof for finding in without_contradictions(found))
     diagnostics = tuple(dict.fromkeys(d for finding in found for d in finding.diagnostics))
+    if refused:
+        diagnostics = (*diagnostics, contradiction(result))
     return result, proofs, diagnostics
 
 
