@@ -15,6 +15,7 @@ from triton_cases import Case, make_case, run_cases
 
 from sketchc.diagnostics import DiagnosticError
 from sketchc.interpreter import interpret
+from sketchc.launch_conditions import broken
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
@@ -367,3 +368,35 @@ def test_numbers_that_the_host_fetched(target: str | None, tmp_path: Path) -> No
         else:
             with pytest.raises(ToolchainError):
                 toolchain.run(artefact, every, {"N": 8}, {})
+
+
+# ---------------------------------------------------------------- sizes
+
+EMPTY = """sketch empty {
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[M, N]: out f32;
+    constexpr: T = 4;
+
+    @llm_hint("parallel")
+    for i in range(M):
+        for j in range(0, N, T):
+            x = alloc([T])
+            load(X[i, j:j+T] -> x)
+            store(x -> Y[i, j:j+T])
+}
+"""
+
+
+def test_sizes_that_no_memory_has(tmp_path: Path) -> None:
+    """A tensor without elements may have any other extent; indices must fit all the same."""
+    require("cpp")
+    tree, found = parse(Source("empty.sketch", EMPTY))
+    assert tree is not None, found
+    plan = build_plan(tree.sketches[0], "cpp", None, {}).plan
+    native = TOOLCHAIN.load(TOOLCHAIN.compile(target_module("cpp").emit(plan), tmp_path))
+    for columns, fits in ((1, True), (2**48 - 1, True), (2**48, False), (2**60, False)):
+        arrays = {name: np.zeros((0, columns), np.float32) for name in "XY"}
+        status = native(arrays, {"M": 0, "N": columns}, {})
+        assert (status == 0) is fits, (columns, status)
+        assert (broken(plan.sketch, {"M": 0, "N": columns}, {}) is None) is fits
+    assert broken(plan.sketch, {"M": 2**32, "N": 2**32}, {}) is not None
