@@ -139,7 +139,7 @@ class Atoms:
         self.has_products = False
         self._numbers: dict[object, int] = {}
         #: Answers of `Scope.proves` by the identity of its facts and the form asked about.
-        self.answers: dict[tuple[int, frozenset[tuple[int, int]]], bool] = {}
+        self.answers: dict[tuple[int, frozenset[tuple[int, int]], bool], bool] = {}
         self.kept: list[tuple[Fact, ...]] = []
         self.quotients: dict[tuple[object, ...], Linear] = {}
         self.indices: dict[int, dict[int, list[int]]] = {}

@@ -15,11 +15,10 @@ from sketchc.checker import budget, concrete
 from sketchc.checker.affine import ONE, Atoms, Fact, Product
 from sketchc.checker.conditions import HOST_CONDITION
 from sketchc.checker.enumeration import size_assignments
-from sketchc.checker.feasibility import infeasible
 from sketchc.checker.param_values import ParamValues, other_params
 from sketchc.checker.polyhedra import Answer, GaveUpError, Space
 from sketchc.checker.scope import Scope, Step, contains_iota, root_scope
-from sketchc.checker.systems import relevant
+from sketchc.checker.systems import impossible
 from sketchc.checker.tied import ties, with_ties
 from sketchc.evaluate import evaluate
 
@@ -78,7 +77,7 @@ class Prover:
     ) -> Outcome:
         """Is there a point of facts and goal? PROVED when there is none. `variables` are the loop
         counters, lanes and element indices that a counter-example must name."""
-        if infeasible(relevant(self.atoms, tuple(facts), tuple(goal))):
+        if impossible(self.atoms, tuple(facts), tuple(goal)):
             return PROVED
         return self.search((*facts, *goal), variables)
 

@@ -24,7 +24,7 @@ from sketchc.checker.affine import (
     scale,
 )
 from sketchc.checker.feasibility import infeasible
-from sketchc.checker.systems import relevant
+from sketchc.checker.systems import impossible, relevant
 from sketchc.checker.tied import ties
 from sketchc.symbolic import references
 from sketchc.types import DType
@@ -61,6 +61,7 @@ class Scope:
     suffix: str = ""
     hosts: tuple[ir.HostFor, ...] = ()
     loaded: frozenset[str] = frozenset()
+    thorough: bool = False  # factors of products are compared where nothing else decides
 
     # ------------------------------------------------------------ growing
 
@@ -321,6 +322,8 @@ class Scope:
 
     def refutes(self, extra: Iterable[Fact]) -> bool:
         """True when the facts here and `extra` have no common integer point (quick part)."""
+        if self.thorough:
+            return impossible(self.atoms, self.facts, tuple(extra))
         return infeasible(relevant(self.atoms, self.facts, tuple(extra)))
 
     def proves(self, form: Linear, extra: tuple[Fact, ...] = ()) -> bool:
@@ -333,7 +336,7 @@ class Scope:
         goal = Fact(add(scale(form, -1), constant(-1)))
         if extra:
             return self.refutes((*extra, goal))
-        key = (id(self.facts), frozenset(form.items()))
+        key = (id(self.facts), frozenset(form.items()), self.thorough)
         known = self.atoms.answers.get(key)
         if known is None:
             self.atoms.kept.append(self.facts)  # keeps the id in the key from being used again

@@ -5,8 +5,15 @@ Leaving facts out is sound, since a system only grows weaker by it; adding conse
 
 from __future__ import annotations
 
+from itertools import combinations, islice
+
 from sketchc.checker import budget
 from sketchc.checker.affine import ONE, Atoms, Fact, Linear, Product, Quotient, add, constant_value
+from sketchc.checker.feasibility import infeasible
+
+#: Pairs of factors that are compared for one question.
+PAIR_LIMIT = 10
+MOST_PARTNERS = 4
 
 
 def relevant(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> list[Fact]:
@@ -141,3 +148,48 @@ def _non_negative(atoms: Atoms, factor: int, signs: frozenset[int]) -> bool:
     """Whether a factor is not negative: by itself, or because none of its own factors is."""
     known = atoms.non_negative
     return known[factor] or all(known[part] or part in signs for part in atoms.factors(factor))
+
+
+def impossible(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> bool:
+    """Whether facts and goal have no common integer point, as far as linear reasoning goes with
+    products of what compares: from `a < b` follows `a*n + n <= b*n`, for n >= 0."""
+    system = relevant(atoms, facts, goal)
+    if infeasible(system):
+        return True
+    found = _compared(atoms, system)
+    if not found:
+        return False
+    system += found
+    return infeasible([*system, *lifted(atoms, system)])
+
+
+def _compared(atoms: Atoms, system: list[Fact]) -> list[Fact]:
+    """How the atoms that stand in products with one and the same factor compare, where the system
+    says it: for `c*G + g` in two iterations, that both have the same c."""
+    partners: dict[int, dict[int, None]] = {}
+    used = {atom: None for fact in system for atom in fact.form}
+    for atom in used:
+        if isinstance(atoms.definitions[atom], Product):
+            for part, other in atoms.splits(atom):
+                partners.setdefault(part, {})[other] = None
+    pairs = {
+        pair: None
+        for others in partners.values()
+        if len(others) <= MOST_PARTNERS
+        for pair in combinations(sorted(others), 2)
+    }
+
+    def excluded(form: Linear) -> bool:
+        more = [*system, Fact(form)]
+        return infeasible([*more, *lifted(atoms, more)])
+
+    found: list[Fact] = []
+    for pair in islice(pairs, PAIR_LIMIT):
+        for low, high in (pair, pair[::-1]):
+            if excluded({low: 1, high: -1, ONE: -1}):  # low > high
+                equal = excluded({high: 1, low: -1, ONE: -1})
+                above = not equal and excluded({low: 1, high: -1})
+                form = {high: 1, low: -1, ONE: -1} if above else {high: 1, low: -1}
+                found.append(Fact(form, equality=equal))
+                break
+    return found

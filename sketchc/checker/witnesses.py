@@ -36,6 +36,7 @@ def has_witness(
     touch = touched(store, root)
     if touch.resolved.loaded:
         return False  # what a lane holds depends on the lane: it cannot say which lane to take
+    scope = attrs.evolve(scope, thorough=True)
     for by_size in (False, True):
         solver = _Solver(scope, touch, element, shared, by_size)
         if not solver.solve():
@@ -163,9 +164,17 @@ class _Solver:
         if value is not None:
             if slack is None and value in (1, -1):
                 return scale(rest, value)
+            if slack is not None and value < 0:  # the rest is added, whichever way this one runs
+                return scale(_floor(self.atoms, rest, -value), -1)
             return _floor(self.atoms, rest, value)
+        if self.scope.proves(add(scale(factor, -1), constant(-1))):
+            return scale(self._quotient(rest, scale(factor, -1)), -1)
         if not self.scope.proves(add(factor, constant(-1))):
             return None
+        return self._quotient(rest, factor)
+
+    def _quotient(self, rest: Linear, factor: Linear) -> Linear:
+        """floor(rest / factor), the factor being at least 1."""
         whole, rest = self.atoms.divided(rest, factor)
         if self.scope.proves(rest) and self.scope.proves(add(add(factor, rest, -1), constant(-1))):
             return whole
