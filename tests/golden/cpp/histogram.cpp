@@ -123,27 +123,28 @@ extern "C" int64_t histogram(const uint8_t *__restrict X, int32_t *__restrict CO
     {
         // Scratch memory of each thread.
         sketch::arena arena;
-        const int64_t ones_place = arena.add(sizeof(int32_t), {T});
+        const int64_t value_fill_place = arena.add(sizeof(int32_t), {T});
         if (!arena.allocate(omp_get_max_threads())) {
             return -1;
         }
         #pragma omp parallel
         {
-            int32_t *const __restrict ones = arena.at<int32_t>(ones_place, omp_get_thread_num());
+            int32_t *const __restrict value_fill = arena.at<int32_t>(value_fill_place,
+                omp_get_thread_num());
             #pragma omp for schedule(static)
             for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {
-                // fill(1, ones)
+                // fill(1, value_fill)
                 #pragma omp simd
                 for (int64_t lane = 0; lane < T; ++lane) {
-                    ones[lane] = 1;
+                    value_fill[lane] = 1;
                 }
                 // load(X[i*T:(i+1)*T] -> x)
-                // atomic_add(ones -> COUNTS[x])
+                // atomic_add(1 -> COUNTS[x])
                 for (int64_t lane = 0; lane < std::min<int64_t>(T, N - i * T); ++lane) {
-                    const int32_t ones_value = ones[lane];
+                    const int32_t value_fill_value = value_fill[lane];
                     const uint8_t x = X[i * T + lane];
                     const int64_t x_index = static_cast<int64_t>(x);
-                    sketch::atomic_add(&COUNTS[x_index], ones_value);
+                    sketch::atomic_add(&COUNTS[x_index], value_fill_value);
                 }
             }
         }

@@ -27,11 +27,11 @@ def histogram_kernel(
         i = index
         # load(X[i*T:(i+1)*T] -> x)
         x = tl.load(X_ptr + i * T + t_lanes, mask=t_lanes < N - i * T, other=0)
-        # fill(1, ones)
-        ones = tl.full((T,), 1, tl.int32)
-        # atomic_add(ones -> COUNTS[x])
-        ones_at = tl.maximum(tl.minimum(tl.cast(x, tl.int64), 256 - 1), 0)
-        tl.atomic_add(COUNTS_ptr + ones_at, ones, mask=t_lanes < N - i * T)
+        # fill(1, value_fill)
+        value_fill = tl.full((T,), 1, tl.int32)
+        # atomic_add(1 -> COUNTS[x])
+        value_fill_at = tl.maximum(tl.minimum(tl.cast(x, tl.int64), 256 - 1), 0)
+        tl.atomic_add(COUNTS_ptr + value_fill_at, value_fill, mask=t_lanes < N - i * T)
 
 
 class LaunchError(ValueError):

@@ -25,10 +25,12 @@ def histogram_kernel(
     i = program
     # load(X[i*T:(i+1)*T] -> x)
     x = tl.load(X_ptr + i * T + t_lanes, mask=t_lanes < N - i * T, other=0)
-    # fill(1, ones)
-    ones = tl.full((T,), 1, tl.int32)
-    # atomic_add(ones -> COUNTS[x])
-    tl.atomic_add(COUNTS_ptr + tl.cast(x, tl.int64), ones, mask=t_lanes < N - i * T, sem="relaxed")
+    # fill(1, value_fill)
+    value_fill = tl.full((T,), 1, tl.int32)
+    # atomic_add(1 -> COUNTS[x])
+    tl.atomic_add(
+        COUNTS_ptr + tl.cast(x, tl.int64), value_fill, mask=t_lanes < N - i * T, sem="relaxed"
+    )
 
 
 class LaunchError(ValueError):
