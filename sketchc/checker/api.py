@@ -98,6 +98,7 @@ def _judge_sketch(
     known: Claims,
     shapes: Mapping[str, int] | None,
 ) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
+    from sketchc.checker import divisors
     from sketchc.checker.domains import infer_domains
     from sketchc.checker.elaborate import elaborate
     from sketchc.checker.initialisation import explain
@@ -109,6 +110,9 @@ def _judge_sketch(
         return None, found
     if has_errors(found):
         return None, explain(sketch, found)
+    found += divisors.findings(sketch)
+    if has_errors(found):
+        return None, found
     sketch, more = infer_domains(sketch)
     found += (*more, *_too_wide(sketch))
     if has_errors(found):

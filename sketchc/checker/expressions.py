@@ -11,7 +11,7 @@ from typing import assert_never
 
 from sketchc import ir, symbolic, syntax
 from sketchc import records as attrs
-from sketchc.checker.context import Context, InvalidError, Typed
+from sketchc.checker.context import Context, InvalidError, Typed, in_phase
 from sketchc.checker.layouts import has_lanes, is_loaded, shaped
 from sketchc.checker.lets import check_not_tunable, without_functions
 from sketchc.checker.names import (
@@ -315,6 +315,8 @@ def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
         size = f"{high}" if low == high else f"at most {high}"
         raise context.error(span, "SK0314", f"the divisor is {size}", "must be at least 1")
     host = context.host_form(divisor)
+    if host is None and _may_be_proved(context, divisor):
+        return  # `divisors` looks at it, where the ranges of loops are known
     if host is None or has_lanes(host):
         raise context.error(
             span,
@@ -324,6 +326,14 @@ def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
             notes=("it is checked to be at least 1 there",),
         )
     context.require(ir.Binary(">=", host, ir.Literal(1)), span)
+
+
+def _may_be_proved(context: Context, divisor: ir.Expr) -> bool:
+    """Whether a divisor is a scalar of a launch that loop variables decide."""
+    names = list(symbolic.references(divisor))
+    lanes = has_lanes(divisor) or any(one.name in context.index_ranks for one in names)
+    host = any(one.kind is ir.NameKind.HOST for one in names)
+    return in_phase(divisor) and not (lanes or host or is_loaded(context, divisor))
 
 
 # ---------------------------------------------------------------- calls

@@ -12,7 +12,9 @@ from proof_cases import check_against_runs
 
 from sketchc import ir
 from sketchc.checker.affine import ONE, Atoms, Fact, Linear
+from sketchc.checker.api import check
 from sketchc.checker.systems import impossible
+from sketchc.source import Source
 
 # ---------------------------------------------------------------- the rule, against enumeration
 
@@ -131,6 +133,33 @@ def test_a_flattened_grid_is_proved(text: str) -> None:
 def test_a_wrong_flattened_grid_is_not(text: str) -> None:
     found = check_against_runs(text, (0, 1, 2, 3, 7))
     assert ir.Tier.PROVED is not found["covered C"] or ir.Tier.PROVED is not found["independent C"]
+
+
+# ---------------------------------------------------------------- tiles in groups of rows
+
+
+@pytest.mark.parametrize(
+    ("gm", "code"),
+    [
+        ("min(GM - first, 2)", None),
+        ("min(2, GM - p//(2*GN)*2)", None),
+        ("max(GM - first - 1, 1)", "SK0510"),
+        ("min(GM - first - 1, 2)", "SK0314"),
+        ("min(GM - first, p)", "SK0314"),
+        ("GM - first - p", "SK0314"),
+        ("2", "SK0510"),
+    ],
+)
+def test_a_divisor_that_loops_decide_is_at_least_1(gm: str, code: str | None) -> None:
+    """Triton's order of tiles: groups of two rows of tiles, column by column in each. That this
+    order reaches every tile is left to runs."""
+    text = flat("first + (p % (2*GN)) % gm", "(p % (2*GN))//gm").replace(
+        "        m =", f"        first = p//(2*GN)*2\n        gm = {gm}\n        m ="
+    )
+    codes = [found.code for found in check(Source("test", text)).diagnostics]
+    assert codes == [] if code is None else code in codes
+    if code is None:
+        assert not {ir.Tier.REFUTED} & set(check_against_runs(text, (1, 2, 3, 7)).values())
 
 
 # ---------------------------------------------------------------- channels in groups
