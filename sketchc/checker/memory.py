@@ -42,7 +42,7 @@ def load(context: Context, node: syntax.Load) -> tuple[ir.Statement, ...]:
     )
     if tile is target:
         return (done,)
-    return (ir.Alloc(tile.name, span=node.span), done, reshaped(tile, target))
+    return (ir.Alloc(tile.name, span=node.span), done, reshaped(tile, target, node.span))
 
 
 def store(context: Context, node: syntax.Store) -> tuple[ir.Statement, ...]:
@@ -113,7 +113,7 @@ def _stored(context: Context, node: syntax.Store | syntax.Atomic) -> TileState:
     flat = squeezed(context, tile, node.access)
     if flat is None:
         return tile
-    context.before += [ir.Alloc(flat.name, span=node.span), reshaped(tile, flat)]
+    context.before += [ir.Alloc(flat.name, span=node.span), reshaped(tile, flat, node.span)]
     return flat
 
 

@@ -16,6 +16,7 @@ from sketchc.checker.names import TileState
 from sketchc.checker.operations import operand
 from sketchc.checker.shapes import broadcast, shown
 from sketchc.ops import OPS
+from sketchc.source import Span
 from sketchc.types import DType
 
 _OPERATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
@@ -103,16 +104,16 @@ def squeezed(context: Context, tile: TileState, access: syntax.Subscript) -> Til
     return fresh_tile(context, f"{tile.source_name}_flat", kept, tile.dtype, access.span)
 
 
-def reshaped(source: TileState, result: TileState) -> ir.Compute:
+def reshaped(source: TileState, result: TileState, span: Span) -> ir.Compute:
     """The same lanes with other axes of extent 1."""
     return ir.Compute(
         "reshape",
-        (ir.TileOperand(source.name, span=result.span),),
+        (ir.TileOperand(source.name, span=span),),
         result.name,
         source.dtype.compute,
         {},
         text=f"reshape({source.name}, {result.name})",
-        span=result.span,
+        span=span,
     )
 
 

@@ -19,20 +19,23 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     needless = unread(sketch, tree)
     for phase in sketch.phases:
         for body in bodies(phase.body):
-            yield from _twice(sketch, tuple(each for each in body if each.span not in needless))
+            kept = tuple(each for each in body if each.span not in needless)
+            yield from _twice(sketch, tree, kept)
         for statement in walk(phase.body):
             if isinstance(statement, ir.For) and not statement.parallel:
                 yield from _invariant(sketch, tree, phase, statement)
 
 
-def _twice(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> Iterator[Diagnostic]:
+def _twice(
+    sketch: ir.Sketch, tree: syntax.Sketch, body: tuple[ir.Statement, ...]
+) -> Iterator[Diagnostic]:
     """Pairs of equal loads in straight code, with no store to the tensor in between."""
     alive: list[ir.Load] = []
     for statement in body:
         if isinstance(statement, ir.Load):
             same = next((other for other in alive if _equal(sketch, other, statement)), None)
             if same is not None:
-                yield _report_twice(sketch, same, statement)
+                yield _report_twice(sketch, tree, same, statement)
         changed = stored(sketch, (statement,))
         touched = {tile for inner in walk((statement,)) for tile in writes(inner)}
         alive = [
@@ -55,10 +58,14 @@ def _equal(sketch: ir.Sketch, left: ir.Load, right: ir.Load) -> bool:
     )
 
 
-def _report_twice(sketch: ir.Sketch, first: ir.Load, second: ir.Load) -> Diagnostic:
+def _report_twice(
+    sketch: ir.Sketch, tree: syntax.Sketch, first: ir.Load, second: ir.Load
+) -> Diagnostic:
     one, other = sketch.tile(first.tile), sketch.tile(second.tile)
     name = one.source_name
     copied = Edit(second.span, f"copy({name}, {other.source_name})")
+    # A tile that the sketch does not name stands between a load and one with axes of extent 1.
+    named = alloc_of(tree, one) is not None and alloc_of(tree, other) is not None
     return Diagnostic(
         "SK0653",
         Severity.WARNING,
@@ -68,7 +75,9 @@ def _report_twice(sketch: ir.Sketch, first: ir.Load, second: ir.Load) -> Diagnos
         labels=(Label(first.span, "first loaded here"),),
         help=f"use `{name}`, or `copy` it where a second tile is written later",
         # Integers may be indices, whose ranges a copy does not keep.
-        fixes=(Fix(f"copy `{name}`", (copied,), safe=True),) if one.dtype.is_float else (),
+        fixes=(Fix(f"copy `{name}`", (copied,), safe=True),)
+        if one.dtype.is_float and named
+        else (),
     )
 
 

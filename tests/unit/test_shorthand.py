@@ -143,3 +143,11 @@ def test_what_may_be_stored(body: str, code: str) -> None:
 )
 def test_what_may_be_compared(body: str, code: str) -> None:
     assert codes("pairs = alloc([T, T], f32)\n" + body) == ({code} if code else set())
+
+
+def test_no_fix_names_a_tile_that_the_sketch_does_not() -> None:
+    """The loads of `square` go by way of a tile without a name; they are told of, not copied."""
+    again = "load(X[i, 0:T] -> square)\nstore(square -> W[i, 0:T])"
+    for found in check(sketch(again, "W[M, N]: out f32 = 0;")).diagnostics:
+        for fix in found.fixes:
+            assert not any("_flat" in edit.replacement for edit in fix.edits), found
