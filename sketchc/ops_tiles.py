@@ -85,15 +85,14 @@ _SCANS = (
     _scan(
         "cumsum",
         "zero",
-        "running sum along the axis, each lane included, or with exclusive=True only those before "
-        "it; reverse=True runs from the end",
+        "running sum along the axis; exclusive=True leaves the lane out, reverse=True runs from "
+        "the end",
         lambda np, x, axis, **flags: references.scan(np.cumsum, 0, np, x, axis, **flags),
     ),
     _scan(
         "cumprod",
         "one",
-        "running product along the axis, each lane included, or with exclusive=True only those "
-        "before it; reverse=True runs from the end",
+        "running product, with the flags of cumsum",
         lambda np, x, axis, **flags: references.scan(np.cumprod, 1, np, x, axis, **flags),
     ),
 )

@@ -77,9 +77,29 @@ ALLOWED: dict[str, tuple[str, str, str]] = {
         "views: XS[M, N//2, 2] = X; require: N % 2 == 0;",
     ),
     "view adds an axis": (
-        "`[TM, 1]` load from a view `S2[M, 1]` with `S2[i*TM:(i+1)*TM, 0:1]`",
+        "`S2[M, 1]` of `S[M]`",
         "z = alloc([TM, 1])\nload(S2[i*TM:(i+1)*TM, 0:1] -> z)",
         "views: S2[M, 1] = S;",
+    ),
+    "axes of extent 1": (
+        "A `[TM, 1]` tile goes with `S[i*TM:(i+1)*TM]`, too",
+        "z = alloc([TM, 1])\nload(S[i*TM:(i+1)*TM] -> z)",
+        "",
+    ),
+    "compared tiles": (
+        "but for comparisons: `where(x > 0, x, y, y)`",
+        "z = alloc([T])\nload(X[i, 0:T] -> z)\nwhere(z > 0, z, 1.0, z)",
+        "",
+    ),
+    "chosen integers": (
+        "`i - 1 if i > 0 else 0`",
+        "load(X[i - 1 if i > 0 else 0, 0:N] -> y)",
+        "",
+    ),
+    "numbers from params": (
+        "numbers behind `dst` may be params",
+        "leaky_relu(y, y, slope=alpha)\nclamp(y, y, low=alpha)",
+        "",
     ),
     "view joins": (
         "`XR[B*C, H*W]` of `X[B, C, H, W]`",
@@ -94,8 +114,8 @@ ALLOWED: dict[str, tuple[str, str, str]] = {
     ),
     "a scalar is a tile": ("a scalar is `alloc([1])`", "z = alloc([1], f32)\nfill(1.5, z)", ""),
     "scalar operands": (
-        "a number (`2`, `0.5`, `1e-6`), `inf`, a symbol, a param, a loop variable or arithmetic of "
-        "these",
+        "a number (`2`, `0.5`, `1e-6`), `inf`, a symbol, a param, a float `let`, a loop "
+        "variable or arithmetic of these",
         "add(y, 2, y)\nmax(y, -inf, y)\nmul(y, N, y)\nmul(y, alpha, y)\nadd(i * 2 + 1, y, y)\n"
         "sub(1.0, y, y)\nfma(y, alpha * 0.5, -alpha, y)",
         "",

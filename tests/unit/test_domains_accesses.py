@@ -421,12 +421,14 @@ def reducing(load: str, operation: str, head: str = "") -> str:
 @pytest.mark.parametrize(
     ("load", "operation", "refused"),
     [
-        ("X[i, j:j+4] -> x, pad=0", "", True),
+        ("X[i, j:j+4] -> x, pad=1", "", True),
         ("X[i, j:j+4] -> x, pad=0", "exp(x, x)", True),
         ("X[i, j:j+4] -> x", "", False),
         ("X[i, j:min(j+4, N)] -> x, pad=0", "", False),
         ("X[i, iota(4, j, N)] -> x, pad=0", "", False),
-        ("X[i, j + iota(4)] -> x, pad=0", "", True),
+        ("X[i, j:j+4] -> x, pad=0", "", False),
+        ("X[i, j + iota(4)] -> x, pad=1", "", True),
+        ("X[i, j + iota(4)] -> x, pad=0", "", False),
         ("X[i, j + iota(4)] -> x", "", False),
         ("X[i, iota(4, j, N)] -> x, pad=0, where=iota(4) % 2 == 0", "", False),
     ],

@@ -37,6 +37,7 @@ EXCEPTIONS = {
         "Sketch.misspelt_tiling",
     ),
     "read to be refused: no function of expressions takes keywords": ("Call.keywords",),
+    "as in `cumsum`": ("cumprod exclusive=",),
 }
 
 

@@ -346,8 +346,8 @@ extern "C" int64_t masked_select(
                     const int64_t cumsum_0_value = one_2;
                     cumsum_0[lane] = cumsum_0_value;
                 }
-                // cumsum(one, 0, place)
-                sketch::cumsum<0, false, false>(
+                // cumsum(one, 0, place, exclusive=True)
+                sketch::cumsum<0, false, true>(
                     sketch::tile<const int64_t, 1>{cumsum_0, {0}, {std::min<int64_t>(T, N - i_2 *
                         T)}, {1}},
                     sketch::tile<int64_t, 1>{cumsum_result, {0}, {std::min<int64_t>(T, N - i_2 *
@@ -355,15 +355,15 @@ extern "C" int64_t masked_select(
                 // add(place, before, place)
                 // load(X[i*T:(i+1)*T] -> x)
                 // load(MASK[i*T:(i+1)*T] -> mask)
-                // store(x -> Y[place-1], where=mask, unique=True)
+                // store(x -> Y[place], where=mask, unique=True)
                 for (int64_t lane = 0; lane < std::min<int64_t>(T, N - i_2 * T); ++lane) {
                     const int64_t cumsum_result_value = cumsum_result[lane];
                     const int64_t place = cumsum_result_value;
                     const int64_t place_add = place + before;
                     const float x = X[i_2 * T + lane];
                     const bool mask_2 = MASK[i_2 * T + lane];
-                    if (mask_2 && 0 <= place_add - 1 && place_add - 1 < N) {
-                        Y[place_add - 1] = x;
+                    if (mask_2 && 0 <= place_add && place_add < N) {
+                        Y[place_add] = x;
                     }
                 }
             }

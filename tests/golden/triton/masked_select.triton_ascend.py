@@ -10,6 +10,29 @@ T = 1024  # chosen for ascend910b4, one of 256, 512, 1024
 TB = 128  # chosen for ascend910b4, one of 64, 128
 
 
+@triton.jit
+def take(x, index, AXIS: tl.constexpr, WORDS: tl.constexpr):
+    """x (f32, f64, i32 or i64) at the lanes `index` of AXIS.
+
+    WORDS: the target gathers floats of up to 32 bits only; integers travel as such words.
+    """
+    if WORDS:
+        if x.dtype == tl.int64:
+            low = x.to(tl.int32).to(tl.float32, bitcast=True)
+            high = (x >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+            low = tl.gather(low, index, AXIS).to(tl.int32, bitcast=True).to(tl.int64)
+            high = tl.gather(high, index, AXIS).to(tl.int32, bitcast=True).to(tl.int64)
+            result = (high << 32) | (low & 0xFFFFFFFF)
+        elif x.dtype == tl.int32:
+            words = x.to(tl.float32, bitcast=True)
+            result = tl.gather(words, index, AXIS).to(tl.int32, bitcast=True)
+        else:
+            result = tl.gather(x, index, AXIS)
+    else:
+        result = tl.gather(x, index, AXIS)
+    return result
+
+
 @triton.jit(do_not_specialize=["N", "blocks"])
 def masked_select_phase_1_kernel(
     MASK_ptr,
@@ -83,17 +106,26 @@ def masked_select_phase_2_kernel(
         ).to(tl.int1)
         # cast(mask, one)
         one_2 = mask_2.to(tl.int64)
-        # cumsum(one, 0, place)
-        place = tl.cumsum(one_2, 0)
+        # cumsum(one, 0, place, exclusive=True)
+        place = tl.where(
+            t_lanes_.to(tl.int32) == 0,
+            0,
+            take(
+                tl.cumsum(one_2, 0),
+                tl.broadcast_to(tl.maximum(t_lanes_.to(tl.int32) - 1, 0), (T,)),
+                0,
+                True,
+            ),
+        )
         # add(place, before, place)
         place = place + before
-        # store(x -> Y[place-1], where=mask, unique=True)
-        x_at = tl.maximum(tl.minimum(tl.cast(place, tl.int64) - 1, N - 1), 0)
+        # store(x -> Y[place], where=mask, unique=True)
+        x_at = tl.maximum(tl.minimum(tl.cast(place, tl.int64), N - 1), 0)
         x_mask = (
             (t_lanes_ < N - i_2 * T)
             & mask_2
-            & (tl.cast(place, tl.int64) - 1 >= 0)
-            & (tl.cast(place, tl.int64) - 1 < N)
+            & (tl.cast(place, tl.int64) >= 0)
+            & (tl.cast(place, tl.int64) < N)
         )
         tl.store(Y_ptr + x_at, x, mask=x_mask)
 
