@@ -41,6 +41,7 @@ CONSTRUCTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("two strided stores that cover together", "unpack_int4"),
         ("lane form: computed indices, load and store", "conv2d"),
         ("lane form: loaded indices", "gather"),
+        ("`a if c else b` of indices", "roll"),
         ("mixed: an index tile and a slice", "embedding"),
         ("`pad=` around the edges", "heat"),
         ("`where=` on a load that does not separate by axis", "conv_transpose2d"),

@@ -144,7 +144,7 @@ def test_names_of_a_branch_end_with_it():
 def test_conditions_are_the_same_for_all_lanes():
     assert codes(vector("if iota(T) < 3:\n    neg(x, x)")) == ["SK0324"]
     assert codes(vector("if count:\n    neg(x, x)")) == ["SK0308"]
-    assert codes(vector("if x > 3:\n    neg(x, x)")) == ["SK0206"]
+    assert codes(vector("if x > 3:\n    neg(x, x)")) == ["SK0324"]
 
 
 def test_conditions_on_host_floats_are_computed_once():
