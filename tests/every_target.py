@@ -37,12 +37,15 @@ def unit(kernels: Sequence[Kernel]) -> str:
     return "\n".join([*includes, *parts])
 
 
-def run_everything(target: str, cases: Sequence[Case], folder: Path) -> list[Outcome]:
-    """The outputs of every case, or its error as text. Kernels have names of their own."""
+def run_everything(
+    target: str, cases: Sequence[Case], folder: Path, level: str = "-O1"
+) -> list[Outcome]:
+    """The outputs of every case, or its error as text. Kernels have names of their own. `level`: of
+    the C++ compiler's optimiser."""
     require(target)
     match target:
         case "cpp":
-            return _run_cpp(cases, folder)
+            return _run_cpp(cases, folder, level)
         case "triton_cuda":
             return run_cases(list(cases), folder)
         case _:
@@ -70,11 +73,11 @@ def disagreements(
     return wrong
 
 
-def _run_cpp(cases: Sequence[Case], folder: Path) -> list[Outcome]:
+def _run_cpp(cases: Sequence[Case], folder: Path, level: str) -> list[Outcome]:
     kernels = list({id(case.kernel): case.kernel for case in cases}.values())
     source, library = folder / "unit.cpp", folder / "unit.so"
     source.write_text(unit(kernels), "utf-8")
-    warnings, _ = _build([source], quick(), LIBRARIES, library)
+    warnings, _ = _build([source], quick(level), LIBRARIES, library)
     assert warnings == ""
     requests, arrays = [], {}
     for index, case in enumerate(cases):

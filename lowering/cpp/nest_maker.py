@@ -326,6 +326,8 @@ class NestMaker(Tiles):
         tile = self.versions.written(statement)
         accumulates = OPS[statement.operation].accumulates
         dtype = statement.dtype.compute
+        if dtype.is_integer and dtype.bytes < DType.I32.bytes:
+            dtype = DType.I32  # wraps to the same, and registers are made for it
         stored = self.dtype(tile)
         extents = self.extents(tile)
         lanes = Lanes.over(extents, self.domain_written(statement))

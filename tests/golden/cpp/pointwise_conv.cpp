@@ -167,7 +167,7 @@ template <class T> struct blocking {
 
 template <class T, class S> inline T widened(S x)
 {
-    if constexpr (sizeof(S) == 2) {
+    if constexpr (sizeof(S) == 2 && !std::is_integral_v<S>) {
         return static_cast<T>(to_float(x));
     } else {
         return static_cast<T>(x);
