@@ -45,6 +45,7 @@ class Capabilities:
     symbolic_extents: bool  # a tile axis may have a run-time physical extent (arena), else bucket
     persistent_grid: bool  # 1-D grid over the cores, each looping over its share
     maximum_elements: int  # per tile
+    program_bits: int | None = None  # a launch has fewer than 2**program_bits programs
     matrix_minimum: Mapping[str, int] = attrs.field(factory=dict)  # dtype -> smallest M, N, K
     ops_missing: frozenset[str] = frozenset()
     #: "add", "max", "min" -> spellings of the types updated atomically; no entry: all of `dtypes`

@@ -107,8 +107,39 @@ def host_values(
 
     Raises `KeyError` for a param that has neither a value nor a default.
     """
+    values = _given_values(sketch, symbols, params or {})
+    for let in sketch.lets:
+        values[let.name] = evaluate(let.value, values)
+    return values
+
+
+def host_sample(
+    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value] | None = None
+) -> dict[str, Value]:
+    """The same for a launch that may be one to refuse, where lets may have no value: see
+    `sample_let`."""
+    values = _given_values(sketch, symbols, params or {})
+    for let in sketch.lets:
+        values[let.name] = sample_let(let, values)
+    return values
+
+
+def sample_extents(tensor: ir.Tensor, values: Mapping[str, Value]) -> list[int]:
+    """A tensor's extents at a launch that may be one to refuse: 0 where one has no value."""
+
+    def extent(expression: ir.Expr) -> int:
+        try:
+            return int(evaluate(expression, values))
+        except (ArithmeticError, ValueError):
+            return 0
+
+    return [extent(expression) for expression in tensor.extents]
+
+
+def _given_values(
+    sketch: ir.Sketch, symbols: Mapping[str, int], given: Mapping[str, Value]
+) -> dict[str, Value]:
     values: dict[str, Value] = {**constants_of(sketch), **symbols}
-    given = params or {}
     for param in sketch.params:
         if param.name in given:
             values[param.name] = param_value(param, given[param.name])
@@ -116,6 +147,4 @@ def host_values(
             values[param.name] = param_value(param, param.default)
         else:
             raise KeyError(param.name)
-    for let in sketch.lets:
-        values[let.name] = evaluate(let.value, values)
     return values

@@ -23,6 +23,7 @@ CAPABILITIES = Capabilities(
     symbolic_extents=False,
     persistent_grid=True,
     maximum_elements=2**20,
+    program_bits=31,
     atomics={
         "add": frozenset({"f32", "bf16", "f16", "i64", "i32", "u32"}),
         "max": frozenset({"f32", "i64", "i32", "u32"}),

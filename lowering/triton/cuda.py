@@ -21,6 +21,7 @@ CAPABILITIES = Capabilities(
     symbolic_extents=False,
     persistent_grid=False,
     maximum_elements=2**20,
+    program_bits=31,
     atomics={
         "add": frozenset({"f64", "f32", "bf16", "f16", "i64", "i32", "u32"}),
         "max": frozenset({"f64", "f32", "i64", "i32", "u32"}),

@@ -17,7 +17,8 @@ from sketchc.launch_conditions import (
     mentioned,
     refusal_text,
 )
-from sketchc.lowering.plan import Plan, has_product, walk
+from sketchc.lowering.launch_limits import bucket_limit, program_limit, programs
+from sketchc.lowering.plan import PhasePlan, Plan, has_product, walk
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.atomics import needs_canonical_nan
@@ -26,8 +27,6 @@ from sketchc.lowering.triton.expressions import host_expression, is_literal
 from sketchc.lowering.triton.kernel import KernelText
 from sketchc.lowering.triton.scope import Names
 from sketchc.lowering.triton.tuning import launch_options
-from sketchc.magnitudes import never_negative
-from sketchc.symbolic import show
 
 
 def dense_name(tensor: ir.Tensor, names: Names) -> str:
@@ -183,14 +182,6 @@ class HostEmitter:
     # ------------------------------------------------------------ launches
 
     def _launch(self, kernel: KernelText) -> None:
-        known: dict[str, bool] = {c.name: c.value >= 0 for c in self.plan.sketch.constants}
-        counts = []
-        for axis in kernel.phase.grid:
-            code = self.host(axis.count)
-            if not never_negative(axis.count, known):
-                code = PYTHON.call("max", code, "0")
-            counts.append(code)
-        programs = PYTHON.fold("*", counts) if counts else Code("1")
         self.lines.append("")
         for name, value in kernel.buckets:
             power = PYTHON.call("triton.next_power_of_2", self.host(value))
@@ -199,10 +190,9 @@ class HostEmitter:
                 # High enough for the depth of every matrix product.
                 least = max(self.plan.capabilities.matrix_minimum.values(), default=1)
             self.line(f"{self.names[name]} = max({power}, {least})")
-            limit = self.plan.capabilities.maximum_elements
-            if not self._bounded(value, limit):
-                text = f'"{show(value)} is too large for a tile"'
-                self.line(f"require({self.names[name]} <= {limit}, {text})")
+            limit = bucket_limit(self.plan, value)
+            if limit is not None:
+                self.line(refusal_line(self.plan.sketch, limit, self.names))
         self._host_scalars(kernel)
         self._canonical(kernel)
         if kernel.index_bound is not None:
@@ -211,8 +201,7 @@ class HostEmitter:
                 "No index of the kernel exceeds this, overshooting lanes included.", self.indent
             )
             self.line(f"index_bound = {kernel.index_bound}")
-        self.line(f"programs = {programs}")
-        self.line('require(programs < 2**31, "too many programs for one launch")')
+        self._programs(kernel.phase)
         self.line("if programs > 0:")
         deeper = "    "
         if self.dialect.device_guard:
@@ -223,14 +212,14 @@ class HostEmitter:
             grid = f"(min(programs, {self.plan.cores(kernel.phase)}),)"
         self.line(f"{kernel.name}[{grid}]({', '.join(self._call(kernel))})", deeper)
 
-    def _bounded(self, expression: ir.Expr, limit: int) -> bool:
-        bounds = {s.name: s.upper_bound for s in self.plan.sketch.symbols}
-        match expression:
-            case ir.Ref(name):
-                bound = bounds.get(name)
-                return bound is not None and bound <= limit
-            case _:
-                return False
+    def _programs(self, phase: PhasePlan) -> None:
+        """How many programs a launch has, within what the target takes."""
+        self.line(f"programs = {self.host(programs(self.plan, phase))}")
+        limit = program_limit(self.plan, phase)
+        if limit is not None:
+            bits = self.plan.capabilities.program_bits
+            message = f'f"{refusal_text(limit)}, not {{programs}}"'
+            self.line(f"require(programs < 2**{bits}, {message})")
 
     def _host_scalars(self, kernel: KernelText) -> None:
         for name, value in kernel.hoisted:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sketchc import ir
-from sketchc.evaluate import constants_of, evaluate
-from sketchc.launch_conditions import broken, may_repeat
+from sketchc.evaluate import host_sample, sample_extents
+from sketchc.launch_conditions import may_repeat
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.symbol_sources import absent_symbols
 
@@ -37,33 +37,26 @@ def signature(
     """
     sketch = kernel.sketch
     symbols = {**symbols, **absent_symbols(sketch, tensors)}
-    values: dict[str, int | float | bool] = {**constants_of(sketch), **symbols}
     scalars: list[list[Any]] = [["i", int(symbols[symbol.name])] for symbol in sketch.symbols]
     for param in sketch.params:
         given = params.get(param.name, param.default)
         if given is None:
             msg = f"param {param.name} has no value"
             raise ToolchainError(stage="launch", message=msg)
-        values[param.name] = given
         floats = param.dtype.is_float
         scalars.append(["f", float(given)] if floats else ["i", int(given)])
-    try:
-        for let in sketch.lets:
-            values[let.name] = evaluate(let.value, values)
-        extents = [[int(evaluate(e, values)) for e in tensor.extents] for tensor in sketch.tensors]
-    except (ArithmeticError, ValueError) as error:
-        msg = f"the sketch needs {broken(sketch, symbols, params) or error}"
-        raise ToolchainError(stage="launch", message=msg, kinds=("LaunchError",)) from error
+    # What has no value, or a negative one, is for the entry point's checks to refuse.
+    values = host_sample(sketch, symbols, params)
     shapes: list[list[Any]] = []
-    for tensor, shape in zip(sketch.tensors, extents, strict=True):
+    for tensor in sketch.tensors:
         if tensor.role is ir.Role.WORKSPACE:
             continue
+        shape = sample_extents(tensor, values)
         array = tensors.get(tensor.name)
         if array is None and tensor.optional:
             scalars += [["i", 1] for repeats in tensor.broadcast if repeats]
             shapes.append([tensor.name, "absent", [], tensor.dtype.numpy_name])
             continue
-        # A negative extent is for the entry point's checks to refuse.
         actual = [max(0, n) for n in shape] if array is None else list(array.shape)
         _check(sketch, tensor, array, shape)
         for axis, repeats in enumerate(tensor.broadcast):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sketchc import ir
-from sketchc.evaluate import Value, evaluate, host_values
+from sketchc.evaluate import Value, host_sample, sample_extents
 from sketchc.runtime.toolchains.base import ToolchainError
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def complete(
     import numpy as np
 
     assert ml_dtypes is not None
-    values = host_values(sketch, symbols, params)
+    # What has no value, or a negative one, is for the wrapper's checks to refuse.
+    values = host_sample(sketch, symbols, params)
     arrays: Arrays = {}
     for tensor in sketch.tensors:
         if tensor.role is ir.Role.WORKSPACE:
@@ -78,8 +79,7 @@ def complete(
             continue
         if tensor.optional and given:
             continue  # absent
-        # A negative extent is for the wrapper's checks to refuse.
-        shape = tuple(max(0, int(evaluate(extent, values))) for extent in tensor.extents)
+        shape = tuple(max(0, extent) for extent in sample_extents(tensor, values))
         poison = float("nan") if tensor.dtype.is_float else -1 if tensor.dtype.is_signed else 1
         fill = poison if tensor.role is ir.Role.OUT else 1
         dtype = np.dtype(tensor.dtype.numpy_name)

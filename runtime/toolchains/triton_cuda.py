@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sketchc import ir
-from sketchc.evaluate import evaluate, host_values
+from sketchc.evaluate import host_sample, sample_extents
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.triton.scope import Names
 from sketchc.runtime.frontends.sizes import choose, example_params, refusal, tensor_shapes
@@ -301,7 +301,7 @@ def _request(
     kernel: Kernel, source: Path, symbols: Mapping[str, int], params: Mapping[str, Value]
 ) -> dict[str, Any]:
     """What the worker needs to call the wrapper: JSON-able."""
-    values = host_values(kernel.sketch, symbols, params)
+    values = host_sample(kernel.sketch, symbols, params)
     names = Names(kernel.sketch)
     return {
         "source": str(source),
@@ -313,7 +313,7 @@ def _request(
                 "name": tensor.name,
                 "role": tensor.role.value,
                 "dtype": tensor.dtype.value,
-                "extents": [int(evaluate(extent, values)) for extent in tensor.extents],
+                "extents": sample_extents(tensor, values),
             }
             for tensor in kernel.sketch.tensors
             if tensor.role is not ir.Role.WORKSPACE

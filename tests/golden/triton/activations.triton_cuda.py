@@ -360,7 +360,7 @@ def activations(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + M + N + 4, M * N + 25 * N + 384, 2 * M + 8)
     programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             activations_kernel[(programs,)](

@@ -179,7 +179,7 @@ def argmax_rows(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Te
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
     programs = M
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         argmax_rows_kernel[(min(programs, 40),)](
             X_dense, PLACE_dense, M, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32

@@ -298,7 +298,7 @@ def avg_pool2d(
         2 * abs(OH) + 16,
     )
     programs = N * C * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             avg_pool2d_kernel[(programs,)](

@@ -173,7 +173,7 @@ def batched_matmul(
         B * M * N + M * N + 385 * N + 384,
     )
     programs = B * triton.cdiv(M, TM) * triton.cdiv(N, TN)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         batched_matmul_kernel[(min(programs, 20),)](
             X_dense,

@@ -152,7 +152,7 @@ def bias_activation(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + M + N + 4, M * N + 49 * N + 768, 2 * M + 16)
     programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         bias_activation_kernel[(min(programs, 40),)](
             X_dense,

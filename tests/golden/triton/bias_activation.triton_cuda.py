@@ -149,7 +149,7 @@ def bias_activation(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + M + N + 4, M * N + 13 * N + 768, 2 * M + 4)
     programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             bias_activation_kernel[(programs,)](

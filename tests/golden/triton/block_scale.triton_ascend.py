@@ -163,7 +163,7 @@ def block_scale(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = 256 * M + 12800
     programs = triton.cdiv(M, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         block_scale_kernel[(min(programs, 40),)](
             X_dense,

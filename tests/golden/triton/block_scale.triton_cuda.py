@@ -161,7 +161,7 @@ def block_scale(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = 256 * M + 3584
     programs = triton.cdiv(M, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             block_scale_kernel[(programs,)](

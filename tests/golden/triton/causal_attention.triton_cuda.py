@@ -291,7 +291,7 @@ def causal_attention(
         M * N + 2 * M + 193 * N + 384,
     )
     programs = B * HQ * triton.cdiv(M, TM)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(Q_dense):
             causal_attention_kernel[(programs,)](

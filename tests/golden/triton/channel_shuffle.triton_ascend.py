@@ -191,7 +191,7 @@ def channel_shuffle(
         + 3072,
     )
     programs = N * max(groups, 0) * max(CG, 0) * triton.cdiv(H * W, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         channel_shuffle_kernel[(min(programs, 40),)](
             X_dense,

@@ -141,7 +141,7 @@ def composite_layers(OPACITY: torch.Tensor, *, out: torch.Tensor | None = None) 
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(P + 1, L * P + 2 * L + 1)
     programs = P
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         composite_layers_kernel[(min(programs, 40),)](
             OPACITY_dense,

@@ -143,7 +143,7 @@ def concat_columns(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M + 1, 2 * N + 2048, 2 * K + 2048, K * M + M * N + K + N + 4096)
     programs = M
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         concat_columns_kernel[(min(programs, 40),)](
             A_dense,

@@ -381,7 +381,7 @@ def conv2d(
         + abs(OW),
     )
     programs = max(groups, 0) * max(triton.cdiv(N * OH * OW, TP), 0) * max(triton.cdiv(OG, TO), 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         conv2d_kernel[(min(programs, 20),)](
             X_dense,

@@ -339,7 +339,7 @@ def conv_transpose2d(
         + abs(OW),
     )
     programs = max(triton.cdiv(N * OH * OW, TP), 0) * triton.cdiv(O_, TO)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         conv_transpose2d_kernel[(min(programs, 20),)](
             X_dense,

@@ -309,7 +309,7 @@ def conv_transpose2d(
         + abs(OW),
     )
     programs = max(triton.cdiv(N * OH * OW, TP), 0) * triton.cdiv(O_, TO)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             conv_transpose2d_kernel[(programs,)](

@@ -214,7 +214,7 @@ def cross_entropy(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
     programs = M
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         cross_entropy_phase_1_kernel[(min(programs, 40),)](
             LOGITS_dense,
@@ -229,7 +229,7 @@ def cross_entropy(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M + 8192, 2 * M + 4096)
     programs = 1
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         cross_entropy_phase_2_kernel[(min(programs, 40),)](
             LOSS_dense, ROWS_dense, M, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32

@@ -132,7 +132,7 @@ def cumsum_reverse(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M + 1, M * N + N + 10240, 2 * N + 6144)
     programs = M
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         cumsum_reverse_kernel[(min(programs, 40),)](
             X_dense, Y_dense, M, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32

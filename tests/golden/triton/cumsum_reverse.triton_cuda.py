@@ -128,7 +128,7 @@ def cumsum_reverse(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M + 1, M * N + N + 10240, 2 * N + 6144)
     programs = M
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             cumsum_reverse_kernel[(programs,)](

@@ -185,7 +185,7 @@ def cumsum_two_phase(X: torch.Tensor, *, out: torch.Tensor | None = None) -> tor
         N + 2048 * abs(blocks),
     )
     programs = M * max(blocks, 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         cumsum_two_phase_phase_1_kernel[(min(programs, 40),)](
             X_dense,
@@ -205,7 +205,7 @@ def cumsum_two_phase(X: torch.Tensor, *, out: torch.Tensor | None = None) -> tor
         N + 2048 * abs(blocks),
     )
     programs = M * max(blocks, 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         cumsum_two_phase_phase_2_kernel[(min(programs, 40),)](
             X_dense,

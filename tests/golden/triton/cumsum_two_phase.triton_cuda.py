@@ -173,7 +173,7 @@ def cumsum_two_phase(X: torch.Tensor, *, out: torch.Tensor | None = None) -> tor
         N + 2048 * abs(blocks),
     )
     programs = M * max(blocks, 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             cumsum_two_phase_phase_1_kernel[(programs,)](
@@ -194,7 +194,7 @@ def cumsum_two_phase(X: torch.Tensor, *, out: torch.Tensor | None = None) -> tor
         N + 2048 * abs(blocks),
     )
     programs = M * max(blocks, 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             cumsum_two_phase_phase_2_kernel[(programs,)](

@@ -286,7 +286,7 @@ def depthwise_conv2d(
         2 * abs(OW) + 256,
     )
     programs = N * C * max(OH, 0) * max(triton.cdiv(OW, T), 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         depthwise_conv2d_kernel[(min(programs, 40),)](
             X_dense,

@@ -159,7 +159,7 @@ def downsample(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Ten
         M * abs(K) + abs(K) + 1536,
     )
     programs = M * max(triton.cdiv(K, T), 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         downsample_kernel[(min(programs, 40),)](
             X_dense,

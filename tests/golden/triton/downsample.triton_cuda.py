@@ -151,7 +151,7 @@ def downsample(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Ten
         M * abs(K) + abs(K) + 1536,
     )
     programs = M * max(triton.cdiv(K, T), 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             downsample_kernel[(programs,)](

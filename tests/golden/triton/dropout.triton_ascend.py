@@ -191,7 +191,7 @@ def dropout(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M, N, M * N + 6144, 2 * M * N + 2048, abs(seed))
     programs = triton.cdiv(M * N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         dropout_kernel[(min(programs, 40),)](
             X_dense,

@@ -187,7 +187,7 @@ def dropout(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M, N, M * N + 3072, 2 * M * N + 1024, abs(seed))
     programs = triton.cdiv(M * N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             dropout_kernel[(programs,)](

@@ -175,7 +175,7 @@ def embedding(
         B * D * L + 49 * D + 768,
     )
     programs = triton.cdiv(B * L, TM) * triton.cdiv(D, TD)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         embedding_kernel[(min(programs, 40),)](
             TOKENS_dense,

@@ -164,7 +164,7 @@ def embedding(
         B * D * L + 25 * D + 384,
     )
     programs = triton.cdiv(B * L, TM) * triton.cdiv(D, TD)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(TOKENS_dense):
             embedding_kernel[(programs,)](

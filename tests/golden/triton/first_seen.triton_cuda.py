@@ -110,7 +110,7 @@ def first_seen(TIME: torch.Tensor, USER: torch.Tensor, FIRST: torch.Tensor) -> t
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(N + 3072, 2 * N + 1024, U)
     programs = triton.cdiv(N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(TIME_dense):
             first_seen_kernel[(programs,)](

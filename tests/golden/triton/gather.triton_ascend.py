@@ -150,7 +150,7 @@ def gather(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(K * M + K + 2 * M + 2, K * M + K + 1536, 2 * K + 512, N, M * N)
     programs = M * triton.cdiv(K, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         gather_kernel[(min(programs, 40),)](
             X_dense,

@@ -147,7 +147,7 @@ def gram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + 257 * N + 192, 2 * M + 128, N * N + 193 * N + 192)
     programs = triton.cdiv(N, TN) * triton.cdiv(N, TN)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         gram_kernel[(min(programs, 20),)](
             X_dense,

@@ -148,7 +148,7 @@ def gram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + 129 * N + 192, 2 * M + 64, N * N + 193 * N + 192)
     programs = triton.cdiv(N, TN) * triton.cdiv(N, TN)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             gram_kernel[(programs,)](

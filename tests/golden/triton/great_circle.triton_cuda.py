@@ -231,7 +231,7 @@ def great_circle(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(N + 1536, 2 * N + 512)
     programs = triton.cdiv(N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(LAT1_dense):
             great_circle_kernel[(programs,)](

@@ -260,7 +260,7 @@ def group_norm(
         + 4096,
     )
     programs = N * max(groups, 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         group_norm_kernel[(min(programs, 40),)](
             X_dense,

@@ -211,7 +211,7 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(M * N + M + N + 4, M * N + 98 * N + 384, 2 * M + 33, M * N + 97 * N + 385)
         programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-        require(programs < 2**31, "too many programs for one launch")
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
         if programs > 0:
             heat_phase_1_kernel[(min(programs, 40),)](
                 U_dense,
@@ -227,7 +227,7 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(M * N + M + N + 4, M * N + 97 * N + 384, 2 * M + 32)
         programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-        require(programs < 2**31, "too many programs for one launch")
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
         if programs > 0:
             heat_phase_2_kernel[(min(programs, 40),)](
                 U_dense,

@@ -183,7 +183,7 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(M * N + M + N + 4, M * N + 26 * N + 384, 2 * M + 9, M * N + 25 * N + 385)
         programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-        require(programs < 2**31, "too many programs for one launch")
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
         if programs > 0:
             with torch.cuda.device_of(U_dense):
                 heat_phase_1_kernel[(programs,)](
@@ -201,7 +201,7 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(M * N + M + N + 4, M * N + 25 * N + 384, 2 * M + 8)
         programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-        require(programs < 2**31, "too many programs for one launch")
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
         if programs > 0:
             with torch.cuda.device_of(U_dense):
                 heat_phase_2_kernel[(programs,)](

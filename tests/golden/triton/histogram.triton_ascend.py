@@ -128,7 +128,7 @@ def histogram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tens
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(N + 6144, 2 * N + 2048)
     programs = triton.cdiv(N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         histogram_kernel[(min(programs, 40),)](
             X_dense, COUNTS_dense, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32

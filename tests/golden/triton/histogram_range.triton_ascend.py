@@ -140,7 +140,7 @@ def histogram_range(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(N + 6144, 2 * N + 2048, abs(first))
     programs = triton.cdiv(N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         histogram_range_kernel[(min(programs, 40),)](
             X_dense,

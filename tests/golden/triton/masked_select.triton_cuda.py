@@ -222,7 +222,7 @@ def masked_select(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(1024 * abs(blocks) + 2048, N + 1024 * abs(blocks))
     programs = max(blocks, 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(MASK_dense):
             masked_select_phase_1_kernel[(programs,)](
@@ -238,7 +238,7 @@ def masked_select(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(1024 * abs(blocks) + 2048, N + 1024 * abs(blocks))
     programs = max(blocks, 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             masked_select_phase_2_kernel[(programs,)](

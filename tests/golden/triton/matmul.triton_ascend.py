@@ -169,7 +169,7 @@ def matmul_blocked(
         M * N + 385 * N + 384,
     )
     programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         matmul_blocked_kernel[(min(programs, 20),)](
             A_dense,

@@ -170,7 +170,7 @@ def matmul_half(
         M * N + 193 * N + 192,
     )
     programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(A_dense):
             matmul_half_kernel[(programs,)](

@@ -229,7 +229,7 @@ def max_pool1d(
         2 * abs(OL) + 512,
     )
     programs = N * C * max(triton.cdiv(OL, T), 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         max_pool1d_kernel[(min(programs, 40),)](
             X_dense,

@@ -295,7 +295,7 @@ def max_pool3d(
         2 * abs(OH) + 16,
     )
     programs = N * C * max(OD, 0) * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             max_pool3d_kernel[(programs,)](

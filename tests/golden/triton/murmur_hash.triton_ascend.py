@@ -170,7 +170,7 @@ def murmur_hash(KEY: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(N + 6144, 2 * N + 2048)
     programs = triton.cdiv(N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         murmur_hash_kernel[(min(programs, 40),)](
             KEY_dense, HASH_dense, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32

@@ -168,7 +168,7 @@ def murmur_hash(KEY: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(N + 3072, 2 * N + 1024)
     programs = triton.cdiv(N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(KEY_dense):
             murmur_hash_kernel[(programs,)](

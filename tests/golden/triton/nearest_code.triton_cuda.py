@@ -181,7 +181,7 @@ def nearest_code(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M + 1, D * M + D + 1, C * D + 3 * C)
     programs = M
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             nearest_code_kernel[(programs,)](

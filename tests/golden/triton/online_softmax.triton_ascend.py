@@ -170,7 +170,7 @@ def online_softmax(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M + 1, M * N + N + 16384, 2 * N + 8192)
     programs = M
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         online_softmax_kernel[(min(programs, 40),)](
             X_dense, Y_dense, M, N, TILE=TILE, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32

@@ -165,7 +165,7 @@ def pcm_planes(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(C * N + 1538 * C, 2 * N + 512, 2 * C * N + N + 1536)
     programs = triton.cdiv(N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         pcm_planes_kernel[(min(programs, 40),)](
             SAMPLES_dense,

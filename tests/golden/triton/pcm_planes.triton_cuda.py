@@ -163,7 +163,7 @@ def pcm_planes(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(C * N + 770 * C, 2 * N + 256, 2 * C * N + N + 768)
     programs = triton.cdiv(N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(SAMPLES_dense):
             pcm_planes_kernel[(programs,)](

@@ -170,7 +170,7 @@ def pixel_shuffle(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.
         4 * H * N * W * abs(C) + 4 * H * W * abs(C) + 4 * H * W + 10 * W + 1540,
     )
     programs = N * max(C, 0) * H * triton.cdiv(W, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             pixel_shuffle_kernel[(programs,)](

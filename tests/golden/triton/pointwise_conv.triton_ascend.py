@@ -177,7 +177,7 @@ def pointwise_conv(
         B * H * O_ * W + H * O_ * W + 385 * O_ + 192,
     )
     programs = B * triton.cdiv(H * W, TP) * triton.cdiv(O_, TO)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         pointwise_conv_kernel[(min(programs, 20),)](
             X_dense,

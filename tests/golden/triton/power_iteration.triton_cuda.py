@@ -200,7 +200,7 @@ def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> to
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = N * N + 49 * N + 512
         programs = triton.cdiv(N, TM)
-        require(programs < 2**31, "too many programs for one launch")
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
         if programs > 0:
             with torch.cuda.device_of(A_dense):
                 power_iteration_phase_1_kernel[(programs,)](
@@ -217,7 +217,7 @@ def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> to
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(N + 2048, 2 * N + 1024)
         programs = 1
-        require(programs < 2**31, "too many programs for one launch")
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
         if programs > 0:
             with torch.cuda.device_of(PRODUCT_dense):
                 power_iteration_phase_2_kernel[(programs,)](
@@ -232,7 +232,7 @@ def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> to
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(N + 1536, 2 * N + 512)
         programs = triton.cdiv(N, T)
-        require(programs < 2**31, "too many programs for one launch")
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
         if programs > 0:
             with torch.cuda.device_of(V_dense):
                 power_iteration_phase_3_kernel[(programs,)](

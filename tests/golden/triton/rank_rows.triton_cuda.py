@@ -197,7 +197,7 @@ def rank_rows(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M + 1, M * N + 2 * N)
     programs = M
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             rank_rows_kernel[(programs,)](

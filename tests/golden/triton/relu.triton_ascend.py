@@ -122,7 +122,7 @@ def relu(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M, N, M * N + 12288, 2 * M * N + 4096)
     programs = triton.cdiv(M * N, TILE)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         relu_kernel[(min(programs, 40),)](
             X_dense, Y_dense, M, N, TILE=TILE, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32

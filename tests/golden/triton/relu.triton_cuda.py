@@ -120,7 +120,7 @@ def relu(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M, N, M * N + 3072, 2 * M * N + 1024)
     programs = triton.cdiv(M * N, TILE)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             relu_kernel[(programs,)](

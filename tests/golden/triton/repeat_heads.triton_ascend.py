@@ -144,7 +144,7 @@ def repeat_heads(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.T
         B, H, S, D, B * D * H * S + 2 * B * H + D * S + 2, 4 * B * D * H * S + 9 * D * S + 3072
     )
     programs = B * H * triton.cdiv(S * D, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         repeat_heads_kernel[(min(programs, 40),)](
             X_dense,

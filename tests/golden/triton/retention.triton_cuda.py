@@ -235,7 +235,7 @@ def retention(
         2 * N + 225,
     )
     programs = H * triton.cdiv(D, TD)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(Q_dense):
             retention_kernel[(programs,)](

@@ -183,7 +183,7 @@ def rms_norm(X: torch.Tensor, *, eps: float, out: torch.Tensor | None = None) ->
         2 * D1 + 16,
     )
     programs = B * triton.cdiv(D1, TILE_SIZE) * triton.cdiv(D2, D2_BLOCK)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         rms_norm_kernel[(min(programs, 40),)](
             X_dense,

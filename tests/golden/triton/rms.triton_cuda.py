@@ -180,7 +180,7 @@ def rms_norm(X: torch.Tensor, *, eps: float, out: torch.Tensor | None = None) ->
         2 * D1 + 16,
     )
     programs = B * triton.cdiv(D1, TILE_SIZE) * triton.cdiv(D2, D2_BLOCK)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             rms_norm_kernel[(programs,)](

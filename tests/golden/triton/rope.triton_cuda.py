@@ -214,7 +214,9 @@ def rope(
 
     HALF_BLOCK = max(triton.next_power_of_2(HALF), 1)
     EXTENT_2_BLOCK = max(triton.next_power_of_2(2 * HALF), 1)
-    require(EXTENT_2_BLOCK <= 1048576, "2*HALF is too large for a tile")
+    require(
+        2 * HALF <= 1048576, f"the sketch needs 2*HALF <= 1048576, the widest tile (HALF = {HALF})"
+    )
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(
         B * S + B + S + 1,
@@ -224,7 +226,7 @@ def rope(
         2 * B * H * HALF * S + 2 * H * HALF * S + 2 * H * HALF + 6 * HALF,
     )
     programs = B * S
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             rope_kernel[(programs,)](

@@ -163,7 +163,7 @@ def row_products(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + 49 * N + 1024, 2 * M + 16, M + 48)
     programs = triton.cdiv(M, TM)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         row_products_kernel[(min(programs, 40),)](
             X_dense,

@@ -160,7 +160,7 @@ def row_products(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + 49 * N + 512, 2 * M + 16, M + 48)
     programs = triton.cdiv(M, TM)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             row_products_kernel[(programs,)](

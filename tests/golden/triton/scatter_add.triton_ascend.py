@@ -140,7 +140,7 @@ def scatter_add(TOTAL: torch.Tensor, INDEX_: torch.Tensor, SRC: torch.Tensor) ->
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(D * N + D + N + 4, N + 96, 2 * N + 32, D * N + 97 * D + 384, R, D * R)
     programs = triton.cdiv(N, TN) * triton.cdiv(D, TD)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         scatter_add_kernel[(min(programs, 40),)](
             TOTAL_dense,

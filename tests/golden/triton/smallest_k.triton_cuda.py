@@ -235,7 +235,7 @@ def smallest_k(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + N + 4096, 2 * N + 2048, 4 * M + 8)
     programs = M
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             smallest_k_kernel[(programs,)](

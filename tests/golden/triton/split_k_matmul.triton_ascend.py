@@ -179,7 +179,7 @@ def split_k_matmul(
         M * N + 193 * N + 192,
     )
     programs = triton.cdiv(M, TM) * triton.cdiv(N, TN) * triton.cdiv(K, PART)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         split_k_matmul_kernel[(min(programs, 20),)](
             A_dense,

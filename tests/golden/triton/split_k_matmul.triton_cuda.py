@@ -181,7 +181,7 @@ def split_k_matmul(
         M * N + 193 * N + 192,
     )
     programs = triton.cdiv(M, TM) * triton.cdiv(N, TN) * triton.cdiv(K, PART)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(A_dense):
             split_k_matmul_kernel[(programs,)](

@@ -146,7 +146,7 @@ def sum_middle(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Ten
         B * N + 2 * B + N + 2, B * M * N + M * N + 65 * N + 768, 2 * M + 32, B * N + N + 768
     )
     programs = B * triton.cdiv(N, TN)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         sum_middle_kernel[(min(programs, 40),)](
             X_dense,

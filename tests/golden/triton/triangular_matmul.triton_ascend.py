@@ -191,7 +191,7 @@ def triangular_matmul(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(N * N + 385 * N + 768, N * N + 769 * N + 640)
     programs = triton.cdiv(N, T) * max(triton.cdiv(N, T) - 1 + 1, 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         triangular_matmul_kernel[(min(programs, 20),)](
             A_dense, B_dense, C_dense, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32

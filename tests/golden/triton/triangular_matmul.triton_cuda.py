@@ -174,7 +174,7 @@ def triangular_matmul(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(N * N + 385 * N + 768, N * N + 769 * N + 640)
     programs = triton.cdiv(N, T) * max(triton.cdiv(N, T) - 1 + 1, 0)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(A_dense):
             triangular_matmul_kernel[(programs,)](

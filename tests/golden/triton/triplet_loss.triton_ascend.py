@@ -201,7 +201,7 @@ def triplet_loss(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + 49 * N + 1024, 2 * M + 16)
     programs = triton.cdiv(M, TM)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         triplet_loss_kernel[(min(programs, 40),)](
             ANCHOR_dense,

@@ -159,7 +159,7 @@ def unpack_int4(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M + 1, 2 * M * N + 2 * N + 4097)
     programs = M
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(PACKED_dense):
             unpack_int4_kernel[(programs,)](

@@ -166,7 +166,7 @@ def unscale_gradients(
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M + 50, 2 * M + 16, M * N + 49 * N + 512)
     programs = triton.cdiv(M, TM)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(GRADIENT_dense):
             unscale_gradients_kernel[(programs,)](

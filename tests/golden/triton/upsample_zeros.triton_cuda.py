@@ -124,7 +124,7 @@ def upsample_zeros(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + 2 * M + N + 2, 3 * M * N + 3 * N + 4608)
     programs = M * triton.cdiv(N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             upsample_zeros_kernel[(programs,)](
