@@ -13,7 +13,7 @@ What belongs to a step of the host's schedule (the index of a `fetch`) is found 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias, assert_never
 
@@ -22,6 +22,7 @@ from sketchc import records as attrs
 from sketchc.evaluate import Value, constants_of, evaluate, param_value, sample_let
 from sketchc.index_width import existing, exists, fetched_widths, index_width
 from sketchc.source import NOWHERE, Span
+from sketchc.symbol_sources import sources_of
 from sketchc.symbolic import children, references, show
 from sketchc.types import DType
 
@@ -38,7 +39,7 @@ class Kind(Enum):
     DOMAIN = "domain"  # a host function or a division has a value
     FETCH = "fetch"  # what the host fetches lies in its tensor
     FETCHED = "fetched"  # 64 bits hold every integer that a fetched number takes part in
-    SIZE = "size"  # no size is negative; shapes of arrays never are
+    SIZE = "size"  # no size is negative; extents of arrays never are
     ELEMENTS = "elements"  # tensors have possible numbers of elements
     WIDTH = "width"  # 64 bits hold every integer (see `index_width`)
     REPEAT = "repeat"  # an axis that may broadcast has its extent or 1; shapes are checked anyway
@@ -128,6 +129,21 @@ def fetched_conditions(sketch: ir.Sketch) -> dict[str, Condition]:
     return result
 
 
+def solved_sizes(sketch: ir.Sketch, sizes: Condition) -> Condition | None:
+    """What the condition on sizes says that shapes of arrays do not: that symbols solved from an
+    extent, `N` in `X[N + 3]`, are not negative. None where there are none."""
+    plain = {name for name, found in sources_of(sketch).items() if all(s.bare for s in found)}
+    parts = [
+        part
+        for part in _conjuncts(sizes.holds)
+        if not {reference.name for reference in references(part)} <= plain
+    ]
+    if not parts:
+        return None
+    holds = _all(parts)
+    return attrs.evolve(sizes, holds=holds, text=show(holds))
+
+
 def broken(
     sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value]
 ) -> str | None:
@@ -206,10 +222,7 @@ class _Order:
         """What must hold of symbols and params by themselves."""
         sizes = [ir.Binary(">=", _symbol(symbol), _ZERO) for symbol in self.sketch.symbols]
         if sizes:
-            every: ir.Expr = sizes[0]
-            for size in sizes[1:]:
-                every = ir.Binary("and", every, size)
-            yield from self.further(Kind.SIZE, every, self.sketch.span)
+            yield from self.further(Kind.SIZE, _all(sizes), self.sketch.span)
         for symbol in self.sketch.symbols:
             if symbol.upper_bound is not None:
                 bound = ir.Binary("<=", _symbol(symbol), ir.Literal(symbol.upper_bound))
@@ -297,6 +310,13 @@ def _symbol(symbol: ir.Symbol) -> ir.Ref:
 def _between(low: ir.Expr, value: ir.Expr, operator: str, high: ir.Expr) -> ir.Binary:
     above, below = ir.Binary("<=", low, value), ir.Binary(operator, value, high)
     return ir.Binary("and", above, below)
+
+
+def _all(conditions: Sequence[ir.Expr]) -> ir.Expr:
+    every = conditions[0]
+    for condition in conditions[1:]:
+        every = ir.Binary("and", every, condition)
+    return every
 
 
 def _conjuncts(condition: ir.Expr) -> Iterator[ir.Expr]:

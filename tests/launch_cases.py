@@ -260,6 +260,13 @@ REFUSALS = [
         [n(-1, "N >= 0"), n(-(2**63), "N >= 0")],
     ),
     case(
+        "solved",
+        Kind.SIZE,
+        filled("solved", "symbols: N; tensors: X[N + 3]: in f32; Y[N]: out f32;", "N"),
+        [n(0), n(17)],
+        [Launch({"N": -1}, {}, "N >= 0", shapes={"X": (2,)})],
+    ),
+    case(
         "written",
         Kind.REQUIRE,
         filled(

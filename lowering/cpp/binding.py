@@ -23,6 +23,7 @@ from sketchc.launch_conditions import (
     may_repeat,
     mentioned,
     refusal_text,
+    solved_sizes,
 )
 from sketchc.lowering.cpp.expressions import ROUNDED, literal, number_literal, scalar
 from sketchc.lowering.cpp.names import identifier
@@ -252,10 +253,12 @@ class _Module:
             match step:
                 case ir.Let():
                     self._let(step)
-                case Condition(kind=Kind.SIZE | Kind.REPEAT):
-                    pass  # shapes have no negative size, and are looked at in `_checks`
+                case Condition(kind=Kind.REPEAT):
+                    pass  # `_checks` looks at shapes
                 case Condition():
-                    self._refuse_unless(step)
+                    told = solved_sizes(self.sketch, step) if step.kind is Kind.SIZE else step
+                    if told is not None:
+                        self._refuse_unless(told)
 
     def _let(self, let: ir.Let) -> None:
         kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
@@ -286,10 +289,6 @@ class _Module:
                 f"!{name}_given.is_none() ? {size} : {value}" if source.tensor.optional else size
             )
         self._line(f"[[maybe_unused]] const int64_t {identifier(symbol)} = {value};")
-        if not all(source.bare for source in sources):
-            self._line(f"if ({identifier(symbol)} < 0) {{")
-            self._line(f'    throw py::value_error("the size {symbol} is negative");')
-            self._line("}")
 
     def _checks(self) -> None:
         for tensor in self._given():

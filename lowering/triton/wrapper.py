@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from sketchc import ir
-from sketchc.launch_conditions import Condition, Kind, launch_steps, may_repeat
+from sketchc.launch_conditions import Condition, Kind, launch_steps, may_repeat, solved_sizes
 from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.precedence import Code
@@ -285,8 +285,6 @@ class WrapperEmitter:
             size += f" // {source.step}" if source.step > 1 else ""
             value = f"{size} if {name} is not None else {value}" if source.tensor.optional else size
         self.line(f"{self.names[symbol]} = {value}")
-        if not all(source.bare for source in sources):
-            self.line(f'require({self.names[symbol]} >= 0, "the size {symbol} is negative")')
 
     def _unpack_out(self) -> None:
         targets = ", ".join(self.names[tensor.name] for tensor in self.outputs)
@@ -306,13 +304,16 @@ class WrapperEmitter:
             match step:
                 case ir.Let():
                     self.line(f"{self.names[step.name]} = {self.host(step.value)}")
-                case Condition(kind=Kind.SIZE | Kind.REPEAT | Kind.ELEMENTS):
-                    pass  # shapes have no negative size; `check_tensor` looks at them
+                case Condition(kind=Kind.REPEAT | Kind.ELEMENTS):
+                    pass  # `check_tensor` looks at shapes
                 case Condition(kind=Kind.WIDTH):
                     for text in width_lines(self.plan.sketch, step, self.names):
                         self.line(text)
                 case Condition():
-                    self.line(refusal_line(self.plan.sketch, step, self.names))
+                    sketch = self.plan.sketch
+                    told = solved_sizes(sketch, step) if step.kind is Kind.SIZE else step
+                    if told is not None:
+                        self.line(refusal_line(sketch, told, self.names))
 
     def _arguments(self) -> None:
         """Types and shapes of what is given, outputs allocated, overlaps refused."""
