@@ -204,8 +204,10 @@ class _Order:
     def steps(self) -> Iterator[Step]:
         sketch = self.sketch
         self.number = len(sketch.requires)
-        self.known |= {declared.name for declared in (*sketch.symbols, *sketch.params)}
-        self.known |= {declared.name for declared in (*sketch.constants, *sketch.tensors)}
+        self.known |= {symbol.name for symbol in sketch.symbols}
+        self.known |= {param.name for param in sketch.params}
+        self.known |= {constant.name for constant in sketch.constants}
+        self.known |= {tensor.name for tensor in sketch.tensors}
         yield from self.arguments()
         waiting = list(enumerate(sketch.requires, 1))
         yield from self.ready(waiting)

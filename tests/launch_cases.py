@@ -189,14 +189,52 @@ PROGRAMS = f"""sketch programs {{
 
 BUCKET = f"""sketch bucket {{
     symbols: N;
-    let: W = 2*N;
-    tensors: X[N]: in f32; Y[W]: out f32;
+    params: k: i64;
+    tensors: X[N]: in f32; Y[k]: out f32;
     {GRID}
     for i in range(1):
-        x = alloc([W], f32, init=1.0)
-        y = alloc([W], f32)
+        x = alloc([k], f32, init=1.0)
+        y = alloc([k], f32)
         cumsum(x, 0, y)
-        store(y -> Y[0:W])
+        store(y -> Y[0:k])
+}}"""
+
+ELEMENTS = f"""sketch elements {{
+    symbols: M, N;
+    tensors: X[M]: in f32; Z[N]: in f32; Y[M, N]: out f32;
+    constexpr: T = 16;
+    {GRID}
+    for i in range(M):
+        {GRID}
+        for j in range(ceil(N, T)):
+            x = alloc([T], f32, init=1.0)
+            store(x -> Y[i, j*T:(j+1)*T])
+}}"""
+
+WIDTH = f"""sketch width {{
+    symbols: N;
+    params: k: i64;
+    require: k >= 1;
+    tensors: X[N]: in f32; Y[N]: out f32;
+    {GRID}
+    for i in range(N):
+        x = alloc([1])
+        load(X[i:i+1] -> x)
+        store(x -> Y[(i*k)//k:(i*k)//k+1])
+}}"""
+
+FETCHED = f"""sketch number {{
+    symbols: N;
+    tensors: I[N]: in i64; X[N]: in f32; Y[N]: out f32;
+    require: N >= 1;
+    s = fetch(I[0])
+    {GRID}
+    for i in range(N):
+        x = alloc([1])
+        load(X[i:i+1] -> x)
+        if i*s > 8:
+            mul(x, 2.0, x)
+        store(x -> Y[i:i+1])
 }}"""
 
 #: Conditions of many kinds in one sketch.
@@ -364,6 +402,21 @@ REFUSALS = [
         ],
     ),
     case(
+        "elements",
+        Kind.ELEMENTS,
+        ELEMENTS,
+        [Launch(SIZES)],
+        [Launch({"M": 2**25, "N": 2**25}, {}, "fewer than 2**48 elements")],
+    ),
+    case("width", Kind.WIDTH, WIDTH, [n(17, k=1), n(17, k=2**50)], [n(17, "< 2**63", k=2**61)]),
+    case(
+        "number",
+        Kind.FETCHED,
+        FETCHED,
+        [Launch({"N": 17}, contents={"I": 2}), Launch({"N": 17}, contents={"I": -(2**50)})],
+        [Launch({"N": 17}, {}, "< 2**63", contents={"I": 2**61})],
+    ),
+    case(
         "repeat",
         Kind.REPEAT,
         REPEAT,
@@ -381,8 +434,8 @@ REFUSALS = [
         "bucket",
         Kind.BUCKET,
         BUCKET,
-        [n(1), n(17)],
-        [n(2**19 + 1, "W <= 1048576, the widest tile")],
+        [n(1, k=1), n(1, k=17)],
+        [n(1, "k <= 1048576, the widest tile", k=2**20 + 1)],
     ),
     case(
         "programs",
@@ -395,5 +448,5 @@ REFUSALS = [
 
 #: Limits of some targets only.
 LIMITS = (Kind.BUCKET, Kind.PROGRAMS)
-#: What the shapes of arrays say already, so that only the bare C function is told otherwise.
-BY_SHAPE = (Kind.SIZE, Kind.REPEAT)
+#: Sizes that no array has: only the bare C function can be told of them.
+NO_ARRAYS = (Kind.SIZE, Kind.ELEMENTS)
