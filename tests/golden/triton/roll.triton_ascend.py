@@ -136,7 +136,7 @@ def roll(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + 2 * M + N + 2, M * N + N + 3073, 2 * N + 1024)
     programs = M * triton.cdiv(N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         roll_kernel[(min(programs, 40),)](
             X_dense, Y_dense, M, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32

@@ -123,7 +123,7 @@ def roll(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M * N + 2 * M + N + 2, M * N + N + 3073, 2 * N + 1024)
     programs = M * triton.cdiv(N, T)
-    require(programs < 2**31, "too many programs for one launch")
+    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
             roll_kernel[(programs,)](
