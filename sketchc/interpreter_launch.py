@@ -269,6 +269,9 @@ def _param(param: ir.Param, value: Scalar) -> Scalar:
     if not isinstance(value, int) and not value.is_integer():
         msg = f"{param.name} is {param.dtype.value}; {value} is not an integer"
         raise UsageError(msg)
+    if not -(2**63) <= value < 2**63:
+        msg = f"{param.name} = {int(value)} does not fit 64 bits"
+        raise UsageError(msg)
     return int(value)
 
 

@@ -18,6 +18,7 @@ from sketchc.lowering.triton.wrapper import (
     ALLOCATE_HELPER,
     ELEMENT_HELPER,
     HOST_HELPERS,
+    INTEGER_HELPER,
     OVERLAP_HELPER,
     ROUNDED_HELPER,
     ROW_MAJOR_HELPER,
@@ -47,6 +48,7 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
         *(
             helper.rstrip()
             for name, helper in (
+                ("check_integer", INTEGER_HELPER),
                 ("rounded", ROUNDED_HELPER),
                 ("allocate", ALLOCATE_HELPER),
                 ("row_major", ROW_MAJOR_HELPER),

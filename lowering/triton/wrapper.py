@@ -104,6 +104,12 @@ def absent(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
 '''
 
 #: What a float param narrower than f64 means: significant bits, smallest exponent, limit.
+INTEGER_HELPER = '''\
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+'''
+
 ROUNDED_HELPER = '''\
 def rounded(value: float, bits: int, least: int, limit: float) -> float:
     """The nearest number of `bits` significant bits that is a multiple of 2**least."""
@@ -300,6 +306,9 @@ class WrapperEmitter:
 
     def _launch_steps(self) -> None:
         """The conditions of the launch, and host values as soon as they are sure to have one."""
+        for param in self.plan.sketch.params:
+            if param.dtype is DType.I64:
+                self.line(f'check_integer("{param.name}", {self.names[param.name]})')
         for step in launch_steps(self.plan.sketch):
             match step:
                 case ir.Let():

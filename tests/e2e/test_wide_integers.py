@@ -13,7 +13,7 @@ import pytest
 from toolchains import require
 from triton_cases import Case, make_case, run_cases
 
-from sketchc.diagnostics import DiagnosticError
+from sketchc.diagnostics import DiagnosticError, UsageError
 from sketchc.interpreter import interpret
 from sketchc.launch_conditions import broken
 from sketchc.lowering.kernel import Kernel
@@ -400,3 +400,39 @@ def test_sizes_that_no_memory_has(tmp_path: Path) -> None:
         assert (status == 0) is fits, (columns, status)
         assert (broken(plan.sketch, {"M": 0, "N": columns}, {}) is None) is fits
     assert broken(plan.sketch, {"M": 2**32, "N": 2**32}, {}) is not None
+
+
+DATA = """sketch data {
+    symbols: N;
+    params: k: i64;
+    tensors: X[N]: in i64; Y[N]: out i64;
+    constexpr: T = 4;
+
+    @llm_hint("parallel")
+    for i in range(0, N, T):
+        x = alloc([T])
+        load(X[i:i+T] -> x)
+        add(x, k, x)
+        store(x -> Y[i:i+T])
+}
+"""
+
+
+def test_params_beyond_64_bits(tmp_path: Path) -> None:
+    """Data wraps; a number that no i64 holds is refused, not cut off."""
+    require("triton_cuda")
+    tree, found = parse(Source("data.sketch", DATA))
+    assert tree is not None, found
+    plan = build_plan(tree.sketches[0], "triton_cuda", None, {}).plan
+    kernel = target_module("triton_cuda").emit(plan)
+    given = {"X": np.arange(5, dtype=np.int64)}
+    fits = [make_case(kernel, {"N": 5}, {"k": k}, given) for k in (2**63 - 1, -(2**63))]
+    for case, result in zip(fits, run_cases(fits, tmp_path / "fits"), strict=True):
+        assert isinstance(result, dict), result
+        np.testing.assert_array_equal(result["Y"], case.expected["Y"])
+    leaves = [attrs.evolve(fits[0], params={"k": k}) for k in (2**63, -(2**63) - 1)]
+    for case, result in zip(leaves, run_cases(leaves, tmp_path / "leaves"), strict=True):
+        assert isinstance(result, str)
+        assert result.startswith("LaunchError"), result
+        with pytest.raises(UsageError):
+            interpret(kernel.sketch, given, {}, case.params)

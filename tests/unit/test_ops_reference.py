@@ -278,11 +278,15 @@ def test_scalars_take_the_tiles_type():
     check("mul(x0, 3, y)", ["i64"], "i64", lambda x: x * 3)
 
 
-def test_integer_scalars_wrap_at_64_bits():
-    text = one_operation("add(x0, M * 4611686018427387904, y)", ["i64"], "i64")
-    x = np.arange(3, dtype=np.int64)
-    result = interpret(elaborated(text), {"X0": x}).outputs["Y"]
-    assert result.tolist() == [2**62 * 3 - 2**64 + value for value in range(3)]
+def test_scalars_stay_within_64_bits_and_data_wraps():
+    """A scalar expression is an integer of the language: a launch at which it leaves 64 bits is
+    refused. What it is added to is data."""
+    sketch = elaborated(one_operation("add(x0, M * 4611686018427387904, y)", ["i64"], "i64"))
+    x = np.array([2**62 + 5], np.int64)
+    assert interpret(sketch, {"X0": x}).outputs["Y"].tolist() == [2**63 + 5 - 2**64]
+    for size in (2, 3):
+        with pytest.raises(DiagnosticError, match="SK0801"):
+            interpret(sketch, {"X0": np.arange(size, dtype=np.int64)})
 
 
 def test_a_narrow_tile_rounds_at_each_write():

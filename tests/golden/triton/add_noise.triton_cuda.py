@@ -116,6 +116,11 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -160,6 +165,7 @@ def add_noise(
     """
     require(X.dim() == 1, "X has 1 axis: [N]")
     (N,) = X.shape
+    check_integer("seed", seed)
     device = X.device
     check_tensor("X", X, torch.float32, (N,), device)
     if out is None:

@@ -116,6 +116,11 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -162,6 +167,9 @@ def avg_pool1d(
     """
     require(X.dim() == 3, "X has 3 axes: [N, C, L]")
     N, C, L = X.shape
+    check_integer("kernel_size", kernel_size)
+    check_integer("stride", stride)
+    check_integer("padding", padding)
     require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
     require(kernel_size >= 1 and stride >= 1, "the sketch needs kernel_size >= 1 and stride >= 1")
     require(

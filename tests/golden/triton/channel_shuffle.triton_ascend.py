@@ -89,6 +89,11 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -132,6 +137,7 @@ def channel_shuffle(
     """
     require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
     N, C, H, W = X.shape
+    check_integer("groups", groups)
     require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
     CG = C // groups
     require(CG >= 0, f"the sketch needs CG >= 0 (CG = {CG})")

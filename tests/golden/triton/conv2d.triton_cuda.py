@@ -178,6 +178,11 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -237,6 +242,10 @@ def conv2d(
     require(BIAS is None or BIAS.dim() == 1, "BIAS has 1 axis: [O]")
     N, C, H, W = X.shape
     O_, CG, KH, KW = WEIGHT.shape
+    check_integer("stride", stride)
+    check_integer("padding", padding)
+    check_integer("dilation", dilation)
+    check_integer("groups", groups)
     require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
     require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
     require(

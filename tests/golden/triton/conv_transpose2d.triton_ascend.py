@@ -200,6 +200,11 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -257,6 +262,10 @@ def conv_transpose2d(
     O_ = WEIGHT.shape[1]
     KH = WEIGHT.shape[2]
     KW = WEIGHT.shape[3]
+    check_integer("stride", stride)
+    check_integer("padding", padding)
+    check_integer("output_padding", output_padding)
+    check_integer("dilation", dilation)
     require(
         stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0,
         "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0",

@@ -147,6 +147,11 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -202,6 +207,9 @@ def depthwise_conv2d(
     N, C, H, W = X.shape
     KH = WEIGHT.shape[2]
     KW = WEIGHT.shape[3]
+    check_integer("stride", stride)
+    check_integer("padding", padding)
+    check_integer("dilation", dilation)
     require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
     require(
         stride >= 1 and dilation >= 1 and padding >= 0,

@@ -118,6 +118,11 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+
+
 def rounded(value: float, bits: int, least: int, limit: float) -> float:
     """The nearest number of `bits` significant bits that is a multiple of 2**least."""
     if not 0 < abs(value) < math.inf:
@@ -174,6 +179,7 @@ def dropout(
     p = rounded(p, 24, -149, 2.0**128)
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
+    check_integer("seed", seed)
     require(p >= 0 and p < 1, f"the sketch needs p >= 0 and p < 1 (p = {p})")
     require(1 - p != 0, f"the sketch needs 1 - p != 0 (p = {p})")
     scale = 1 / (1 - p)

@@ -153,6 +153,11 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -203,6 +208,7 @@ def group_norm(
     require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [C]")
     require(BIAS.dim() == 1, "BIAS has 1 axis: [C]")
     N, C, H, W = X.shape
+    check_integer("groups", groups)
     require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
     CG = C // groups
     require(CG * H * W >= 0, f"the sketch needs CG*H*W >= 0 (CG = {CG}, H = {H}, W = {W})")

@@ -178,6 +178,11 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -199,6 +204,7 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
     """
     require(U.dim() == 2, "U has 2 axes: [M, N]")
     M, N = U.shape
+    check_integer("steps", steps)
     device = U.device
     check_tensor("U", U, torch.float32, (M, N), device)
     U_dense = U.contiguous()

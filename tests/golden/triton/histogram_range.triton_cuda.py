@@ -73,6 +73,11 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -116,6 +121,7 @@ def histogram_range(
     """
     require(X.dim() == 1, "X has 1 axis: [N]")
     (N,) = X.shape
+    check_integer("first", first)
     device = X.device
     check_tensor("X", X, torch.int32, (N,), device)
     if out is None:

@@ -153,6 +153,11 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def check_integer(name: str, value: int) -> None:
+    """Raise `LaunchError` for an integer of more than 64 bits."""
+    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -204,6 +209,10 @@ def max_pool2d(
     """
     require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
     N, C, H, W = X.shape
+    check_integer("kernel_size", kernel_size)
+    check_integer("stride", stride)
+    check_integer("padding", padding)
+    check_integer("dilation", dilation)
     require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
     require(
         kernel_size >= 1 and stride >= 1 and dilation >= 1,
