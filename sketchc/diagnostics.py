@@ -7,6 +7,7 @@ raises `DiagnosticError`, which carries them. `InternalError` is for compiler bu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import Enum
 
@@ -67,6 +68,27 @@ class Diagnostic:
     notes: tuple[str, ...] = ()
     help: str = ""
     fixes: tuple[Fix, ...] = ()
+
+
+def once(
+    found: Iterable[tuple[str, Diagnostic]], known: Iterable[Diagnostic] = ()
+) -> tuple[Diagnostic, ...]:
+    """Findings, each with the setting at which it was made, said once: as at the first setting,
+    with a note of all. What is among the `known` is not said again."""
+    settings: dict[object, tuple[Diagnostic, dict[str, None]]] = {}
+    before = {_key(each) for each in known}
+    for setting, each in found:
+        if _key(each) not in before:
+            settings.setdefault(_key(each), (each, {}))[1][setting] = None
+    return tuple(
+        attrs.evolve(first, notes=(*first.notes, f"with {' | '.join(where)}"))
+        for first, where in settings.values()
+    )
+
+
+def _key(found: Diagnostic) -> tuple[object, ...]:
+    """What a finding is about; the numbers of an example may differ."""
+    return (found.code, found.severity, re.sub(r"\d+", "", found.message), found.span)
 
 
 class DiagnosticError(Exception):

@@ -17,7 +17,7 @@ from sketchc.checker.settings import Setting, Settings
 from sketchc.checker.tile_sizes import with_symbols
 from sketchc.checker.tuning import tuning_points
 from sketchc.checker.workload import workload
-from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
+from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors, once
 from sketchc.interpreter import Options, Result, interpret
 from sketchc.interpreter_inputs import DRAWINGS, indices_exist, random_inputs
 from sketchc.interpreter_launch import bind_values, tensor_shapes
@@ -207,15 +207,15 @@ class Execution:
             runs = self._runs(fitting, setting, shapes)
         except DiagnosticError as error:
             return error.diagnostics
-        found = [item for variant, run in runs for item in _broken(variant, run)]
+        found = once((v.title, item) for v, run in runs for item in _broken(v, run))
         whole = [(variant, run) for variant, run in runs if not run.violations]
         if not found and len(whole) < min(2, len(self.variants)):
             self.blank += 1
             return ()
-        found = found or list(_differences(whole))
+        found = found or tuple(_differences(whole))
         if not found:
             self._note(setting, whole)
-        return tuple(found)
+        return found
 
     def _note(self, setting: Setting, runs: list[tuple[Variant, Result]]) -> None:
         """What runs that agree have shown."""
@@ -310,8 +310,7 @@ def sample_param(param: ir.Param) -> Scalar:
 def _broken(variant: Variant, result: Result) -> Iterator[Diagnostic]:
     for violation in result.violations if variant.strict else ():
         if violation.kind not in DATA_DEPENDENT:
-            diagnostic = violation.diagnostic(result.symbols)
-            yield attrs.evolve(diagnostic, notes=(*diagnostic.notes, f"with {variant.title}"))
+            yield violation.diagnostic(result.symbols)
 
 
 def _differences(runs: list[tuple[Variant, Result]]) -> Iterator[Diagnostic]:

@@ -10,7 +10,7 @@ from sketchc import ir, syntax
 from sketchc import records as attrs
 from sketchc.checker import budget
 from sketchc.checker.verdicts import severity as unproved_severity
-from sketchc.diagnostics import Diagnostic, DiagnosticError, Label, Severity, has_errors
+from sketchc.diagnostics import Diagnostic, DiagnosticError, Label, Severity, has_errors, once
 from sketchc.source import Source
 
 #: Claims by name and subject.
@@ -225,7 +225,7 @@ def _check_all(
     further = budget.attempt(
         "other tuning points",
         budget.CHECK,
-        lambda: tuple(_check_points(tree, constants, allow_unproved, known)),
+        lambda: once(_check_points(tree, constants, allow_unproved, known), found),
         lambda: (_given_up(tree, "other tuning points", unproved_severity(allow_unproved)),),
     )
     return checked, found, further
@@ -261,8 +261,9 @@ def _check_points(
     constants: Mapping[str, int | float | bool],
     allow_unproved: bool,
     known: Claims,
-) -> Iterator[Diagnostic]:
-    """What the other tuning points add: one proof for all where it succeeds, else one for each."""
+) -> Iterator[tuple[str, Diagnostic]]:
+    """What the other tuning points add, with their constants: one proof for all where it succeeds,
+    else one for each."""
     from sketchc.checker.elaborate import elaborate
     from sketchc.checker.tile_sizes import proved_for_all, same_but_for_tiles
     from sketchc.checker.tuning import tuning_points
@@ -276,6 +277,11 @@ def _check_points(
         if general and default is not None:
             sketch, found = elaborate(tree, bound)
             if sketch is not None and same_but_for_tiles(default, sketch):
-                yield from found
+                yield from ((_named(point), each) for each in found)
                 continue
-        yield from check_sketch(tree, bound, allow_unproved, known)[1]
+        more = check_sketch(tree, bound, allow_unproved, known)[1]
+        yield from ((_named(point), each) for each in more)
+
+
+def _named(point: Mapping[str, int | float | bool]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in point.items())

@@ -130,3 +130,25 @@ def test_sk0652_sees_loads_that_share_their_lines(spelt: str) -> None:
     assert columns(spelt, 8, list(range(8))) == 0
     assert columns(spelt, 64, list(range(16, 24))) == 0
     assert columns(spelt, 64, [0, 9, 17, 33]) == 4
+
+
+# ---------------------------------------------------------------- tuning points
+
+POINTS = """sketch points {
+    symbols: N;
+    tensors: X[N]: in f32; Y[N]: out f32 = 0;
+    constexpr: T = 64 in [16, 32, 64];
+
+    @llm_hint("parallel", "grididx")
+    for i in range(0, N, T):
+        x = alloc([T])
+        load(X[i:i+T] -> x)
+        store(x -> Y[i//(64//T):i//(64//T)+T])
+}
+"""
+
+
+def test_what_several_tuning_points_break_is_said_once() -> None:
+    (one,) = found(POINTS, "SK0520")
+    assert one.notes[-1] == "with T = 16 | T = 32"
+    assert found(POINTS.replace("T = 64 in", "T = 16 in"), "SK0520")
