@@ -116,10 +116,13 @@ def _needs_pad(
         index, extent = show(found.expression), show(sketch.extents(name)[found.dimension])
         message = f"the index `{index}` may leave axis {found.dimension} of `{name}`"
         what = "on which lanes does not separate by axis"
-        mark = {
-            ("low",): "not proved to be 0 or more",
-            ("high",): f"not proved to be less than {extent}",
-        }.get(found.sides, f"not proved to stay in 0 .. {extent} - 1")
+        match found.sides:
+            case ("low",):
+                mark = "not proved to be 0 or more"
+            case ("high",):
+                mark = f"not proved to be less than {extent}"
+            case _:
+                mark = f"not proved to stay in 0 .. {extent} - 1"
         help_text = (
             "if it never leaves, the index, a bound of its `iota`, or a `require:` must say so; "
             "if it does, `pad=` says what those lanes hold"

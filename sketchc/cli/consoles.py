@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +33,7 @@ def make_console(
     """A console on standard output or standard error: plain, or in the terminal's colours."""
     from rich.console import Console
 
+    system: Literal["auto", "standard"] | None
     system = "auto" if coloured(sys.stderr if stderr else sys.stdout) else None
     if system and forced() and os.environ.get("TERM") in (None, "", "dumb", "unknown"):
         system = "standard"

@@ -78,8 +78,8 @@ def _gap(
             if _takes_apart(innermost.value, bound):
                 return None
             if _varies(innermost, axis):
-                step = _coefficient(innermost.value, bound)
-                return None if step is None else _step(step)
+                factor = _coefficient(innermost.value, bound)
+                return None if factor is None else _step(factor)
             still = [extent]
             for subscript, outer_extent in reversed(outer):
                 if _varies(subscript, axis):
