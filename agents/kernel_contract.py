@@ -193,14 +193,7 @@ def _wrapped(start: str, parameters: list[str], end: str) -> str:
 
 
 def _out_required(sketch: ir.Sketch) -> bool:
-    """True where shapes or the device can be read from the outputs only."""
+    """True where the device may be known from the outputs only."""
     given = [t for t in sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)]
-    bound = {
-        extent.name
-        for tensor in given
-        for axis, extent in enumerate(tensor.extents)
-        if isinstance(extent, ir.Ref) and not _repeats(tensor, axis)
-    }
-    wanted = {symbol.name for symbol in sketch.symbols}
     outputs = any(t.role is ir.Role.OUT for t in sketch.tensors)
-    return outputs and (not given or not wanted <= bound)
+    return outputs and all(tensor.optional for tensor in given)
