@@ -82,7 +82,7 @@ UNDEFINED = """sketch scale {
 @pytest.mark.parametrize(
     ("text", "status"), [(UNDEFINED, 0), (UNDEFINED.replace("Y[i*T:", "Y[i*T+1:"), 1)]
 )
-def test_lets_without_a_value_for_the_defaults_are_left_to_the_launch(
+def test_divisors_that_are_0_for_the_defaults_are_left_to_the_launch(
     text: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "scale.sketch"
@@ -94,4 +94,4 @@ def test_lets_without_a_value_for_the_defaults_are_left_to_the_launch(
         assert run(["run", str(path), "--symbols", "N=5", "--set", "a=3.0"]) == 1
         error = capsys.readouterr().err
         assert "SK0801" in error
-        assert "`d` has no value" in error
+        assert "the condition g - 1 >= 1 does not hold" in error and "with g = 1" in error
