@@ -15,6 +15,7 @@ from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.cpp import FLAGS, LIBRARIES, UNHURRIED, _build
 from sketchc.runtime.toolchains.cpp_calls import signature
+from sketchc.runtime.toolchains.triton_cuda import TOOLCHAIN as TRITON_CUDA
 
 CPP_BATCH = Path(__file__).parent / "e2e" / "cpp_random_batch.py"
 Outcome = dict[str, Array] | str
@@ -47,7 +48,8 @@ def run_everything(
         case "cpp":
             return _run_cpp(cases, folder, level)
         case "triton_cuda":
-            return run_cases(list(cases), folder)
+            interpreted = TRITON_CUDA.status().interpreted
+            return run_cases(list(cases), folder, interpret=interpreted)
         case _:
             return [_run_ascend(case, folder / case.kernel.name) for case in cases]
 
