@@ -15,7 +15,6 @@ from sketchc.checker import concrete
 from sketchc.checker.flow import expressions
 from sketchc.checker.scope import Branch, free_names
 from sketchc.checker.sites import Site
-from sketchc.evaluate import evaluate
 from sketchc.types import DType
 
 ParamValues: TypeAlias = dict[str, int | float | bool]
@@ -53,36 +52,6 @@ def other_params(sketch: ir.Sketch, names: Collection[str]) -> tuple[ParamValues
         chosen.append({name: generator.choice(options) for name, options in values.items()})
     kept = [some for some in chosen if any(defaults[n] != value for n, value in some.items())]
     return tuple(some for place, some in enumerate(kept) if some not in kept[:place])
-
-
-def fitted(sketch: ir.Sketch, sizes: Mapping[str, int], params: ParamValues) -> dict[str, int]:
-    """Sizes that suit values of params better: where a `require` says what a symbol equals, that.
-    With `OG = O//groups` and `O == OG*groups`, three groups turn O = 7 into 6. Whether a launch
-    accepts them stays to be seen."""
-    found = dict(sizes)
-    symbols = {symbol.name for symbol in sketch.symbols}
-    for require in sketch.requires:
-        for name, value in _equal(require.condition):
-            if name not in symbols:
-                continue
-            try:
-                size = int(evaluate(value, concrete.host_values(sketch, {**found, **params})))
-            except (ArithmeticError, ValueError):
-                return dict(sizes)
-            found[name] = max(0, size)
-    return found
-
-
-def _equal(condition: ir.Expr) -> Iterator[tuple[str, ir.Expr]]:
-    """The names that a condition says are equal to something, each with that."""
-    match condition:
-        case ir.Binary("and", left, right):
-            yield from _equal(left)
-            yield from _equal(right)
-        case ir.Binary("==", ir.Ref(name), value) | ir.Binary("==", value, ir.Ref(name)):
-            yield name, value
-        case _:
-            pass
 
 
 def deciding_params(sketch: ir.Sketch, sites: Sequence[Site]) -> tuple[str, ...]:

@@ -38,7 +38,8 @@ MOST_AIMED = 16
 class Planner:
     """Plans the runs of one sketch at several assignments of its tile sizes: `sketches`, the first
     as it stands. `renamed` is that one with the tile sizes as symbols, `tunable` their names;
-    `limit` bounds the work of one run. `goals`: what no run has reached so far; `wanted`: what none
+    `limit` bounds the work of one run, `larger` are the sizes tried for what small ones do not
+    reach. `goals`: what no run has reached so far; `wanted`: what none
     has reached while the loops around it ran as often as they should."""
 
     sketches: Sequence[ir.Sketch]
@@ -46,6 +47,7 @@ class Planner:
     tunable: Collection[str]
     settings: Settings
     limit: int
+    larger: Sequence[int] = LARGER_SIZES
     goals: tuple[Goal, ...] = ()
     wanted: tuple[Goal, ...] = ()
     trips: dict[int, int] = attrs.field(factory=dict)
@@ -186,7 +188,7 @@ class Planner:
         settings = self.settings
         around = frozenset().union(*(loop.names for loop in goal.around if loop.trips > 1))
         names = goal.names | around
-        pool = LARGER_SIZES[: 3 + attempt // 2]
+        pool = self.larger[: 3 + attempt // 2]
         sizes = [
             settings.random.choice(
                 pool if name in goal.names else NARROW_SIZES[: 3 if name in around else 2]

@@ -110,12 +110,14 @@ class Settings:
         sizes: Sequence[int],
         params: ParamValues | None = None,
         absent: tuple[str, ...] = (),
+        keep: bool = False,
     ) -> Setting | None:
-        """A setting with these sizes, or ones near them, that a launch accepts; None for none."""
+        """A setting with these sizes, or ones near them, that a launch accepts; None for none.
+        `keep`: with just these params, else they move where that helps."""
         drawn = zip(self.names, sizes, strict=True)
         symbols = {name: min(size, self._limit(name)) for name, size in drawn}
         given = {**self.given, **(params or {})}
-        found = self._mended({**symbols, **given}, set(given))
+        found = self._mended({**symbols, **given}, set() if keep else set(given))
         if found is None:
             return None
         chosen = {name: int(found[name]) for name in self.names}

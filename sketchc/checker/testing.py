@@ -12,16 +12,19 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice, product
+from itertools import combinations, islice, product
 from typing import TYPE_CHECKING
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import budget, concrete
+from sketchc.checker.goals import Goal, goals, reachable
 from sketchc.checker.index_ranges import loaded_names
 from sketchc.checker.literal_sizes import literal_settings
-from sketchc.checker.param_values import ParamValues, deciding_params, fitted, other_params
+from sketchc.checker.param_values import ParamValues, deciding_params, other_params
+from sketchc.checker.planner import LARGER_SIZES, Planner, sizes_text, told
 from sketchc.checker.scope import Branch, Step, root_scope
+from sketchc.checker.settings import Setting, Settings
 from sketchc.checker.sites import Site, collect
 from sketchc.checker.verdicts import Finding, assignments, element_text, for_sizes
 from sketchc.checker.workload import LANES_PER_UNIT, workload
@@ -40,8 +43,9 @@ TOTAL_LIMIT = 30_000_000
 #: Work of the one run that proves a claim for given shapes: some seconds.
 SHAPE_LIMIT = 200_000_000
 
-#: Runs at most, and at least for a claim to count as tested.
-MOST_RUNS = 16
+#: Runs at most, how many of them are at the smallest sizes, and how many a claim takes at least.
+MOST_RUNS = 40
+SMALL_RUNS = 24
 FEWEST_RUNS = 3
 
 #: Runs at sizes around the numbers of the sketch, and the work of one of them.
@@ -51,9 +55,11 @@ NUMBER_LIMIT = 15_000_000
 #: Sizes with values of params at which a run is tried, whether a launch accepts them or not.
 PARAM_ATTEMPTS = 40
 
-#: Sizes beside those around the constants; 7 is prime.
-SIZES = (0, 1, 2, 3, 7)
+#: Sizes beside those around the constants, and how many settings may have one that is 0.
+SIZES = (0, 1, 2, 3, 5, 7)
+MOST_EMPTY = 4
 LARGEST_CONSTANT = 300
+LARGEST_TILE = 4096
 ATTEMPTS = 300
 
 _CODES = {
@@ -92,6 +98,8 @@ def try_out(
         return findings
     runs = _Runs(sketch)
     runs.execute(settings(sketch), RUN_LIMIT)
+    if any(runs.stands(finding) for finding in findings):
+        runs.aim()
     if any(runs.stands(finding) for finding in findings):
         runs.execute_more(literal_settings(sketch, runs.sites, _sizes(sketch)))
     return [runs.judged(finding) if _open(finding) else finding for finding in findings]
@@ -161,26 +169,28 @@ class _Runs:
         self.generator = np.random.default_rng(0)
         self.broken: dict[tuple[str, str], _Broken] = {}
         self.bases = {view.name: view.base for view in sketch.views}
+        self.settings = Settings(sketch, sample_params(sketch))
+        #: Loops, parallel ones too, that no run has entered twice in a row, and sides of branches
+        #: that none has taken.
+        twice = [attrs.evolve(goal, trips=2) for goal in goals(sketch)]
+        self.missed = [goal for goal in twice if goal.needed]
 
     def execute(self, sizes: Iterable[dict[str, int]], run_limit: int) -> None:
         """Run at one setting after the other, every second time without the optional tensors; then
         at other values of the params that decide what is accessed, largest sizes first."""
-        most = MOST_RUNS
-        if self.others:  # half of the runs at the defaults, at as varied sizes as all of them
-            most = MOST_RUNS // 2
-            sizes = tuple(sizes)
-            if len(sizes) >= MOST_RUNS:
-                sizes = (*sizes[:MOST_RUNS:2], *sizes[1:MOST_RUNS:2], *sizes[MOST_RUNS:])
+        most, spared = MOST_RUNS, 0
         left = max(TOTAL_LIMIT, run_limit)
+        if self.others:  # half of the runs, and of the work, at the defaults
+            most, spared = MOST_RUNS // 2, left // 2
         used: list[dict[str, int]] = []
         for symbols in sizes:
-            cost = self._run(symbols, {}, min(left, run_limit))
+            cost = self._run(symbols, {}, min(left - spared, run_limit))
             if cost is None:
                 continue
             left -= cost
             used.append(symbols)
-            if self.count >= most or left < TOTAL_LIMIT // 20:
-                break
+            if self.count >= most:
+                break  # where little work is left, small sizes still find room
         self.sizes = len(used)
         self.tried.extend(used)
         used.sort(key=lambda symbols: _weight(tuple(symbols.values())), reverse=True)
@@ -190,11 +200,30 @@ class _Runs:
             for shift in range(len(used))
             for place, params in enumerate(self.others)
         )
+        seen: set[tuple[object, ...]] = set()
         for symbols, params in islice(pairs, PARAM_ATTEMPTS):
             if self.count >= MOST_RUNS or left < TOTAL_LIMIT // 20:
                 return
-            suited = fitted(self.sketch, symbols, {**sample_params(self.sketch), **params})
-            left -= self._run(suited, params, min(left, run_limit)) or 0
+            setting = self.settings.setting(tuple(symbols.values()), params, keep=True)
+            if setting is not None and setting.key not in seen:
+                seen.add(setting.key)
+                left -= self._run(setting.symbols, setting.params, min(left, run_limit)) or 0
+
+    def aim(self) -> None:
+        """Run at settings that reach what no run has reached so far."""
+        tiles = (c.value for c in self.sketch.constants if c.dtype.is_integer)
+        larger = (int(tile) + 1 for tile in tiles if 1 < tile <= LARGEST_TILE)
+        sizes = tuple(dict.fromkeys((2, 3, *larger, *LARGER_SIZES)))
+        planner = Planner((self.sketch,), self.sketch, (), self.settings, RUN_LIMIT, sizes)
+        planner.goals = planner.wanted = tuple(self.missed)
+        left = TOTAL_LIMIT
+        for setting in planner.aimed():
+            cost = self._run(setting.symbols, setting.params, min(left, RUN_LIMIT), setting.absent)
+            left -= cost or 0
+            planner.goals = planner.wanted = tuple(
+                goal for goal in planner.goals if goal in self.missed
+            )
+        self.missed = [goal for goal in self.missed if goal in planner.goals]
 
     def execute_more(self, sizes: Iterable[dict[str, int]]) -> None:
         """Run at further sizes where a launch accepts them, as many as there is time for."""
@@ -208,6 +237,7 @@ class _Runs:
                 continue
             left, count = left - cost, count + 1
             self.sizes += 1
+            self.tried.append(symbols)
             if count >= NUMBER_RUNS or left < TOTAL_LIMIT // 20:
                 return
 
@@ -216,15 +246,23 @@ class _Runs:
         subject = self.bases.get(finding.proof.subject, finding.proof.subject)
         return _open(finding) and (finding.proof.claim, subject) not in self.broken
 
-    def _run(self, symbols: dict[str, int], params: ParamValues, limit: int) -> int | None:
-        """The work of one run; None where it would be more than `limit`, or a launch refuses."""
+    def _run(
+        self,
+        symbols: dict[str, int],
+        params: ParamValues,
+        limit: int,
+        absent: tuple[str, ...] | None = None,
+    ) -> int | None:
+        """The work of one run; None where it would be more than `limit`, or a launch refuses.
+        `absent`: the optional tensors that are; where nothing is said, all in every second run."""
         from sketchc.interpreter import Options, interpret
         from sketchc.interpreter_inputs import indices_exist, random_inputs
         from sketchc.interpreter_launch import bind_values, tensor_shapes
 
         options = Options(collect=True, shuffle=1, memory_limit=64 * 2**20)
         given = {**sample_params(self.sketch), **params}
-        absent = self.optional if self.count % 2 else ()
+        if absent is None:
+            absent = self.optional if self.count % 2 else ()
         try:
             values = bind_values(self.sketch, symbols, given)
             shapes = tensor_shapes(self.sketch, values, options.memory_limit)
@@ -240,7 +278,10 @@ class _Runs:
         except (DiagnosticError, UsageError):
             return None
         self.count += 1
+        self.missed = [goal for goal in self.missed if not goal.met([result.reached])]
         for violation in result.violations:
+            if violation.promised:
+                continue
             subject = self.bases.get(violation.tensor, violation.tensor)
             broken = _Broken(violation, symbols, params, absent)
             self.broken.setdefault((violation.kind, subject), broken)
@@ -268,6 +309,16 @@ class _Runs:
         tier = ir.Tier.PROVED_FOR_SHAPES
         return Finding(attrs.evolve(proof, tier=tier, detail=detail), (), requires)
 
+    def unreached(self, subject: str) -> tuple[Goal, ...]:
+        """What leads to the accesses of a tensor and no run reached, though some launch may."""
+        paths = [site.path for site in self.sites if site.tensor.name == subject]
+        on_path = [
+            goal
+            for goal in self.missed
+            if any(path[: len(goal.path)] == goal.path for path in paths)
+        ]
+        return reachable(self.sketch, on_path)
+
     def judged(self, finding: Finding) -> Finding:
         proof = finding.proof
         subject = self.bases.get(proof.subject, proof.subject)
@@ -278,7 +329,12 @@ class _Runs:
             return finding
         if self.count == 0:
             return finding
+        if missed := self.unreached(subject):
+            detail = f"{proof.detail}; no run reached {told(missed)}"
+            return Finding(attrs.evolve(proof, detail=detail), finding.diagnostics)
         times = "once" if self.sizes == 1 else f"at {self.sizes} sizes"
+        if self.sketch.symbols:
+            times += f" ({sizes_text([Setting(symbols) for symbols in self.tried])})"
         if self.count > self.sizes:
             times += f" and {self.count - self.sizes} times with other params"
         detail = f"{proof.detail}; interpreted {times} without a violation"
@@ -332,8 +388,8 @@ def sample_params(sketch: ir.Sketch) -> ParamValues:
 
 
 def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
-    """Sizes that a launch may accept, small products first: all equal, one unlike the others, and
-    mixed ones."""
+    """Sizes that a launch may accept, small products first: all equal, one or two unlike the
+    others, and mixed ones."""
     names = [symbol.name for symbol in sketch.symbols]
     limits = [symbol.upper_bound for symbol in sketch.symbols]
     if not names:
@@ -345,6 +401,9 @@ def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
         chosen[(size,) * len(names)] = None
     for place, size, rest in product(range(len(names)), sizes, (1, 3, 7)):
         chosen[tuple(size if p == place else rest for p in range(len(names)))] = None
+    for (one, other), pair in product(combinations(range(len(names)), 2), ((2, 2), (2, 3), (3, 2))):
+        some = dict(zip((one, other), pair, strict=True))
+        chosen[tuple(some.get(p, 1) for p in range(len(names)))] = None
     generator = random.Random(0)
     for _ in range(ATTEMPTS):
         chosen[tuple(generator.choice(sizes) for _ in names)] = None
@@ -357,12 +416,24 @@ def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
     accepted = [
         key for key in host if _admissible(sketch, {**params, **dict(zip(names, key, strict=True))})
     ]
-    weight = {key: _weight(key) for key in accepted}
-    small = sorted(accepted, key=lambda key: weight[key])[: 4 * MOST_RUNS]
-    stride = max(1, len(small) // MOST_RUNS)
-    for start in range(stride):
-        for key in small[start::stride]:
-            yield dict(zip(names, key, strict=True))
+    for key in _small_and_varied(accepted):
+        yield dict(zip(names, key, strict=True))
+
+
+def _small_and_varied(accepted: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+    """The sizes to run at, in this order: two of the smallest ones without a 0, one of a choice of
+    larger ones, and so on, with a few that have a 0 between them."""
+    ordered = sorted(accepted, key=_weight)
+    small = [key for key in ordered if 0 not in key][:SMALL_RUNS]
+    empty = [key for key in ordered if 0 in key][:MOST_EMPTY]
+    others = [key for key in ordered if 0 not in key and key not in small][: 4 * MOST_RUNS]
+    stride = max(1, len(others) // (MOST_RUNS - len(small) - len(empty)))
+    varied = [key for start in range(stride) for key in others[start::stride]]
+    for place in range(max(len(small), len(varied))):
+        yield from (*small[2 * place : 2 * place + 1], *varied[place : place + 1])
+        yield from small[2 * place + 1 : 2 * place + 2]
+        if place % 3 == 2:
+            yield from empty[place // 3 : place // 3 + 1]
 
 
 def _weight(key: tuple[int, ...]) -> int:

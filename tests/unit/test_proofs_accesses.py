@@ -400,7 +400,7 @@ BRANCHED = """sketch branched {{
 
 def test_optional_tensors_are_absent_from_every_second_run() -> None:
     _, errors = judged(BRANCHED.format(condition="present(B)"))
-    assert errors["SK0510"] == "for N = 1, without `B`, Y[0] is never written"
+    assert errors["SK0510"] == "for N = 2, without `B`, Y[0] is never written"
 
 
 @pytest.mark.parametrize("condition", ["present(B)", "alpha > 0.5"])

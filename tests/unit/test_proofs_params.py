@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from sketchc import ir
 from sketchc.checker.api import CheckResult, check
 from sketchc.checker.elaborate import elaborate
-from sketchc.checker.param_values import fitted, other_params
+from sketchc.checker.param_values import other_params
+from sketchc.checker.settings import Setting, Settings
 from sketchc.parser import parse
 from sketchc.source import Source
 
@@ -129,7 +132,16 @@ def test_sizes_are_fitted_to_params() -> None:
     assert tree is not None
     sketch, _ = elaborate(tree.sketches[0], {})
     assert sketch is not None
-    sizes = {"C": 7, "CG": 2, "O": 7}
-    assert fitted(sketch, sizes, {"groups": 3}) == {"C": 6, "CG": 2, "O": 6}
-    assert fitted(sketch, sizes, {"groups": -1}) == {"C": 0, "CG": 2, "O": 7}
-    assert fitted(sketch, sizes, {"groups": 0}) == sizes  # no launch accepts it
+    settings = Settings(sketch, {})
+    for sizes, groups in product(((7, 2, 7), (1, 1, 1), (5, 1, 1)), (1, 3, 4)):
+        setting = settings.setting(sizes, {"groups": groups}, keep=True)
+        assert setting is not None
+        assert setting.params == {"groups": groups}
+        symbols = setting.symbols
+        assert symbols["C"] == symbols["CG"] * groups >= 1
+        assert symbols["O"] % groups == 0
+        assert symbols["O"] >= 1
+    assert settings.setting((7, 2, 7), {"groups": 0}, keep=True) is None  # no launch accepts it
+    moved = settings.setting((7, 2, 7), {"groups": 0})
+    assert isinstance(moved, Setting)
+    assert moved.params != {"groups": 0}

@@ -120,8 +120,6 @@ def test_examples_elaborate_at_every_point(path):
 #: variable inside a minimum, or below a quotient, are beyond the proof for all.
 POINT_BY_POINT = (
     "concat_columns",
-    "cumsum_reverse",
-    "cumsum_two_phase",
     "masked_select",
     "unpack_int4",
 )
