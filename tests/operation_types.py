@@ -29,7 +29,7 @@ SCALARS = {
     "i64_param": "p_#_i64",
     "f32_param": "p_#_f32",
     "bool_param": "p_#_bool",
-    "index": "iota(8)",
+    "index": "iota(8) + 1",  # it may be a divisor
 }
 #: Those of each place of an operand.
 PARAMS = {

@@ -18,7 +18,7 @@ from sketchc import records as attrs
 from sketchc.checker.flow import expressions
 from sketchc.checker.param_values import ParamValues
 from sketchc.checker.scope import free_names
-from sketchc.evaluate import Value, constants_of, evaluate, host_values
+from sketchc.evaluate import Value, constants_of, evaluate, host_values, param_value
 from sketchc.symbolic import children
 
 #: Sizes tried first for a symbol that does not suit, then larger ones.
@@ -160,10 +160,11 @@ class Settings:
     def _values(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """All host scalars, but for lets that have no value."""
         values: dict[str, Value] = constants_of(self.sketch)
-        for param in self.sketch.params:
-            values[param.name] = 1 if param.default is None else param.default
         values.update(dict.fromkeys(self.optional, True))
         values.update(given)
+        for param in self.sketch.params:
+            default = 1 if param.default is None else param.default
+            values[param.name] = param_value(param, given.get(param.name, default))
         for let in self.sketch.lets:
             with suppress(ArithmeticError, ValueError, KeyError):
                 values[let.name] = evaluate(let.value, values)

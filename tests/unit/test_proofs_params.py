@@ -145,3 +145,24 @@ def test_sizes_are_fitted_to_params() -> None:
     moved = settings.setting((7, 2, 7), {"groups": 0})
     assert isinstance(moved, Setting)
     assert moved.params != {"groups": 0}
+
+
+def test_settings_round_params_as_a_launch_does() -> None:
+    text = """sketch rounded {
+    symbols: N;
+    params: h: f16 = 0.1; g: f32;
+    require: h != 0.1 and g != 0.7;
+    tensors: X[N]: in f32; Y[N]: out f32;
+    for i in range(N):
+        x = alloc([1])
+        load(X[i] -> x)
+        store(x -> Y[i])
+}
+"""
+    tree, _ = parse(Source("test", text))
+    assert tree is not None
+    sketch, _ = elaborate(tree.sketches[0], {})
+    assert sketch is not None
+    setting = Settings(sketch, {"g": 0.7}).setting((3,), keep=True)
+    assert setting is not None
+    assert setting.symbols == {"N": 3}
