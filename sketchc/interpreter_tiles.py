@@ -63,10 +63,12 @@ def round_bfloat16(values: Array) -> Array:
 
 
 def to_tensor(values: Array, dtype: DType) -> Array:
-    """`values` (float64, integer or bool) in the storage type of `dtype`, rounded nearest even."""
+    """`values` (float64, integer or bool) in the storage type of `dtype`, rounded nearest even;
+    what is too large for it is infinite, as in every conversion."""
     if dtype is DType.BF16:
         return round_bfloat16(values.astype(np.float64, copy=False))
-    return values.astype(numpy_dtype(dtype))
+    with np.errstate(over="ignore"):
+        return values.astype(numpy_dtype(dtype))
 
 
 def to_tile(values: Array, dtype: DType) -> Array:

@@ -141,12 +141,14 @@ def _run(
     params: Numbers,
     options: Options,
     generator: np.random.Generator,
+    whole: bool = False,
 ) -> Result | None:
-    """One run on random inputs, optional tensors there or not; None where it is refused."""
+    """One run on random inputs, optional tensors there (all if `whole`) or not; None where it is
+    refused."""
     shapes = tensor_shapes(sketch, bind_values(sketch, symbols, params), MEMORY)
     inputs = random_inputs(sketch, shapes, generator, params)
     for tensor in sketch.tensors:
-        if tensor.optional and generator.integers(2):
+        if tensor.optional and not whole and generator.integers(2):
             inputs.pop(tensor.name, None)
     try:
         return interpret(sketch, inputs, symbols, params, options)
@@ -179,9 +181,9 @@ def _fails(sketch: ir.Sketch, proof: ir.Proof, example: ir.CounterExample) -> bo
     params |= dict(example.params)
     options = Options(collect=True, memory_limit=2**30)
     generator = np.random.default_rng(0)
-    for _ in range(3):
+    for attempt in range(4):
         try:
-            result = _run(sketch, example.symbols, params, options, generator)
+            result = _run(sketch, example.symbols, params, options, generator, attempt == 0)
         except (DiagnosticError, UsageError):
             return False
         if result is not None and any(v.kind == proof.claim for v in result.violations):

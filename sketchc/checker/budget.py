@@ -25,6 +25,8 @@ CLAIM = 1_200_000
 EXACT = 700_000
 RECHECK = 200_000
 SEARCH = 300_000
+#: What is kept for the verdicts on the runs of a sketch.
+JUDGED = 50_000
 
 
 class OutOfWorkError(Exception):

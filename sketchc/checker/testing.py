@@ -75,6 +75,7 @@ _WORDS = {
     "initialised": "`{}` is loaded before it is written",
     "independent": "parallel iterations are not independent in `{}`",
 }
+_GIVEN_UP = "runs at small sizes were given up, as one check may do no more work"
 
 
 def try_out(
@@ -97,12 +98,22 @@ def try_out(
     if not any(_open(finding) for finding in findings):
         return findings
     runs = _Runs(sketch)
-    runs.execute(settings(sketch), RUN_LIMIT)
+    left = budget.left()
+    limit = budget.CHECK if left is None else left - budget.JUDGED
+    ended = budget.attempt(_GIVEN_UP, limit, lambda: _try(runs, findings), lambda: False)
+    said = "" if ended else _GIVEN_UP
+    return [runs.judged(finding, said) if _open(finding) else finding for finding in findings]
+
+
+def _try(runs: _Runs, findings: Sequence[Finding]) -> bool:
+    """All runs that the findings ask for. What the first of them found stays, should the others
+    be given up."""
+    runs.execute(settings(runs.sketch), RUN_LIMIT)
     if any(runs.stands(finding) for finding in findings):
         runs.aim()
     if any(runs.stands(finding) for finding in findings):
-        runs.execute_more(literal_settings(sketch, runs.sites, _sizes(sketch)))
-    return [runs.judged(finding) if _open(finding) else finding for finding in findings]
+        runs.execute_more(literal_settings(runs.sketch, runs.sites, _sizes(runs.sketch)))
+    return True
 
 
 def decided_by_sizes(sketch: ir.Sketch, sites: Sequence[Site]) -> bool:
@@ -319,19 +330,18 @@ class _Runs:
         ]
         return reachable(self.sketch, on_path)
 
-    def judged(self, finding: Finding) -> Finding:
+    def judged(self, finding: Finding, given_up: str) -> Finding:
+        """What the runs say of a claim. `given_up`: why there were no more of them."""
         proof = finding.proof
         subject = self.bases.get(proof.subject, proof.subject)
         broken = self.broken.get((proof.claim, subject))
         if broken is not None:
             return self._refuted(finding, broken)
-        if self.sizes < FEWEST_RUNS and self.sketch.symbols:
-            return finding
-        if self.count == 0:
-            return finding
+        if self.count == 0 or (self.sizes < FEWEST_RUNS and self.sketch.symbols):
+            return _left_open(finding, given_up)
         if missed := self.unreached(subject):
-            detail = f"{proof.detail}; no run reached {told(missed)}"
-            return Finding(attrs.evolve(proof, detail=detail), finding.diagnostics)
+            reached = f"no run reached {told(missed)}"
+            return _left_open(finding, f"{reached}; {given_up}" if given_up else reached)
         times = "once" if self.sizes == 1 else f"at {self.sizes} sizes"
         if self.sketch.symbols:
             times += f" ({sizes_text([Setting(symbols) for symbols in self.tried])})"
@@ -364,6 +374,15 @@ class _Runs:
         )
         evolved = attrs.evolve(proof, tier=ir.Tier.REFUTED, detail=text, counter_example=example)
         return Finding(evolved, (diagnostic,))
+
+
+def _left_open(finding: Finding, said: str) -> Finding:
+    """A claim that stays unproved, with what was tried in vain."""
+    if not said:
+        return finding
+    proof = attrs.evolve(finding.proof, detail=f"{finding.proof.detail}; {said}")
+    diagnostics = (attrs.evolve(d, notes=(*d.notes, said)) for d in finding.diagnostics)
+    return attrs.evolve(finding, proof=proof, diagnostics=tuple(diagnostics))
 
 
 def _told(violation: Violation) -> str:

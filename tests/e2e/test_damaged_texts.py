@@ -120,3 +120,70 @@ def test_what_was_found_once(name):
     (found,) = judged(lambda text: checked(text, False), [text.replace(old, new)], SECONDS)
     assert found.verdict is not None
     assert not found.verdict.wrong, found.verdict.wrong
+
+
+DECODED = """sketch conv3d {
+    symbols: N, C, D, H, W, O, KD, KH, KW;
+    params: stride: i64 = 1; padding: i64 = 0;
+    let: OD = (D+2*padding-KD)//stride + 1;
+    let: OH = (H+2*padding-KH)//stride + 1;
+    let: OW = (W+2*padding-KW)//stride + 1;
+    tensors: X[N, C, D, H, W]: in f32; WEIGHT[O, C, KD, KH, KW]: in f32;
+    tensors: Y[N, O, OD, OH, OW]: out f32;
+    views: WF[O, C*KD*KH*KW] = WEIGHT;
+    constexpr: TP in [32, 64], TO in [16, 32], TK in [16, 32];
+    require: stride >= 1 and padding >= 0;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(ceil(N*OD*OH*OW, TP)):
+        @llm_hint("parallel", "grididx")
+        for j in range(ceil(O, TO)):
+            y = alloc([TP, TO], f32, init=0, llm_hint=["fastest", "accumulator"])
+            p = iota(TP, i*TP, N*OD*OH*OW)
+            n = p//(OD*OH*OW)
+            od = p//(OW*OH) % OD
+            oh = p//OW % OH
+            ow = p % OW
+            o = iota(TO, j*TO, O)
+            @llm_hint("pipeline")
+            for k0 in range(0, C*KD*KH*KW, TK):
+                x = alloc([TP, TK], llm_hint=["fast", "input_cache"])
+                w = alloc([TO, TK], llm_hint=["fast", "input_cache"])
+                k = iota(TK, k0, C*KD*KH*KW)
+                c = k//(KD*KH*KW)
+                d = (od*stride-padding)[:, None] + (k//(KW*KH)%KD)[None, :]
+                h = (oh*stride-padding)[:, None] + (k//KW%KH)[None, :]
+                v = (ow*stride-padding)[:, None] + (k%KW)[None, :]
+                load(X[n[:, None], c[None, :], d, h, v] -> x, pad=0)
+                load(WF[o, k0:k0+TK] -> w)
+                gemm(x, w, y, trans_b=True)
+            store(y -> Y[n[:, None], o[None, :], od[:, None], oh[:, None], ow[:, None]])
+}
+"""
+
+#: Slips in the decode of a pixel: a wrong modulus, a wrong divisor, an index swapped.
+SLIPS = (
+    ("p//(OW*OH) % OD", "p//(OW*OH) % 3"),
+    ("p//(OW*OH) % OD", "p//(OW*OH) % 27"),
+    ("p//OW % OH", "p//OW % OD"),
+    ("p % OW", "p % OH"),
+    ("n = p//(OD*OH*OW)", "n = p//(OD*OH)"),
+    ("od[:, None], oh[:, None]", "oh[:, None], od[:, None]"),
+    ("iota(TO, j*TO, O)", "iota(TO, j*TP, O)"),
+)
+
+
+def refuted(text: str) -> tuple[bool, list[str]]:
+    """Whether a claim of a text is refuted, and those neither proved nor with a word of why."""
+    report = check_text(Source("decoded.sketch", text), Request(static=True))
+    proofs = [proof for sketch in report.sketches for proof in sketch.proofs]
+    silent = [p.claim for p in proofs if p.tier is not ir.Tier.PROVED and not p.detail]
+    return any(proof.tier is ir.Tier.REFUTED for proof in proofs), silent
+
+
+@pytest.mark.parametrize(("old", "new"), [("", ""), *SLIPS])
+def test_a_slip_in_the_decode_of_a_convolution_is_refuted_in_time(old: str, new: str) -> None:
+    assert old in DECODED
+    (found,) = judged(refuted, [DECODED.replace(old, new, 1) if old else DECODED], STATIC_SECONDS)
+    assert found.verdict is not None, f"more than {STATIC_SECONDS} s, or it died"
+    assert found.verdict == (bool(old), [])

@@ -14,9 +14,10 @@ from sketchc.checker.elaborate import elaborate
 from sketchc.diagnostics import DiagnosticError, InternalError, UsageError, has_errors
 from sketchc.interpreter import Options, interpret
 from sketchc.interpreter_memory import runs_in_parallel
-from sketchc.interpreter_tiles import round_bfloat16
+from sketchc.interpreter_tiles import round_bfloat16, to_tile
 from sketchc.parser import parse
 from sketchc.source import Source
+from sketchc.types import DType
 
 CHECKED = Options(check_domains=True, shuffle=5)
 PADDED = Options(check_domains=True, shuffle=6, padding=3)
@@ -386,6 +387,13 @@ def test_bfloat16_agrees_with_pytorch_on_float32_values():
     values = np.random.default_rng(0).standard_normal(2000).astype(np.float32)
     mine = round_bfloat16(values.astype(np.float64)).astype(np.float32)
     np.testing.assert_array_equal(mine, torch.from_numpy(values).to(torch.bfloat16).float().numpy())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32])
+def test_what_is_too_large_for_a_type_is_infinite_without_a_warning(dtype: DType) -> None:
+    huge = np.array([1e300, -1e300, np.nan, 1.0])
+    np.testing.assert_array_equal(to_tile(huge, dtype), [np.inf, -np.inf, np.nan, 1.0])
 
 
 def test_raw_bfloat16_arrays_of_numpy_files():
