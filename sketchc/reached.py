@@ -11,10 +11,13 @@ from sketchc import records as attrs
 
 @attrs.define
 class Reached:
-    """`trips`: the most iterations in a row of each loop; `sides`: branches with their outcome."""
+    """`trips`: the most iterations in a row of each loop; `sides`: branches with their outcome.
+    `telling`: its tile sizes differ from one another and from 1, so that one in the place of
+    another shows."""
 
     trips: dict[int, int] = attrs.field(factory=dict)
     sides: set[tuple[int, bool]] = attrs.field(factory=set)
+    telling: bool = True
 
     def loop(self, place: int, count: int) -> None:
         """Note that the loop at `place` ran `count` times."""

@@ -5,7 +5,8 @@ same inputs, at settings that reach what the claim may rest on; and what is foun
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import attrs
 import numpy as np
@@ -18,6 +19,7 @@ from sketchc.checker.tile_sizes import with_symbols
 from sketchc.checker.tuning import tuning_points
 from sketchc.checker.workload import workload
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors, once
+from sketchc.evaluate import constants_of, evaluate
 from sketchc.interpreter import Options, Result, interpret
 from sketchc.interpreter_inputs import DRAWINGS, indices_exist, random_inputs
 from sketchc.interpreter_launch import bind_values, tensor_shapes
@@ -28,8 +30,11 @@ Scalar = int | float | bool
 
 #: Tile sizes that divide nothing, and ones larger than every small size.
 ONES = (1,)
-RAGGED_TILES = (3, 5, 4, 2)
-LARGE_TILES = (11, 9, 13, 16)
+RAGGED_TILES = (3, 5, 4, 2, 7, 6, 9, 8)
+#: Where the checker refuses those, as conditions that tie tile sizes to each other make it do: each
+#: a divisor of the next, or the other way round, or all equal.
+TIED_TILES = ((2, 4, 8, 16, 32, 64), (16, 8, 4, 2), (3,))
+LARGE_TILES = (11, 9, 13, 16, 10, 14, 12, 15)
 #: What they are multiplied by where the checker refuses them or a run would take long.
 SCALES = (1, 4, 16, 64, 256)
 #: Violations that depend on the random data, not on the sketch.
@@ -59,6 +64,11 @@ class Variant:
 
     def _chosen(self) -> dict[str, Scalar]:
         return {c.name: c.value for c in self.sketch.constants if c.name in self.names}
+
+    def alike(self, names: Collection[str]) -> int:
+        """How many of these constants are 1 or equal to one before them."""
+        values = [c.value for c in self.sketch.constants if c.name in names]
+        return len(values) - len({value for value in values if value != 1})
 
 
 @attrs.frozen
@@ -103,6 +113,7 @@ class Execution:
         self.planner = self._planner(base, (base,))
         self.variants = list(self._variants(base, tree, constants))
         self.planner = self._planner(base, [variant.sketch for variant in self.variants])
+        self.planner.telling = _telling(self.variants, self.tunable)
 
     def _planner(self, base: ir.Sketch, sketches: Sequence[ir.Sketch]) -> Planner:
         names = frozenset(self.tunable)
@@ -143,6 +154,9 @@ class Execution:
             found = []
             for values in (ONES, RAGGED_TILES, LARGE_TILES) if names else ():
                 other = self._scaled(tree, constants, names, values, probe)
+                if other is None and values is RAGGED_TILES and len(names) > 1:
+                    tied = (self._at(tree, constants, names, some) for some in TIED_TILES)
+                    other = next((one for one in tied if one is not None), None)
                 if other is not None and other not in found:
                     found.append(other)
             if strict and len(found) < 2:
@@ -164,22 +178,32 @@ class Execution:
         and that runs in short time."""
         for scale in SCALES:
             odd = int(scale > 1 and values != ONES)
-            assignment: dict[str, Scalar] = {
-                name: values[number % len(values)] * scale + odd
-                for number, name in enumerate(names)
-            }
-            other = self._checked(tree, {**constants, **assignment})
+            scaled = [value * scale + odd for value in values]
+            other = self._at(tree, constants, names, scaled)
             if other is None:
                 continue
             if probe is None or self._short(other, probe):
                 return other
         return None
 
+    def _at(
+        self,
+        tree: syntax.Sketch,
+        constants: dict[str, Scalar],
+        names: tuple[str, ...],
+        values: Sequence[int],
+    ) -> ir.Sketch | None:
+        """The sketch with these constants at the values in turn, if the checker accepts it."""
+        chosen = {name: values[place % len(values)] for place, name in enumerate(names)}
+        return self._checked(tree, {**constants, **chosen})
+
     def _checked(self, tree: syntax.Sketch, constants: dict[str, Scalar]) -> ir.Sketch | None:
         from sketchc.checker.api import check_sketch
 
         other, found = check_sketch(tree, constants, allow_unproved=True, known=self.known)
-        return None if other is None or has_errors(found) else other.sketch
+        if other is None or has_errors(found) or not _launches(other.sketch):
+            return None
+        return other.sketch
 
     def _short(self, sketch: ir.Sketch, setting: Setting) -> bool:
         values = self.settings.host_values(sketch, setting)
@@ -226,7 +250,8 @@ class Execution:
         self.executed.append(setting)
         self.compared |= dict.fromkeys(variant.title for variant, _ in runs)
         if finite is not None:  # some result is not empty
-            self.planner.note([run.reached for variant, run in runs if variant.strict])
+            reached = {id(variant): run.reached for variant, run in runs if variant.strict}
+            self.planner.note([reached.get(id(variant)) for variant in self.variants])
 
     def _runs(
         self, variants: list[Variant], setting: Setting, shapes: Mapping[str, tuple[int, ...]]
@@ -263,6 +288,27 @@ class Execution:
             if other is not None:
                 runs.append((variant, other))
         return runs
+
+
+def _launches(sketch: ir.Sketch) -> bool:
+    """Whether no condition refuses these values of the constants, whatever the sizes."""
+    values = constants_of(sketch)
+    for require in sketch.requires:
+        if free_names(require.condition) <= values.keys():
+            with suppress(ArithmeticError, ValueError):
+                if not evaluate(require.condition, values):
+                    return False
+    return True
+
+
+def _telling(variants: Sequence[Variant], tunable: Collection[str]) -> list[bool]:
+    """Which of them are at tile sizes that differ from one another and from 1; where none is, as
+    with tile sizes that a condition ties, those that come nearest."""
+    alike = [variant.alike(tunable) for variant in variants]
+    return [
+        variant.strict and count == min(alike)
+        for variant, count in zip(variants, alike, strict=True)
+    ]
 
 
 def _run(

@@ -2,8 +2,9 @@
 
 A run in which a loop has one iteration says nothing of what the loop carries from one to the next,
 and a branch that is never taken says nothing at all. So each loop that works in order, and each
-whose trips depend on a tile size, must run at least twice; other loops once; and both sides of
-each branch must be taken. What no launch can reach is no goal.
+whose trips depend on a tile size, must run at least twice (at tile sizes that differ from one
+another and from 1, else one could stand for another); other loops once; and both sides of each
+branch must be taken. What no launch can reach is no goal.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ class Goal:
     """A loop, or one side of a branch.
 
     `trips`: how often the loop must run in a row; `tiles`: that also differs from one tile size to
-    another, so that runs which agree say that it does not matter. `names`: the symbols, params,
-    constants and optional tensors that decide it, and `DATA`. `path` leads there, itself included;
-    `around` are the loops on it, outermost first.
+    another, so that runs which agree say that it does not matter, and counts only where the tile
+    sizes differ from one another and from 1 (`i*TN` for `i*TM` is right where they are equal).
+    `names`: the symbols, params, constants and optional tensors that decide it, and `DATA`. `path`
+    leads there, itself included; `around` are the loops on it, outermost first.
     """
 
     place: int
@@ -56,7 +58,10 @@ class Goal:
             return any((self.place, self.side) in run.sides for run in runs)
         counts = [run.trips.get(self.place, 0) for run in runs]
         most = max(counts, default=0)
-        return most >= self.trips and (not self.tiles or len(runs) == 1 or min(counts) < most)
+        if not self.tiles:
+            return most >= self.trips
+        telling = [count for count, run in zip(counts, runs, strict=True) if run.telling]
+        return max(telling, default=0) >= self.trips and (len(runs) == 1 or min(counts) < most)
 
     @property
     def name(self) -> str:

@@ -39,7 +39,8 @@ class Planner:
     """Plans the runs of one sketch at several assignments of its tile sizes: `sketches`, the first
     as it stands. `renamed` is that one with the tile sizes as symbols, `tunable` their names;
     `limit` bounds the work of one run, `larger` are the sizes tried for what small ones do not
-    reach. `goals`: what no run has reached so far; `wanted`: what none
+    reach. `telling`: which sketches are at tile sizes that differ from one another and from 1; all
+    where it is empty. `goals`: what no run has reached so far; `wanted`: what none
     has reached while the loops around it ran as often as they should."""
 
     sketches: Sequence[ir.Sketch]
@@ -48,6 +49,7 @@ class Planner:
     settings: Settings
     limit: int
     larger: Sequence[int] = LARGER_SIZES
+    telling: Sequence[bool] = ()
     goals: tuple[Goal, ...] = ()
     wanted: tuple[Goal, ...] = ()
     trips: dict[int, int] = attrs.field(factory=dict)
@@ -57,13 +59,20 @@ class Planner:
         """Take everything that runs can reach as a goal."""
         self.all_goals = self.goals = self.wanted = goals(self.renamed, self.tunable)
 
-    def note(self, runs: Collection[Reached]) -> None:
-        """What runs on the same inputs reached, one for each assignment."""
+    def note(self, reached: Sequence[Reached | None]) -> None:
+        """What runs on the same inputs reached, one for each sketch; None where it did not run."""
+        runs = self._ran(reached)
         self.goals = tuple(goal for goal in self.goals if not goal.met(runs))
         self.wanted = tuple(goal for goal in self.wanted if not goal.met_within(runs))
         for run in runs:
             for place, count in run.trips.items():
                 self.trips[place] = max(count, self.trips.get(place, 0))
+
+    def _ran(self, reached: Sequence[Reached | None]) -> list[Reached]:
+        """The runs that took place, each with whether its tile sizes are telling."""
+        telling = self.telling or [True] * len(reached)
+        pairs = zip(reached, telling, strict=True)
+        return [attrs.evolve(run, telling=tells) for run, tells in pairs if run is not None]
 
     def loops_told(self) -> str:
         """How often the loops ran that must run twice."""
@@ -170,7 +179,8 @@ class Planner:
                 or self.settings.is_empty(setting)
             ):
                 continue
-            runs = [run.reached for run in self.rehearsed(setting) if run is not None]
+            rehearsed = self.rehearsed(setting)
+            runs = self._ran([None if run is None else run.reached for run in rehearsed])
             if len(runs) < min(2, len(self.sketches)):
                 continue
             if DATA in goal.names:
@@ -184,14 +194,17 @@ class Planner:
                 found.clear()
 
     def _aim(self, goal: Goal, attempt: int) -> Setting | None:
-        """A setting whose sizes and params that decide a goal vary, while the others stay small."""
+        """A setting whose sizes and params that decide a goal vary, while the others stay small;
+        every fourth time all sizes vary, since data may tie them (distinct indices into a row)."""
         settings = self.settings
         around = frozenset().union(*(loop.names for loop in goal.around if loop.trips > 1))
         names = goal.names | around
         pool = self.larger[: 3 + attempt // 2]
         sizes = [
             settings.random.choice(
-                pool if name in goal.names else NARROW_SIZES[: 3 if name in around else 2]
+                pool
+                if name in goal.names or attempt % 4 == 3
+                else NARROW_SIZES[: 3 if name in around else 2]
             )
             for name in settings.names
         ]

@@ -191,6 +191,60 @@ def test_extents_behind_a_let_get_several_blocks() -> None:
     agreed(text.replace("softmax", "relu"))
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize(
+    ("example", "old", "new"),
+    [
+        ("max_pool2d", "h = i*TH*stride", "h = i*TW*stride"),
+        ("max_pool2d", "w = j*TW*stride", "w = j*TH*stride"),
+        ("max_pool3d", "h = i*TH*stride", "h = i*TW*stride"),
+        ("max_pool3d", "w = j*TW*stride", "w = j*TH*stride"),
+    ],
+)
+def test_a_tile_size_in_the_place_of_another_shows(example: str, old: str, new: str) -> None:
+    """Parallel loops run twice at sizes that differ from one another and from 1: with one
+    iteration, or equal ones, each may stand for the other."""
+    text = (EXAMPLES / f"{example}.sketch").read_text("utf-8")
+    assert old in text
+    agreed(text)
+    refused(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("condition", "sizes"),
+    [
+        ("T == U", (64, 64)),
+        ("T % U == 0", (32, 64)),
+        ("U % T == 0", (64, 32)),
+        ("T == 2*U", (32, 64)),
+        ("U == 2*T", (64, 32)),
+    ],
+)
+def test_tile_sizes_that_a_condition_ties_differ_as_far_as_they_can(
+    condition: str, sizes: tuple[int, int]
+) -> None:
+    u, t = sizes
+    text = f"""sketch tied {{
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[M, N]: out f32;
+    constexpr: U = {u} in [32, 64, 128], T = {t} in [32, 64, 128];
+    require: {condition};
+    @llm_hint("parallel")
+    for i in range(ceil(M, U)):
+        @llm_hint("parallel")
+        for j in range(ceil(N, T)):
+            x = alloc([U, T])
+            load(X[i*U:(i+1)*U, j*T:(j+1)*T] -> x)
+            relu(x, x)
+            store(x -> Y[i*U:(i+1)*U, j*T:(j+1)*T])
+}}
+"""
+    agreed(text)
+    refused(text.replace("relu", "softmax"))
+
+
 def test_a_loop_of_the_host_runs_twice() -> None:
     text = """sketch steps {
     symbols: N;
