@@ -80,7 +80,7 @@ def _run_cpp(cases: Sequence[Case], folder: Path, level: str) -> list[Outcome]:
     source, library = folder / "unit.cpp", folder / "unit.so"
     source.write_text(unit(kernels), "utf-8")
     warnings, _ = _build([source], quick(level), LIBRARIES, library)
-    assert warnings == ""
+    assert warnings == "", warnings
     requests, arrays = [], {}
     for index, case in enumerate(cases):
         passed = {**case.tensors, **poisoned(case.expected, case.tensors)}

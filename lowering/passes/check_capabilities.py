@@ -31,6 +31,7 @@ class CheckCapabilities:
         found = [
             *self._dtypes(plan),
             *self._operations(plan),
+            *self._casts(plan),
             *self._atomics(plan),
             *self._float_scalars(plan),
         ]
@@ -64,6 +65,25 @@ class CheckCapabilities:
             )
             for statement in _computations(plan)
             if statement.operation in plan.capabilities.ops_missing
+        ]
+
+    def _casts(self, plan: Plan) -> list[Diagnostic]:
+        """A cast looks at a scalar in its own dtype; that of a `let` of floats is f64."""
+        known = plan.capabilities.dtypes
+        return [
+            _refusal(
+                plan,
+                "SK0703",
+                f"`{show(operand.value)}` is {operand.dtype.value}",
+                statement.span,
+                "cast a param, or a tile that the scalar is written into with `fill`",
+            )
+            for statement in _computations(plan)
+            for operand in statement.operands
+            if statement.operation == "cast"
+            and isinstance(operand, ir.ScalarOperand)
+            and not isinstance(operand.value, ir.Literal)
+            and operand.dtype.value not in known
         ]
 
     def _atomics(self, plan: Plan) -> list[Diagnostic]:

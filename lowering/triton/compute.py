@@ -29,6 +29,7 @@ from sketchc.lowering.triton.values import (
     full,
     operand_value,
     own_dtype,
+    scalar_value,
 )
 from sketchc.ops import OPS, Category, identity_value
 from sketchc.types import DType
@@ -99,10 +100,12 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
         case _:
             pass
     if name in LOGICAL:
+        values = [_truth(operand, dtype, rank, scope) for operand in statement.operands]
         dtype = DType.BOOL
-    elif name in FLOAT_TESTS and not dtype.is_float:
-        dtype = DType.F32
-    values = [operand_value(operand, dtype, rank, scope) for operand in statement.operands]
+    else:
+        if name in FLOAT_TESTS and not dtype.is_float:
+            dtype = DType.F32
+        values = [operand_value(operand, dtype, rank, scope) for operand in statement.operands]
     if dtype in NARROW:
         values = [as_tensor(value, dtype) for value in values]
     squares = name == "pow" and values[1].code.text in ("2", "2.0")
@@ -115,6 +118,24 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
     operands = tuple(value.code for value in values)
     request = Request(operands, statement.attributes, dtype, scope, scalar=not shape)
     return Value(WRITERS[name](request), DType.BOOL if name in TESTS else dtype, shape)
+
+
+def _truth(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) -> Value:
+    """An operand as a truth value: a float that is no tile is zero or not in the operation's type.
+
+    `tl.where`, since beside a tile Triton's interpreter repeats a comparison of scalars in the type
+    of what is compared.
+    """
+    match operand:
+        case ir.ScalarOperand(ir.Literal() | ir.Unary("-", ir.Literal())):
+            pass
+        case ir.ScalarOperand(value) if operand.dtype.is_float and dtype.is_float:
+            number = scalar_value(value, operand.dtype, dtype, scope)
+            test = PYTHON.binary("!=", number.code, Code("0"))
+            return Value(PYTHON.call("tl.where", test, "True", "False"), DType.BOOL)
+        case _:
+            pass
+    return operand_value(operand, DType.BOOL, rank, scope)
 
 
 #: Types of which both sides of a choice may be literals: Triton takes those for f32 or i32.

@@ -114,6 +114,26 @@ def test_what_the_chip_cannot_do_is_refused_before_emission() -> None:
     assert {d.code for d in refused.value.diagnostics} == {"SK0703"}
 
 
+@pytest.mark.parametrize(("operand", "allowed"), [("half", False), ("p", True), ("1.5", True)])
+def test_a_cast_looks_at_a_scalar_in_its_own_type(operand: str, allowed: bool) -> None:
+    text = f"""sketch seen {{
+    params: p: f32;
+    let: half = p/2;
+    tensors: Y[8]: out i32;
+    y = alloc([8], i32)
+    cast({operand}, y)
+    store(y -> Y[:])
+}}
+"""
+    if allowed:
+        planned(text, "triton_ascend")
+        return
+    with pytest.raises(DiagnosticError) as refused:
+        planned(text, "triton_ascend")
+    assert {d.code for d in refused.value.diagnostics} == {"SK0703"}
+    planned(text, "triton_cuda")
+
+
 @pytest.mark.parametrize("precision", ["tf32", "tf32x3"])
 def test_precision_is_a_floor(precision: str) -> None:
     """A target without it multiplies with more precision, and says so."""
