@@ -150,8 +150,10 @@ def _cast(statement: ir.Compute, target: DType, rank: int, scope: Scope) -> Valu
     source = own_dtype(operand, scope)
     value = operand_value(operand, source, rank, scope)
     mode = str(statement.attributes.get("round", "nearest"))
-    if value.dtype is None or target is DType.BOOL:
+    if target is DType.BOOL:
         return value
+    if isinstance(operand, ir.ScalarOperand):  # a number, in Triton's interpreter
+        value = Value(full((), value.code, source), source)
     if target.is_float:
         narrows = source.is_float and target.bytes < source.bytes
         if mode == "nearest" or not narrows:
