@@ -33,8 +33,6 @@ TILES = (2, 3, 4, 5)
 #: The most elements of one setting, and the bytes that a run may take.
 VOLUME = 3000
 MEMORY = 2**26
-#: What a run can show of the claims; other violations are of the data's making.
-KINDS = ("in-bounds", "slice-fits", "initialised", "covered", "independent")
 
 Numbers = dict[str, Any]
 
@@ -63,7 +61,7 @@ def _challenge(tree: syntax.Sketch, number: int) -> Iterator[str]:
         small = own
     else:
         yield from _refutations(small)
-    yield from _proofs(small, generator)
+    yield from _proofs(small, not has_errors(found), generator)
     if not has_errors(found):
         yield from _tests(tree, number)
 
@@ -76,11 +74,11 @@ def _small_tiles(sketch: ir.Sketch) -> Numbers:
 # ---------------------------------------------------------------- proved
 
 
-def _proofs(judged: CheckedSketch, generator: np.random.Generator) -> Iterator[str]:
-    """Violations, in any of the runs, of what is said to be proved."""
-    proved = {
-        (proof.claim, proof.subject) for proof in judged.proofs if proof.tier is ir.Tier.PROVED
-    }
+def _proofs(judged: CheckedSketch, accepted: bool, generator: np.random.Generator) -> Iterator[str]:
+    """Violations, in any of the runs, of what is said to be proved, or was tested at other sizes;
+    and of an accepted sketch those that no claim speaks of."""
+    said = _said(judged)
+    bases = {view.name: view.base for view in judged.sketch.views}
     for place, (symbols, params) in enumerate(_settings(judged.sketch, generator)):
         options = Options(
             collect=True,
@@ -92,8 +90,24 @@ def _proofs(judged: CheckedSketch, generator: np.random.Generator) -> Iterator[s
         )
         result = _run(judged.sketch, symbols, params, options, generator)
         for violation in result.violations if result else ():
-            if (violation.kind, violation.tensor) in proved:
-                yield f"false proof, {violation.kind} {violation.tensor}: {symbols} {params}"
+            base = bases.get(violation.tensor, violation.tensor)
+            kind, name = violation.kind, violation.tensor
+            tier = said.get((kind, name if (kind, name) in said else base))
+            if tier in (ir.Tier.PROVED, ir.Tier.TESTED) and not violation.promised:
+                yield f"false {tier.value}, {kind} {name}: {symbols} {params}"
+            elif tier is None and accepted:
+                yield f"accepted without a claim, {kind} {name}: {symbols} {params}"
+
+
+def _said(judged: CheckedSketch) -> dict[tuple[str, str], ir.Tier]:
+    """How well each claim is known: as well as that on the access which is known the least."""
+    best_first = list(ir.Tier)
+    said: dict[tuple[str, str], ir.Tier] = {}
+    for proof in judged.proofs:
+        claim = (proof.claim, proof.subject)
+        tiers = (said.get(claim, ir.Tier.PROVED), proof.tier)
+        said[claim] = max(tiers, key=best_first.index)
+    return said
 
 
 def _settings(
