@@ -58,6 +58,8 @@ PARAM_ATTEMPTS = 40
 #: Sizes beside those around the constants, and how many settings may have one that is 0.
 SIZES = (0, 1, 2, 3, 5, 7)
 MOST_EMPTY = 4
+#: What the other sizes are where one is large.
+REST = 3
 LARGEST_CONSTANT = 300
 LARGEST_TILE = 4096
 ATTEMPTS = 300
@@ -426,6 +428,11 @@ def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
     generator = random.Random(0)
     for _ in range(ATTEMPTS):
         chosen[tuple(generator.choice(sizes) for _ in names)] = None
+    # One size that gives several iterations whatever a stride makes of it, while the others give
+    # one: what a loop over the wrong extent leaves out.
+    for place in range(len(names)):
+        for size in (2 * sizes[-1] + 1, sizes[-1]):
+            chosen[tuple(size if p == place else REST for p in range(len(names)))] = None
     host = [
         key
         for key in chosen
@@ -435,19 +442,28 @@ def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
     accepted = [
         key for key in host if _admissible(sketch, {**params, **dict(zip(names, key, strict=True))})
     ]
-    for key in _small_and_varied(accepted):
+    own = Settings(sketch, params)
+    blank = {key for key in accepted if own.is_empty(Setting(dict(zip(names, key, strict=True))))}
+    for key in _small_and_varied(accepted, blank, sizes[-1]):
         yield dict(zip(names, key, strict=True))
 
 
-def _small_and_varied(accepted: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+def _small_and_varied(
+    accepted: Sequence[tuple[int, ...]], blank: Collection[tuple[int, ...]], large: int
+) -> Iterator[tuple[int, ...]]:
     """The sizes to run at, in this order: two of the smallest ones without a 0, one of a choice of
-    larger ones, and so on, with a few that have a 0 between them."""
+    larger ones (first those with one `large` size at least), and so on, with a few between them
+    that have a 0, or are `blank`, without an element of some output."""
     ordered = sorted(accepted, key=_weight)
-    small = [key for key in ordered if 0 not in key][:SMALL_RUNS]
-    empty = [key for key in ordered if 0 in key][:MOST_EMPTY]
-    others = [key for key in ordered if 0 not in key and key not in small][: 4 * MOST_RUNS]
+    empty = [key for key in ordered if 0 in key or key in blank]
+    full = [key for key in ordered if 0 not in key and key not in blank]
+    small, others = full[:SMALL_RUNS], full[SMALL_RUNS:][: 4 * MOST_RUNS]
+    empty = sorted(empty, key=lambda key: 0 not in key)[:MOST_EMPTY]
+    alone = [key for key in full if max(key) >= large and sorted(key)[:-1] == [REST] * len(key[1:])]
+    largest = {key.index(max(key)): key for key in alone if key not in small}
     stride = max(1, len(others) // (MOST_RUNS - len(small) - len(empty)))
-    varied = [key for start in range(stride) for key in others[start::stride]]
+    mixed = [key for start in range(stride) for key in others[start::stride]]
+    varied = [*largest.values(), *(key for key in mixed if key not in largest.values())]
     for place in range(max(len(small), len(varied))):
         yield from (*small[2 * place : 2 * place + 1], *varied[place : place + 1])
         yield from small[2 * place + 1 : 2 * place + 2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sketchc import ir
@@ -120,3 +122,11 @@ def test_parallel_loops_run_twice_or_the_claim_is_unproved(bound: str, tier: ir.
     assert found.tier is tier, found.detail
     if tier is ir.Tier.UNPROVED:
         assert "no run reached the loop over `j` (line 9)" in found.detail
+
+
+@pytest.mark.parametrize("wrong", ["N", "C", "W", "OW"])
+def test_a_loop_over_the_wrong_extent_is_found(wrong: str) -> None:
+    """Right but for sizes of which one is large while that of the loop gives one iteration."""
+    path = Path(__file__).parents[2] / "examples/avg_pool2d.sketch"
+    text = path.read_text("utf-8").replace("range(ceil(OH, TH))", f"range(ceil({wrong}, TH))")
+    assert proofs(text)["covered", "Y"].tier is ir.Tier.REFUTED
