@@ -139,7 +139,7 @@ constexpr int64_t floor_mod(int64_t a, int b) { return floor_mod(a, int64_t{b});
 constexpr int64_t floor_mod(int a, int64_t b) { return floor_mod(int64_t{a}, b); }
 """,
     "whole_quotient": """
-// The floor of the quotient before it is rounded: 1 // 0.1 is 9.
+// The floor of the quotient before it is rounded: 1 // 0.1 is 9. A zero has the quotient's sign.
 template <class T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
 inline T whole_quotient(T a, T b)
 {
@@ -148,17 +148,23 @@ inline T whole_quotient(T a, T b)
     if (rest != 0 && (rest < 0) != (b < 0)) {
         whole -= 1;
     }
+    if (whole == 0 || b == 0) {
+        return b == 0 ? a / b : std::copysign(T{0}, a / b);
+    }
     const T floor = std::floor(whole);
-    return b == 0 ? a / b : whole - floor > T{0.5} ? floor + 1 : floor;
+    return whole - floor > T{0.5} ? floor + 1 : floor;
 }
 """,
     "floor_rest": """
-// What floor division leaves, exactly, with the sign of b.
+// What floor division leaves, exactly, with the sign of b, also where nothing is left.
 template <class T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
 inline T floor_rest(T a, T b)
 {
     const T rest = std::fmod(a, b);
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+    if (rest == 0) {
+        return std::copysign(rest, b);
+    }
+    return (rest < 0) != (b < 0) ? rest + b : rest;
 }
 """,
     "ceil_div": """

@@ -170,8 +170,10 @@ def truncated_remainder(a, b):
 
 @triton.jit
 def float_mod(a, b):
-    """What floor division leaves, with the sign of b."""
+    """What floor division leaves, with the sign of b, also where nothing is left."""
     rest = truncated_remainder(a, b)
+    nothing = tl.where(b < 0, tl.abs(rest) * -1.0, tl.abs(rest))  # `-rest` would be 0 - rest
+    rest = tl.where(rest == 0, nothing, rest)
     return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 
@@ -184,7 +186,8 @@ def float_floordiv(a, b, ROUND: tl.constexpr):
     whole = tl.where((rest != 0) & ((rest < 0) != (b < 0)), whole - 1, whole)
     floor = tl.floor(whole)
     floor = tl.where(whole - floor > 0.5, floor + 1, floor)
-    return tl.where(b == 0, a / b, floor)
+    floor = tl.where(whole == 0, tl.abs(whole), floor)
+    return tl.where((a == 0) | (b == 0), a / b, floor)  # a zero has the quotient's sign
 
 
 @triton.jit

@@ -1,4 +1,5 @@
-"""Floor division and remainder of floats: exact on every target, as in NumPy and PyTorch."""
+"""Floor division and remainder of floats: exact on every target, as in NumPy, and so are the signs
+of zeros (PyTorch gives a remainder of zero the sign of the dividend)."""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def wrong(case: Case, found: dict[str, Array], a: Array, b: Array) -> list[str]:
         for origin, got in (("interpreter", case.expected[name]), ("target", found[name])):
             got, exact = got.astype(np.float64), want.astype(np.float64)
             with np.errstate(invalid="ignore"):
-                same = (got == exact) | (np.isnan(got) & np.isnan(exact))
+                same = (got == exact) & (np.signbit(got) == np.signbit(exact))
+                same |= np.isnan(got) & np.isnan(exact)
                 if name == "WHOLE" and origin == "target" and a.dtype.itemsize == 4:
                     same |= (np.abs(exact) > 2**23) & (
                         np.abs(got - exact) <= 2**-22 * np.abs(exact)
