@@ -77,6 +77,8 @@ _WORDS = {
     "initialised": "`{}` is loaded before it is written",
     "independent": "parallel iterations are not independent in `{}`",
 }
+#: Claims whose violations leave out what the accesses would have done.
+_ACCESSES = ("in-bounds", "slice-fits")
 _GIVEN_UP = "runs at small sizes were given up, as one check may do no more work"
 
 
@@ -104,7 +106,28 @@ def try_out(
     limit = budget.CHECK if left is None else left - budget.JUDGED
     ended = budget.attempt(_GIVEN_UP, limit, lambda: _try(runs, findings), lambda: False)
     said = "" if ended else _GIVEN_UP
-    return [runs.judged(finding, said) if _open(finding) else finding for finding in findings]
+    found = [runs.judged(finding, said) if _open(finding) else finding for finding in findings]
+    return _but_for_broken(found, runs.bases)
+
+
+def _but_for_broken(found: list[Finding], bases: Mapping[str, str]) -> list[Finding]:
+    """The findings, none of them tested on a tensor of which another claim is refuted, or where an
+    access is: the runs that broke a rule did less than the sketch says. The error is told; this
+    adds none."""
+
+    def subject(finding: Finding) -> str:
+        return bases.get(finding.proof.subject, finding.proof.subject)
+
+    refuted = {subject(one): one for one in found if one.proof.tier is ir.Tier.REFUTED}
+    access = next((o for o in refuted.values() if o.proof.claim in _ACCESSES), None)
+    result = []
+    for one in found:
+        other = refuted.get(subject(one), access)
+        if other is not None and one.proof.tier is ir.Tier.TESTED:
+            detail = f"says nothing while {other.proof.claim} of {other.proof.subject} is refuted"
+            one = Finding(attrs.evolve(one.proof, tier=ir.Tier.UNPROVED, detail=detail))
+        result.append(one)
+    return result
 
 
 def _try(runs: _Runs, findings: Sequence[Finding]) -> bool:

@@ -12,6 +12,8 @@ from sketchc.checker.testing import MOST_EMPTY, settings
 from sketchc.parser import parse
 from sketchc.source import Source
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
 SPLIT = """sketch split {
     symbols: M, N, K;
     tensors: A[M, K]: in f32; B[K, N]: in f32; C[M, N]: out f32;
@@ -130,3 +132,15 @@ def test_a_loop_over_the_wrong_extent_is_found(wrong: str) -> None:
     path = Path(__file__).parents[2] / "examples/avg_pool2d.sketch"
     text = path.read_text("utf-8").replace("range(ceil(OH, TH))", f"range(ceil({wrong}, TH))")
     assert proofs(text)["covered", "Y"].tier is ir.Tier.REFUTED
+
+
+def test_nothing_is_tested_where_an_access_is_refuted() -> None:
+    text = (EXAMPLES / "unscale_gradients.sketch").read_text("utf-8")
+    assert "j*TN:(j+1)*TN] -> gradient" in text
+    wrong = text.replace("j*TN:(j+1)*TN] -> gradient", "j*i:(j+1)*TN] -> gradient")
+    result = check(Source("wrong.sketch", wrong), {"TM": 2, "TN": 3})
+    proofs = [proof for sketch in result.judged for proof in sketch.proofs]
+    tiers = {(proof.claim, proof.subject): proof.tier for proof in proofs}
+    assert tiers["slice-fits", "GRADIENT"] is ir.Tier.REFUTED
+    assert tiers["covered", "Y"] is ir.Tier.UNPROVED  # written in part, where the load was left out
+    assert [diagnostic.code for diagnostic in result.diagnostics] == ["SK0503"]
