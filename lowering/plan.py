@@ -182,6 +182,30 @@ def float_parts(statement: ir.Statement) -> Iterator[ir.Binary]:
             yield from _float_parts(expression)
 
 
+def takes_as_it_is(statement: ir.Compute, operand: ir.Operand) -> bool:
+    """Whether a conversion looks at a scalar in the scalar's own type: integers, bools and numbers
+    that are rounded in a direction are made of it at once. Elsewhere it has the operation's."""
+    rounding = statement.attributes.get("round", "nearest")
+    return (
+        isinstance(operand, ir.ScalarOperand)
+        and statement.operation == "cast"
+        and (not statement.dtype.is_float or rounding != "nearest")
+    )
+
+
+def carried(statement: ir.Compute) -> Iterator[ir.ScalarOperand]:
+    """The scalars that a conversion looks at in their own types and no number stands for."""
+    for operand in statement.operands:
+        if isinstance(operand, ir.ScalarOperand) and takes_as_it_is(statement, operand):
+            match operand.value:
+                case ir.Literal() | ir.Unary("-", ir.Literal()):
+                    pass
+                case ir.Ref(_, ir.NameKind.CONSTANT):
+                    pass
+                case _:
+                    yield operand
+
+
 def _float_parts(expression: ir.Expr) -> Iterator[ir.Binary]:
     match expression:
         case ir.Binary("and" | "or", left, right):

@@ -306,7 +306,11 @@ class Machine(Accesses):
 
     # ------------------------------------------------------------ computation
 
-    def _operand(self, operand: ir.Operand, dtype: DType, site: Site) -> Callable[[], TileValue]:
+    def _operand(
+        self, operand: ir.Operand, dtype: DType, site: Site, *, directed: bool = False
+    ) -> Callable[[], TileValue]:
+        """What reads an operand: scalars in the type of evaluation, unless a conversion is to round
+        them in a direction: once, then, from their own type."""
         match operand:
             case ir.TileOperand(name, domain, layout):
                 expect = self.expected(domain, site, f"read of {name}")
@@ -322,7 +326,7 @@ class Machine(Accesses):
                 return read
             case ir.ScalarOperand(value, own):
                 function = compile_scalar(value)
-                kind = dtype if dtype.is_float else own
+                kind = dtype if dtype.is_float and not directed else own
 
                 def scalar() -> TileValue:
                     number = np.asarray(wrapped(function(self.values)))
@@ -353,7 +357,10 @@ class Machine(Accesses):
             row, dtype, destination.dtype, dict(statement.attributes), self.options.padding > 0
         )
         kind = DType.I64 if row.category is Category.RANDOM else dtype  # seeds stay integers
-        operands = tuple(self._operand(operand, kind, site) for operand in statement.operands)
+        directed = statement.attributes.get("round", "nearest") != "nearest"
+        operands = tuple(
+            self._operand(operand, kind, site, directed=directed) for operand in statement.operands
+        )
         writes = tuple(self._written(statement, name, site) for name in statement.destinations)
 
         def compute() -> None:

@@ -313,8 +313,8 @@ def _convert(inner: loops.Value, dtype: DType, rounding: str, saturate: bool) ->
     if isinstance(inner, loops.Number):
         if rounding == "default" or dtype is DType.BOOL:
             return number_literal(inner.value, dtype)
-        if dtype.is_float and source.is_float:  # a number is an f32 before it is narrowed
-            return _narrowed(inner.value, dtype, rounding)
+        if dtype.is_float and source.is_float:
+            return _to_float(number_literal(inner.value, DType.F64), DType.F64, dtype, rounding)
     if source in _NARROW:
         code = CPP.call("sketch::to_float", code)
         source = DType.F32
@@ -333,12 +333,6 @@ def _convert(inner: loops.Value, dtype: DType, rounding: str, saturate: bool) ->
     if saturate and source is not DType.BOOL:
         return CPP.call(f"sketch::clamped<{kind}>", CPP.call("int64_t", code))
     return CPP.call(f"static_cast<{kind}>", code)
-
-
-def _narrowed(number: float, dtype: DType, rounding: str) -> Code:
-    wide = dtype if dtype is DType.F64 else DType.F32
-    code = number_literal(number, wide)
-    return code if dtype is wide else _to_float(code, wide, dtype, rounding)
 
 
 def _to_float(code: Code, source: DType, dtype: DType, rounding: str) -> Code:

@@ -8,7 +8,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity
-from sketchc.lowering.plan import Plan, float_parts, walk
+from sketchc.lowering.plan import Plan, carried, float_parts, walk
 from sketchc.source import Span
 from sketchc.symbolic import show
 from sketchc.types import DType
@@ -68,7 +68,7 @@ class CheckCapabilities:
         ]
 
     def _casts(self, plan: Plan) -> list[Diagnostic]:
-        """A cast looks at a scalar in its own dtype; that of a `let` of floats is f64."""
+        """Some casts look at a scalar in its own dtype; that of a `let` of floats is f64."""
         known = plan.capabilities.dtypes
         return [
             _refusal(
@@ -79,11 +79,8 @@ class CheckCapabilities:
                 "cast a param, or a tile that the scalar is written into with `fill`",
             )
             for statement in _computations(plan)
-            for operand in statement.operands
-            if statement.operation == "cast"
-            and isinstance(operand, ir.ScalarOperand)
-            and not isinstance(operand.value, ir.Literal)
-            and operand.dtype.value not in known
+            for operand in carried(statement)
+            if operand.dtype.value not in known
         ]
 
     def _atomics(self, plan: Plan) -> list[Diagnostic]:

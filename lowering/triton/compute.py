@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import attrs
+import numpy as np
 
 from sketchc import ir
+from sketchc.interpreter_operations import cast
+from sketchc.lowering.plan import takes_as_it_is
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton import cross_lane, ordering, random_numbers, shuffles
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import literal
-from sketchc.lowering.triton.memory import conditions, conjunction, convert
+from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
 from sketchc.lowering.triton.operations import (
     FLOAT_TESTS,
     LOGICAL,
@@ -148,6 +151,12 @@ def _cast(statement: ir.Compute, target: DType, rank: int, scope: Scope) -> Valu
     """An explicit conversion, with a rounding direction and saturation where asked."""
     operand = statement.operands[0]
     source = own_dtype(operand, scope)
+    if isinstance(operand, ir.ScalarOperand) and not takes_as_it_is(statement, operand):
+        return operand_value(operand, target, rank, scope)
+    number = scope.constant(operand.value) if isinstance(operand, ir.ScalarOperand) else None
+    if number is not None:
+        folded = cast(np.asarray(number), target, statement.attributes).item()
+        return Value(full((), fill_code(folded, target), target), target)
     value = operand_value(operand, source, rank, scope)
     mode = str(statement.attributes.get("round", "nearest"))
     if target is DType.BOOL:

@@ -14,6 +14,7 @@ from sketchc.lowering.plan import (
     PhasePlan,
     Plan,
     TilePlan,
+    carried,
     float_parts,
     has_product,
     walk,
@@ -122,11 +123,17 @@ def _index_bound(magnitudes: list[Polynomial] | None, names: Names) -> str:
 def _takes_f64_scalars(phase: PhasePlan) -> bool:
     """True where an f32 argument would not hold what the kernel computes with."""
     return any(
-        (isinstance(statement, ir.Compute) and statement.dtype is DType.F64)
+        (isinstance(statement, ir.Compute) and _computes_in_f64(statement))
         or any(
             ref.dtype is DType.F64 for part in float_parts(statement) for ref in references(part)
         )
         for statement in walk(phase.body)
+    )
+
+
+def _computes_in_f64(statement: ir.Compute) -> bool:
+    return statement.dtype is DType.F64 or any(
+        operand.dtype is DType.F64 for operand in carried(statement)
     )
 
 
