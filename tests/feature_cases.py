@@ -157,6 +157,7 @@ CASES: dict[str, Feature] = {
         on("M=1 N=1", "M=37 N=17", "M=3 N=0"), hold={"V": "tenths", "H": "tenths"}
     ),
     "unbounded_rows": Feature(PLAIN, {"eps": 1e-3}, hold={"X": "moderate"}),
+    "updated_in_loops": Feature(on("M=1 N=1 R=1", "M=3 N=17 R=5", "M=2 N=31 R=0", "M=2 N=0 R=3")),
     "where_load": Feature(PLAIN, {"first": 2}, terms=64),
     "where_store": Feature(PLAIN, {"last": 5}),
     "whole_number_rounding": Feature(LINE, hold={"X": "halves"}),

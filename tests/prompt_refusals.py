@@ -20,12 +20,12 @@ REFUSED: dict[str, tuple[str, str, str, set[str]]] = {
         {"SK0206"},
     ),
     "fill is no init": (
-        "`acc` filled by `fill` and added to in a loop: it needs `init=` (SK0402)",
+        "`acc` filled by `fill` and added to in a loop: it needs `init=` (SK0421)",
         STORED + "acc = alloc([T], f32)\nfill(0, acc)\nfor j in range(ceil(N, T)):\n"
         "    x = alloc([T])\n    load(X[i, j*T:(j+1)*T] -> x)\n    add(acc, x, acc)\n"
         "reduce_sum(acc, 0, s)",
         "",
-        {"SK0402"},
+        {"SK0421"},
     ),
     "tile counts and elements": (
         "`for i in range(ceil(M, T))` with `X[i:i+T]`: overlaps; write `i*T:(i+1)*T` (SK0520, "

@@ -1,10 +1,10 @@
 """Data flow over tiles: definite assignment (R12), and what loops carry (LOWERING 6).
 
 Runs on the IR of a sketch without other errors. A loop may run zero times, so nothing is assigned
-after it that was not assigned before; a tile without `init=` that a loop writes cannot be read
-after it, because its valid lanes would be those of the last iteration. After an `if` a tile is
-assigned where both branches leave it so. A loop carries a tile that is live at its header and
-written in its body, an `if` one that a branch writes and that is read afterwards.
+after it that was not assigned before; a tile that was may be written in the loop and read after it,
+for at the loop's header its valid lanes do not change (`domains`). After an `if` a tile is assigned
+where both branches leave it so. A loop carries a tile that is live at its header and written in its
+body, an `if` one that a branch writes and that is read afterwards.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ class _Assignment:
     tiles: Mapping[str, ir.Tile]
     allocs: Mapping[str, syntax.Alloc]
     assigned: set[str] = attrs.field(factory=set)
-    writers: dict[str, Span] = attrs.field(factory=dict)  # loop that left a tile unreadable
+    writers: dict[str, ir.For] = attrs.field(factory=dict)  # loop that alone wrote a tile
     branches: dict[str, Span] = attrs.field(factory=dict)  # `if` that left a tile unassigned
     reported: set[str] = attrs.field(factory=set)
     found: list[Diagnostic] = attrs.field(factory=list)
 
-    def block(self, body: tuple[ir.Statement, ...]) -> set[str]:
-        """Check a block; returns the tiles it writes."""
-        written: set[str] = set()
+    def block(self, body: tuple[ir.Statement, ...]) -> None:
+        """Check a block, and note what it assigns."""
         for statement in body:
             for value in expressions(statement):
                 for lanes in _lanes(value):
@@ -58,22 +57,19 @@ class _Assignment:
                     if self.tiles[name].initial is not None:
                         self.assigned.add(name)
                 case ir.Load(tile=name):
-                    written.add(name)
                     self.assigned.add(name)
                 case ir.Store(tile=name) | ir.Atomic(tile=name):
                     self.read(name, statement.span)
                 case ir.Compute():
                     self.compute(statement)
-                    written.update(statement.destinations)
                 case ir.For():
-                    written |= self.loop(statement)
+                    self.loop(statement)
                 case ir.If():
-                    written |= self.branch(statement)
+                    self.branch(statement)
                 case ir.Bind() | ir.Fetch():
                     pass
                 case _:
                     assert_never(statement)
-        return written
 
     def compute(self, statement: ir.Compute) -> None:
         for operand in statement.operands:
@@ -84,25 +80,22 @@ class _Assignment:
                 self.read(name, statement.span, accumulates=statement.operation)
             self.assigned.add(name)
 
-    def branch(self, statement: ir.If) -> set[str]:
+    def branch(self, statement: ir.If) -> None:
         before = set(self.assigned)
-        written = self.block(statement.body)
+        self.block(statement.body)
         after = self.assigned
         self.assigned = before
-        written |= self.block(statement.orelse)
+        self.block(statement.orelse)
         for name in after ^ self.assigned:
             self.branches[name] = statement.span
         self.assigned &= after
-        return written
 
-    def loop(self, loop: ir.For) -> set[str]:
+    def loop(self, loop: ir.For) -> None:
         before = set(self.assigned)
-        written = self.block(loop.body)
-        lost = {name for name in written if self.tiles[name].initial is None}
-        self.assigned = before - lost
-        for name in lost:
-            self.writers[name] = loop.span
-        return written
+        self.block(loop.body)
+        for name in self.assigned - before:
+            self.writers[name] = loop
+        self.assigned = before
 
     def read(self, name: str, span: Span, accumulates: str = "") -> None:
         if name in self.assigned or name in self.reported:
@@ -119,8 +112,13 @@ class _Assignment:
         elif name in self.writers:
             code = "SK0402"
             message = f"`{source}` is read after the loop that wrote it"
-            label = "not assigned on every path"
-            labels.append(Label(self.writers[name], "this loop may run zero times"))
+            loop = self.writers[name]
+            runs = _surely_runs(loop.start, loop.stop, loop.step)
+            label = (
+                "what only a loop assigns ends with it" if runs else "not assigned on every path"
+            )
+            what = "assigned in this loop alone" if runs else "this loop may run zero times"
+            labels.append(Label(loop.span, what))
         elif name in self.branches:
             code = "SK0404"
             message = f"`{source}` is read after an `if` that writes it in one branch only"
@@ -143,6 +141,15 @@ class _Assignment:
                 fixes=fixes,
             )
         )
+
+
+def _surely_runs(start: ir.Expr, stop: ir.Expr, step: ir.Expr) -> bool:
+    """Whether literal bounds say that a loop runs."""
+    match start, stop, step:
+        case ir.Literal(int(first)), ir.Literal(int(end)), ir.Literal(int(by)):
+            return first < end if by > 0 else first > end
+        case _:
+            return False
 
 
 # ---------------------------------------------------------------- what statements read

@@ -1,7 +1,7 @@
 """Definite assignment of tiles as proofs with counter-examples (LANGUAGE R12).
 
-A tile is assigned by `init=`, a load, or an operation. What a loop assigns does not count after it:
-the loop may run no iteration. One verdict per tile that is read.
+A tile is assigned by `init=`, a load, or an operation. What a loop alone assigns does not count
+after it: the loop may run no iteration. One verdict per tile that is read.
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ def _diagnostic(gap: _Gap, text: str) -> Diagnostic:
         gap.span,
         text,
         (Label(gap.tile.span, "allocated here without `init=`"),),
-        notes=("a loop may run no iteration, so what it assigns does not count after it (R12)",),
+        notes=(
+            "a loop may run no iteration, so what it alone assigns does not count after it (R12)",
+        ),
         help="give the alloc an `init=`, or assign the tile first",
     )
 

@@ -234,7 +234,7 @@ def test_fill_before_a_product_does_not_outlive_the_loop():
     text = MATMUL.replace(', "init_zero"', "").replace(
         "            for k in", "            fill(0, c)\n            for k in"
     )
-    assert "SK0402" in codes(text)
+    assert "SK0421" in codes(text)
 
 
 def test_a_reduction_that_looks_like_accumulation_is_a_warning():
