@@ -8,7 +8,7 @@ import click
 
 from sketchc import fixes
 from sketchc import records as attrs
-from sketchc.cli.check import Request, check_text
+from sketchc.cli.check import FileReport, Request, check_text
 from sketchc.cli.fmt import difference
 from sketchc.cli.fmt import write as replace
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Fix, Severity, UsageError
@@ -55,16 +55,26 @@ def mend(source: Source, request: Request, unsafe: bool = False) -> Mended:
     ones only, unless `unsafe`. A finding that has several is left to its author."""
     text = source.text
     answered: list[Diagnostic] = []
+    report = check_text(source, request)
     for _ in range(_ROUNDS):
-        report = check_text(Source(source.name, text), request)
         offered = [found for found in report.diagnostics if _wanted(found, unsafe)]
         kept = _parsing(text, fixes.combine(found.fixes[0] for found in offered))
         changed = _applied(text, kept)
         if changed == text:
             break
-        text = changed
+        after = check_text(Source(source.name, changed), request)
+        if len(kept) > 1 and not _errors(after) <= _errors(report):
+            # One may copy from a tile that another removes: the first alone, then the rest anew.
+            kept = kept[:1]
+            changed = _applied(text, kept)
+            after = check_text(Source(source.name, changed), request)
+        text, report = changed, after
         answered += [found for found in offered if found.fixes[0] in kept]
     return Mended(text, tuple(answered))
+
+
+def _errors(report: FileReport) -> set[str]:
+    return {found.code for found in report.diagnostics if found.severity is Severity.ERROR}
 
 
 def _wanted(found: Diagnostic, unsafe: bool) -> bool:

@@ -9,17 +9,18 @@ from sketchc import ir, syntax
 from sketchc import records as attrs
 from sketchc.checker.text import statement_text
 from sketchc.diagnostics import Diagnostic, Edit, Fix, Label, Severity
-from sketchc.lints.unused_load import unread
+from sketchc.lints.unused_load import needless
 from sketchc.lints.uses import access_names, alloc_of, bodies, loop_of, reads, stored, walk, writes
 from sketchc.symbolic import references
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """Both kinds, in program order; what nothing reads is another finding (SK0650)."""
-    needless = unread(sketch, tree)
+    """Both kinds, in program order; what nothing depends on is another finding (SK0650), and would
+    be no tile to copy from: its mending removes it."""
+    elsewhere = needless(sketch, tree)
     for phase in sketch.phases:
         for body in bodies(phase.body):
-            kept = tuple(each for each in body if each.span not in needless)
+            kept = tuple(each for each in body if each.span not in elsewhere)
             yield from _twice(sketch, tree, kept)
         for statement in walk(phase.body):
             if isinstance(statement, ir.For) and not statement.parallel:
@@ -63,9 +64,13 @@ def _report_twice(
 ) -> Diagnostic:
     one, other = sketch.tile(first.tile), sketch.tile(second.tile)
     name = one.source_name
-    copied = Edit(second.span, f"copy({name}, {other.source_name})")
+    edits = [Edit(second.span, f"copy({name}, {other.source_name})")]
     # A tile that the sketch does not name stands between a load and one with axes of extent 1.
-    named = alloc_of(tree, one) is not None and alloc_of(tree, other) is not None
+    made = alloc_of(tree, other)
+    named = alloc_of(tree, one) is not None and made is not None
+    if made is not None and made.dtype is None:
+        # The load may be what the tile has its type from.
+        edits.append(Edit(made.span, statement_text(attrs.evolve(made, dtype=other.dtype))))
     return Diagnostic(
         "SK0653",
         Severity.WARNING,
@@ -75,7 +80,7 @@ def _report_twice(
         labels=(Label(first.span, "first loaded here"),),
         help=f"use `{name}`, or `copy` it where a second tile is written later",
         # Integers may be indices, whose ranges a copy does not keep.
-        fixes=(Fix(f"copy `{name}`", (copied,), safe=True),)
+        fixes=(Fix(f"copy `{name}`", tuple(edits), safe=True),)
         if one.dtype.is_float and named
         else (),
     )

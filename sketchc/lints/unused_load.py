@@ -32,10 +32,16 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
                 yield _report_chain(load, tile, _removal(chain, list(bodies(phase.body))))
 
 
-def unread(sketch: ir.Sketch, tree: syntax.Sketch) -> set[Span]:
-    """Where the loads stand whose tile no statement reads."""
+def needless(sketch: ir.Sketch, tree: syntax.Sketch) -> set[Span]:
+    """Where the loads stand whose tile no statement reads, or none on which anything depends."""
     elsewhere = left_out(sketch, tree)
-    return {load.span for phase in sketch.phases for load, _ in _unread(sketch, phase, elsewhere)}
+    found: set[Span] = set()
+    for phase in sketch.phases:
+        dead = _dead(phase)
+        found |= {load.span for load, _ in _unread(sketch, phase, elsewhere)}
+        loads = (each for each in walk(phase.body) if isinstance(each, ir.Load))
+        found |= {load.span for load in loads if load.tile in dead}
+    return found
 
 
 def _unread(

@@ -1,7 +1,8 @@
 """A safe fix keeps what a sketch means, bit by bit; what can be read in several ways is left alone.
 
-Every golden diagnostic and every example, as it is and spoilt in ways that bring warnings with
-fixes, is mended as `--fix` would; before and after it is interpreted on the same inputs.
+Golden diagnostics, features, examples (spoilt in ways that bring warnings with fixes, or damaged)
+and sketches whose tiles have their types from what is first loaded are mended as `--fix` would, and
+by each safe fix alone; before and after they are interpreted on the same inputs.
 """
 
 from __future__ import annotations
@@ -12,20 +13,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from damaged_texts import damaged
 from example_sizes import inputs_for, params_for
+from untyped_texts import untyped
 
-from sketchc import ir
-from sketchc.checker.api import CheckedSketch, check
+from sketchc import fixes, ir
+from sketchc.checker.api import CheckedSketch, CheckResult, check
 from sketchc.cli.check import Request, check_text
 from sketchc.cli.check_fix import mend
-from sketchc.diagnostics import DiagnosticError, has_errors
+from sketchc.diagnostics import DiagnosticError
 from sketchc.interpreter import Options, interpret
+from sketchc.lints.uses import writes
 from sketchc.runtime.frontends.sizes import nearest
 from sketchc.source import Source
+from sketchc.types import DType
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = sorted((ROOT / "tests" / "golden" / "diagnostics").glob("SK0[1-7]*.sketch"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.sketch"))
+FEATURES = sorted((ROOT / "tests" / "e2e" / "features").glob("*.sketch"))
 STATIC = Request(static=True)
 SIZES = ((1, 1, 1), (5, 7, 3), (17, 2, 9))
 LOAD = re.compile(r"^( +)load\((.*) -> (\w+)\)( *(#.*)?)$", re.MULTILINE)
@@ -70,25 +76,40 @@ def _statements(sketch: ir.Sketch) -> list[ir.Statement]:
 
 
 def assert_kept(text: str, name: str) -> int:
-    """Mend a text; the results of its sketches stay, where they had any. Gives how many results
-    were compared."""
-    mended = mend(Source(name, text), STATIC)
+    """Mend a text as `--fix` does, and carry out each safe fix alone; the results of its sketches
+    stay, where they had any, and so do the types and extents of tiles. Gives how many results were
+    compared."""
     before = check(Source(name, text))
-    if not mended.answered or has_errors(before.diagnostics):
+    found = check_text(Source(name, text), STATIC).diagnostics
+    alone = [fixes.apply(text, fix) for each in found for fix in each.fixes if fix.safe]
+    mended = {*alone, mend(Source(name, text), STATIC).text} - {text}
+    return sum(compared(before, after, name) for after in sorted(mended))
+
+
+def compared(before: CheckResult, text: str, name: str) -> int:
+    """Compare what the sketches of a text mean with what they meant before."""
+    if not before.judged:
         return 0
-    after = check(Source(name, mended.text))
-    compared = 0
-    assert len(after.sketches) == len(before.sketches), mended.text
-    for old, new in zip(before.sketches, after.sketches, strict=True):
+    after = check(Source(name, text))
+    assert len(after.judged) == len(before.judged), text
+    count = 0
+    for old, new in zip(before.judged, after.judged, strict=True):
+        assert not (tiles(new.sketch) - tiles(old.sketch)), text
         for wanted in SIZES:
             wishes = {s.name: wanted[place % 3] for place, s in enumerate(old.sketch.symbols)}
             sizes = nearest(old.sketch, wishes, params_for(old.sketch), least=1)
-            if sizes is None:
+            if sizes is None or (first := meaning(old, sizes)) is None:
                 continue
-            first = meaning(old, sizes)
-            assert first == meaning(new, sizes), (sizes, mended.text)
-            compared += first is not None
-    return compared
+            assert first == meaning(new, sizes), (sizes, text)
+            count += 1
+    return count
+
+
+def tiles(sketch: ir.Sketch) -> set[tuple[str, DType, tuple[ir.Expr, ...]]]:
+    """The tiles that hold anything, by the names that the text gives them."""
+    written = {name for each in _statements(sketch) for name in writes(each)}
+    used = (tile for tile in sketch.tiles if tile.name in written)
+    return {(tile.source_name, tile.dtype, tile.extents) for tile in used}
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -106,6 +127,25 @@ def test_an_example_keeps_its_meaning(path: Path) -> None:
     numbers = itertools.count()
     everything = re.sub("NUMBER", lambda _: str(next(numbers)), everything)
     assert assert_kept(everything, path.name) > 0
+
+
+@pytest.mark.parametrize("start", range(0, 100, 20))
+def test_tiles_without_a_type_keep_the_one_that_they_have(start: int) -> None:
+    kept = [
+        assert_kept(untyped(number), f"untyped_{number}") for number in range(start, start + 20)
+    ]
+    assert sum(count > 0 for count in kept) >= 6, kept
+
+
+@pytest.mark.parametrize("path", FEATURES, ids=lambda path: path.stem)
+def test_a_feature_keeps_its_meaning(path: Path) -> None:
+    assert_kept(path.read_text("utf-8"), path.name)
+
+
+@pytest.mark.parametrize("start", range(0, 40, 20))
+def test_a_damaged_text_keeps_what_meaning_it_has(start: int) -> None:
+    for number in range(start, start + 20):
+        assert_kept(damaged(number).text, f"damaged_{number}")
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
