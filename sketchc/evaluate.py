@@ -58,6 +58,8 @@ def evaluate(expression: ir.Expr, values: Mapping[str, Value]) -> Value:
     match expression:
         case ir.Literal(value):
             return value
+        case ir.Ref(name, ir.NameKind.PRESENT):  # an optional tensor is there, if nothing is said
+            return values.get(name, True)
         case ir.Ref(name):
             return values[name]
         case ir.Unary(operator, operand):

@@ -258,7 +258,7 @@ def _natural(sketch: ir.Sketch) -> frozenset[str]:
     for let in sketch.lets:
         if let.dtype.is_integer and never_negative(let.value, known):
             known[let.name] = True
-    extents = [extent for tensor in sketch.tensors for extent in tensor.extents]
+    extents = [e for tensor in sketch.tensors if not tensor.optional for e in tensor.extents]
     found = {name for name, natural in known.items() if natural}
     return frozenset(found | {e.name for e in extents if isinstance(e, ir.Ref)})
 

@@ -61,8 +61,8 @@ def prepare(
     given = _inputs(sketch, {n: array for n, array in tensors.items() if array is not None})
     sizes = {**symbols, **absent_symbols(sketch, given)}
     bound = bind_symbols(sketch, {name: array.shape for name, array in given.items()}, sizes)
-    values = bind_values(sketch, bound, params)
-    values |= {tensor.name: tensor.name in given for tensor in sketch.tensors if tensor.optional}
+    present = {t.name: t.name in given for t in sketch.tensors if t.optional}
+    values = bind_values(sketch, bound, params, present)
     shapes = tensor_shapes(sketch, values, options.memory_limit)
     memories = {
         tensor.name: _memory(sketch, tensor, shapes[tensor.name], given.get(tensor.name), options)
@@ -201,9 +201,13 @@ def bind_symbols(
 
 
 def bind_values(
-    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Scalar]
+    sketch: ir.Sketch,
+    symbols: Mapping[str, int],
+    params: Mapping[str, Scalar],
+    present: Mapping[str, bool] | None = None,
 ) -> dict[str, Scalar]:
-    """All host scalars, with the conditions of the launch checked.
+    """All host scalars, with the conditions of the launch checked. `present`: which optional
+    tensors are given; all, where nothing is said.
 
     Params are rounded to their type. Raises `UsageError` for a param without value or unknown, and
     `DiagnosticError` (SK0801) for a condition that does not hold.
@@ -226,6 +230,7 @@ def bind_values(
         name = error.args[0]
         msg = f"{name} has no value; give --set {name}=VALUE"
         raise UsageError(msg) from error
+    values |= present or {}
     for step in launch_steps(sketch):
         match step:
             case ir.Let():
@@ -253,7 +258,8 @@ def check_condition(condition: Condition, values: Mapping[str, Scalar]) -> None:
     except (ArithmeticError, ValueError):
         holds = False  # what it is about has no value
     if not holds:
-        used = {r.name: values[r.name] for r in references(condition.holds)}
+        told = (r.name for r in references(condition.holds) if r.kind is not ir.NameKind.PRESENT)
+        used = {name: values[name] for name in told}
         note = (f"with {show_values(used)}",) if used else ()
         advice = "choose sizes or constants for which it does"
         msg = f"the condition {condition.text} does not hold"
@@ -280,6 +286,12 @@ def _extents(extents: tuple[ir.Expr, ...], values: Mapping[str, Scalar]) -> tupl
     return tuple(int(evaluate(extent, values)) for extent in extents)
 
 
+def _sizes(tensor: ir.Tensor, values: Mapping[str, Scalar]) -> tuple[int, ...]:
+    """A tensor's extents at launch; where it is absent, nothing says that none is negative."""
+    shape = _extents(tensor.extents, values)
+    return shape if values.get(tensor.name, True) else tuple(max(0, size) for size in shape)
+
+
 def _size(shape: tuple[int, ...]) -> int:
     size = 1
     for extent in shape:
@@ -301,7 +313,7 @@ def tensor_shapes(
 
     Raises `UsageError` when the tensors and their shadow memory exceed `limit` bytes.
     """
-    shapes = {tensor.name: _extents(tensor.extents, values) for tensor in sketch.tensors}
+    shapes = {tensor.name: _sizes(tensor, values) for tensor in sketch.tensors}
     total = 0
     for tensor in sketch.tensors:
         _refuse_shape(tensor.name, shapes[tensor.name])

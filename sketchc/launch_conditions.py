@@ -164,7 +164,8 @@ def broken(
 def mentioned(sketch: ir.Sketch, condition: Condition) -> tuple[str, ...]:
     """The names whose values say why a condition does not hold, sorted."""
     constants = {constant.name for constant in sketch.constants}
-    return tuple(sorted({r.name for r in references(condition.holds)} - constants))
+    found = (r for r in references(condition.holds) if r.kind is not ir.NameKind.PRESENT)
+    return tuple(sorted({r.name for r in found} - constants))
 
 
 def refusal_text(condition: Condition) -> str:
@@ -295,6 +296,8 @@ class _Order:
     def follows(self, part: ir.Expr) -> bool:
         """Whether what was said implies a condition."""
         match part:
+            case ir.Binary("or", left, right):
+                return part in self.said or self.follows(left) or self.follows(right)
             case ir.Binary(">=", value, ir.Literal(int(low))) | ir.Binary(
                 "<=", ir.Literal(int(low)), value
             ) if value in self.least:
@@ -375,6 +378,19 @@ def _repeats(sketch: ir.Sketch) -> Iterator[tuple[ir.Expr, Span]]:
 def _domain(expression: ir.Expr) -> Iterator[ir.Expr]:
     """What must hold for a host expression to have a value, innermost first. Integer divisors are
     the checker's: it requires that they are positive, wherever they stand."""
+    match expression:
+        case ir.Binary("and" | "or" as operator, left, right):
+            yield from _domain(left)
+            done = ir.Unary("not", left) if operator == "and" else left
+            yield from (ir.Binary("or", done, wanted) for wanted in _domain(right))
+            return
+        case ir.Choice(condition, then, otherwise):
+            yield from _domain(condition)
+            for branch, done in ((then, ir.Unary("not", condition)), (otherwise, condition)):
+                yield from (ir.Binary("or", done, wanted) for wanted in _domain(branch))
+            return
+        case _:
+            pass
     for part in children(expression):
         yield from _domain(part)
     match expression:

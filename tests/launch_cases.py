@@ -16,13 +16,15 @@ Value = int | float
 @attrs.frozen
 class Launch:
     """Values of symbols and params; `shapes` where an array is not as the sketch declares it,
-    `contents` what integer tensors hold in every element, `text` the condition that breaks."""
+    `contents` what integer tensors hold in every element, `absent` the optional tensors that are
+    not given, `text` the condition that breaks."""
 
     symbols: Mapping[str, int]
     params: Mapping[str, Value] = attrs.field(factory=dict)
     text: str = ""
     shapes: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
     contents: Mapping[str, int] = attrs.field(factory=dict)
+    absent: tuple[str, ...] = ()
 
 
 @attrs.frozen

@@ -19,6 +19,7 @@ from sketchc.launch_conditions import (
     Kind,
     fetch_conditions,
     fetched_conditions,
+    launch_conditions,
     launch_steps,
     may_repeat,
     mentioned,
@@ -31,7 +32,7 @@ from sketchc.lowering.cpp.prelude import prelude
 from sketchc.lowering.cpp.refusals import broken
 from sketchc.lowering.param_types import params_to_round
 from sketchc.symbol_sources import SymbolSource, sources_of
-from sketchc.symbolic import show
+from sketchc.symbolic import references, show
 from sketchc.types import DType
 
 _HELPERS = r"""
@@ -238,6 +239,19 @@ class _Module:
         self.lines.append(f"    {text}")
 
     def _scalars(self) -> None:
+        asked = {
+            name.name
+            for condition in launch_conditions(self.sketch)
+            for name in references(condition.holds)
+            if name.kind is ir.NameKind.PRESENT
+        }
+        for tensor in self._given():
+            if tensor.name in asked:
+                given = f"{tensor.name}_given"
+                self._line(
+                    f"const py::object *const {identifier(tensor.name)} ="
+                    f" {given}.is_none() ? nullptr : &{given};"
+                )
         for symbol, sources in sources_of(self.sketch).items():
             self._symbol(symbol, sources)
         for constant in self.sketch.constants:

@@ -77,6 +77,7 @@ def admissible(sketch: ir.Sketch, values: Mapping[str, Value]) -> bool:
             and all(
                 int(evaluate(extent, values)) >= 0
                 for tensor in sketch.tensors
+                if values.get(tensor.name, True)  # or it is optional, and absent
                 for extent in tensor.extents
             )
             and index_width(sketch).holds(values)

@@ -13,6 +13,7 @@ from typing import Any
 
 from sketchc import ir, symbolic, syntax
 from sketchc import records as attrs
+from sketchc.checker import guards
 from sketchc.checker.names import (
     Entry,
     Namer,
@@ -89,6 +90,8 @@ class Context:
     loop_count: int = 0
     phase: int = 0
     present: set[str] = attrs.field(factory=set)  # optional tensors known to be given here
+    #: what the host knows to hold here, by the branches around
+    guards: tuple[ir.Expr, ...] = ()
     mentioned: set[str] = attrs.field(factory=set)  # tensors that branches never taken access
     asking: bool = False  # in the condition of an `if`, where `present` may stand
     host_steps: list[ir.HostStep] = attrs.field(factory=list)  # bindings before the next launch
@@ -215,16 +218,22 @@ class Context:
         return self.given.get(name, self.given.get(spelt))
 
     @contextmanager
-    def branch(self, present: frozenset[str]) -> Iterator[None]:
-        """A block with names of its own, where these optional tensors are known to be given."""
-        before = set(self.present)
+    def branch(
+        self, present: frozenset[str], condition: ir.Expr | None = None, holds: bool = True
+    ) -> Iterator[None]:
+        """A block with names of its own, where these optional tensors are known to be given and a
+        condition holds, or does not."""
+        before, outer = set(self.present), self.guards
         self.present |= present
+        if condition is not None:
+            parts = map(self.host_form, guards.conjuncts(condition, holds))
+            self.guards += tuple(part for part in parts if part is not None)
         self.scopes.open()
         try:
             yield
         finally:
             self.scopes.close()
-            self.present = before
+            self.present, self.guards = before, outer
 
     def trial(self) -> Context:
         """A copy to try something on; only `mentioned` is shared."""
@@ -268,9 +277,11 @@ class Context:
         return symbolic.constant_value(extent, self.definitions) == 1
 
     def require(self, condition: ir.Expr, span: Span) -> None:
-        """Add a host check at launch, once."""
-        if any(known.condition == condition for known in self.requires):
+        """Add a host check at launch, once, for the launches that get here."""
+        needed = guards.where(self.guards, condition)
+        if needed is None or any(r.condition in (condition, needed) for r in self.requires):
             return
+        condition = needed
         text = symbolic.show(condition)
         self.requires.append(ir.Require(condition, text, generated=True, span=span))
 

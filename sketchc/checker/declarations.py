@@ -325,7 +325,9 @@ def _any_tensor(context: Context, node: syntax.TensorDeclaration, parameter: boo
             "only an input may be absent",
             help="leave out the `?`",
         )
-    extents = _extents(context, node.extents, parameter)
+    given = _given(name) if node.optional else None
+    with context.branch(frozenset(), given):  # what it needs, a launch without it does not
+        extents = _extents(context, node.extents, parameter)
     initial: Value | None = None
     if node.initial is not None:
         initial = constant(context, node.initial, "an initial value")
@@ -357,6 +359,22 @@ def _view(context: Context, node: syntax.ViewDeclaration) -> None:
         raise context.error(
             node.base_span, "SK0206", f"`{node.base}` is not a tensor", "a view needs a tensor"
         )
+    given = _given(base.base) if base.optional else None
+    with context.branch(frozenset(), given):
+        extents = _view_extents(context, node, base)
+    context.views.append(ir.View(name, extents, base.base, span=node.span))
+    entry = TensorName(name, extents, base.dtype, base.base, node.span, base.optional)
+    context.scopes.add(node.name, entry)
+
+
+def _given(tensor: str) -> ir.Expr:
+    return ir.Ref(tensor, ir.NameKind.PRESENT, DType.BOOL)
+
+
+def _view_extents(
+    context: Context, node: syntax.ViewDeclaration, base: TensorName
+) -> tuple[ir.Expr, ...]:
+    """The extents of a view, which has as many elements as its tensor."""
     extents = _extents(context, node.extents, parameter=True)
     left, right = _count(extents), _count(base.extents)
     if not context.equal(left, right):
@@ -370,9 +388,7 @@ def _view(context: Context, node: syntax.ViewDeclaration) -> None:
                 "another number of elements",
             )
         context.require(ir.Binary("==", left, right), node.span)
-    context.views.append(ir.View(name, extents, base.base, span=node.span))
-    entry = TensorName(name, extents, base.dtype, base.base, node.span, base.optional)
-    context.scopes.add(node.name, entry)
+    return extents
 
 
 def _count(extents: tuple[ir.Expr, ...]) -> ir.Expr:

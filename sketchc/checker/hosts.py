@@ -130,17 +130,21 @@ class _Host:
             taken, other = (node.body, node.orelse) if known else (node.orelse, node.body)
             look_over(context, other, block)
             return self.inner(taken, frozenset())
-        body = self.inner(node.body, given(condition, True))
-        orelse = self.inner(node.orelse, given(condition, False))
+        body = self.inner(node.body, given(condition, True), condition)
+        orelse = self.inner(node.orelse, given(condition, False), condition, holds=False)
         if not body and not orelse:
             return ()
         text = statement_text(node)
         return (ir.HostIf(condition, body, orelse, text=text, span=node.span),)
 
     def inner(
-        self, body: tuple[syntax.Statement, ...], present: frozenset[str]
+        self,
+        body: tuple[syntax.Statement, ...],
+        present: frozenset[str],
+        condition: ir.Expr | None = None,
+        holds: bool = True,
     ) -> tuple[ir.HostStep, ...]:
-        with self.context.branch(present):
+        with self.context.branch(present, condition, holds):
             return self.block(body)
 
 

@@ -24,6 +24,7 @@ from sketchc.checker.affine import (
     scale,
 )
 from sketchc.checker.feasibility import infeasible
+from sketchc.checker.guards import alternatives, conjuncts, negated
 from sketchc.checker.systems import impossible, relevant
 from sketchc.checker.tied import ties
 from sketchc.symbolic import references
@@ -62,6 +63,9 @@ class Scope:
     hosts: tuple[ir.HostFor, ...] = ()
     loaded: frozenset[str] = frozenset()
     thorough: bool = False  # factors of products are compared where nothing else decides
+    #: what the host checks for the launches that take some branch, and the conditions known here
+    open: tuple[ir.Expr, ...] = ()
+    told: frozenset[ir.Expr] = frozenset()
 
     # ------------------------------------------------------------ growing
 
@@ -163,7 +167,23 @@ class Scope:
 
     def given(self, condition: ir.Expr, holds: bool = True) -> Scope:
         """The scope where a uniform condition holds, or does not."""
-        return self.assume(self.compare(condition, holds))
+        inner = self.assume(self.compare(condition, holds))
+        return inner._told(conjuncts(condition, holds)) if self.open else inner
+
+    def _told(self, conditions: Iterable[ir.Expr]) -> Scope:
+        """With what the host has checked for where these conditions hold: the last alternative of
+        `not present(S) or G >= 1` that is left."""
+        scope = attrs.evolve(self, told=self.told | frozenset(conditions))
+        for condition in self.open:
+            left = [
+                part
+                for part in alternatives(condition)
+                if negated(part) not in scope.told and not scope.refutes(scope.compare(part))
+            ]
+            if len(left) == 1:
+                rest = tuple(other for other in scope.open if other != condition)
+                scope = attrs.evolve(scope, open=rest).assume(scope.compare(left[0]))
+        return scope
 
     def assume(self, facts: Iterable[Fact]) -> Scope:
         added = [part for fact in facts for part in (fact, *_factors_positive(self.atoms, fact))]
@@ -376,7 +396,7 @@ def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") 
     for require in sketch.requires:  # lets may divide by what these say is positive
         if not free_names(require.condition) & lets:
             scope = scope.given(require.condition)
-    extents = {extent for tensor in sketch.tensors for extent in tensor.extents}
+    extents = {e for tensor in sketch.tensors if not tensor.optional for e in tensor.extents}
     for let in sketch.lets:
         if let.dtype is DType.I64:
             sized = ir.Ref(let.name, ir.NameKind.LET) in extents
@@ -385,7 +405,9 @@ def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") 
     for require in sketch.requires:
         if free_names(require.condition) & lets:
             scope = scope.given(require.condition)
-    return scope.assume(_extent_facts(sketch, scope))
+    scope = scope.assume(_extent_facts(sketch, scope))
+    made = (require.condition for require in sketch.requires if require.generated)
+    return attrs.evolve(scope, open=tuple(c for c in made if len(alternatives(c)) > 1))
 
 
 def _tied(sketch: ir.Sketch, scope: Scope) -> Scope:
@@ -414,7 +436,7 @@ def _let_form(scope: Scope, let: ir.Let, sized: bool) -> Linear:
 def host_path(sketch: ir.Sketch, phase: int) -> tuple[Step, ...]:
     """What the host does around the launch of a phase: its loops, branches and values (R8)."""
     return tuple(
-        Branch(step.condition, _launches(step.body, phase)) if isinstance(step, ir.HostIf) else step
+        Branch(step.condition, launches(step.body, phase)) if isinstance(step, ir.HostIf) else step
         for step in sketch.around(phase)
     )
 
@@ -427,17 +449,18 @@ def phase_scope(sketch: ir.Sketch, root: Scope, phase: int) -> Scope:
     return scope
 
 
-def _launches(steps: tuple[ir.HostStep, ...], phase: int) -> bool:
+def launches(steps: tuple[ir.HostStep, ...], phase: int) -> bool:
+    """Whether these steps of the host launch a phase."""
     for step in steps:
         match step:
             case ir.Launch(index):
                 if index == phase:
                     return True
             case ir.HostFor():
-                if _launches(step.body, phase):
+                if launches(step.body, phase):
                     return True
             case ir.HostIf():
-                if _launches((*step.body, *step.orelse), phase):
+                if launches((*step.body, *step.orelse), phase):
                     return True
             case ir.Fetch() | ir.Bind():
                 pass
@@ -461,7 +484,7 @@ def _factors_positive(atoms: Atoms, fact: Fact) -> list[Fact]:
 def _extent_facts(sketch: ir.Sketch, scope: Scope) -> list[Fact]:
     facts = []
     for tensor in sketch.tensors:
-        for extent in tensor.extents:
+        for extent in () if tensor.optional else tensor.extents:  # see `declarations`
             form = scope.form(extent)
             if len(form) > 1:  # a symbol, a constant or a product needs no fact of its own
                 facts.append(Fact(form))

@@ -129,11 +129,12 @@ class Settings:
         given = {**self.given, **setting.params}
         try:
             values = host_values(sketch, setting.symbols, given)
+            values |= {name: name not in setting.absent for name in self.optional}
             if not all(bool(evaluate(require.condition, values)) for require in sketch.requires):
                 return None
         except (ArithmeticError, ValueError, KeyError):
             return None
-        return {**values, **{name: name not in setting.absent for name in self.optional}}
+        return values
 
     def is_empty(self, setting: Setting) -> bool:
         """Whether an output has no elements, so that nothing can be seen of it."""

@@ -234,18 +234,22 @@ def _branch(context: Context, node: syntax.If) -> tuple[ir.Statement, ...]:
         taken, other = (node.body, node.orelse) if known else (node.orelse, node.body)
         look_over(context, other, block)
         return _inner(context, taken, frozenset())
-    body = _inner(context, node.body, given(condition, True))
-    orelse = _inner(context, node.orelse, given(condition, False))
+    body = _inner(context, node.body, given(condition, True), condition)
+    orelse = _inner(context, node.orelse, given(condition, False), condition, holds=False)
     if not body and not orelse:
         return ()
     return (ir.If(condition, body, orelse, text=statement_text(node), span=node.span),)
 
 
 def _inner(
-    context: Context, body: tuple[syntax.Statement, ...], present: frozenset[str]
+    context: Context,
+    body: tuple[syntax.Statement, ...],
+    present: frozenset[str],
+    condition: ir.Expr | None = None,
+    holds: bool = True,
 ) -> tuple[ir.Statement, ...]:
     """A branch: a block with names of its own, where more optional tensors are present."""
-    with context.branch(present):
+    with context.branch(present, condition, holds):
         return block(context, body)
 
 

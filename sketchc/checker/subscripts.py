@@ -12,7 +12,7 @@ from functools import partial
 
 from sketchc import ir
 from sketchc import records as attrs
-from sketchc.checker import budget, concrete
+from sketchc.checker import budget, concrete, guards
 from sketchc.checker.affine import ONE, Fact, add, constant, scale
 from sketchc.checker.enumeration import failing_iteration
 from sketchc.checker.index_ranges import lane_name, pointwise
@@ -202,18 +202,25 @@ def _launch_condition(prover: Prover, site: Site, goal: Goal) -> ir.Expr | None:
 
 def _where_reached(prover: Prover, site: Site, condition: ir.Expr) -> ir.Expr | None:
     """The condition, needed only where the branches around the site are taken; None where the host
-    does not know whether they are. (A branch on `present(X)` counts as taken.)"""
+    does not know whether they are. (Of a branch that asks for `present(X)`, too, what the host does
+    not know counts as so.)"""
+    known: list[ir.Expr] = []
     for step in site.path:
         if not isinstance(step, Branch):
             continue
-        kinds = {reference.kind for reference in references(step.condition)}
-        if ir.NameKind.PRESENT in kinds:
-            continue
-        if free_names(step.condition) - prover.root.forms.keys():
-            return None
-        taken = ir.Unary("not", step.condition) if step.holds else step.condition
-        condition = ir.Binary("or", taken, condition)
-    return condition
+        asks = _present(step.condition)
+        for part in guards.conjuncts(step.condition, step.holds):
+            if not free_names(part) - prover.root.forms.keys() - _present(part):
+                known.append(part)
+            elif not asks:
+                return None
+    return guards.where(tuple(known), condition)
+
+
+def _present(condition: ir.Expr) -> frozenset[str]:
+    """The optional tensors that a condition asks for."""
+    names = references(condition)
+    return frozenset(name.name for name in names if name.kind is ir.NameKind.PRESENT)
 
 
 def _as_comparison(gap: ir.Expr) -> ir.Expr:

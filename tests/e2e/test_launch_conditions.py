@@ -9,17 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import launch_cases
 import numpy as np
 import pytest
 from cpp_cases import load_module
 from cpp_cases import lower as lower_cpp
 from every_target import quick, unit
+from guarded_launches import COLUMN, GUARDED
 from launch_cases import (
     BOUND,
     LIMITS,
     MODULE_SAYS,
     NO_ARRAYS,
-    REFUSALS,
     TOGETHER,
     Launch,
     Refusal,
@@ -41,6 +42,7 @@ from sketchc.runtime.toolchains.cpp import LIBRARIES, TOOLCHAIN, _build
 Array = np.ndarray[Any, Any]
 TRITON = ("triton_cuda", "triton_ascend")
 
+REFUSALS = [*launch_cases.REFUSALS, *GUARDED]
 KEPT = [(r, launch) for r in REFUSALS for launch in r.keep]
 BROKEN = [(r, launch) for r in REFUSALS for launch in r.broken]
 
@@ -50,6 +52,7 @@ def named(value: object) -> str:
         return value.name
     assert isinstance(value, Launch)
     told = {**value.symbols, **value.params, **value.contents, **value.shapes}
+    told |= dict.fromkeys(value.absent, "absent")
     return ",".join(f"{name}={given}" for name, given in told.items())
 
 
@@ -68,7 +71,7 @@ def arrays(sketch: ir.Sketch, launch: Launch) -> dict[str, Array]:
     rng = np.random.default_rng(7)
     found = {}
     for tensor in sketch.tensors:
-        if tensor.role is not ir.Role.IN:
+        if tensor.role is not ir.Role.IN or tensor.name in launch.absent:
             continue
         values = {**launch.symbols, **launch.params}
         shape = launch.shapes.get(
@@ -168,8 +171,15 @@ def call(
 ) -> tuple[int, dict[str, Guarded]]:
     """Call the C function with what the launch says, checked by nobody."""
     sketch, given = kernel.sketch, arrays(kernel.sketch, launch)
-    buffers = {t.name: Guarded(given.get(t.name, outputs.get(t.name))) for t in parameters(sketch)}
-    arguments: list[Any] = [buffer.pointer for buffer in buffers.values()]
+    names = [tensor.name for tensor in parameters(sketch)]
+    buffers = {
+        name: Guarded(given.get(name, outputs.get(name)))
+        for name in names
+        if name not in launch.absent
+    }
+    arguments: list[Any] = [
+        buffers[name].pointer if name in buffers else ctypes.c_void_p() for name in names
+    ]
     arguments += [ctypes.c_int64(launch.symbols[symbol.name]) for symbol in sketch.symbols]
     for param in sketch.params:
         value = launch.params.get(param.name, param.default)
@@ -280,6 +290,17 @@ def test_the_module_refuses(tmp_path: Path) -> None:
     for arguments, words in MODULE_SAYS:
         with pytest.raises(ValueError, match=re.escape(words)):
             run(*arguments)
+
+
+def test_the_module_takes_what_is_absent(tmp_path: Path) -> None:
+    require("cpp")
+    _, kernel = lower_cpp(COLUMN)
+    module = load_module(TOOLCHAIN.build_module(kernel, tmp_path), "guarded_column_module")
+    x, column = np.arange(17, dtype=np.float32), np.ones((17, 3), np.float16)
+    np.testing.assert_array_equal(module.guarded_column(x, None), 2 * x)
+    np.testing.assert_array_equal(module.guarded_column(x, column), x + 1)
+    with pytest.raises(ValueError, match=re.escape("the sketch needs not present(S) or 0 < H")):
+        module.guarded_column(x, column[:, :0])
 
 
 @pytest.mark.parametrize("target", TARGETS)
