@@ -58,6 +58,7 @@ CASES: dict[str, Feature] = {
     "bool_tiles": Feature(PLAIN),
     "branches": Feature(PLAIN, {"mode": 1}, terms=64),
     "broadcasting": Feature(PLAIN),
+    "carried_workspaces": Feature(on("S=1 D=1", "S=5 D=17", "S=0 D=3", "S=2 D=0"), terms=8),
     "casts": Feature(LINE, hold={"F32": "tails"}, factor=0.0),
     "casts_double": Feature(LINE, hold={"F64": "tails", "I64": "wide"}, factor=0.0),
     "causal_bounds": Feature(on("M=1", "M=19", "M=0"), terms=64),

@@ -34,6 +34,7 @@ from sketchc.checker.verdicts import (
 from sketchc.checker.witnesses import has_witness
 from sketchc.diagnostics import Diagnostic, Label, Severity
 from sketchc.evaluate import Value
+from sketchc.symbolic import show
 
 
 @attrs.frozen
@@ -454,10 +455,24 @@ def _read_too_early_at(
             "an output or workspace may be loaded only where an earlier phase, or `= c`, covers it;"
             " a phase is an outermost parallel loop (R7, R8)",
         ),
-        help="write it in an earlier parallel loop, keep the values in a tile, or declare `inout`",
+        help=_way_out(load, stores),
     )
     proof = ir.Proof("initialised", tensor.name, ir.Tier.REFUTED, text, example, span=span)
     return Finding(proof, (diagnostic,))
+
+
+def _way_out(load: Site, stores: Sequence[Site]) -> str:
+    """What to do about a load of what is not written yet."""
+    name = load.tensor.name
+    workspace = load.tensor.role is ir.Role.WORKSPACE
+    loops = [loop for store in stores for loop in shared_hosts(store, load)]
+    ways = ["write it in an earlier parallel loop", "keep the values in a tile"]
+    if loops:
+        past = "<" if isinstance(loops[0].step, ir.Literal) and loops[0].step.value < 0 else ">"
+        first = f"{loops[0].variable} {past} {show(loops[0].start)}"
+        ways = [f"load what an earlier iteration has written only under `if {first}:`"]
+    ways.append(f"give `{name}` an initial value (`= 0`)" if workspace else "declare `inout`")
+    return f"{', '.join(ways[:-1])}{',' * (len(ways) > 2)} or {ways[-1]}"
 
 
 def _before(
@@ -481,7 +496,7 @@ def _not_shown_written(load: Site, stores: Sequence[Site], allow_unproved: bool)
     tensor, name = load.tensor, load.access.tensor
     message = f"cannot prove that an earlier phase writes what is loaded from `{tensor.name}`"
     finding = _unproved("initialised", "SK0531", message, load, tensor, allow_unproved)
-    before = [store for store in stores if store.phase < load.phase]
+    before = [s for s in stores if s.phase < load.phase or shared_hosts(s, load)]
     labels = tuple(
         Label(
             store.access.span,

@@ -2,16 +2,19 @@
 
 A tensor that is only loaded is an input, one that is only stored an output; one that is loaded
 before any phase wrote it must be declared `inout`. Workspaces and outputs may be loaded only where
-an earlier phase wrote them, or `= c` did.
+an earlier phase wrote them, or `= c` did. Where a loop of the host is around both, an earlier
+iteration may have written what is loaded: `coverage` looks whether it has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.context import Context, at_start
+from sketchc.checker.scope import launches
 from sketchc.diagnostics import Edit, Fix, Label
 from sketchc.source import Span
 from sketchc.symbol_sources import symbol_sources
@@ -19,11 +22,14 @@ from sketchc.symbol_sources import symbol_sources
 
 @attrs.define(eq=False)
 class _Accesses:
-    """First places where a tensor is loaded and stored, as (phase, span)."""
+    """First places where a tensor is loaded and stored, as (phase, span), and the loops of the host
+    around the first load and around all stores."""
 
     load: tuple[int, Span] | None = None
     store: tuple[int, Span] | None = None
     atomic: tuple[int, Span] | None = None
+    read_in: frozenset[str] = frozenset()
+    stored_in: set[str] = attrs.field(factory=set)
 
 
 def settle_roles(
@@ -33,9 +39,45 @@ def settle_roles(
     bases = {view.name: view.base for view in context.views}
     accesses = {tensor.name: _Accesses() for tensor in context.tensors}
     for index, phase in enumerate(phases):
+        before = {name: seen.load for name, seen in accesses.items()}
+        around = _loops(schedule, index)
         _collect(phase.body, index, bases, accesses)
+        for name, seen in accesses.items():
+            if seen.load != before[name]:
+                seen.read_in = around
+        for name in _stored(phase.body):
+            accesses[bases.get(name, name)].stored_in |= around
     _collect_fetches(schedule, 0, bases, accesses)
     return tuple(_settle(context, tensor, accesses[tensor.name]) for tensor in context.tensors)
+
+
+def _loops(steps: tuple[ir.HostStep, ...], phase: int) -> frozenset[str]:
+    """The variables of the host's loops around the launch of a phase."""
+    for step in steps:
+        match step:
+            case ir.HostFor(variable, body=inner):
+                if launches(inner, phase):
+                    return frozenset([variable]) | _loops(inner, phase)
+            case ir.HostIf(body=inner, orelse=orelse):
+                if launches((*inner, *orelse), phase):
+                    return _loops((*inner, *orelse), phase)
+            case _:
+                pass
+    return frozenset()
+
+
+def _stored(body: tuple[ir.Statement, ...]) -> Iterator[str]:
+    """The tensors and views that a block stores."""
+    for statement in body:
+        match statement:
+            case ir.Store(access=access):
+                yield access.tensor
+            case ir.For(body=inner):
+                yield from _stored(inner)
+            case ir.If(body=inner, orelse=orelse):
+                yield from _stored((*inner, *orelse))
+            case _:
+                pass
 
 
 def _collect(
@@ -71,6 +113,7 @@ def _collect_fetches(
     launched: int,
     bases: dict[str, str],
     accesses: dict[str, _Accesses],
+    around: frozenset[str] = frozenset(),
 ) -> int:
     """Note what the host reads; returns the number of phases up to the end of these steps."""
     for step in steps:
@@ -80,11 +123,12 @@ def _collect_fetches(
             case ir.Fetch(access=access):
                 seen = accesses[bases.get(access.tensor, access.tensor)]
                 if seen.load is None or seen.load[0] >= launched:
-                    seen.load = (launched, access.span)
-            case ir.HostFor(body=inner):
-                launched = _collect_fetches(inner, launched, bases, accesses)
+                    seen.load, seen.read_in = (launched, access.span), around
+            case ir.HostFor(variable, body=inner):
+                inside = around | {variable}
+                launched = _collect_fetches(inner, launched, bases, accesses, inside)
             case ir.HostIf(body=inner, orelse=orelse):
-                launched = _collect_fetches((*inner, *orelse), launched, bases, accesses)
+                launched = _collect_fetches((*inner, *orelse), launched, bases, accesses, around)
             case ir.Bind():
                 pass
             case _:
@@ -115,13 +159,18 @@ def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
     elif role is ir.Role.IN and write is not None:
         _contradiction(context, tensor, write[1], "is declared `in`, and stored", ())
     elif role in (ir.Role.OUT, ir.Role.WORKSPACE) and early and seen.load is not None:
+        if (declared or role is ir.Role.WORKSPACE) and seen.read_in & seen.stored_in:
+            return attrs.evolve(tensor, role=role)
         fixes: tuple[Fix, ...] = ()
         if not declared:
             edit = Edit(at_start(context.dtype_spans[tensor.name]), "inout ")
             fixes = (Fix(f"declare `{tensor.name}` as `inout`", (edit,)),)
-        _contradiction(
-            context, tensor, seen.load[1], "is loaded before any phase has written it", fixes
+        early_help = (
+            f"write it in an earlier phase, or give it an initial value: `{tensor.name}"
+            f"[...]: {tensor.dtype.value} = 0`"
         )
+        what = "is loaded before any phase has written it"
+        _contradiction(context, tensor, seen.load[1], what, fixes, "" if fixes else early_help)
         role = ir.Role.INOUT if role is ir.Role.OUT else role  # as it would be mended
     elif role in (ir.Role.OUT, ir.Role.WORKSPACE):
         _check_atomic(context, tensor, seen)
@@ -148,7 +197,12 @@ def _check_atomic(context: Context, tensor: ir.Tensor, seen: _Accesses) -> None:
 
 
 def _contradiction(
-    context: Context, tensor: ir.Tensor, span: Span, what: str, fixes: tuple[Fix, ...]
+    context: Context,
+    tensor: ir.Tensor,
+    span: Span,
+    what: str,
+    fixes: tuple[Fix, ...],
+    help: str = "",
 ) -> None:
     context.error(
         span,
@@ -156,6 +210,7 @@ def _contradiction(
         f"`{tensor.name}` {what}",
         "against its role",
         labels=(Label(tensor.span, f"`{tensor.name}` is declared here"),),
+        help=help,
         fixes=fixes,
     )
 
