@@ -82,6 +82,62 @@ argument take(py::object value, const char *name, const std::string &dtype, py::
     return result;
 }
 
+// The Python number that a scalar of NumPy or PyTorch is; anything else as it is.
+[[maybe_unused]] py::object plain(const py::object &value)
+{
+    try {
+        return py::hasattr(value, "item") ? value.attr("item")() : value;
+    } catch (const py::error_already_set &) {
+        return value;
+    }
+}
+
+[[noreturn]] [[maybe_unused]] void mistaken(const py::object &value, const char *name,
+                                            const char *what)
+{
+    throw py::value_error(std::string(name) + " = " + std::string(py::repr(value)) + " " + what);
+}
+
+// A bool is 0 or 1.
+[[maybe_unused]] int64_t take_integer(const py::object &value, const char *name)
+{
+    const py::object number = plain(value);
+    if (!py::isinstance<py::int_>(number)) {
+        mistaken(value, name, "is no integer");
+    }
+    int overflow = 0;
+    const int64_t result = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+    if (overflow != 0) {
+        mistaken(value, name, "does not fit 64 bits");
+    }
+    return result;
+}
+
+[[maybe_unused]] int64_t take_bool(const py::object &value, const char *name)
+{
+    const py::object number = plain(value);
+    const bool whole = py::isinstance<py::int_>(number);
+    const int64_t result = whole ? take_integer(number, name) : -1;
+    if (result != 0 && result != 1) {
+        mistaken(value, name, "is no bool");
+    }
+    return result;
+}
+
+[[maybe_unused]] double take_number(const py::object &value, const char *name)
+{
+    const py::object number = plain(value);
+    if (!py::isinstance<py::float_>(number) && !py::isinstance<py::int_>(number)) {
+        mistaken(value, name, "is no number");
+    }
+    const double result = PyFloat_AsDouble(number.ptr());
+    if (PyErr_Occurred() != nullptr) {
+        PyErr_Clear();
+        mistaken(value, name, "is no float");
+    }
+    return result;
+}
+
 [[maybe_unused]] argument take_optional(const py::object &value, const char *name,
                                         const std::string &dtype, py::ssize_t rank)
 {
@@ -218,10 +274,10 @@ class _Module:
 
     def _function(self) -> None:
         arguments = [f"const py::object &{t.name}_given" for t in self._given()]
-        for param in self.sketch.params:
-            kind = "double" if param.dtype.is_float else "int64_t"
-            arguments.append(f"{kind} {identifier(param.name)}")
+        arguments += [f"const py::object &{param.name}_given" for param in self.sketch.params]
         self.lines += [f"static py::object run({', '.join(arguments)})", "{"]
+        for param in self.sketch.params:
+            self._param(param)
         for tensor in self._given():
             name, rank = tensor.name, len(tensor.extents)
             taken = "take_optional" if tensor.optional else "take"
@@ -237,6 +293,13 @@ class _Module:
 
     def _line(self, text: str) -> None:
         self.lines.append(f"    {text}")
+
+    def _param(self, param: ir.Param) -> None:
+        kind = "double" if param.dtype.is_float else "int64_t"
+        taken = "take_number" if param.dtype.is_float else "take_integer"
+        taken = "take_bool" if param.dtype is DType.BOOL else taken
+        name = param.name
+        self._line(f'{kind} {identifier(name)} = {taken}({name}_given, "{name}");')
 
     def _scalars(self) -> None:
         asked = {

@@ -16,10 +16,13 @@ from sketchc.lowering.triton.scope import Names
 from sketchc.lowering.triton.wrapper import (
     ABSENT_HELPER,
     ALLOCATE_HELPER,
+    BOOL_HELPER,
     ELEMENT_HELPER,
     HOST_HELPERS,
     INTEGER_HELPER,
+    NUMBER_HELPER,
     OVERLAP_HELPER,
+    PLAIN_HELPER,
     ROUNDED_HELPER,
     ROW_MAJOR_HELPER,
     WrapperEmitter,
@@ -48,7 +51,10 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
         *(
             helper.rstrip()
             for name, helper in (
+                ("check_(?:bool|integer|number)", PLAIN_HELPER),
+                ("check_number", NUMBER_HELPER),
                 ("check_integer", INTEGER_HELPER),
+                ("check_bool", BOOL_HELPER),
                 ("rounded", ROUNDED_HELPER),
                 ("allocate", ALLOCATE_HELPER),
                 ("row_major", ROW_MAJOR_HELPER),
@@ -56,7 +62,7 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
                 ("absent", ABSENT_HELPER),
                 ("check_overlap", OVERLAP_HELPER),
             )
-            if any(f"{name}(" in line for line in wrapper)
+            if any(re.search(rf"\b{name}\(", line) for line in wrapper)
         ),
         "\n".join(wrapper),
     ]

@@ -18,7 +18,8 @@ from sketchc.types import DType
 #: Names that generated code uses itself, and those that linters object to as ambiguous.
 _USED = """tl torch triton math range min max abs float int bool tuple dict sum zip len out device
 program programs index index_bound INDEX annotations LaunchError ValueError require check_tensor
-check_overlap check_elements check_integer allocate row_major rounded with_an_element absent
+check_overlap check_elements check_integer check_number check_bool plain allocate row_major rounded
+with_an_element absent object isinstance AttributeError RuntimeError TypeError
 l O I"""
 RESERVED = frozenset((*keyword.kwlist, *_USED.split()))
 

@@ -103,13 +103,44 @@ def absent(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     return torch.empty(1, dtype=dtype, device=device)
 '''
 
-#: What a float param narrower than f64 means: significant bits, smallest exponent, limit.
-INTEGER_HELPER = '''\
-def check_integer(name: str, value: int) -> None:
-    """Raise `LaunchError` for an integer of more than 64 bits."""
-    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+PLAIN_HELPER = '''\
+def plain(value: object) -> object:
+    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    try:
+        return value.item()
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return value
 '''
 
+NUMBER_HELPER = '''\
+def check_number(name: str, value: object) -> float:
+    """The float that an argument is. Raise `LaunchError` for what is no number."""
+    number = plain(value)
+    require(isinstance(number, int | float), f"{name} = {value!r} is no number")
+    fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
+    require(fits, f"{name} = {value!r} is no float")
+    return float(number)
+'''
+
+INTEGER_HELPER = '''\
+def check_integer(name: str, value: object) -> int:
+    """The integer that an argument is; a bool is 0 or 1. Raise `LaunchError` for anything else, and
+    for more than 64 bits."""
+    number = plain(value)
+    require(isinstance(number, int), f"{name} = {value!r} is no integer")
+    require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
+    return int(number)
+'''
+
+BOOL_HELPER = '''\
+def check_bool(name: str, value: object) -> bool:
+    """The bool that an argument is, also as 0 or 1. Raise `LaunchError` for anything else."""
+    number = plain(value)
+    require(isinstance(number, int) and 0 <= number <= 1, f"{name} = {value!r} is no bool")
+    return bool(number)
+'''
+
+#: What a float param narrower than f64 means: significant bits, smallest exponent, limit.
 ROUNDED_HELPER = '''\
 def rounded(value: float, bits: int, least: int, limit: float) -> float:
     """The nearest number of `bits` significant bits that is a multiple of 2**least."""
@@ -176,6 +207,7 @@ class WrapperEmitter:
     def emit(self) -> list[str]:
         """All lines of the wrapper."""
         self._signature()
+        self._check_params()
         self._round_params()
         self._bind_symbols()
         self._launch_steps()
@@ -235,6 +267,14 @@ class WrapperEmitter:
             lines.append("    `out` takes the result's place where it is given.")
         lines += ["    Raises `LaunchError` for arguments that do not fit.", '    """']
         self.lines += lines
+
+    def _check_params(self) -> None:
+        """Params as Python's numbers, so that no check below meets anything else."""
+        for param in self.plan.sketch.params:
+            name, dtype = self.names[param.name], param.dtype
+            check = "check_number" if dtype.is_float else "check_integer"
+            check = "check_bool" if dtype is DType.BOOL else check
+            self.line(f'{name} = {check}("{param.name}", {name})')
 
     def _round_params(self) -> None:
         """Params as numbers of their types: a host computes with more digits."""
@@ -306,9 +346,6 @@ class WrapperEmitter:
 
     def _launch_steps(self) -> None:
         """The conditions of the launch, and host values as soon as they are sure to have one."""
-        for param in self.plan.sketch.params:
-            if param.dtype is DType.I64:
-                self.line(f'check_integer("{param.name}", {self.names[param.name]})')
         for step in launch_steps(self.plan.sketch):
             match step:
                 case ir.Let():

@@ -163,9 +163,21 @@ def check_tensor(
     check_elements(name, shape)
 
 
-def check_integer(name: str, value: int) -> None:
-    """Raise `LaunchError` for an integer of more than 64 bits."""
-    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+def plain(value: object) -> object:
+    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    try:
+        return value.item()
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return value
+
+
+def check_integer(name: str, value: object) -> int:
+    """The integer that an argument is; a bool is 0 or 1. Raise `LaunchError` for anything else, and
+    for more than 64 bits."""
+    number = plain(value)
+    require(isinstance(number, int), f"{name} = {value!r} is no integer")
+    require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
+    return int(number)
 
 
 def allocate(
@@ -216,11 +228,11 @@ def avg_pool3d(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
+    kernel_size = check_integer("kernel_size", kernel_size)
+    stride = check_integer("stride", stride)
+    padding = check_integer("padding", padding)
     require(X.dim() == 5, "X has 5 axes: [N, C, D, H, W]")
     N, C, D, H, W = X.shape
-    check_integer("kernel_size", kernel_size)
-    check_integer("stride", stride)
-    check_integer("padding", padding)
     require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
     require(kernel_size >= 1 and stride >= 1, "the sketch needs kernel_size >= 1 and stride >= 1")
     require(

@@ -89,9 +89,21 @@ def check_tensor(
     check_elements(name, shape)
 
 
-def check_integer(name: str, value: int) -> None:
-    """Raise `LaunchError` for an integer of more than 64 bits."""
-    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+def plain(value: object) -> object:
+    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    try:
+        return value.item()
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return value
+
+
+def check_integer(name: str, value: object) -> int:
+    """The integer that an argument is; a bool is 0 or 1. Raise `LaunchError` for anything else, and
+    for more than 64 bits."""
+    number = plain(value)
+    require(isinstance(number, int), f"{name} = {value!r} is no integer")
+    require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
+    return int(number)
 
 
 def allocate(
@@ -135,9 +147,9 @@ def channel_shuffle(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
+    groups = check_integer("groups", groups)
     require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
     N, C, H, W = X.shape
-    check_integer("groups", groups)
     require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
     CG = C // groups
     require(CG >= 0, f"the sketch needs CG >= 0 (CG = {CG})")

@@ -118,9 +118,30 @@ def check_tensor(
     check_elements(name, shape)
 
 
-def check_integer(name: str, value: int) -> None:
-    """Raise `LaunchError` for an integer of more than 64 bits."""
-    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+def plain(value: object) -> object:
+    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    try:
+        return value.item()
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return value
+
+
+def check_number(name: str, value: object) -> float:
+    """The float that an argument is. Raise `LaunchError` for what is no number."""
+    number = plain(value)
+    require(isinstance(number, int | float), f"{name} = {value!r} is no number")
+    fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
+    require(fits, f"{name} = {value!r} is no float")
+    return float(number)
+
+
+def check_integer(name: str, value: object) -> int:
+    """The integer that an argument is; a bool is 0 or 1. Raise `LaunchError` for anything else, and
+    for more than 64 bits."""
+    number = plain(value)
+    require(isinstance(number, int), f"{name} = {value!r} is no integer")
+    require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
+    return int(number)
 
 
 def rounded(value: float, bits: int, least: int, limit: float) -> float:
@@ -175,11 +196,12 @@ def dropout(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
+    p = check_number("p", p)
+    seed = check_integer("seed", seed)
     # p is of type f32.
     p = rounded(p, 24, -149, 2.0**128)
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
-    check_integer("seed", seed)
     require(p >= 0 and p < 1, f"the sketch needs p >= 0 and p < 1 (p = {p})")
     require(1 - p != 0, f"the sketch needs 1 - p != 0 (p = {p})")
     scale = 1 / (1 - p)

@@ -156,9 +156,30 @@ def check_tensor(
     check_elements(name, shape)
 
 
-def check_integer(name: str, value: int) -> None:
-    """Raise `LaunchError` for an integer of more than 64 bits."""
-    require(-(2**63) <= value < 2**63, f"{name} = {value} does not fit 64 bits")
+def plain(value: object) -> object:
+    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    try:
+        return value.item()
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return value
+
+
+def check_number(name: str, value: object) -> float:
+    """The float that an argument is. Raise `LaunchError` for what is no number."""
+    number = plain(value)
+    require(isinstance(number, int | float), f"{name} = {value!r} is no number")
+    fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
+    require(fits, f"{name} = {value!r} is no float")
+    return float(number)
+
+
+def check_integer(name: str, value: object) -> int:
+    """The integer that an argument is; a bool is 0 or 1. Raise `LaunchError` for anything else, and
+    for more than 64 bits."""
+    number = plain(value)
+    require(isinstance(number, int), f"{name} = {value!r} is no integer")
+    require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
+    return int(number)
 
 
 def allocate(
@@ -175,9 +196,10 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
     U: [M, N] f32, updated in place
     Raises `LaunchError` for arguments that do not fit.
     """
+    steps = check_integer("steps", steps)
+    rate = check_number("rate", rate)
     require(U.dim() == 2, "U has 2 axes: [M, N]")
     M, N = U.shape
-    check_integer("steps", steps)
     device = U.device
     check_tensor("U", U, torch.float32, (M, N), device)
     U_dense = U.contiguous()

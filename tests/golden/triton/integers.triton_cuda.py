@@ -136,6 +136,23 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def plain(value: object) -> object:
+    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    try:
+        return value.item()
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return value
+
+
+def check_integer(name: str, value: object) -> int:
+    """The integer that an argument is; a bool is 0 or 1. Raise `LaunchError` for anything else, and
+    for more than 64 bits."""
+    number = plain(value)
+    require(isinstance(number, int), f"{name} = {value!r} is no integer")
+    require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
+    return int(number)
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -186,6 +203,7 @@ def integers(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
+    step = check_integer("step", step)
     require(A.dim() == 1, "A has 1 axis: [N]")
     require(B.dim() == 1, "B has 1 axis: [N]")
     (N,) = A.shape

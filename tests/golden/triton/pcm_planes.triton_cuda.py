@@ -91,6 +91,23 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def plain(value: object) -> object:
+    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    try:
+        return value.item()
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return value
+
+
+def check_number(name: str, value: object) -> float:
+    """The float that an argument is. Raise `LaunchError` for what is no number."""
+    number = plain(value)
+    require(isinstance(number, int | float), f"{name} = {value!r} is no number")
+    fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
+    require(fits, f"{name} = {value!r} is no float")
+    return float(number)
+
+
 def rounded(value: float, bits: int, least: int, limit: float) -> float:
     """The nearest number of `bits` significant bits that is a multiple of 2**least."""
     if not 0 < abs(value) < math.inf:
@@ -142,6 +159,7 @@ def pcm_planes(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
+    gain = check_number("gain", gain)
     # gain is of type f32.
     gain = rounded(gain, 24, -149, 2.0**128)
     require(SAMPLES.dim() == 2, "SAMPLES has 2 axes: [N, C]")

@@ -125,6 +125,23 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def plain(value: object) -> object:
+    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    try:
+        return value.item()
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return value
+
+
+def check_number(name: str, value: object) -> float:
+    """The float that an argument is. Raise `LaunchError` for what is no number."""
+    number = plain(value)
+    require(isinstance(number, int | float), f"{name} = {value!r} is no number")
+    fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
+    require(fits, f"{name} = {value!r} is no float")
+    return float(number)
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -161,6 +178,7 @@ def rms_norm(X: torch.Tensor, *, eps: float, out: torch.Tensor | None = None) ->
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
+    eps = check_number("eps", eps)
     require(X.dim() == 4, "X has 4 axes: [B, F, D1, D2]")
     B, F, D1, D2 = X.shape
     require(D2 <= 4096, f"the sketch needs D2 <= 4096 (D2 = {D2})")

@@ -129,6 +129,23 @@ def check_tensor(
     check_elements(name, shape)
 
 
+def plain(value: object) -> object:
+    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    try:
+        return value.item()
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return value
+
+
+def check_number(name: str, value: object) -> float:
+    """The float that an argument is. Raise `LaunchError` for what is no number."""
+    number = plain(value)
+    require(isinstance(number, int | float), f"{name} = {value!r} is no number")
+    fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
+    require(fits, f"{name} = {value!r} is no float")
+    return float(number)
+
+
 def allocate(
     name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
@@ -175,6 +192,8 @@ def triplet_loss(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
+    margin = check_number("margin", margin)
+    eps = check_number("eps", eps)
     require(ANCHOR.dim() == 2, "ANCHOR has 2 axes: [M, N]")
     require(POSITIVE.dim() == 2, "POSITIVE has 2 axes: [M, N]")
     require(NEGATIVE.dim() == 2, "NEGATIVE has 2 axes: [M, N]")
