@@ -397,9 +397,12 @@ class Converter:
         items = tuple(child for child in children if not isinstance(child, Token))
         return syntax.List(items, span=self.span(children))
 
-    def misspelt(self, word: str, known: Sequence[str], span: Span) -> dict[str, Any]:
-        """The help and the fix for a misspelt word, as arguments of a Problem."""
-        meant = nearest(word, known)
+    def misspelt(
+        self, word: str, known: Sequence[str], span: Span, sure: bool = False
+    ) -> dict[str, Any]:
+        """The help and the fix for a misspelt word, as arguments of a Problem; `sure` where the
+        only known word is another name for it, however it is spelt."""
+        meant = known[0] if sure else nearest(word, known)
         if meant is None:
             return {"help": "one of " + ", ".join(known)}
         title = f"write `{meant}`"

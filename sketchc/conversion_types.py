@@ -14,6 +14,19 @@ if TYPE_CHECKING:
     from sketchc.conversion import Converter
 
 _ROLES = ("in", "out", "inout")
+_ROLE_ALIASES = {
+    "input": "in",
+    "inputs": "in",
+    "const": "in",
+    "read": "in",
+    "output": "out",
+    "outputs": "out",
+    "result": "out",
+    "write": "out",
+    "in_out": "inout",
+    "input_output": "inout",
+    "readwrite": "inout",
+}
 _DTYPES = {dtype.value: dtype for dtype in DType}
 _ALIASES = {
     "float64": "f64",
@@ -73,7 +86,9 @@ class Type:
             role = words[0].text
             if role not in _ROLES:
                 span = converter.span_of(words[0])
-                advice = converter.misspelt(role, _ROLES, span)
+                meant = _ROLE_ALIASES.get(role.lower())
+                known = _ROLES if meant is None else (meant,)
+                advice = converter.misspelt(role, known, span, sure=meant is not None)
                 problem = Problem("SK0119", f"`{role}` is no role of a tensor", **advice)
                 converter.report(problem, span)
                 role = None

@@ -23,7 +23,7 @@ from sketchc.evaluate import Value, constants_of, evaluate, param_value, sample_
 from sketchc.index_width import existing, exists, fetched_widths, index_width
 from sketchc.source import NOWHERE, Span
 from sketchc.symbol_sources import sources_of
-from sketchc.symbolic import children, references, show
+from sketchc.symbolic import children, references, show, substitute
 from sketchc.types import DType
 
 _ZERO = ir.Literal(0)
@@ -194,12 +194,14 @@ def refusal(
 @attrs.define
 class _Order:
     """Puts conditions and `let`s in order; `said` holds what is known to be true by then, `least`
-    lower bounds of what it is said of."""
+    and `most` bounds of what it is said of. All hold names by themselves: the type of a param is
+    not told by every reference to it."""
 
     sketch: ir.Sketch
     known: set[str] = attrs.field(factory=set)
     said: set[ir.Expr] = attrs.field(factory=set)
     least: dict[ir.Expr, int] = attrs.field(factory=dict)
+    most: dict[ir.Expr, int] = attrs.field(factory=dict)
     number: int = 0
 
     def steps(self) -> Iterator[Step]:
@@ -281,7 +283,7 @@ class _Order:
 
     def checked(self, condition: Condition) -> Iterator[Condition]:
         """The condition, unless it is known to hold."""
-        parts = list(_conjuncts(condition.holds))
+        parts = [_untyped(part) for part in _conjuncts(condition.holds)]
         if all(map(self.follows, parts)) or _always(self.sketch, condition.holds):
             return
         for part in parts:
@@ -291,6 +293,10 @@ class _Order:
                     "<=", ir.Literal(int(low)), value
                 ):
                     self.least[value] = max(low, self.least.get(value, low))
+                case ir.Binary("<=", value, ir.Literal(int(high))) | ir.Binary(
+                    ">=", ir.Literal(int(high)), value
+                ):
+                    self.most[value] = min(high, self.most.get(value, high))
         yield condition
 
     def follows(self, part: ir.Expr) -> bool:
@@ -302,10 +308,20 @@ class _Order:
                 "<=", ir.Literal(int(low)), value
             ) if value in self.least:
                 return self.least[value] >= low
+            case ir.Binary("<=", value, ir.Literal(int(high))) | ir.Binary(
+                ">=", ir.Literal(int(high)), value
+            ) if value in self.most:
+                return self.most[value] <= high
             case ir.Binary("!=", value, ir.Literal(0)) if value in self.least:
                 return self.least[value] >= 1
             case _:
                 return part in self.said
+
+
+def _untyped(expression: ir.Expr) -> ir.Expr:
+    """The expression with its names alone."""
+    names = {r.name: ir.Ref(r.name, ir.NameKind.LET) for r in references(expression)}
+    return substitute(expression, names)
 
 
 def _symbol(symbol: ir.Symbol) -> ir.Ref:

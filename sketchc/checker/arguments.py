@@ -32,14 +32,6 @@ class Arguments:
 
 def gather(context: Context, node: syntax.Compute, row: Op) -> Arguments:
     """Sort the arguments of a call; raises `InvalidError` after reporting a wrong one."""
-    if node.late_positional:
-        context.warn(
-            node.span,
-            "SK0603",
-            "a positional argument follows a keyword",
-            "accepted: the last positional is the destination",
-            fixes=(late_positional_fix(node),),
-        )
     known = {attribute.name: attribute for attribute in row.attributes}
     keywords = _keywords(context, node, row, known)
     dst = keywords.pop("dst", None)
@@ -68,6 +60,14 @@ def gather(context: Context, node: syntax.Compute, row: Op) -> Arguments:
             axes = _axes(context, value)
         else:
             attributes[name] = _value(context, attribute, value)
+    if node.late_positional:  # of a call that is right otherwise
+        context.warn(
+            node.span,
+            "SK0603",
+            "a positional argument follows a keyword",
+            "accepted: the last positional is the destination",
+            fixes=(late_positional_fix(node),),
+        )
     return Arguments(operands, destinations, attributes, axes)
 
 
@@ -84,6 +84,7 @@ def _keywords(
                 "SK0211",
                 f"`{row.name}` has no argument `{keyword.name}`",
                 f"it takes {takes}" if meant is None else f"did you mean `{meant}`?",
+                help=_order(row) if keyword.name in row.operands else "",
             )
         if keyword.name in result:
             raise context.error(
@@ -91,6 +92,12 @@ def _keywords(
             )
         result[keyword.name] = keyword.value
     return result
+
+
+def _order(row: Op) -> str:
+    """How operands are given."""
+    outputs = ("dst",) if row.outputs == 1 else tuple(f"dst{n}" for n in range(row.outputs))
+    return f"operands have no keywords: write `{row.name}({', '.join((*row.operands, *outputs))})`"
 
 
 def _wrong_count(context: Context, node: syntax.Compute, row: Op, expected: int) -> InvalidError:

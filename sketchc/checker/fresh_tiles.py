@@ -13,13 +13,19 @@ from sketchc.types import DType
 
 
 def fresh_tile(
-    context: Context, stem: str, extents: tuple[ir.Expr, ...], dtype: DType, span: Span
+    context: Context,
+    stem: str,
+    extents: tuple[ir.Expr, ...],
+    dtype: DType,
+    span: Span,
+    source_name: str | None = None,
 ) -> TileState:
-    """A tile without `init=` whose name begins with `stem`; its alloc is left to the caller."""
+    """A tile without `init=` whose name begins with `stem`; its alloc is left to the caller. Where
+    it only stands for a tile of the sketch, findings speak of that, `source_name`."""
     spelt = context.namer.fresh(stem)
     tile = TileState(
         name=spelt,
-        source_name=spelt,
+        source_name=source_name or spelt,
         extents=extents,
         dtype=dtype,
         initial=None,

@@ -101,7 +101,8 @@ def squeezed(context: Context, tile: TileState, access: syntax.Subscript) -> Til
         kept = (*(ir.Literal(1),) * (count - len(kept)), *kept)
         if len(kept) > 1:
             return None  # which of the axes of extent 1 go is not said
-    return fresh_tile(context, f"{tile.source_name}_flat", kept, tile.dtype, access.span)
+    name = tile.source_name
+    return fresh_tile(context, f"{name}_flat", kept, tile.dtype, access.span, name)
 
 
 def reshaped(source: TileState, result: TileState, span: Span) -> ir.Compute:

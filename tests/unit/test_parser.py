@@ -442,3 +442,13 @@ def test_a_damaged_or_unwritable_cache_costs_nothing_but_time(tmp_path, monkeypa
     blocked = tmp_path / "file"
     blocked.write_text("")
     assert run_parser({"XDG_CACHE_HOME": str(blocked)}).stdout == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("input", "in"), ("output", "out"), ("Output", "out"), ("in_out", "inout")]
+)
+def test_another_name_of_a_role_is_taken_for_what_it_says(word: str, meant: str) -> None:
+    text = f"sketch f {{\n    symbols: N;\n    tensors: X[N]: {word} f32;\n}}\n"
+    _, found = parse(Source("a", text))
+    (fix,) = next(each for each in found if each.code == "SK0119").fixes
+    assert [edit.replacement for edit in fix.edits] == [meant]

@@ -137,6 +137,14 @@ def test_tiles_without_a_type_keep_the_one_that_they_have(start: int) -> None:
     assert sum(count > 0 for count in kept) >= 6, kept
 
 
+def test_an_order_is_mended_only_where_the_call_is_right_otherwise() -> None:
+    text = untyped(4).replace("add(c, b, d)", "add(c, right=b, d)")
+    assert "right=b" in text
+    found = check_text(Source("a", text), STATIC).diagnostics
+    assert "SK0211" in [each.code for each in found]
+    assert "SK0603" not in [each.code for each in found]
+
+
 @pytest.mark.parametrize("path", FEATURES, ids=lambda path: path.stem)
 def test_a_feature_keeps_its_meaning(path: Path) -> None:
     assert_kept(path.read_text("utf-8"), path.name)

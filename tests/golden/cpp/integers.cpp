@@ -101,8 +101,6 @@ inline bool min(bool a, bool b) { return a && b; }
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
-//   1  step >= -2147483648
-//   2  step <= 2147483647
 //   3  step >= 1
 //   4  N >= 0
 //   5  -2147483648 <= step and step <= 2147483647
@@ -119,12 +117,6 @@ extern "C" int64_t integers(
     }
     if (-INT64_C(2147483648) > step || step > 2147483647) {
         return 5;
-    }
-    if (step < -INT64_C(2147483648)) {
-        return 1;
-    }
-    if (step > 2147483647) {
-        return 2;
     }
     if (step < 1) {
         return 3;
