@@ -255,7 +255,7 @@ class _Order:
 
     def domain(self, value: ir.Expr, span: Span) -> Iterator[Condition]:
         """That an expression has a value."""
-        for wanted in _domain(value):
+        for wanted in domain(value):
             yield from self.further(Kind.DOMAIN, wanted, span)
 
     def widths(self) -> Iterator[Condition]:
@@ -391,24 +391,26 @@ def _repeats(sketch: ir.Sketch) -> Iterator[tuple[ir.Expr, Span]]:
 # ---------------------------------------------------------------- host functions
 
 
-def _domain(expression: ir.Expr) -> Iterator[ir.Expr]:
+def domain(expression: ir.Expr) -> Iterator[ir.Expr]:
     """What must hold for a host expression to have a value, innermost first. Integer divisors are
     the checker's: it requires that they are positive, wherever they stand."""
     match expression:
         case ir.Binary("and" | "or" as operator, left, right):
-            yield from _domain(left)
+            yield from domain(left)
             done = ir.Unary("not", left) if operator == "and" else left
-            yield from (ir.Binary("or", done, wanted) for wanted in _domain(right))
+            yield from (ir.Binary("or", done, wanted) for wanted in domain(right))
             return
         case ir.Choice(condition, then, otherwise):
-            yield from _domain(condition)
+            yield from domain(condition)
             for branch, done in ((then, ir.Unary("not", condition)), (otherwise, condition)):
-                yield from (ir.Binary("or", done, wanted) for wanted in _domain(branch))
+                known = tuple(_conjuncts(condition)) if branch is then else ()
+                wanted = (part for part in domain(branch) if part not in known)
+                yield from (ir.Binary("or", done, part) for part in wanted)
             return
         case _:
             pass
     for part in children(expression):
-        yield from _domain(part)
+        yield from domain(part)
     match expression:
         case ir.Binary("/", _, right):
             yield ir.Binary("!=", right, _ZERO)

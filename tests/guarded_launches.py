@@ -120,6 +120,37 @@ else:
 """,
 )
 
+LETS = scaled(
+    "guarded_lets",
+    "symbols: N, G; params: a: f64 = 4.0; "
+    + tensors("S[G]: in f32?")
+    + " let: per = ceil(N, G); last = per - 1; share = 1.0/G; root = sqrt(a);",
+    """
+if present(S):
+    s = alloc([T])
+    load(S[n // per] -> s)
+    add(x, s, x)
+    mul(x, share, x)
+    add(x, last, x)
+    if G > 1:
+        mul(x, root, x)
+""",
+)
+
+SCALARS = scaled(
+    "guarded_scalars",
+    "symbols: N, G; params: a: f64 = 4.0; mode: i64 = 0; " + tensors("S[G]: in f32?"),
+    """
+if present(S):
+    mul(x, 1.0/G + N // G, x)
+if mode == 1:
+    mul(x, sqrt(a), x)
+    s = alloc([T])
+    fill(N // max(mode, 1), s)
+    add(x, s, x)
+""",
+)
+
 HOST = f"""sketch guarded_launch {{
     symbols: N, G;
     tensors: X[N]: in f32; S[G]: in f32?; Y[N]: out f32;
@@ -187,6 +218,30 @@ GUARDED: list[Refusal] = [
             at(N=5, mode=4, k=-9),
         ],
         [at("k >= 1", N=17, mode=1, k=0), at("k >= 1", N=17, mode=3, k=-1)],
+    ),
+    case(
+        "guarded_lets",
+        Kind.DERIVED,
+        LETS,
+        [
+            at(N=17, G=3, a=4.0),
+            at(N=17, G=0, a=-1.0, absent="S"),
+            at(N=17, G=17, a=2.0),
+            at(N=0, G=0, absent="S"),
+        ],
+        [at("G >= 1", N=17, G=0), at("per >= 1", N=0, G=3), at("a >= 0", N=17, G=3, a=-1.0)],
+    ),
+    case(
+        "guarded_scalars",
+        Kind.DERIVED,
+        SCALARS,
+        [
+            at(N=17, G=3),
+            at(N=17, G=0, absent="S"),
+            at(N=17, G=0, a=-4.0, absent="S"),
+            at(N=17, G=2, mode=1, a=9.0),
+        ],
+        [at("G >= 1", N=17, G=0), at("a >= 0", N=17, G=3, mode=1, a=-1.0)],
     ),
     case(
         "guarded_launch",

@@ -60,7 +60,11 @@ def alloc(context: Context, node: syntax.Alloc) -> ir.Alloc:
 
 
 def _extent(context: Context, node: syntax.Expression) -> ir.Expr:
-    value = context.host_form(integer(context, node))
+    outer, context.guards = context.guards, ()  # the host makes room for tiles of all branches
+    try:
+        value = context.host_form(integer(context, node))
+    finally:
+        context.guards = outer
     if value is None:
         raise context.error(
             node.span,

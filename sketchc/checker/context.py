@@ -92,6 +92,8 @@ class Context:
     present: set[str] = attrs.field(factory=set)  # optional tensors known to be given here
     #: what the host knows to hold here, by the branches around
     guards: tuple[ir.Expr, ...] = ()
+    #: by `let`, the optional tensors without which nothing uses it; None: not looked at yet
+    needed_with: dict[str, frozenset[str]] | None = None
     mentioned: set[str] = attrs.field(factory=set)  # tensors that branches never taken access
     asking: bool = False  # in the condition of an `if`, where `present` may stand
     host_steps: list[ir.HostStep] = attrs.field(factory=list)  # bindings before the next launch

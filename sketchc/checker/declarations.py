@@ -20,8 +20,9 @@ from sketchc.checker.expressions import (
     expression,
     integer,
 )
+from sketchc.checker.guarded_lets import guarded, needed_with
 from sketchc.checker.lets import add_let, check_not_tunable, depends_on_tunable
-from sketchc.checker.names import PoisonedName, ScalarName, TensorName
+from sketchc.checker.names import PoisonedName, ScalarName, TensorName, identifier
 from sketchc.checker.ranges import learn
 from sketchc.checker.shapes import interval
 from sketchc.checker.survey import Use
@@ -279,20 +280,33 @@ def _in_type(context: Context, name: str, dtype: DType, span: Span) -> None:
 
 def _let(context: Context, node: syntax.LetDeclaration) -> None:
     name = context.declare(node.name, node.span)
-    typed = expression(context, node.value, host=True)
-    if typed.extents is not None:
-        raise context.error(
-            node.value.span, "SK0302", "a host value is one number, not an index tile", "has lanes"
-        )
-    add_let(context, node.name, name, typed.value, typed.dtype, node.span)
+    if context.needed_with is None:
+        context.needed_with = needed_with(context.tree)
+    with context.branch(frozenset()):
+        tensors = sorted(context.needed_with.get(node.name, ()))
+        context.guards += tuple(_given(identifier(tensor)) for tensor in tensors)
+        typed = expression(context, node.value, host=True)
+        if typed.extents is not None:
+            raise context.error(
+                node.value.span,
+                "SK0302",
+                "a host value is one number, not an index tile",
+                "has lanes",
+            )
+        value = guarded(context, typed.value, typed.dtype)
+    add_let(context, node.name, name, value, typed.dtype, node.span)
 
 
 # ---------------------------------------------------------------- tensors
 
 
 def _extents(
-    context: Context, extents: tuple[syntax.Extent, ...], parameter: bool
+    context: Context,
+    extents: tuple[syntax.Extent, ...],
+    parameter: bool,
+    given: ir.Expr | None = None,
 ) -> tuple[ir.Expr, ...]:
+    """Extents, none of them negative in a launch where `given` holds."""
     result = []
     for extent in extents:
         value = integer(context, extent.value)
@@ -302,7 +316,8 @@ def _extents(
         if high is not None and high < 0:
             raise context.error(extent.span, "SK0214", "an extent is negative", f"is {high}")
         if low is None or low < 0:
-            context.require(ir.Binary(">=", value, ir.Literal(0)), extent.span)
+            with context.branch(frozenset(), given):
+                context.require(ir.Binary(">=", value, ir.Literal(0)), extent.span)
         result.append(value)
     return tuple(result)
 
@@ -326,8 +341,7 @@ def _any_tensor(context: Context, node: syntax.TensorDeclaration, parameter: boo
             help="leave out the `?`",
         )
     given = _given(name) if node.optional else None
-    with context.branch(frozenset(), given):  # what it needs, a launch without it does not
-        extents = _extents(context, node.extents, parameter)
+    extents = _extents(context, node.extents, parameter, given)
     initial: Value | None = None
     if node.initial is not None:
         initial = constant(context, node.initial, "an initial value")
@@ -359,9 +373,7 @@ def _view(context: Context, node: syntax.ViewDeclaration) -> None:
         raise context.error(
             node.base_span, "SK0206", f"`{node.base}` is not a tensor", "a view needs a tensor"
         )
-    given = _given(base.base) if base.optional else None
-    with context.branch(frozenset(), given):
-        extents = _view_extents(context, node, base)
+    extents = _view_extents(context, node, base)
     context.views.append(ir.View(name, extents, base.base, span=node.span))
     entry = TensorName(name, extents, base.dtype, base.base, node.span, base.optional)
     context.scopes.add(node.name, entry)
@@ -375,7 +387,8 @@ def _view_extents(
     context: Context, node: syntax.ViewDeclaration, base: TensorName
 ) -> tuple[ir.Expr, ...]:
     """The extents of a view, which has as many elements as its tensor."""
-    extents = _extents(context, node.extents, parameter=True)
+    given = _given(base.base) if base.optional else None
+    extents = _extents(context, node.extents, parameter=True, given=given)
     left, right = _count(extents), _count(base.extents)
     if not context.equal(left, right):
         difference = symbolic.constant_value(ir.Binary("-", left, right), context.definitions)
@@ -387,7 +400,8 @@ def _view_extents(
                 f"`{node.base}` has {symbolic.show(right)}",
                 "another number of elements",
             )
-        context.require(ir.Binary("==", left, right), node.span)
+        with context.branch(frozenset(), given):
+            context.require(ir.Binary("==", left, right), node.span)
     return extents
 
 

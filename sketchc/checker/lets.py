@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sketchc import ir, symbolic
 from sketchc.checker.context import Context, Typed, is_host
+from sketchc.checker.guarded_lets import guarded
 from sketchc.checker.names import ScalarName
 from sketchc.checker.shapes import interval
 from sketchc.source import Span
@@ -34,6 +35,7 @@ def add_let(
 
 def hoist(context: Context, value: ir.Expr, dtype: DType, span: Span) -> ir.Ref:
     """A host value that holds this expression; one that exists already is used again."""
+    value = guarded(context, value, dtype)
     for let in context.lets:
         if let.value == value:
             return ir.Ref(let.name, ir.NameKind.LET, let.dtype, span=span)

@@ -66,6 +66,7 @@ class Scope:
     #: what the host checks for the launches that take some branch, and the conditions known here
     open: tuple[ir.Expr, ...] = ()
     told: frozenset[ir.Expr] = frozenset()
+    lets: tuple[ir.Let, ...] = ()  # that depend on them
 
     # ------------------------------------------------------------ growing
 
@@ -183,6 +184,8 @@ class Scope:
             if len(left) == 1:
                 rest = tuple(other for other in scope.open if other != condition)
                 scope = attrs.evolve(scope, open=rest).assume(scope.compare(left[0]))
+        for let in self.lets:  # what it is where the branch is taken
+            scope = attrs.evolve(scope, forms={**scope.forms, let.name: scope.form(let.value)})
         return scope
 
     def assume(self, facts: Iterable[Fact]) -> Scope:
@@ -407,7 +410,10 @@ def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") 
             scope = scope.given(require.condition)
     scope = scope.assume(_extent_facts(sketch, scope))
     made = (require.condition for require in sketch.requires if require.generated)
-    return attrs.evolve(scope, open=tuple(c for c in made if len(alternatives(c)) > 1))
+    asked = tuple(condition for condition in made if len(alternatives(condition)) > 1)
+    whole = (let for let in sketch.lets if let.dtype is DType.I64)
+    chosen = tuple(let for let in whole if isinstance(let.value, ir.Choice)) if asked else ()
+    return attrs.evolve(scope, open=asked, lets=chosen)
 
 
 def _tied(sketch: ir.Sketch, scope: Scope) -> Scope:
