@@ -8,8 +8,9 @@ from typing import assert_never
 from sketchc import ir, syntax
 from sketchc import records as attrs
 from sketchc.diagnostics import Diagnostic, Severity
-from sketchc.lints.uses import walk
-from sketchc.symbolic import children, constant_value, show, simplify
+from sketchc.lints.uses import access_names, walk
+from sketchc.lints.uses import children as children_of
+from sketchc.symbolic import children, constant_value, references, show, simplify, substitute
 
 _ONE = ir.Literal(1)
 #: The bytes that memory moves at least; nearer neighbours share them.
@@ -32,7 +33,8 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
             if gap is None:
                 continue
             bytes_each = sketch.tensor(statement.access.tensor).dtype.bytes
-            beside = _beside(statement, accesses) * bytes_each
+            around = _around(phase.body, statement)
+            beside = _beside(statement, accesses, around, bound) * bytes_each
             least = _LINE if gap.elements is None else min(gap.elements * bytes_each, _LINE)
             near = gap.elements is not None and gap.elements * bytes_each < _LINE
             if not near and beside < least:
@@ -124,14 +126,56 @@ def _has_lanes(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> bool:
     return any(_has_lanes(part, bound) for part in children(value))
 
 
-def _beside(statement: ir.Load | ir.Store, accesses: list[ir.Load | ir.Store]) -> int:
+def _around(body: tuple[ir.Statement, ...], wanted: ir.Statement) -> list[ir.For]:
+    """The loops around a statement that run one iteration after the other."""
+    for statement in body:
+        inner = children_of(statement)
+        if any(each is wanted for each in walk(inner)):
+            own = [statement] if isinstance(statement, ir.For) and not statement.parallel else []
+            return own + _around(inner, wanted)
+    return []
+
+
+def _turns(access: ir.Access, loop: ir.For, bound: Mapping[str, ir.Expr]) -> range:
+    """How far the elements of all iterations lie behind those of the first, where a short loop
+    moves along the last dimension alone."""
+    still = range(1)
+    start, stop, step = map(constant_value, (loop.start, loop.stop, loop.step))
+    *outer, last = access.subscripts
+    if start is None or stop is None or not step or not isinstance(last, ir.ScalarSubscript):
+        return still
+    if any(loop.variable in _names(part, bound) for part in outer):
+        return still
+    index = substitute(last.index, bound)
+    name = ir.Ref(loop.variable, ir.NameKind.LOOP)
+    after = substitute(index, {loop.variable: ir.Binary("+", name, loop.step)})
+    before = substitute(index, {loop.variable: name})
+    moved = constant_value(simplify(ir.Binary("-", after, before)))
+    turns = len(range(start, stop, step))
+    return range(0, moved * min(turns, _LINE), moved) if moved and turns else still
+
+
+def _names(part: ir.Subscript, bound: Mapping[str, ir.Expr]) -> set[str]:
+    found = access_names(ir.Access("", (part,)))
+    return found | {ref.name for each in found & bound.keys() for ref in references(bound[each])}
+
+
+def _beside(
+    statement: ir.Load | ir.Store,
+    accesses: list[ir.Load | ir.Store],
+    around: list[ir.For],
+    bound: Mapping[str, ir.Expr],
+) -> int:
     """How many elements side by side are touched by accesses like this one, itself among them,
-    that differ in the last subscript by constants."""
+    that differ in the last subscript by constants, in all iterations of short loops around it."""
     offsets = {0}
     for other in accesses:
         if type(other) is type(statement):
             found = _offset(statement.access, other.access)
             offsets |= set() if found is None else {found}
+    for loop in list(reversed(around))[:2]:
+        turns = _turns(statement.access, loop, bound)
+        offsets = {offset + turn for offset in offsets for turn in turns}
     first = last = 0
     while first - 1 in offsets:
         first -= 1

@@ -232,3 +232,23 @@ def test_two_passes(
     result = check(Source("a.sketch", text), allow_unproved=True)
     assert result.ok, result.diagnostics
     assert ("SK0655" in {each.code for each in result.diagnostics}) is found
+
+
+@pytest.mark.parametrize(("columns", "scattered"), [(8, False), (2, True)])
+def test_columns_of_a_line_that_a_short_loop_takes_together(columns: int, scattered: bool) -> None:
+    text = f"""sketch f {{
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[M]: out f32;
+    @llm_hint("parallel")
+    for i in range(0, M, 16):
+        s = alloc([16], f32, init=0)
+        for q in range(ceil(N, {columns})):
+            x = alloc([16])
+            for j in range({columns}):
+                load(X[i:i+16, q*{columns} + j] -> x, pad=0)
+                add(s, x, s)
+        store(s -> Y[i:i+16])
+}}
+"""
+    found = {each.code for each in check(Source("a", text)).diagnostics}
+    assert ("SK0652" in found) is scattered
