@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import budget, concrete
+from sketchc.checker.crossing_plans import CrossingPlan
+from sketchc.checker.crossings import Crossings
 from sketchc.checker.goals import Goal, goals, reachable
 from sketchc.checker.index_ranges import loaded_names
 from sketchc.checker.literal_sizes import literal_settings
@@ -51,6 +53,10 @@ FEWEST_RUNS = 3
 #: Runs at sizes around the numbers of the sketch, and the work of one of them.
 NUMBER_RUNS = 12
 NUMBER_LIMIT = 15_000_000
+
+#: Runs at which comparisons come out in new ways, and how many of those missed are told.
+CROSSING_RUNS = 14
+MOST_TOLD = 3
 
 #: Sizes with values of params at which a run is tried, whether a launch accepts them or not.
 PARAM_ATTEMPTS = 40
@@ -136,6 +142,8 @@ def _try(runs: _Runs, findings: Sequence[Finding]) -> bool:
     runs.execute(settings(runs.sketch), RUN_LIMIT)
     if any(runs.stands(finding) for finding in findings):
         runs.aim()
+    for subject in dict.fromkeys(f.proof.subject for f in findings if runs.stands(f)):
+        runs.cross(subject)
     if any(runs.stands(finding) for finding in findings):
         runs.execute_more(literal_settings(runs.sketch, runs.sites, _sizes(runs.sketch)))
     return True
@@ -206,6 +214,8 @@ class _Runs:
         self.broken: dict[tuple[str, str], _Broken] = {}
         self.bases = {view.name: view.base for view in sketch.views}
         self.settings = Settings(sketch, sample_params(sketch))
+        self.launches: list[Setting] = []
+        self.plans: dict[str, CrossingPlan] = {}
         #: Loops, parallel ones too, that no run has entered twice in a row, and sides of branches
         #: that none has taken.
         twice = [attrs.evolve(goal, trips=2) for goal in goals(sketch)]
@@ -261,6 +271,33 @@ class _Runs:
             )
         self.missed = [goal for goal in self.missed if goal in planner.goals]
 
+    def cross(self, subject: str) -> None:
+        """Run at settings where what decides the accesses of a tensor compares otherwise than in
+        all runs so far."""
+        subject = self.bases.get(subject, subject)
+        sites = [site for site in self.sites if site.tensor.name == subject]
+        if subject in self.plans or not sites:
+            return
+        plan = CrossingPlan(self.settings, Crossings(self.sketch, sites), self.others)
+        self.plans[subject] = plan
+        for launch in self.launches:
+            plan.ran(launch)
+        left = TOTAL_LIMIT
+        for _ in range(CROSSING_RUNS):
+            found = plan.take()
+            if found is None or left < TOTAL_LIMIT // 20:
+                return
+            setting = found.setting
+            limit = NUMBER_LIMIT if plan.needs(found) else RUN_LIMIT
+            cost = self._run(setting.symbols, setting.params, min(left, limit), setting.absent)
+            if cost is None:
+                plan.refused.append(found)
+                continue
+            left -= cost
+            plan.note(found.outcomes)
+            self.sizes += setting.symbols not in self.tried
+            self.tried.append(setting.symbols)
+
     def execute_more(self, sizes: Iterable[dict[str, int]]) -> None:
         """Run at further sizes where a launch accepts them, as many as there is time for."""
         left, count = TOTAL_LIMIT, 0
@@ -314,6 +351,7 @@ class _Runs:
         except (DiagnosticError, UsageError):
             return None
         self.count += 1
+        self.launches.append(Setting(symbols, given, absent))
         self.missed = [goal for goal in self.missed if not goal.met([result.reached])]
         for violation in result.violations:
             if violation.promised:
@@ -355,6 +393,14 @@ class _Runs:
         ]
         return reachable(self.sketch, on_path)
 
+    def uncrossed(self, subject: str) -> str:
+        """Which comparisons came out one way in all runs, though some launch sees the other."""
+        missed = self.plans[subject].missed() if subject in self.plans else {}
+        return "; ".join(
+            f"no run reached `{text}`, as with {assignments({**found.symbols, **found.params})}"
+            for text, found in list(missed.items())[:MOST_TOLD]
+        )
+
     def judged(self, finding: Finding, given_up: str) -> Finding:
         """What the runs say of a claim. `given_up`: why there were no more of them."""
         proof = finding.proof
@@ -367,6 +413,10 @@ class _Runs:
         if missed := self.unreached(subject):
             reached = f"no run reached {told(missed)}"
             return _left_open(finding, f"{reached}; {given_up}" if given_up else reached)
+        if given_up and subject not in self.plans:
+            return _left_open(finding, given_up)
+        if uncrossed := self.uncrossed(subject):
+            return _left_open(finding, f"{uncrossed}; {given_up}" if given_up else uncrossed)
         times = "once" if self.sizes == 1 else f"at {self.sizes} sizes"
         if self.sketch.symbols:
             times += f" ({sizes_text([Setting(symbols) for symbols in self.tried])})"

@@ -111,7 +111,7 @@ def test_accesses_that_no_run_reached_are_unproved() -> None:
 
 @pytest.mark.parametrize(
     ("bound", "tier"),
-    [("T", ir.Tier.TESTED), ("T*T*T*T", ir.Tier.UNPROVED)],
+    [("T", ir.Tier.TESTED), ("T*T*T*T*T", ir.Tier.UNPROVED)],
 )
 def test_parallel_loops_run_twice_or_the_claim_is_unproved(bound: str, tier: ir.Tier) -> None:
     """With one iteration, nothing is seen of what two write."""

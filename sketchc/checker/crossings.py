@@ -1,0 +1,310 @@
+"""Which sides of comparisons the runs of a sketch see, on the way to what a claim speaks of.
+
+`min(GM, G)` is right for `min(GM - first, G)` while GM is no more than G, and `p % 27` for
+`p % OD` while OD is no more than 27. So what `min`, `max`, `//`, `%`, `ceil` and comparisons
+compare should be in either order in some run, a loop should have no, one and several iterations,
+and whole and ragged tiles. What comes of it at sizes of any magnitude is seen without running: one
+iteration and one lane after the other is drawn, and the names on the way get their values.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias, assert_never
+
+from sketchc import ir
+from sketchc.checker import budget
+from sketchc.checker.param_values import accessed
+from sketchc.checker.scope import Branch, free_names
+from sketchc.checker.sites import Site
+from sketchc.diagnostics import InternalError
+from sketchc.evaluate import BINARY, FUNCTION, Value
+from sketchc.symbolic import children, show
+
+#: Which comparison, and how it came out.
+Outcome: TypeAlias = tuple[int, str]
+
+#: Iterations and lanes drawn at one setting: to choose it, and to see what a run there saw.
+DRAWN = 10
+SEEN = 40
+
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+_OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+
+
+class _Unknown(Exception):
+    """A value that is not known without data, or a lane or iteration that does not exist."""
+
+
+_NO_VALUE = (_Unknown, KeyError, ArithmeticError, ValueError, InternalError)
+
+
+class Crossings:
+    """Comparisons on the way to some sites, and how they come out at settings."""
+
+    def __init__(self, sketch: ir.Sketch, sites: Sequence[Site]) -> None:
+        self.sketch = sketch
+        self.sites = [(site, _used(sketch, site)) for site in _distinct(sites)]
+        shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
+        self.names = frozenset().union(*(used for _, used in self.sites), *map(free_names, shapes))
+        for let in reversed(sketch.lets):
+            if let.name in self.names:
+                self.names |= free_names(let.value)
+        #: What a claim may not rest on runs without.
+        self.needed: dict[Outcome, str] = {}
+        self.nodes: list[object] = []  # keeps the ids in outcomes from being used again
+
+    def at(self, host: Mapping[str, Value], draws: int) -> frozenset[Outcome]:
+        """How comparisons come out at some of the iterations and lanes of a launch."""
+        generator = random.Random(0)
+        found: set[Outcome] = set()
+        for draw in range(draws):
+            for site, used in self.sites:
+                drawn = _Draw(self, dict(host), generator, draw, found)
+                drawn.site(site, used)
+                budget.spend(drawn.work)
+        return frozenset(found)
+
+    def note(self, found: set[Outcome], node: object, word: str, text: str = "") -> None:
+        """Note how a comparison came out; with a text where a claim needs it."""
+        outcome = (id(node), word)
+        if outcome not in found:
+            found.add(outcome)
+            self.nodes.append(node)
+            if text:
+                self.needed[outcome] = text
+
+
+class _Draw:
+    """One iteration and lane on the way to a site: the first, the last or any of each."""
+
+    def __init__(
+        self,
+        crossings: Crossings,
+        values: dict[str, Value],
+        generator: random.Random,
+        draw: int,
+        found: set[Outcome],
+    ) -> None:
+        self.crossings = crossings
+        self.values = values
+        self.random = generator
+        self.draw = draw
+        self.found = found
+        self.lanes: dict[str, ir.Expr] = {}  # names of index tiles
+        self.work = 0
+
+    def site(self, site: Site, used: Collection[str]) -> None:
+        """Draw what leads to a site, then what it accesses; of names those that it uses."""
+        for let in self.crossings.sketch.lets:
+            if let.name in used:
+                self.known(let.value, ())
+        try:
+            for step in site.path:
+                if not isinstance(step, ir.Bind) or step.name in used:
+                    self.step(step)
+            extents = [int(self.value(extent, ())) for extent in site.tile.extents]
+            lanes = tuple(self.place(extent) for extent in extents)
+        except _NO_VALUE:
+            return
+        self.access(site, extents, lanes)
+
+    def place(self, count: int) -> int:
+        """One of `count` places: the first, then the last, then any."""
+        if count <= 0:
+            raise _Unknown
+        kind = self.draw if self.draw < 2 else self.random.randrange(4)
+        return 0 if kind == 0 else count - 1 if kind == 1 else self.random.randrange(count)
+
+    def step(self, step: ir.For | ir.HostFor | ir.Bind | ir.Fetch | Branch) -> None:
+        match step:
+            case ir.For() | ir.HostFor():
+                self.loop(step)
+            case ir.Bind(name, value):
+                self.values.pop(name, None)
+                self.lanes.pop(name, None)
+                if _has_lanes(value, self.lanes):
+                    self.lanes[name] = value
+                elif (known := self.known(value, ())) is not None:
+                    self.values[name] = known
+            case ir.Fetch(name):
+                self.values.pop(name, None)
+            case Branch(condition, holds):
+                known = self.known(condition, ())
+                if known is not None and bool(known) != holds:
+                    raise _Unknown
+            case _:
+                assert_never(step)
+
+    def loop(self, loop: ir.For | ir.HostFor) -> None:
+        start, stop, step = (int(self.value(e, ())) for e in (loop.start, loop.stop, loop.step))
+        if step == 0:
+            raise _Unknown
+        trips = range(start, stop, step)
+        count = len(trips)
+        self.crossings.note(self.found, loop, f"{min(count, 2)} iterations")
+        if count and abs(step) > 1:
+            self.rest(loop, abs(stop - start), abs(step))
+        self.values[loop.variable] = trips[self.place(count)]
+
+    def rest(self, node: object, length: int, step: int) -> None:
+        """Whether a length is a multiple of a step, one more or one less."""
+        rest, several = length % step, "several" if length >= step else "one"
+        if rest in (0, 1, step - 1):
+            word = "more" if rest == 1 else "whole" if rest == 0 else "less"
+            self.crossings.note(self.found, node, f"{several}, {word}")
+
+    def access(self, site: Site, extents: Sequence[int], lanes: tuple[int, ...]) -> None:
+        axes = iter(range(len(extents)))
+        for subscript in site.access.subscripts:
+            match subscript:
+                case ir.ScalarSubscript(index):
+                    self.known(index, ())
+                case ir.IndexSubscript(value, axis=axis):
+                    self.known(value, lanes)
+                    if axis is not None:
+                        next(axes, None)
+                case ir.SliceSubscript(lower, upper, _, step):
+                    low, high = self.known(lower, ()), self.known(upper, ())
+                    self.known(step, ())
+                    axis = next(axes, None)
+                    if low is not None and high is not None and axis is not None:
+                        fits = "short" if high - low < extents[axis] else "whole"
+                        self.crossings.note(self.found, subscript, fits)
+                case _:
+                    assert_never(subscript)
+        if not isinstance(site.statement, ir.Fetch) and site.statement.where is not None:
+            self.known(site.statement.where, lanes)
+
+    # ------------------------------------------------------------ values
+
+    def known(self, expression: ir.Expr, lanes: tuple[int, ...]) -> Value | None:
+        """The value of an expression; None where it has none, or data decides it."""
+        try:
+            return self.value(expression, lanes)
+        except _NO_VALUE:
+            return None
+
+    def value(self, expression: ir.Expr, lanes: tuple[int, ...]) -> Value:
+        """The value at one lane."""
+        self.work += 1
+        match expression:
+            case ir.Literal(value):
+                return value
+            case ir.Ref(name, layout=layout):
+                if name in self.lanes:
+                    return self.value(self.lanes[name], _own(lanes, layout))
+                if name not in self.values:
+                    raise _Unknown
+                return self.values[name]
+            case ir.Unary(operator, operand):
+                inner = self.value(operand, lanes)
+                return -inner if operator == "-" else not inner
+            case ir.Binary("and", left, right):
+                return bool(self.value(left, lanes)) and bool(self.value(right, lanes))
+            case ir.Binary("or", left, right):
+                return bool(self.value(left, lanes)) or bool(self.value(right, lanes))
+            case ir.Binary():
+                return self.binary(expression, lanes)
+            case ir.Choice(condition, then, otherwise):
+                return self.value(then if self.value(condition, lanes) else otherwise, lanes)
+            case ir.Function(name, arguments):
+                return FUNCTION[name](*(self.value(a, lanes) for a in arguments))
+            case ir.Iota(extent, lower, upper, layout):
+                return self.iota(extent, lower, upper, _own(lanes, layout))
+            case ir.TileLanes():
+                raise _Unknown
+            case _:
+                assert_never(expression)
+
+    def iota(
+        self, extent: ir.Expr, lower: ir.Expr, upper: ir.Expr | None, lanes: tuple[int, ...]
+    ) -> Value:
+        count = int(self.value(extent, ()))
+        lane = lanes[-1] if lanes and count > 1 else 0
+        found = self.value(lower, ()) + lane
+        if lane >= count or (upper is not None and found >= self.value(upper, ())):
+            raise _Unknown
+        return found
+
+    def binary(self, node: ir.Binary, lanes: tuple[int, ...]) -> Value:
+        left, right = self.value(node.left, lanes), self.value(node.right, lanes)
+        result = BINARY[node.operator](left, right)
+        match node.operator:
+            case "min" | "max":
+                if 1 < right <= left:
+                    self.rest(node, int(left), int(right))
+                self.order(node, "<" if left < right else ">" if left > right else "==")
+                self.apart(node, left, right)
+            case "//" | "%" if right > 0:
+                self.order(node, "<" if left < right else ">=")
+                self.quotient(node, int(left), int(right))
+            case "cdiv" if right > 0:
+                self.order(node, "<=" if left <= right else ">")
+                self.quotient(node, int(left), int(right))
+            case operator if operator in _COMPARISONS:
+                self.order(node, operator if result else _OPPOSITE[operator])
+                self.apart(node, left, right)
+        return result
+
+    def order(self, node: ir.Binary, word: str) -> None:
+        """Note an order of what is compared; that of equal ones in `min` or `max` is not needed."""
+        if (id(node), word) not in self.found:
+            plain = word == "==" and node.operator in ("min", "max")
+            text = "" if plain else show(ir.Binary(word, node.left, node.right))
+            self.crossings.note(self.found, node, word, text)
+
+    def apart(self, node: ir.Binary, left: Value, right: Value) -> None:
+        """Note that one is twice the other: a tile may hide what lies between."""
+        if 0 < 2 * left <= right or 0 < 2 * right <= left:
+            self.crossings.note(self.found, node, "far less" if left < right else "far more")
+
+    def quotient(self, node: ir.Binary, left: int, right: int) -> None:
+        if left >= 2 * right:
+            self.crossings.note(self.found, node, "twice")
+        if 1 < right <= left:
+            self.rest(node, left, right)
+
+
+def _own(lanes: tuple[int, ...], layout: tuple[bool, ...] | None) -> tuple[int, ...]:
+    """The lanes along the axes that an index tile has itself."""
+    if layout is None:
+        return lanes
+    last = lanes[len(lanes) - len(layout) :] if layout else ()
+    return tuple(lane for lane, own in zip(last, layout, strict=False) if own)
+
+
+def _has_lanes(value: ir.Expr, names: Mapping[str, ir.Expr]) -> bool:
+    pending: list[ir.Expr] = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, ir.Iota | ir.TileLanes) or (
+            isinstance(part, ir.Ref) and part.name in names
+        ):
+            return True
+        pending.extend(children(part))
+    return False
+
+
+def _distinct(sites: Sequence[Site]) -> tuple[Site, ...]:
+    """The sites without those that access the same on the same way."""
+    seen: dict[tuple[object, ...], Site] = {}
+    for site in sites:
+        ways = tuple(
+            id(s) if not isinstance(s, Branch) else (id(s.condition), s.holds) for s in site.path
+        )
+        seen.setdefault((ways, site.access, site.tile.extents), site)
+    return tuple(seen.values())
+
+
+def _used(sketch: ir.Sketch, site: Site) -> frozenset[str]:
+    """The names that decide whether a site is reached, and what it accesses."""
+    used: set[str] = set().union(*map(free_names, accessed(site)))
+    for step in reversed(site.path):
+        if isinstance(step, ir.Bind) and step.name in used:
+            used |= free_names(step.value)
+    for let in reversed(sketch.lets):
+        if let.name in used:
+            used |= free_names(let.value)
+    return frozenset(used)
