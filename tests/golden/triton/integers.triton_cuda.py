@@ -211,8 +211,6 @@ def integers(
         step >= -2147483648 and step <= 2147483647,
         f"the sketch needs -2147483648 <= step and step <= 2147483647 (step = {step})",
     )
-    require(step >= -2147483648, f"the sketch needs step >= -2147483648 (step = {step})")
-    require(step <= 2147483647, f"the sketch needs step <= 2147483647 (step = {step})")
     require(step >= 1, f"the sketch needs step >= 1 (step = {step})")
     device = A.device
     check_tensor("A", A, torch.int32, (N,), device)
