@@ -140,15 +140,13 @@ _ELEMENTWISE = (
     _binary(
         "floordiv",
         Result.PROMOTE,
-        "floor(a / b), of the quotient before it is rounded: 1 // 0.1 is 9; a zero has the sign of "
-        "a / b",
+        "floor(a / b), of the quotient before it is rounded: 1 // 0.1 is 9; a zero has its sign",
         lambda np, a, b: np.floor_divide(a, b),
     ),
     _binary(
         "mod",
         Result.PROMOTE,
-        "what floordiv leaves, exactly, with the sign of b, zeros too (-6 mod 3 is 0.0, 6 mod -3 "
-        "is -0.0, -1 mod inf is inf)",
+        "what floordiv leaves, exactly; it has the sign of b, a zero too (-1 mod inf is inf)",
         lambda np, a, b: np.mod(a, b),
     ),
     Op(
