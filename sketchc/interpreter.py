@@ -16,7 +16,7 @@ from sketchc import ir
 from sketchc import records as attrs
 from sketchc.interpreter_launch import Launch, prepare
 from sketchc.interpreter_machine import Machine
-from sketchc.interpreter_memory import Memory
+from sketchc.interpreter_memory import Memory, Places
 from sketchc.interpreter_options import Options
 from sketchc.interpreter_tiles import Array
 from sketchc.interpreter_violations import Violation, Violations, show_element
@@ -30,12 +30,14 @@ DEFAULT_OPTIONS = Options()
 @attrs.frozen
 class Result:
     """Outputs (out and inout tensors, in call order) by name, the symbols' values, what was found
-    wrong (always empty unless `Options.collect`), and what the run got to see."""
+    wrong (always empty unless `Options.collect`), what the run got to see, and, with
+    `Options.places`, where the stores wrote that promise something of their places."""
 
     outputs: dict[str, Array]
     symbols: dict[str, int]
     violations: tuple[Violation, ...] = ()
     reached: Reached = attrs.field(factory=Reached)
+    places: tuple[Places, ...] = ()
 
 
 def interpret(
@@ -69,7 +71,7 @@ def interpret(
         if memory.tensor.role in (ir.Role.OUT, ir.Role.INOUT)
     }
     found = tuple(violations.found.values())
-    return Result(outputs, launch.symbols, found, machine.reached)
+    return Result(outputs, launch.symbols, found, machine.reached, tuple(machine.places))
 
 
 def _promised(sketch: ir.Sketch) -> set[str]:

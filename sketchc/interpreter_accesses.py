@@ -16,7 +16,7 @@ from sketchc import ir
 from sketchc.diagnostics import InternalError
 from sketchc.interpreter_expressions import compile_domain, compile_scalar
 from sketchc.interpreter_lanes import Outcome
-from sketchc.interpreter_memory import Index, Site, Window
+from sketchc.interpreter_memory import STRAY, Index, Places, Site, Window
 from sketchc.interpreter_operations import convert
 from sketchc.interpreter_reach import Locator, Reach, compile_access
 from sketchc.interpreter_state import Action, State
@@ -301,12 +301,16 @@ class Accesses(State):
             valid = self.read(tile, site)
             index, reach = locate(tile.extents)
             if index is None:
+                self._note_places(statement, window, np.full(box_shape(reach), STRAY))
                 return
             box = intersect(valid, reach)
             expect(box, tile.extents)
             if is_empty(box):
                 return
             index = _narrow(index, reach, box)
+            if self.options.places:
+                storage = np.arange(window.memory.data.size).reshape(window.memory.data.shape)
+                self._note_places(statement, window, window.part(storage, index))
             self.shadow.write(window, index, site, statement.unique)
             shape = window.part(window.memory.data, index).shape
             self._write(window, index, tile.array[lanes(box)].reshape(shape), tile.dtype)
@@ -337,6 +341,8 @@ class Accesses(State):
         def leaving() -> tuple[TileValue, Reach] | None:
             tile = self.tiles[statement.tile]
             reach = reaching(tile.extents, self.read(tile, site))
+            if self.options.places:
+                self._note_places(statement, window, reach.places)
             if reach.wrong is not None:
                 return None
             if not self._report_stray(reach, window, site):
@@ -344,6 +350,18 @@ class Accesses(State):
             return tile, reach
 
         return leaving
+
+    def _note_places(
+        self, statement: ir.Store | ir.Atomic, window: Window, positions: Array
+    ) -> None:
+        """Note where a store with a promise writes, if anyone asks."""
+        if not self.options.places or not isinstance(statement, ir.Store):
+            return
+        if statement.unique or statement.covers:
+            memory, launch = window.memory, self.shadow.launches
+            lanes_of = positions.reshape(-1)
+            noted = Places(launch, memory.tensor.name, memory.data.size, statement.unique, lanes_of)
+            self.places.append(noted)
 
     def _store_lanes(self, statement: ir.Store) -> Action:
         site = self._site(statement)

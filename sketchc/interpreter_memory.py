@@ -120,6 +120,23 @@ class Window:
         return tuple(int(part) for part in np.unravel_index(position, shape)) if shape else ()
 
 
+#: Lanes without a place: masked ones, and those whose index from memory leaves the tensor.
+MASKED, STRAY = -1, -2
+
+
+@attrs.frozen
+class Places:
+    """Where one store with a promise wrote, in one iteration: for each lane a position in the
+    storage of `tensor`, which has `size` elements, else `MASKED` or `STRAY`. `launch` counts
+    launches."""
+
+    launch: int
+    tensor: str
+    size: int
+    unique: bool
+    positions: Array
+
+
 @attrs.frozen
 class Site:
     """Where a statement stands: its span and the loop variables around it."""
@@ -140,9 +157,11 @@ class Shadow:
     values: Values
     paths: list[Path] = attrs.field(factory=lambda: [()])
     current: int = 0
+    launches: int = 0
 
     def restart(self) -> None:
         """A new launch: nothing that ran before is in parallel with it."""
+        self.launches += 1
         self.paths[:] = [(), ()]
         self.current = 1
 

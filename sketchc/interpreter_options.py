@@ -19,6 +19,7 @@ class Options:
     `padding`: this many more lanes on every tile axis that is not of extent 1; operations then
     work on whole arrays, poison included, and mask as generated code does (LOWERING 1, 4, 19).
     `rounding`: False keeps all floats in float64, outputs too, so that only reassociation remains.
+    `places`: note where the stores write that promise something of their places.
     `memory_limit`: bytes that tensors (with their shadow) and each tile may take.
     """
 
@@ -28,4 +29,5 @@ class Options:
     poison: float = math.nan
     padding: int = 0
     rounding: bool = True
+    places: bool = False
     memory_limit: int = 4 * 2**30

@@ -22,6 +22,7 @@ from sketchc.interpreter_expressions import (
     Values,
     compile_scalar,
 )
+from sketchc.interpreter_memory import MASKED, STRAY
 from sketchc.interpreter_tiles import (
     Array,
     Box,
@@ -39,12 +40,14 @@ from sketchc.interpreter_tiles import (
 class Reach:
     """The lanes of `box` at which `mask` holds name the elements `positions` of the storage.
 
+    `wanted`: the lanes that should have one, be it outside the tensor.
     `stray`: the first element that a loaded index names outside the tensor, if any.
     `wrong`: the first element that a scalar subscript names outside, if any."""
 
     box: Box
     mask: Array
     positions: Array
+    wanted: Array
     stray: tuple[tuple[int, ...], int] | None = None
     wrong: tuple[tuple[int, ...], int] | None = None
 
@@ -53,6 +56,13 @@ class Reach:
         """The positions of the lanes for which the mask holds, in row-major order of lanes."""
         found: Array = self.positions[self.mask]
         return found
+
+    @property
+    def places(self) -> Array:
+        """The positions of all lanes of the box, with what `Places` has for lanes without one."""
+        if self.wrong is not None:
+            return np.full(self.mask.shape, STRAY)
+        return np.where(self.mask, self.positions, np.where(self.wanted, STRAY, MASKED))
 
 
 #: A lane predicate: its index tile, and the axes on which it can vary.
@@ -175,7 +185,7 @@ class Locator:
         positions = np.zeros(mask.shape, np.int64)
         for tile, step in zip(tiles, self.steps, strict=True):
             positions = positions + select(tile, extents, box).astype(np.int64) * step
-        return Reach(box, mask, positions, stray, wrong)
+        return Reach(box, mask, positions, wanted, stray, wrong)
 
     def _bounds(self, tiles: Tiles) -> tuple[list[Condition], list[TileValue]]:
         """That each index lies in the tensor: computed ones, and loaded ones."""

@@ -20,6 +20,7 @@ from sketchc.interpreter_lanes import Outcome
 from sketchc.interpreter_memory import (
     Memory,
     Path,
+    Places,
     Shadow,
     Site,
     Window,
@@ -74,6 +75,7 @@ class State:
     alloc_depth: dict[str, int] = attrs.field(factory=dict)
     tile_writers: dict[str, Path] = attrs.field(factory=dict)
     reached: Reached = attrs.field(factory=Reached)
+    places: list[Places] = attrs.field(factory=list)
     from_memory: set[str] = attrs.field(factory=set)  # scalars that a fetch has part in
 
     def __attrs_post_init__(self) -> None:

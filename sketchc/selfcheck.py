@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sketchc import ir, syntax
-from sketchc.checker.planner import Planner, sizes_text, told
+from sketchc.checker.planner import Planner, sizes_text, told, told_missed
 from sketchc.checker.verdicts import severity
 from sketchc.diagnostics import Diagnostic, Severity, has_errors
 from sketchc.selfcheck_runs import Effort, Execution, Scalar, first_difference
@@ -126,7 +126,7 @@ def _open(execution: Execution) -> str:
     missed = execution.planner.missed
     if not missed:
         return ""
-    return f"no run reached {told(missed)}" + (f"; {blank}" if execution.blank else "")
+    return told_missed(missed) + (f"; {blank}" if execution.blank else "")
 
 
 def _shown(execution: Execution) -> str:

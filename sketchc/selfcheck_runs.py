@@ -23,6 +23,7 @@ from sketchc.evaluate import constants_of, evaluate
 from sketchc.interpreter import Options, Result, interpret
 from sketchc.interpreter_inputs import DRAWINGS, indices_exist, random_inputs
 from sketchc.interpreter_launch import bind_values, tensor_shapes
+from sketchc.interpreter_promises import MOST_RUNS, keeping_inputs
 from sketchc.interpreter_tiles import Array
 from sketchc.interpreter_violations import Violation, show_element, show_values
 
@@ -41,6 +42,8 @@ SCALES = (1, 4, 16, 64, 256)
 DATA_DEPENDENT = ("arithmetic", "conversion", "index-width")
 #: A run whose results are finite in this part at least needs no tamer inputs.
 ENOUGH_FINITE = 0.5
+#: Runs in all that a search for inputs which keep a promise may take.
+MOST_TRIALS = 1000
 MEMORY_LIMIT = 256 * 2**20
 
 
@@ -97,6 +100,7 @@ class Execution:
         self.seed = seed
         self.effort = effort
         self.left = effort.limit
+        self.trials = MOST_TRIALS
         self.known = known
         self.generator = np.random.default_rng(seed)
         self.executed: list[Setting] = []  # what agreed
@@ -228,7 +232,7 @@ class Execution:
             return ()
         self.left -= cost
         try:
-            runs = self._runs(fitting, setting, shapes)
+            runs = self._runs(fitting, setting, shapes, works[0].total)
         except DiagnosticError as error:
             return error.diagnostics
         found = once((v.title, item) for v, run in runs for item in _broken(v, run))
@@ -254,14 +258,20 @@ class Execution:
             self.planner.note([reached.get(id(variant)) for variant in self.variants])
 
     def _runs(
-        self, variants: list[Variant], setting: Setting, shapes: Mapping[str, tuple[int, ...]]
+        self,
+        variants: list[Variant],
+        setting: Setting,
+        shapes: Mapping[str, tuple[int, ...]],
+        work: int,
     ) -> list[tuple[Variant, Result]]:
         """Every variant executed on the same inputs, each in its own order and with its own poison;
         none where no inputs are found that keep what the sketch takes for granted of them.
 
-        A variant whose launch conditions do not hold at these sizes is left out.
+        A variant whose launch conditions do not hold at these sizes is left out. `work` is that of
+        one run of the first.
         """
         best: tuple[float, dict[str, Array], Result] | None = None
+        broken: dict[str, Array] | None = None
         for drawing in DRAWINGS:
             generator, params = self.generator, setting.params
             arrays = random_inputs(variants[0].sketch, shapes, generator, params, drawing)
@@ -271,6 +281,8 @@ class Execution:
                 return []
             if result.violations:
                 if all(map(_of_the_data, result.violations)):
+                    if any(violation.promised for violation in result.violations):
+                        broken = arrays
                     continue
                 return [(variants[0], result)]
             finite = _finite(result)
@@ -279,15 +291,42 @@ class Execution:
                 best = (score, arrays, result)
             if score >= ENOUGH_FINITE:
                 break
-        if best is None:
-            return []
-        _, arrays, result = best
+        if best is not None:
+            _, arrays, result = best
+        else:
+            kept = None if broken is None else self._kept(variants[0], broken, setting, work)
+            if kept is None:
+                return []
+            arrays, result = kept
         runs = [(variants[0], result)]
         for number, variant in enumerate(variants[1:], 1):
             other = _run(variant, number, arrays, setting, self.seed)
             if other is not None:
                 runs.append((variant, other))
         return runs
+
+    def _kept(
+        self, variant: Variant, arrays: dict[str, Array], setting: Setting, work: int
+    ) -> tuple[dict[str, Array], Result] | None:
+        """Inputs found by trial that keep what stores promise, with the run on them."""
+
+        def trial(inputs: Mapping[str, Array]) -> Result | None:
+            self.trials -= 1
+            self.left -= work
+            with suppress(DiagnosticError):
+                return _run(variant, 0, inputs, setting, self.seed, places=True)
+            return None
+
+        host = self.settings.host_values(variant.sketch, setting) or {}
+        numbers = [value for value in host.values() if isinstance(value, int)]
+        most = min(MOST_RUNS, self.trials, self.left // max(1, work))
+        kept = keeping_inputs(variant.sketch, arrays, trial, numbers, self.generator, most)
+        if kept is None:
+            return None
+        result = _run(variant, 0, kept, setting, self.seed)
+        if result is None or any(map(_of_the_data, result.violations)):
+            return None
+        return kept, result
 
 
 def _launches(sketch: ir.Sketch) -> bool:
@@ -312,13 +351,19 @@ def _telling(variants: Sequence[Variant], tunable: Collection[str]) -> list[bool
 
 
 def _run(
-    variant: Variant, number: int, arrays: Mapping[str, Array], setting: Setting, seed: int
+    variant: Variant,
+    number: int,
+    arrays: Mapping[str, Array],
+    setting: Setting,
+    seed: int,
+    places: bool = False,
 ) -> Result | None:
     """One run, in its own order and with its own poison; None where a launch refuses it."""
     options = Options(
         collect=True,
         check_domains=True,
-        shuffle=seed + number,
+        shuffle=None if places else seed + number,
+        places=places,
         poison=math.nan if number % 2 == 0 else 1e30,
         padding=0 if number < 2 else 3,
         rounding=False,

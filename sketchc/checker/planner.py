@@ -75,8 +75,10 @@ class Planner:
         return [attrs.evolve(run, telling=tells) for run, tells in pairs if run is not None]
 
     def loops_told(self) -> str:
-        """How often the loops ran that must run twice."""
+        """How often the loops ran that must run twice and did."""
+        missed = {goal.place for goal in self.goals if goal.side is None}
         loops = [goal for goal in self.all_goals if goal.side is None and goal.trips > 1]
+        loops = [goal for goal in loops if goal.place not in missed]
         ran = {goal.name: self.trips.get(goal.place, 0) for goal in loops}
         counts = ", ".join(f"{name} {count}" for name, count in ran.items() if count > 1)
         return f"most iterations of loops: {counts}" if counts else ""
@@ -222,6 +224,16 @@ class Planner:
 def told(goals: Sequence[Goal]) -> str:
     """The goals as a list of words, without repeats."""
     return ", ".join(dict.fromkeys(goal.text for goal in goals))
+
+
+def told_missed(goals: Sequence[Goal]) -> str:
+    """What no run did, of the goals that must be met."""
+    twice = [goal for goal in goals if goal.side is None and goal.trips > 1]
+    never = [goal for goal in goals if goal not in twice]
+    parts = [f"no run reached {told(never)}"] if never else []
+    if twice:
+        parts.append(f"no run at telling tile sizes had two iterations of {told(twice)}")
+    return "; ".join(parts)
 
 
 def sizes_text(settings: Sequence[Setting]) -> str:
