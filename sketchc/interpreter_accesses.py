@@ -16,7 +16,7 @@ from sketchc import ir
 from sketchc.diagnostics import InternalError
 from sketchc.interpreter_expressions import compile_domain, compile_scalar
 from sketchc.interpreter_lanes import Outcome
-from sketchc.interpreter_memory import STRAY, Index, Places, Site, Window
+from sketchc.interpreter_memory import MASKED, STRAY, Index, Places, Site, Window
 from sketchc.interpreter_operations import convert
 from sketchc.interpreter_reach import Locator, Reach, compile_access
 from sketchc.interpreter_state import Action, State
@@ -46,6 +46,9 @@ Locate: TypeAlias = Callable[[Extents], tuple[BasicIndex | None, Box]]
 #: The same for every form, for a tile of given extents and the lanes considered; `Reach.wrong` says
 #: that a scalar subscript was out of range, which has been told.
 Reaching: TypeAlias = Callable[[Extents, Box], Reach]
+
+#: What moves elements between a tensor and a tile.
+Moved: TypeAlias = ir.Load | ir.Store | ir.Atomic
 
 _COMBINE: dict[str, Any] = {"add": np.add, "max": np.maximum, "min": np.minimum}
 
@@ -224,6 +227,9 @@ class Accesses(State):
             tile = self.tiles[statement.tile]
             note()
             index, box = locate(tile.extents)
+            if self.options.places:
+                place = STRAY if index is None else MASKED
+                self._note_places(statement, window, np.array([place]))
             if index is None:
                 self.poisoned(tile, box)
                 return
@@ -264,6 +270,8 @@ class Accesses(State):
             tile = self.tiles[statement.tile]
             note()
             reach = reaching(tile.extents, full_box(tile.extents))
+            if self.options.places and not padded:
+                self._note_places(statement, window, reach.places)
             if reach.wrong is not None:
                 self.poisoned(tile, reach.box)
                 return
@@ -351,17 +359,24 @@ class Accesses(State):
 
         return leaving
 
-    def _note_places(
-        self, statement: ir.Store | ir.Atomic, window: Window, positions: Array
-    ) -> None:
-        """Note where a store with a promise writes, if anyone asks."""
-        if not self.options.places or not isinstance(statement, ir.Store):
+    def _note_places(self, statement: Moved, window: Window, positions: Array) -> None:
+        """Note where a store with a promise goes, if anyone asks; of other accesses through indices
+        from memory, only which lanes leave the tensor."""
+        if not self.options.places:
             return
-        if statement.unique or statement.covers:
-            memory, launch = window.memory, self.shadow.launches
-            lanes_of = positions.reshape(-1)
-            noted = Places(launch, memory.tensor.name, memory.data.size, statement.unique, lanes_of)
-            self.places.append(noted)
+        unique = False
+        if isinstance(statement, ir.Store) and (statement.unique or statement.covers):
+            unique = statement.unique
+        elif self._promised(statement.access) or any(
+            isinstance(part, ir.IndexSubscript) and part.loaded
+            for part in statement.access.subscripts
+        ):
+            positions = np.where(positions == STRAY, STRAY, MASKED)
+        else:
+            return
+        memory, launch = window.memory, self.shadow.launches
+        name, lanes_of = memory.tensor.name, positions.reshape(-1)
+        self.places.append(Places(launch, name, memory.data.size, unique, lanes_of))
 
     def _store_lanes(self, statement: ir.Store) -> Action:
         site = self._site(statement)

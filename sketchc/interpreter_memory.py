@@ -128,7 +128,7 @@ MASKED, STRAY = -1, -2
 class Places:
     """Where one store with a promise wrote, in one iteration: for each lane a position in the
     storage of `tensor`, which has `size` elements, else `MASKED` or `STRAY`. `launch` counts
-    launches."""
+    launches. Of other accesses through indices from memory it says which lanes are `STRAY`."""
 
     launch: int
     tensor: str

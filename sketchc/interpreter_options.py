@@ -19,7 +19,8 @@ class Options:
     `padding`: this many more lanes on every tile axis that is not of extent 1; operations then
     work on whole arrays, poison included, and mask as generated code does (LOWERING 1, 4, 19).
     `rounding`: False keeps all floats in float64, outputs too, so that only reassociation remains.
-    `places`: note where the stores write that promise something of their places.
+    `places`: note where stores write that promise something of their places, and which lanes
+    indices from memory lead out of a tensor.
     `memory_limit`: bytes that tensors (with their shadow) and each tile may take.
     """
 

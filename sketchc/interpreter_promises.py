@@ -349,6 +349,7 @@ class _Matching:
             for value, places in self.known[element].items()
             if places is not None and places.isdisjoint(self.taken)
         ]
+        options = [options[place] for place in self.generator.permutation(len(options)).tolist()]
         options.sort(key=lambda option: not option[1])  # rather some place than none
         for value, places in options:
             if self.owner.keys().isdisjoint(places):

@@ -8,7 +8,7 @@ import pytest
 from sketchc import ir
 from sketchc.checker.api import check
 from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import random_inputs
+from sketchc.interpreter_inputs import DRAWINGS, random_inputs
 from sketchc.interpreter_launch import bind_values, tensor_shapes
 from sketchc.interpreter_promises import keeping_inputs
 from sketchc.selfcheck import tile_size_verdict
@@ -113,7 +113,39 @@ FETCHED = """sketch fetched {
 }
 """
 AWAY = HALVED.replace("floordiv(to, 2, to)", "sub(to, 1000, to)")
+GATHERED = """sketch gathered {
+    symbols: N, R;
+    tensors: FROM[N]: in i32; X[R]: in f32; Y[N]: out f32;
+    constexpr: T = 8 in [8, 16];
+    @llm_hint("parallel")
+    for i in range(0, N, T):
+        at = alloc([T], i32)
+        x = alloc([T])
+        load(FROM[i:i+T] -> at)
+        floordiv(at, 2, at)
+        sub(at, 3, at)
+        load(X[at] -> x)
+        store(x -> Y[i:i+T])
+}
+"""
+ADDED = """sketch added {
+    symbols: N, R;
+    tensors: TO[N]: in i32; X[N]: in f32; Y[R]: inout f32;
+    constexpr: T = 8 in [8, 16];
+    @llm_hint("parallel")
+    for i in range(0, N, T):
+        to = alloc([T], i32)
+        x = alloc([T])
+        load(TO[i:i+T] -> to)
+        mul(to, -1, to)
+        sub(to, 3, to)
+        load(X[i:i+T] -> x)
+        atomic_add(x -> Y[to])
+}
+"""
 COMPUTED = {
+    "gathered": (GATHERED, "load(FROM[i:i+T]", "load(FROM[i//2:i//2+T]"),
+    "added": (ADDED, "load(X[i:i+T]", "load(X[i//2:i//2+T]"),
     "flat": (FLAT, "load(TO[i:i+T]", "load(TO[0:T]"),
     "permuted": (PERMUTED, "load(TO[b, i:i+T]", "load(TO[b, i//T:i//T+T]"),
     "halved": (HALVED, "load(X[i:i+T]", "load(X[i//2:i//2+T]"),
@@ -142,7 +174,7 @@ def test_inputs_found_for_computed_places_keep_the_promise(text: str) -> None:
     symbols = {symbol.name: sizes[symbol.name] for symbol in sketch.symbols}
     shapes = tensor_shapes(sketch, bind_values(sketch, symbols, {}), 2**20)
     generator = np.random.default_rng(0)
-    arrays = random_inputs(sketch, shapes, generator)
+    arrays = random_inputs(sketch, shapes, generator, drawing=DRAWINGS[-1])
 
     def trial(inputs):
         options = Options(collect=True, places=True)
