@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sketchc import ir, syntax
-from sketchc.checker.planner import Planner, sizes_text, told, told_missed
+from sketchc.checker.planner import sizes_text, told, told_missed
 from sketchc.checker.verdicts import severity
 from sketchc.diagnostics import Diagnostic, Severity, has_errors
 from sketchc.selfcheck_runs import Effort, Execution, Scalar, first_difference
@@ -107,7 +107,7 @@ def _judged(
         proof = ir.Proof(CLAIM, names, ir.Tier.UNPROVED, detail, span=base.span)
         return proof, (*found, _unproved(base, execution, names, reason, allow_unproved))
     detail = _shown(execution)
-    detail += _left_out(execution.planner)
+    detail += _left_out(execution)
     return ir.Proof(CLAIM, names, ir.Tier.TESTED, detail, span=base.span), found
 
 
@@ -123,10 +123,11 @@ def _open(execution: Execution) -> str:
         if execution.blank:
             return blank
         return "was not executed: no sizes were found that its conditions allow and a run can take"
-    missed = execution.planner.missed
-    if not missed:
+    ends = ", ".join(execution.uncrossed(ends=True))
+    missed = (told_missed(execution.planner.missed), f"no run reached {ends}" if ends else "")
+    if not any(missed):
         return ""
-    return told_missed(missed) + (f"; {blank}" if execution.blank else "")
+    return "; ".join(filter(None, (*missed, blank if execution.blank else "")))
 
 
 def _shown(execution: Execution) -> str:
@@ -143,11 +144,14 @@ def _shown(execution: Execution) -> str:
     return f"{detail}; {loops}" if loops else detail
 
 
-def _left_out(planner: Planner) -> str:
+def _left_out(execution: Execution) -> str:
     """What the runs did not reach, or not in full."""
+    planner = execution.planner
     never = planner.goals
     alone = [goal for goal in planner.wanted if goal not in never]
     text = f"; not reached: {told(never)}" if never else ""
+    if sides := ", ".join(f"`{side}`" for side in execution.uncrossed(ends=False)):
+        text += f"; not reached with {execution.crossed}: {sides}"
     return text + (f"; only where a loop around it ran once: {told(alone)}" if alone else "")
 
 

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from sketchc import ir, syntax
+from sketchc.checker.crossing_plans import CrossingPlan, tile_size_plan
 from sketchc.checker.planner import Planner
 from sketchc.checker.scope import free_names
 from sketchc.checker.settings import Setting, Settings
@@ -45,6 +46,9 @@ ENOUGH_FINITE = 0.5
 #: Runs in all that a search for inputs which keep a promise may take.
 MOST_TRIALS = 1000
 MEMORY_LIMIT = 256 * 2**20
+#: Runs at which comparisons come out in new ways, and settings tried for them.
+CROSSING_RUNS = 2
+CROSSING_TRIED = 8
 
 
 @attrs.frozen
@@ -106,6 +110,8 @@ class Execution:
         self.executed: list[Setting] = []  # what agreed
         self.compared: dict[str, None] = {}  # titles of the variants that took part
         self.blank = 0  # settings at which nothing was shown
+        self.ragged: list[Setting] = []  # where the first variant at telling tile sizes took part
+        self.plan: CrossingPlan | None = None
         params = {p.name: sample_param(p) for p in base.params if p.default is None}
         self.settings = Settings(base, params, seed)
         free = [c for c in base.constants if c.dtype.is_integer and c.name not in constants]
@@ -141,7 +147,38 @@ class Execution:
         for setting in self.planner.aimed():
             if found := self._execute(setting):
                 return found
+        return self._cross() if self.varied and self.executed else ()
+
+    def _cross(self) -> tuple[Diagnostic, ...]:
+        """What is found wrong where comparisons come out otherwise than in all runs so far, and
+        tiles end elsewhere, as seen at tile sizes that are small and differ."""
+        place = self.planner.telling.index(True)
+        sketch = self.variants[place].sketch
+        plan = self.plan = tile_size_plan(sketch, self.settings.given, self.seed)
+        for setting in self.ragged:
+            plan.ran(setting)
+        end = len(self.ragged) + CROSSING_RUNS
+        for _ in range(CROSSING_TRIED):
+            candidate = plan.take()
+            if candidate is None or len(self.ragged) >= end:
+                break
+            count = len(self.ragged)
+            if found := self._execute(candidate.setting):
+                return found
+            if len(self.ragged) > count:
+                plan.note(candidate.outcomes)
+            else:
+                plan.refused.append(candidate)
         return ()
+
+    @property
+    def crossed(self) -> str:
+        """The tile sizes at which comparisons were looked at."""
+        return self.variants[self.planner.telling.index(True)].title
+
+    def uncrossed(self, ends: bool) -> tuple[str, ...]:
+        """How comparisons come out in no run, though in some launch; `ends`: how tiles end."""
+        return () if self.plan is None else tuple(self.plan.missed(ends))
 
     # ------------------------------------------------------------ variants
 
@@ -256,6 +293,8 @@ class Execution:
         if finite is not None:  # some result is not empty
             reached = {id(variant): run.reached for variant, run in runs if variant.strict}
             self.planner.note([reached.get(id(variant)) for variant in self.variants])
+            if self.varied and id(self.variants[self.planner.telling.index(True)]) in reached:
+                self.ragged.append(setting)
 
     def _runs(
         self,

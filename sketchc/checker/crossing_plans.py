@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations, product
+from math import prod
 
+from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import concrete
-from sketchc.checker.crossings import DRAWN, SEEN, Crossings, Outcome
-from sketchc.checker.param_values import ParamValues
+from sketchc.checker.crossings import DRAWN, ENDS_BEFORE, SEEN, Crossings, Outcome
+from sketchc.checker.param_values import ParamValues, deciding_params, other_params
+from sketchc.checker.scope import root_scope
 from sketchc.checker.settings import Setting, Settings, volume
+from sketchc.checker.sites import collect
 
 #: Sizes whatever the sketch says, the largest constant whose multiples are sizes, and how many
 #: numbers of the sketch (the largest ones) have sizes around them.
@@ -21,11 +25,20 @@ SIZES = (1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 4097)
 FAR = (20_011, 200_003)
 LARGEST_CONSTANT = 1024
 MOST_NUMBERS = 5
+#: Sizes at small tile sizes, how many of those are for all symbols but one, the largest number
+#: around which that one is; settings drawn there, and the largest product of the sizes of one.
+SMALL_SIZES = (1, 2, 3, 5, 7)
+FEW = 5
+LARGEST_NUMBER = 64
+SMALL_RANDOM = 16
+LARGEST_VOLUME = 1000
 #: Settings drawn at random, and settings at most.
 RANDOM = 48
 MOST = 200
-#: A run is worth its time where it shows so many new pairs of outcomes of a hundred.
+#: A run is worth its time where it shows so many new pairs of outcomes of a hundred; at several
+#: tile sizes, which takes longer.
 WORTH = 1
+SMALL_WORTH = 15
 #: So many bits of a setting's volume make a run half as welcome.
 LEVEL = 8
 
@@ -42,15 +55,22 @@ class CrossingPlan:
     """What runs saw of the comparisons on the way to some accesses, and what they may still."""
 
     def __init__(
-        self, settings: Settings, crossings: Crossings, varied: Collection[ParamValues]
+        self,
+        settings: Settings,
+        crossings: Crossings,
+        varied: Collection[ParamValues],
+        small: bool = False,
     ) -> None:
-        """`varied`: values of the params that decide what is accessed, beside their defaults."""
+        """`varied`: values of the params that decide what is accessed, beside their defaults.
+        `small`: at small sizes only, since the tile sizes of the sketch are small."""
         self.settings = settings
         self.crossings = crossings
         self.seen: set[Outcome] = set()
         self.pairs: set[tuple[Outcome, Outcome]] = set()
         self.refused: list[Candidate] = []  # what took too long, or has no inputs
-        self.candidates = list(self._candidates(list(varied)))
+        self.worth = SMALL_WORTH if small else WORTH
+        sizes = self._small_sizes() if small else self._sizes()
+        self.candidates = list(self._candidates(sizes, list(varied)))
 
     def ran(self, setting: Setting) -> None:
         """Note what a run at this setting saw: nothing, where an output has no elements."""
@@ -70,7 +90,7 @@ class CrossingPlan:
             value = self._value(candidate)
             if best is None or value > best[0]:
                 best = value, candidate
-        if best is None or best[0] * 100 < WORTH * len(self.pairs) / LEVEL:
+        if best is None or best[0] * 100 < self.worth * len(self.pairs) / LEVEL:
             return None
         self.candidates.remove(best[1])
         return best[1]
@@ -85,22 +105,25 @@ class CrossingPlan:
         """What is seen there, no run saw, and a claim may not rest on runs without."""
         return (candidate.outcomes - self.seen) & self.crossings.needed.keys()
 
-    def missed(self) -> dict[str, Setting]:
-        """What a launch may see and no run saw, in words, each with such a launch."""
+    def missed(self, ends: bool | None = None) -> dict[str, Setting]:
+        """What a launch may see and no run saw, in words, each with such a launch. `ends`: only of
+        how tiles end, or only of comparisons."""
         found: dict[str, Setting] = {}
         for candidate in sorted(
             (*self.candidates, *self.refused), key=lambda one: volume(one.setting)
         ):
             for outcome in sorted(candidate.outcomes - self.seen):
-                if outcome in self.crossings.needed:
+                if outcome in self.crossings.needed and ends in (None, outcome[1] == ENDS_BEFORE):
                     found.setdefault(self.crossings.needed[outcome], candidate.setting)
         return found
 
     # ------------------------------------------------------------ candidates
 
-    def _candidates(self, varied: list[ParamValues]) -> Iterator[Candidate]:
+    def _candidates(
+        self, drawn: Iterator[tuple[int, ...]], varied: list[ParamValues]
+    ) -> Iterator[Candidate]:
         seen: set[tuple[object, ...]] = set()
-        for place, sizes in enumerate(self._sizes()):
+        for place, sizes in enumerate(drawn):
             params = varied[place // 2 % len(varied)] if varied and place % 2 else {}
             setting = self.settings.setting(sizes, params, keep=True)
             if setting is None or setting.key in seen or self.settings.is_empty(setting):
@@ -131,6 +154,26 @@ class CrossingPlan:
             some = pool if count % 2 else pool[: len(pool) // 2 + 1]
             yield self._those({n: self.settings.random.choice(some) for n in deciding}, 1)
 
+    def _small_sizes(self) -> Iterator[tuple[int, ...]]:
+        """One size after the other from those around the tile sizes and numbers of the sketch,
+        among small ones, which a run at small tile sizes can take."""
+        sketch, choice = self.settings.sketch, self.settings.random.choice
+        names = self.settings.names
+        deciding = [n for n, name in enumerate(names) if name in self.crossings.names]
+        tiles = {int(c.value) for c in sketch.constants if c.dtype.is_integer and c.value > 1}
+        numbers = {n for n in (*tiles, *self.settings.numbers) if n <= LARGEST_NUMBER}
+        near = {n * k + step for n in numbers for k, step in ((1, 0), (1, 1), (2, 1))}
+        pool = sorted({*SMALL_SIZES, *near})
+        for count in range(SMALL_RANDOM * (len(deciding) > 0)):
+            one = deciding[count % len(deciding)]
+            some = {place: choice(pool[:FEW]) for place in deciding} | {
+                one: choice(pool[FEW - 1 :])
+            }
+            for other in deciding:
+                if other != one and prod(some.values()) > LARGEST_VOLUME:
+                    some[other] = choice(pool[:2])
+            yield self._those(some, 1)
+
     def _those(self, sizes: Mapping[int, int], rest: int) -> tuple[int, ...]:
         """Sizes of all symbols: of those that decide nothing, 1."""
         names = self.settings.names
@@ -138,3 +181,16 @@ class CrossingPlan:
             sizes.get(place, rest if name in self.crossings.names else 1)
             for place, name in enumerate(names)
         )
+
+
+def tile_size_plan(sketch: ir.Sketch, given: ParamValues, seed: int) -> CrossingPlan:
+    """The plan for a sketch at small tile sizes, of which results must not depend. `given`: params
+    without default."""
+    sites = collect(sketch, root_scope(sketch))
+    varied = [
+        params
+        for params in other_params(sketch, deciding_params(sketch, sites))
+        if all(abs(value) <= LARGEST_NUMBER for value in params.values())
+    ]
+    settings = Settings(sketch, given, seed)
+    return CrossingPlan(settings, Crossings(sketch, sites, ends=True), varied, small=True)

@@ -29,6 +29,9 @@ Outcome: TypeAlias = tuple[int, str]
 DRAWN = 10
 SEEN = 40
 
+#: The outcome of a last tile that leaves out what comes after it.
+ENDS_BEFORE = "ends before"
+
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
@@ -43,8 +46,12 @@ _NO_VALUE = (_Unknown, KeyError, ArithmeticError, ValueError, InternalError)
 class Crossings:
     """Comparisons on the way to some sites, and how they come out at settings."""
 
-    def __init__(self, sketch: ir.Sketch, sites: Sequence[Site]) -> None:
+    def __init__(self, sketch: ir.Sketch, sites: Sequence[Site], ends: bool = False) -> None:
+        """`ends`: also how tiles end where all loops around them do, before or after what bounds
+        them; what they leave out there depends on their size."""
         self.sketch = sketch
+        self.ends = ends
+        self.shapes = {view.name: view.extents for view in sketch.views}
         self.sites = [(site, _used(sketch, site)) for site in _distinct(sites)]
         shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
         self.names = frozenset().union(*(used for _, used in self.sites), *map(free_names, shapes))
@@ -93,6 +100,7 @@ class _Draw:
         self.draw = draw
         self.found = found
         self.lanes: dict[str, ir.Expr] = {}  # names of index tiles
+        self.last = True  # in the last iteration of all loops so far
         self.work = 0
 
     def site(self, site: Site, used: Collection[str]) -> None:
@@ -146,7 +154,9 @@ class _Draw:
         self.crossings.note(self.found, loop, f"{min(count, 2)} iterations")
         if count and abs(step) > 1:
             self.rest(loop, abs(stop - start), abs(step))
-        self.values[loop.variable] = trips[self.place(count)]
+        spot = self.place(count)
+        self.last = self.last and spot == count - 1
+        self.values[loop.variable] = trips[spot]
 
     def rest(self, node: object, length: int, step: int) -> None:
         """Whether a length is a multiple of a step, one more or one less."""
@@ -157,7 +167,8 @@ class _Draw:
 
     def access(self, site: Site, extents: Sequence[int], lanes: tuple[int, ...]) -> None:
         axes = iter(range(len(extents)))
-        for subscript in site.access.subscripts:
+        shape = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)
+        for place, subscript in enumerate(site.access.subscripts):
             match subscript:
                 case ir.ScalarSubscript(index):
                     self.known(index, ())
@@ -172,6 +183,7 @@ class _Draw:
                     if low is not None and high is not None and axis is not None:
                         fits = "short" if high - low < extents[axis] else "whole"
                         self.crossings.note(self.found, subscript, fits)
+                        self.end(subscript, int(high), shape[place], False)
                 case _:
                     assert_never(subscript)
         if not isinstance(site.statement, ir.Fetch) and site.statement.where is not None:
@@ -223,10 +235,25 @@ class _Draw:
     ) -> Value:
         count = int(self.value(extent, ()))
         lane = lanes[-1] if lanes and count > 1 else 0
-        found = self.value(lower, ()) + lane
+        start = int(self.value(lower, ()))
+        found = start + lane
+        if upper is not None:
+            self.end(upper, start + count, upper, True)
         if lane >= count or (upper is not None and found >= self.value(upper, ())):
             raise _Unknown
         return found
+
+    def end(self, node: object, end: int, bound: ir.Expr, needed: bool) -> None:
+        """Note whether the last tile ends before what bounds it, there, or after it; a claim may
+        need the first, but not of slices: a window leaves a rest where its steps are long."""
+        if not (self.crossings.ends and self.last):
+            return
+        known = self.known(bound, ())
+        if known is None:
+            return
+        word = ENDS_BEFORE if end < known else "ends at" if end == known else "ends after"
+        text = f"a last tile that ends before `{show(bound)}`" if needed and end < known else ""
+        self.crossings.note(self.found, node, word, text)
 
     def binary(self, node: ir.Binary, lanes: tuple[int, ...]) -> Value:
         left, right = self.value(node.left, lanes), self.value(node.right, lanes)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchc import ir
+from sketchc import ir, selfcheck_runs
 from sketchc.checker.api import check
 from sketchc.checker.goals import goals, reachable
 from sketchc.checker.settings import Settings
@@ -265,6 +265,55 @@ def test_a_loop_of_the_host_runs_twice() -> None:
     assert "s " in agreed(text.replace("softmax", "relu")).partition("iterations of loops")[2]
 
 
+def product(stop: str, bound: str = "A*B*C") -> str:
+    """Sums over flattened axes, in tiles that go up to `stop` and have lanes up to `bound`."""
+    return f"""sketch sums {{
+    symbols: M, N, A, B, C; tensors: X[N, A, B, C]: in f32; W[M, A, B, C]: in f32;
+    tensors: Y[N, M]: out f32;
+    constexpr: TN in [32, 64, 128], TM in [16, 32, 64], TK in [16, 32, 64];
+    @llm_hint("parallel")
+    for i in range(ceil(N, TN)):
+        @llm_hint("parallel")
+        for j in range(ceil(M, TM)):
+            n = iota(TN, i*TN, N)
+            m = iota(TM, j*TM, M)
+            y = alloc([TN, TM], f32, init=0)
+            for k0 in range(0, {stop}, TK):
+                x = alloc([TN, TK])
+                w = alloc([TK, TM])
+                k = iota(TK, k0, {bound})
+                a = k//(B*C)
+                b = k//C % B
+                c = k % C
+                load(X[n[:, None], a[None, :], b[None, :], c[None, :]] -> x, pad=0)
+                load(W[m[None, :], a[:, None], b[:, None], c[:, None]] -> w, pad=0)
+                gemm(x, w, y)
+            store(y -> Y[n[:, None], m[None, :]])
+}}
+"""
+
+
+#: What is right up to some size, or by chance at some.
+STOPS = ["A*B+C", "A*B*min(C, 6)", "A*min(B, 5)*C", "min(A*B*C, 140)", "min(A*B*C, A*24)"]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_loop_that_ends_before_its_lanes_shows(stop: str) -> None:
+    """Only tiles that end before the last lane differ from those that hold all of them."""
+    agreed(product("A*B*C"))
+    refused(product(stop))
+
+
+def test_what_a_last_tile_leaves_out_in_no_run_is_unproved(monkeypatch) -> None:
+    """A launch sees it, and no time is left to run there."""
+    monkeypatch.setattr(selfcheck_runs, "CROSSING_TRIED", 0)
+    proof, found = verdict(product("min(A*B*C, 140)"))
+    assert proof is not None
+    assert proof.tier is ir.Tier.UNPROVED, proof.detail
+    assert "no run reached a last tile that ends before `A*B*C`" in proof.detail
+    assert [item.code for item in found] == ["SK0810"]
+
+
 SUM = """sketch total {
     symbols: M, N;
     tensors: X[M, N]: in f32; Y[M]: out f32;
@@ -320,7 +369,7 @@ def test_what_is_not_reached_is_unproved_and_an_error(
     assert "error[SK0810]" in out
     (claim,) = (line for line in out.splitlines() if "tile-size " in line)
     assert "T: unproved (no run reached `" in claim
-    assert "` true (line 13); results agree 4 times at M = " in claim
+    assert "` true (line 13); results agree 6 times at M = " in claim
     assert run(["check", str(sketch), "--allow-unproved"]) == 0
     out = capsys.readouterr().out
     assert "warning[SK0810]" in out
