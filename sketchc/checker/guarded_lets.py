@@ -65,8 +65,8 @@ def _uses(node: object, given: frozenset[str]) -> Iterator[tuple[str, frozenset[
         case syntax.Alloc(extents=extents):  # the host makes room for tiles of all branches
             yield from _uses(extents, _NONE)
             yield from _uses(node.init, given)
-        case _ if attrs.has(type(node)):
-            for field in attrs.fields(type(node)):
+        case _ if attrs.has(kind := type(node)):
+            for field in attrs.fields(kind):
                 yield from _uses(getattr(node, field.name), given)
         case _:
             pass
