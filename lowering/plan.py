@@ -194,16 +194,21 @@ def takes_as_it_is(statement: ir.Compute, operand: ir.Operand) -> bool:
 
 
 def carried(statement: ir.Compute) -> Iterator[ir.ScalarOperand]:
-    """The scalars that a conversion looks at in their own types and no number stands for."""
+    """The scalars that a statement looks at in their own types and no number stands for: those of
+    some conversions, and of operations on scalars alone."""
     for operand in statement.operands:
-        if isinstance(operand, ir.ScalarOperand) and takes_as_it_is(statement, operand):
-            match operand.value:
-                case ir.Literal() | ir.Unary("-", ir.Literal()):
-                    pass
-                case ir.Ref(_, ir.NameKind.CONSTANT):
-                    pass
-                case _:
-                    yield operand
+        if not isinstance(operand, ir.ScalarOperand) or _is_number(operand.value):
+            continue
+        if takes_as_it_is(statement, operand) or operand.dtype is statement.dtype:
+            yield operand
+
+
+def _is_number(expression: ir.Expr) -> bool:
+    match expression:
+        case ir.Literal() | ir.Unary("-", ir.Literal()) | ir.Ref(_, ir.NameKind.CONSTANT):
+            return True
+        case _:
+            return False
 
 
 def _float_parts(expression: ir.Expr) -> Iterator[ir.Binary]:

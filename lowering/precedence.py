@@ -30,7 +30,8 @@ class Language:
     """Levels of one output language (a higher level binds tighter).
 
     `chained` operators do not nest at their own level on either side: Python's comparisons, where
-    `a < b < c` means something else.
+    `a < b < c` means something else. Operands of `obscure` ones are parenthesised below the level
+    of `*`, though they need not be: compilers warn of `a + b & c`.
     """
 
     name: str
@@ -38,12 +39,17 @@ class Language:
     unary_levels: Mapping[str, int]
     postfix_level: int
     chained: frozenset[str] = frozenset()
+    obscure: frozenset[str] = frozenset()
 
     def binary(self, operator: str, left: Code, right: Code) -> Code:
         """`left operator right`, parenthesised where the operands bind more loosely."""
         level = self.binary_levels[operator]
         left_needs = level + 1 if operator in self.chained else level
-        text = f"{_at_least(left, left_needs)} {operator} {_at_least(right, level + 1)}"
+        right_needs = level + 1
+        if operator in self.obscure:
+            right_needs = self.binary_levels["*"]
+            left_needs = level if left.level == level else right_needs
+        text = f"{_at_least(left, left_needs)} {operator} {_at_least(right, right_needs)}"
         return Code(text, level)
 
     def fold(self, operator: str, operands: list[Code]) -> Code:
@@ -127,4 +133,5 @@ CPP = Language(
     },
     unary_levels={"!": 12, "-": 12, "~": 12},
     postfix_level=13,
+    obscure=frozenset(("|", "^", "&", "<<", ">>")),
 )

@@ -68,7 +68,8 @@ class CheckCapabilities:
         ]
 
     def _casts(self, plan: Plan) -> list[Diagnostic]:
-        """Some casts look at a scalar in its own dtype; that of a `let` of floats is f64."""
+        """Some casts look at a scalar in its own dtype, as operations on scalars alone do; that of
+        a `let` of floats is f64."""
         known = plan.capabilities.dtypes
         return [
             _refusal(

@@ -132,7 +132,9 @@ def _takes_f64_scalars(phase: PhasePlan) -> bool:
 
 
 def _computes_in_f64(statement: ir.Compute) -> bool:
-    return statement.dtype is DType.F64 or any(
+    """Whether a statement takes an f64 from a tile, or from the host."""
+    tiles = any(isinstance(operand, ir.TileOperand) for operand in statement.operands)
+    return (tiles and statement.dtype is DType.F64) or any(
         operand.dtype is DType.F64 for operand in carried(statement)
     )
 
