@@ -184,6 +184,7 @@ def refuted(text: str) -> tuple[bool, list[str]]:
 @pytest.mark.parametrize(("old", "new"), [("", ""), *SLIPS])
 def test_a_slip_in_the_decode_of_a_convolution_is_refuted_in_time(old: str, new: str) -> None:
     assert old in DECODED
-    (found,) = judged(refuted, [DECODED.replace(old, new, 1) if old else DECODED], STATIC_SECONDS)
-    assert found.verdict is not None, f"more than {STATIC_SECONDS} s, or it died"
+    seconds = 2 * STATIC_SECONDS  # these take half of the bound, on a machine that others slow down
+    (found,) = judged(refuted, [DECODED.replace(old, new, 1) if old else DECODED], seconds)
+    assert found.verdict is not None, f"more than {seconds} s, or it died"
     assert found.verdict == (bool(old), [])
