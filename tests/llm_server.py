@@ -143,30 +143,42 @@ def unauthorized(message: str = "Incorrect API key provided.") -> Raw:
     return failure(401, message, code="invalid_api_key")
 
 
+def _recorded(path: Path, delay: float) -> Iterator[tuple[str, Answer]]:
+    """The key of each prompt that was answered in a ledger, and its answer."""
+    from sketchc.agents.llm.ledger import read_ledger
+
+    for record in read_ledger(path).records:
+        if record.reply is None:
+            continue
+        messages = [{"role": m.role, "content": m.content} for m in record.request.messages]
+        usage = (record.reply.usage.input_tokens, record.reply.usage.output_tokens)
+        yield (
+            prompt_key(messages),
+            Answer(
+                record.reply.text,
+                None if record.reply.usage.estimated else usage,
+                finish=record.reply.finish,
+                model=record.reply.model,
+                delay=delay,
+            ),
+        )
+
+
+def recorded_answers(path: Path, delay: float = 0.0) -> list[Answer]:
+    """A script: the answers of a recorded ledger in their order, to whatever is asked."""
+    return [answer for _, answer in _recorded(path, delay)]
+
+
 class LedgerReplay:
     """A script: answers from a recorded ledger by exact messages; a prompt that is not in it gets
     HTTP 400. A prompt that was answered several times gets its replies in order, the last one from
     then on (so that a client that was killed before it could keep a reply can ask once more)."""
 
     def __init__(self, path: Path, delay: float = 0.0) -> None:
-        from sketchc.agents.llm.ledger import read_ledger
-
-        self.delay = delay
         self.given: Counter[str] = Counter()
         self.recorded: dict[str, list[Answer]] = {}
-        for record in read_ledger(path).records:
-            if record.reply is None:
-                continue
-            messages = [{"role": m.role, "content": m.content} for m in record.request.messages]
-            usage = (record.reply.usage.input_tokens, record.reply.usage.output_tokens)
-            answer = Answer(
-                record.reply.text,
-                None if record.reply.usage.estimated else usage,
-                finish=record.reply.finish,
-                model=record.reply.model,
-                delay=delay,
-            )
-            self.recorded.setdefault(prompt_key(messages), []).append(answer)
+        for key, answer in _recorded(path, delay):
+            self.recorded.setdefault(key, []).append(answer)
 
     def __call__(self, received: Received) -> Action:
         answers = self.recorded.get(received.key)

@@ -1,9 +1,10 @@
 """A run that is killed at a random moment goes on where it was, and pays for no reply twice.
 
 The model is a real HTTP server that answers as a recorded run was answered (a real one: ledgers/
-holds it as it was written; record it again as tests/e2e/test_gen_recorded.py says when it is
-stale); the client is the real one. Each case starts a run, kills it without warning, resumes it,
-kills that, and so on; the last one may end.
+holds it as it was written); the client is the real one. A first run, which nobody kills, gets the
+recorded replies in their order, whatever the prompts are worth today; the others must ask exactly
+what it asked. Each case starts a run, kills it without warning, resumes it, kills that, and so on;
+the last one may end.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from collections import Counter
 from itertools import count
 from pathlib import Path
 
+import attrs
 import pytest
-from llm_server import LedgerReplay, LlmServer
+from llm_server import LedgerReplay, LlmServer, recorded_answers
 from shared_work import shared
 from toolchains import require
 
@@ -57,46 +59,55 @@ def _results(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in kept}
 
 
+@attrs.frozen
+class Whole:
+    """A run that nobody killed: how long it took, the texts that it left, and its ledger."""
+
+    seconds: float
+    texts: dict[str, str]
+    ledger: Path
+
+
 @pytest.fixture(scope="module")
-def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[float, dict[str, str]]:
-    """How long a run takes that nobody kills, in seconds, and what it leaves behind."""
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     require("cpp")
     return shared("whole-run", lambda: _whole_run(tmp_path_factory.mktemp("whole")))
 
 
-def _whole_run(folder: Path) -> tuple[float, dict[str, str]]:
-    with LlmServer(LedgerReplay(LEDGER, DELAY)) as server:
+def _whole_run(folder: Path) -> Whole:
+    with LlmServer(recorded_answers(LEDGER, DELAY)) as server:
         started = time.monotonic()
         log = folder / "log.txt"
         process = _start(_command(folder / "out", server), log)
         assert process.wait(300) == 0, log.read_text()
-        return time.monotonic() - started, _results(folder / "out")
+        seconds = time.monotonic() - started
+    assert len(server.requests) >= 2
+    return Whole(seconds, _results(folder / "out"), folder / "out" / "run" / "ledger.jsonl")
 
 
 @pytest.mark.parametrize("number", range(CASES))
 def test_a_run_that_is_killed_again_and_again_goes_on(
-    number: int, whole_run: tuple[float, dict[str, str]], tmp_path: Path
+    number: int, whole_run: Whole, tmp_path: Path
 ) -> None:
-    seconds, expected = whole_run
     chance = random.Random(number)
     kills = 0
     for attempt in count():  # a run may be over before it was killed so often
         folder = tmp_path / str(attempt)
         folder.mkdir()
         # What is left of a run takes less than all of it.
-        spans = [seconds, *[0.7 * seconds] * (KILLS - kills - 1)]
+        spans = [whole_run.seconds, *[0.7 * whole_run.seconds] * (KILLS - kills - 1)]
         moments = [chance.uniform(0.0, span) for span in spans]
-        kills += _killed_run(folder, moments, expected)
+        kills += _killed_run(folder, moments, whole_run)
         if kills == KILLS:
             break
 
 
-def _killed_run(folder: Path, moments: list[float], expected: dict[str, str]) -> int:
+def _killed_run(folder: Path, moments: list[float], whole: Whole) -> int:
     """A run that is killed so many seconds after each start, then left alone; how many kills there
     were before it was over."""
     out, log = folder / "out", folder / "log.txt"
     kills: list[tuple[float, Counter[str], int]] = []
-    with LlmServer(LedgerReplay(LEDGER, DELAY)) as server:
+    with LlmServer(LedgerReplay(whole.ledger, DELAY)) as server:
         for moment in moments:
             process = _start(_next(out, server), log)
             try:
@@ -110,8 +121,8 @@ def _killed_run(folder: Path, moments: list[float], expected: dict[str, str]) ->
             process = _start(_next(out, server), log)
             assert process.wait(300) == 0, log.read_text()
         asked = [request.key for request in server.requests]
-    assert _results(out) == expected
-    recorded = _replies(LEDGER)
+    assert _results(out) == whole.texts
+    recorded = _replies(whole.ledger)
     assert _paid(out) == recorded
     for moment, paid, before in kills:
         again = Counter(asked[before:])
