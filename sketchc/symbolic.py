@@ -17,6 +17,9 @@ from typing import TypeAlias, assert_never
 
 from sketchc import ir
 
+#: The comparison that holds where another does not: of integers, for a NaN is on neither side.
+OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
 #: Products of more terms, or of a higher degree, stay unexpanded, and larger definitions are not
 #: substituted, so that no input takes exponential time.
 _LARGEST_PRODUCT = 1024

@@ -9,6 +9,7 @@ from sketchc import ir
 from sketchc.lowering import loops
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.precedence import CPP, Code
+from sketchc.symbolic import OPPOSITE
 from sketchc.types import DType
 
 #: The C++ type of each element type; `half` and `bfloat16` are the prelude's.
@@ -165,10 +166,6 @@ def logical(operator: str, left: Code, right: Code) -> Code:
     return CPP.binary(_LOGICAL[operator], *parts)
 
 
-#: Comparisons of integers the other way round; those of floats may both be false.
-_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
-
-
 def fails(holds: ir.Expr) -> Code:
     """That a condition does not hold."""
     match holds:
@@ -176,11 +173,11 @@ def fails(holds: ir.Expr) -> Code:
             return scalar(operand)
         case ir.Binary("and" | "or" as operator, left, right):
             return logical("or" if operator == "and" else "and", fails(left), fails(right))
-        case ir.Binary(operator, left, right) if operator in _OPPOSITE and DType.F64 not in (
+        case ir.Binary(operator, left, right) if operator in OPPOSITE and DType.F64 not in (
             scalar_dtype(left),
             scalar_dtype(right),
         ):
-            return scalar(ir.Binary(_OPPOSITE[operator], left, right))
+            return scalar(ir.Binary(OPPOSITE[operator], left, right))
         case _:
             return CPP.unary("!", scalar(holds))
 

@@ -16,7 +16,6 @@ from sketchc.lowering.triton.scope import Names, Scope
 from sketchc.types import DType, rounded
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-_NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def literal(value: int | float | bool) -> Code:
@@ -111,8 +110,8 @@ def _negation(operand: ir.Expr, scope: Scope) -> Code:
             other = "or" if operator == "and" else "and"
             swapped = ir.Binary(other, ir.Unary("not", left), ir.Unary("not", right))
             return kernel_expression(swapped, scope)
-        case ir.Binary(operator, left, right) if operator in _NEGATED:
-            return kernel_expression(ir.Binary(_NEGATED[operator], left, right), scope)
+        case ir.Binary(operator, left, right) if operator in symbolic.OPPOSITE:
+            return kernel_expression(ir.Binary(symbolic.OPPOSITE[operator], left, right), scope)
         case _:
             return PYTHON.binary("==", kernel_expression(operand, scope), Code("0"))
 

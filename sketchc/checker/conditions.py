@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from sketchc import ir
 from sketchc.checker.affine import ONE, Fact, Linear, add, constant, constant_value, scale
-from sketchc.checker.scope import OPPOSITE, Scope, free_names, is_float
-from sketchc.symbolic import references, show
+from sketchc.checker.scope import Scope, free_names, is_float
+from sketchc.symbolic import OPPOSITE, references, show
 from sketchc.types import DType
 
 #: Alternatives, each a conjunction; none: never; an empty one: always.

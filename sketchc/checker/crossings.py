@@ -20,7 +20,7 @@ from sketchc.checker.scope import Branch, free_names
 from sketchc.checker.sites import Site
 from sketchc.diagnostics import InternalError
 from sketchc.evaluate import BINARY, FUNCTION, Value
-from sketchc.symbolic import children, show
+from sketchc.symbolic import OPPOSITE, children, show
 
 #: Which comparison, and how it came out.
 Outcome: TypeAlias = tuple[int, str]
@@ -31,9 +31,6 @@ SEEN = 40
 
 #: The outcome of a last tile that leaves out what comes after it.
 ENDS_BEFORE = "ends before"
-
-_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-_OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 
 class _Unknown(Exception):
@@ -270,8 +267,8 @@ class _Draw:
             case "cdiv" if right > 0:
                 self.order(node, "<=" if left <= right else ">")
                 self.quotient(node, int(left), int(right))
-            case operator if operator in _COMPARISONS:
-                self.order(node, operator if result else _OPPOSITE[operator])
+            case operator if operator in OPPOSITE:
+                self.order(node, operator if result else OPPOSITE[operator])
                 self.apart(node, left, right)
         return result
 

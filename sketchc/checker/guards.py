@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sketchc import ir, symbolic
-
-#: Where a comparison does not hold, this one does.
-_OPPOSITE = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", "<": ">=", ">=": "<"}
+from sketchc import ir
+from sketchc.symbolic import OPPOSITE, constant_value, has_floats
 
 
 def conjuncts(condition: ir.Expr, holds: bool = True) -> Iterator[ir.Expr]:
@@ -32,10 +30,10 @@ def negated(condition: ir.Expr) -> ir.Expr:
     match condition:
         case ir.Unary("not", operand):
             return operand
-        case ir.Binary(operator, left, right) if operator in _OPPOSITE and not symbolic.has_floats(
-            condition
-        ):  # a NaN is on neither side
-            return ir.Binary(_OPPOSITE[operator], left, right)
+        case ir.Binary(operator, left, right) if (
+            operator in OPPOSITE and not has_floats(condition)  # a NaN is on neither side
+        ):
+            return ir.Binary(OPPOSITE[operator], left, right)
         case _:
             return ir.Unary("not", condition)
 
@@ -63,13 +61,13 @@ def _implies(guard: ir.Expr, condition: ir.Expr) -> bool:
     known, wanted = _gap(guard), _gap(condition)
     if known is None or wanted is None:
         return False
-    more = symbolic.constant_value(ir.Binary("-", wanted, known))
+    more = constant_value(ir.Binary("-", wanted, known))
     return more is not None and more >= 0
 
 
 def _gap(condition: ir.Expr) -> ir.Expr | None:
     """What is 0 or more where an integer comparison holds."""
-    if symbolic.has_floats(condition):
+    if has_floats(condition):
         return None
     match condition:
         case ir.Binary(">=", left, right):

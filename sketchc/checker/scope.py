@@ -27,7 +27,7 @@ from sketchc.checker.feasibility import infeasible
 from sketchc.checker.guards import alternatives, conjuncts, negated
 from sketchc.checker.systems import impossible, relevant
 from sketchc.checker.tied import ties
-from sketchc.symbolic import references
+from sketchc.symbolic import OPPOSITE, references
 from sketchc.types import DType
 
 
@@ -42,10 +42,8 @@ class Branch:
 #: What leads to a statement, from the host's loops on: each step changes what is known.
 Step: TypeAlias = ir.For | ir.HostFor | ir.Bind | ir.Fetch | Branch
 
-#: The relation that holds where another does not.
 #: Conditions that are one affine relation, and whose opposites are.
 _ONE_RELATION = ("<=", "<", ">=", ">")
-OPPOSITE = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", "<": ">=", ">=": "<"}
 
 
 @attrs.frozen

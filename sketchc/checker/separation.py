@@ -14,8 +14,7 @@ from sketchc import ir, symbolic
 from sketchc import records as attrs
 from sketchc.checker.affine import add, constant, constant_value, scale
 from sketchc.checker.index_ranges import Lanes, lane_name
-from sketchc.checker.scope import OPPOSITE
-from sketchc.symbolic import Polynomial, normalize, rebuild, simplify
+from sketchc.symbolic import OPPOSITE, Polynomial, normalize, rebuild, simplify
 
 
 @attrs.frozen
