@@ -34,6 +34,7 @@ from sketchc.interpreter_tiles import (
     operand_box,
     select,
 )
+from sketchc.symbolic import conjuncts
 
 
 @attrs.frozen
@@ -127,7 +128,7 @@ def compile_access(
             isinstance(part, ir.IndexSubscript) and part.axis is not None
         )
     elements = lanes.element_indices(access, extents)
-    conditions = [] if where is None else _conjuncts(where)
+    conditions = () if where is None else tuple(conjuncts(where))
     return Compiled(
         tuple(slices),
         tuple(map(indices.compile, elements)),
@@ -136,12 +137,6 @@ def compile_access(
         tuple(isinstance(p, ir.IndexSubscript) and p.loaded for p in access.subscripts),
         tuple((indices.compile(part), indices.axes(part)) for part in conditions),
     )
-
-
-def _conjuncts(condition: ir.Expr) -> list[ir.Expr]:
-    if isinstance(condition, ir.Binary) and condition.operator == "and":
-        return [*_conjuncts(condition.left), *_conjuncts(condition.right)]
-    return [condition]
 
 
 @attrs.frozen

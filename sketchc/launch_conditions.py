@@ -13,7 +13,7 @@ What belongs to a step of the host's schedule (the index of a `fetch`) is found 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import TypeAlias, assert_never
 
@@ -23,7 +23,7 @@ from sketchc.evaluate import Value, constants_of, evaluate, param_value, sample_
 from sketchc.index_width import existing, exists, fetched_widths, index_width
 from sketchc.source import NOWHERE, Span
 from sketchc.symbol_sources import sources_of
-from sketchc.symbolic import children, references, show, substitute
+from sketchc.symbolic import children, conjunction, conjuncts, references, show, substitute
 from sketchc.types import DType
 
 _ZERO = ir.Literal(0)
@@ -135,12 +135,12 @@ def solved_sizes(sketch: ir.Sketch, sizes: Condition) -> Condition | None:
     plain = {name for name, found in sources_of(sketch).items() if all(s.bare for s in found)}
     parts = [
         part
-        for part in _conjuncts(sizes.holds)
+        for part in conjuncts(sizes.holds)
         if not {reference.name for reference in references(part)} <= plain
     ]
     if not parts:
         return None
-    holds = _all(parts)
+    holds = conjunction(parts)
     return attrs.evolve(sizes, holds=holds, text=show(holds))
 
 
@@ -227,7 +227,7 @@ class _Order:
         """What must hold of symbols and params by themselves."""
         sizes = [ir.Binary(">=", _symbol(symbol), _ZERO) for symbol in self.sketch.symbols]
         if sizes:
-            yield from self.further(Kind.SIZE, _all(sizes), self.sketch.span)
+            yield from self.further(Kind.SIZE, conjunction(sizes), self.sketch.span)
         for symbol in self.sketch.symbols:
             if symbol.upper_bound is not None:
                 bound = ir.Binary("<=", _symbol(symbol), ir.Literal(symbol.upper_bound))
@@ -262,9 +262,7 @@ class _Order:
         """That sizes are those of memory, and that 64 bits hold every integer then."""
         sizes = existing(self.sketch)
         if sizes:
-            every = exists(sizes[0])
-            for extents in sizes[1:]:
-                every = ir.Binary("and", every, exists(extents))
+            every = conjunction([exists(extents) for extents in sizes])
             text = "fewer than 2**48 elements in each tensor"
             yield from self.further(Kind.ELEMENTS, every, self.sketch.span, text)
         width = index_width(self.sketch)
@@ -283,7 +281,7 @@ class _Order:
 
     def checked(self, condition: Condition) -> Iterator[Condition]:
         """The condition, unless it is known to hold."""
-        parts = [_untyped(part) for part in _conjuncts(condition.holds)]
+        parts = [_untyped(part) for part in conjuncts(condition.holds)]
         if all(map(self.follows, parts)) or _always(self.sketch, condition.holds):
             return
         for part in parts:
@@ -331,22 +329,6 @@ def _symbol(symbol: ir.Symbol) -> ir.Ref:
 def _between(low: ir.Expr, value: ir.Expr, operator: str, high: ir.Expr) -> ir.Binary:
     above, below = ir.Binary("<=", low, value), ir.Binary(operator, value, high)
     return ir.Binary("and", above, below)
-
-
-def _all(conditions: Sequence[ir.Expr]) -> ir.Expr:
-    every = conditions[0]
-    for condition in conditions[1:]:
-        every = ir.Binary("and", every, condition)
-    return every
-
-
-def _conjuncts(condition: ir.Expr) -> Iterator[ir.Expr]:
-    match condition:
-        case ir.Binary("and", left, right):
-            yield from _conjuncts(left)
-            yield from _conjuncts(right)
-        case _:
-            yield condition
 
 
 def _always(sketch: ir.Sketch, condition: ir.Expr) -> bool:
@@ -403,7 +385,7 @@ def domain(expression: ir.Expr) -> Iterator[ir.Expr]:
         case ir.Choice(condition, then, otherwise):
             yield from domain(condition)
             for branch, done in ((then, ir.Unary("not", condition)), (otherwise, condition)):
-                known = tuple(_conjuncts(condition)) if branch is then else ()
+                known = tuple(conjuncts(condition)) if branch is then else ()
                 wanted = (part for part in domain(branch) if part not in known)
                 yield from (ir.Binary("or", done, part) for part in wanted)
             return

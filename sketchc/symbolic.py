@@ -12,7 +12,7 @@ Takes and returns `ir.Expr`; nothing raises, and unknown operations are atoms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 from sketchc import ir
@@ -324,6 +324,24 @@ def references(expression: ir.Expr) -> Iterator[ir.Ref]:
         yield expression
     for child in children(expression):
         yield from references(child)
+
+
+def conjuncts(condition: ir.Expr) -> Iterator[ir.Expr]:
+    """The parts of a condition that `and` joins."""
+    match condition:
+        case ir.Binary("and", left, right):
+            yield from conjuncts(left)
+            yield from conjuncts(right)
+        case _:
+            yield condition
+
+
+def conjunction(conditions: Sequence[ir.Expr]) -> ir.Expr:
+    """That all conditions hold, of which there is one at least."""
+    every = conditions[0]
+    for condition in conditions[1:]:
+        every = ir.Binary("and", every, condition)
+    return every
 
 
 def has_floats(expression: ir.Expr) -> bool:

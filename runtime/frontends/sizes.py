@@ -128,7 +128,7 @@ def _conditions(sketch: ir.Sketch, least: int) -> list[tuple[tuple[str, ...], ir
         if symbol.upper_bound is not None:
             found.append(ir.Binary("<=", here, ir.Literal(symbol.upper_bound)))
     for require in sketch.requires:
-        found += _conjuncts(require.condition)
+        found += symbolic.conjuncts(require.condition)
     found += [
         ir.Binary(">=", extent, ir.Literal(least))
         for tensor in sketch.tensors
@@ -136,15 +136,6 @@ def _conditions(sketch: ir.Sketch, least: int) -> list[tuple[tuple[str, ...], ir
         for extent in tensor.extents
     ]
     return [(_symbols_of(sketch, condition), condition) for condition in found]
-
-
-def _conjuncts(condition: ir.Expr) -> list[ir.Expr]:
-    """The parts of a condition that `and` joins."""
-    match condition:
-        case ir.Binary("and", left, right):
-            return [*_conjuncts(left), *_conjuncts(right)]
-        case _:
-            return [condition]
 
 
 def _lets(sketch: ir.Sketch) -> dict[str, ir.Expr]:

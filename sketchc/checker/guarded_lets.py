@@ -14,7 +14,7 @@ from sketchc import records as attrs
 from sketchc.checker.context import Context
 from sketchc.checker.shapes import interval
 from sketchc.launch_conditions import domain
-from sketchc.symbolic import children
+from sketchc.symbolic import children, conjunction
 from sketchc.types import DType
 
 _NONE: frozenset[str] = frozenset()
@@ -97,12 +97,9 @@ def guarded(context: Context, value: ir.Expr, dtype: DType) -> ir.Expr:
         return value
     for condition in wanted:
         context.require(condition, value.span)
-    every = wanted[0]
-    for condition in wanted[1:]:
-        every = ir.Binary("and", every, condition)
     nothing: int | float | bool = 0.0 if dtype.is_float else 0
     other = ir.Literal(False if dtype is DType.BOOL else nothing)
-    return ir.Choice(every, value, other, span=value.span)
+    return ir.Choice(conjunction(wanted), value, other, span=value.span)
 
 
 def _divisors(context: Context, value: ir.Expr) -> Iterator[ir.Expr]:

@@ -14,6 +14,7 @@ from functools import partial
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import budget, coverage, extents, initialisation, races, subscripts
+from sketchc.checker.guards import alternatives
 from sketchc.checker.prover import Prover
 from sketchc.checker.reproduction import reproduced, without_contradictions
 from sketchc.checker.satisfiable import contradiction, refuses_all, vacuous
@@ -21,6 +22,7 @@ from sketchc.checker.sites import collect
 from sketchc.checker.testing import try_out
 from sketchc.checker.verdicts import Finding
 from sketchc.diagnostics import Diagnostic
+from sketchc.symbolic import conjuncts
 
 #: How often accesses are judged anew because of launch checks that others of them made.
 ROUNDS = 3
@@ -117,9 +119,9 @@ def _by_cases(sketch: ir.Sketch, found: list[Finding]) -> list[Finding]:
     """What is open, tried in each case of a condition such as `G == 1 or G == C`: a claim that is
     proved in all of them is proved."""
     for require in sketch.requires:
-        for part in _parts("and", require.condition):
+        for part in conjuncts(require.condition):
             still = {_subject(one) for one in found if one.proof.tier is ir.Tier.UNPROVED}
-            cases = _parts("or", part)
+            cases = alternatives(part)
             if not still:
                 return found
             if not 1 < len(cases) <= CASE_LIMIT:
@@ -138,12 +140,6 @@ def _proved_where(sketch: ir.Sketch, case: ir.Require) -> set[tuple[str, str]]:
     if checked.requires != narrowed.requires:
         return set()
     return set(map(_subject, found)) - {_subject(one) for one in found if not _is_proved(one)}
-
-
-def _parts(operator: str, condition: ir.Expr) -> list[ir.Expr]:
-    if isinstance(condition, ir.Binary) and condition.operator == operator:
-        return [*_parts(operator, condition.left), *_parts(operator, condition.right)]
-    return [condition]
 
 
 def _in_each_case(finding: Finding) -> Finding:
