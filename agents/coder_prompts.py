@@ -15,7 +15,7 @@ from sketchc import ir
 from sketchc.agents.kernel_contract import Contract, contract_of
 from sketchc.agents.llm.messages import Message
 from sketchc.agents.prompts.rendering import as_json, render
-from sketchc.lowering.plan import Plan, walk
+from sketchc.lowering.plan import Plan
 from sketchc.lowering.printing import print_plan
 from sketchc.lowering.registry import target_module
 from sketchc.ops import OPS, Category, Op
@@ -177,7 +177,7 @@ def _operations(plan: Plan) -> list[str]:
     used = {
         statement.operation
         for phase in plan.phases
-        for statement in walk(phase.body)
+        for statement in ir.walk(phase.body)
         if isinstance(statement, ir.Compute)
     }
     return [_operation(row) for name, row in OPS.items() if name in used]

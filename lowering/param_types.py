@@ -12,7 +12,6 @@ from typing import assert_never
 
 from sketchc import ir, symbolic
 from sketchc.checker.flow import expressions
-from sketchc.lowering.plan import walk
 from sketchc.types import DType
 
 
@@ -34,7 +33,7 @@ def _read(sketch: ir.Sketch) -> Iterator[ir.Expr]:
     yield from (require.condition for require in sketch.requires)
     yield from _host(sketch.schedule)
     for phase in sketch.phases:
-        for statement in walk(phase.body):
+        for statement in ir.walk(phase.body):
             for value in expressions(statement):
                 if not (isinstance(statement, ir.Compute) and isinstance(value, ir.Ref)):
                     yield value

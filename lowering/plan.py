@@ -136,8 +136,8 @@ class Plan:
     """The annotated sketch for one target.
 
     `fills` maps `(phase, position)` to the value that a masked Load puts into its void lanes
-    (`other=` in Triton); `position` counts statements in a pre-order walk of the phase body (see
-    `walk`). `neutral` maps the positions of cross-lane Computes to the operand indices whose void
+    (`other=` in Triton); `position` counts the statements of the phase body in the order of
+    `ir.walk`. `neutral` maps the positions of cross-lane Computes to the operand indices whose void
     lanes are already the operation's identity (LOWERING 4): no select needed there.
     """
 
@@ -171,7 +171,7 @@ def is_product(statement: ir.Statement) -> TypeGuard[ir.Compute]:
 
 def has_product(body: tuple[ir.Statement, ...]) -> bool:
     """True where a matrix product stands in the body, at whatever depth."""
-    return any(is_product(statement) for statement in walk(body))
+    return any(is_product(statement) for statement in ir.walk(body))
 
 
 def float_parts(statement: ir.Statement) -> Iterator[ir.Binary]:
@@ -222,19 +222,3 @@ def _float_parts(expression: ir.Expr) -> Iterator[ir.Binary]:
             yield expression
         case _:
             pass
-
-
-def walk(body: tuple[ir.Statement, ...]) -> list[ir.Statement]:
-    """All statements of a body in pre-order; indices are the `position`s used by Plan."""
-    found: list[ir.Statement] = []
-    for statement in body:
-        found.append(statement)
-        match statement:
-            case ir.For():
-                found.extend(walk(statement.body))
-            case ir.If():
-                found.extend(walk(statement.body))
-                found.extend(walk(statement.orelse))
-            case _:
-                pass
-    return found

@@ -76,37 +76,35 @@ def _groups(sketch: ir.Sketch, arrays: Mapping[str, Array]) -> list[tuple[str, .
 def _literals(sketch: ir.Sketch) -> list[int]:
     """The integers with which values are computed, and their negatives."""
     found: dict[int, None] = {}
-    pending: list[ir.Statement] = [one for phase in sketch.phases for one in phase.body]
-    parts: list[ir.Expr] = []
-    while pending:
-        match pending.pop():
-            case ir.For(body=body):
-                pending += body
-            case ir.If(body=body, orelse=orelse):
-                pending += (*body, *orelse)
-            case ir.Compute(operands=operands):
-                parts += [one.value for one in operands if isinstance(one, ir.ScalarOperand)]
-            case ir.Bind(value=value):
-                parts.append(value)
-            case ir.Store(access=access):
-                for subscript in access.subscripts:
-                    match subscript:
-                        case ir.ScalarSubscript(index) | ir.IndexSubscript(index):
-                            parts.append(index)
-                        case ir.SliceSubscript():
-                            pass
-            case _:
-                pass
-    while parts:
-        part = parts.pop()
-        match part:
-            case ir.Literal(bool()):
-                pass
-            case ir.Literal(int(number)) if abs(number) > 1:
-                found |= dict.fromkeys((number, -number))
-            case _:
-                parts.extend(children(part))
+    for phase in sketch.phases:
+        for statement in ir.walk(phase.body):
+            parts = _computed(statement)
+            while parts:
+                match part := parts.pop():
+                    case ir.Literal(bool()):
+                        pass
+                    case ir.Literal(int(number)) if abs(number) > 1:
+                        found |= dict.fromkeys((number, -number))
+                    case _:
+                        parts.extend(children(part))
     return list(found)
+
+
+def _computed(statement: ir.Statement) -> list[ir.Expr]:
+    """The expressions of which a statement computes values, or places that it writes."""
+    match statement:
+        case ir.Compute(operands=operands):
+            return [one.value for one in operands if isinstance(one, ir.ScalarOperand)]
+        case ir.Bind(value=value):
+            return [value]
+        case ir.Store(access=access):
+            return [
+                subscript.value if isinstance(subscript, ir.IndexSubscript) else subscript.index
+                for subscript in access.subscripts
+                if not isinstance(subscript, ir.SliceSubscript)
+            ]
+        case _:
+            return []
 
 
 @attrs.define

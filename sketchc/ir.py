@@ -49,6 +49,8 @@ from sketchc.ir_statements import (
     Store,
     Subscript,
     TileOperand,
+    inside,
+    walk,
 )
 from sketchc.ir_verdicts import CounterExample, Proof, Tier
 from sketchc.source import NOWHERE, Span
@@ -105,6 +107,9 @@ __all__ = [
     "TileOperand",
     "Unary",
     "View",
+    "around",
+    "inside",
+    "walk",
 ]
 
 
@@ -301,9 +306,8 @@ class Sketch:
         return self.schedule or tuple(Launch(index) for index in range(len(self.phases)))
 
     def around(self, phase: int) -> tuple[HostFor | HostIf | Fetch | Bind, ...]:
-        """The host steps in force where a phase is launched, outermost first: the loops and
-        branches around it, and the names bound or fetched before it at each level."""
-        return _path(self.steps, phase) or ()
+        """The host steps in force where a phase is launched."""
+        return around(self.steps, phase)
 
     def tile(self, name: str) -> Tile:
         return next(tile for tile in self.tiles if tile.name == name)
@@ -319,6 +323,12 @@ class Sketch:
             if view.name == name:
                 return view.extents
         return self.tensor(name).extents
+
+
+def around(steps: tuple[HostStep, ...], phase: int) -> tuple[HostFor | HostIf | Fetch | Bind, ...]:
+    """The host steps in force where a phase is launched, outermost first: the loops and branches
+    around it, and the names bound or fetched before it at each level."""
+    return _path(steps, phase) or ()
 
 
 def _path(

@@ -5,7 +5,7 @@ Part of `sketchc.ir`, which exports every name here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from sketchc import records as attrs
@@ -262,3 +262,21 @@ class If:
 
 
 Statement: TypeAlias = Alloc | Load | Store | Atomic | Fetch | Compute | Bind | For | If
+
+
+def inside(statement: Statement) -> tuple[Statement, ...]:
+    """The statements directly inside one."""
+    match statement:
+        case For(body=body):
+            return body
+        case If(body=body, orelse=orelse):
+            return (*body, *orelse)
+        case _:
+            return ()
+
+
+def walk(body: Iterable[Statement]) -> Iterator[Statement]:
+    """All statements in program order, a loop or branch before what is inside it."""
+    for statement in body:
+        yield statement
+        yield from walk(inside(statement))

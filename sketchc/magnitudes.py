@@ -345,15 +345,7 @@ def see_body(
 
 def has_parallel(body: tuple[ir.Statement, ...]) -> bool:
     """Whether a parallel loop stands in the body, at whatever depth."""
-    for statement in body:
-        match statement:
-            case ir.For(parallel=parallel, body=inner) if parallel or has_parallel(inner):
-                return True
-            case ir.If(body=then, orelse=orelse) if has_parallel((*then, *orelse)):
-                return True
-            case _:
-                pass
-    return False
+    return any(isinstance(each, ir.For) and each.parallel for each in ir.walk(body))
 
 
 def see_loop(loop: ir.For | ir.HostFor, seen: Magnitudes) -> Polynomial:

@@ -14,7 +14,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.lanes import tiles_read
-from sketchc.lowering.plan import is_product, walk
+from sketchc.lowering.plan import is_product
 from sketchc.ops import OPS
 from sketchc.symbolic import constant_value, references
 
@@ -214,12 +214,12 @@ def _single_version_tiles(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> 
     """Tiles that stay one piece of memory: initialised, carried by a loop, accumulated into, or
     written in a branch that does not hold the whole of their life."""
     names = {tile.name for tile in sketch.tiles if tile.initial is not None}
-    for statement in walk(body):
+    for statement in ir.walk(body):
         match statement:
             case ir.For(carried=carried):
                 names.update(carried)
             case ir.If(carried=carried):
-                inside = [*walk(statement.body), *walk(statement.orelse)]
+                inside = list(ir.walk(ir.inside(statement)))
                 written = {tile for inner in inside for tile in tiles_written(inner)}
                 own = {inner.tile for inner in inside if isinstance(inner, ir.Alloc)}
                 names.update(carried, written - own)

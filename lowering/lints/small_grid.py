@@ -9,7 +9,7 @@ from sketchc import ir
 from sketchc.diagnostics import Diagnostic, Severity
 from sketchc.evaluate import evaluate
 from sketchc.lowering.passes.place_tiles import sample_values
-from sketchc.lowering.plan import PhasePlan, Plan, walk
+from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.source import NOWHERE, Span
 from sketchc.symbolic import references
 
@@ -52,7 +52,7 @@ def _grows(plan: Plan, phase: PhasePlan) -> bool:
     """Whether the phase's work grows with a symbol that has no bound."""
     free = {s.name for s in plan.sketch.symbols if s.upper_bound is None}
     grows: list[ir.Expr] = []
-    for statement in walk(phase.body):
+    for statement in ir.walk(phase.body):
         match statement:
             case ir.For(start=start, stop=stop):
                 grows += [start, stop]
@@ -105,4 +105,4 @@ def _report(plan: Plan, phase: PhasePlan, programs: int, work: str) -> Diagnosti
 
 def _span(phase: PhasePlan) -> Span:
     """The first statement of the phase that stands in the file."""
-    return next((s.span for s in walk(phase.body) if s.span != NOWHERE), NOWHERE)
+    return next((s.span for s in ir.walk(phase.body) if s.span != NOWHERE), NOWHERE)

@@ -8,7 +8,7 @@ import attrs
 
 from sketchc import ir, syntax
 from sketchc.checker.hints import HARDWARE_HINTS, LOOP_HINTS, TILE_HINTS
-from sketchc.lowering.plan import HintAnswer, Plan, TilePlan, walk
+from sketchc.lowering.plan import HintAnswer, Plan, TilePlan
 from sketchc.source import Span
 
 _GRID = ("parallel", "grididx", "coreidx")
@@ -48,7 +48,7 @@ def source_loops(plan: Plan) -> tuple[ir.For, ...]:
     return tuple(
         statement
         for phase in plan.sketch.phases
-        for statement in walk(phase.body)
+        for statement in ir.walk(phase.body)
         if isinstance(statement, ir.For)
     )
 

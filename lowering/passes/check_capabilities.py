@@ -8,7 +8,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity
-from sketchc.lowering.plan import Plan, carried, float_parts, walk
+from sketchc.lowering.plan import Plan, carried, float_parts
 from sketchc.source import Span
 from sketchc.symbolic import show
 from sketchc.types import DType
@@ -87,7 +87,7 @@ class CheckCapabilities:
     def _atomics(self, plan: Plan) -> list[Diagnostic]:
         found = []
         for phase in plan.sketch.phases:
-            for statement in walk(phase.body):
+            for statement in ir.walk(phase.body):
                 if not isinstance(statement, ir.Atomic):
                     continue
                 known = plan.capabilities.atomics.get(statement.operation)
@@ -119,7 +119,7 @@ class CheckCapabilities:
                 "one; or compare tiles",
             )
             for phase in plan.sketch.phases
-            for statement in walk(phase.body)
+            for statement in ir.walk(phase.body)
             for part in float_parts(statement)
             if not _held_by_f32(part)
         ]
@@ -144,7 +144,7 @@ def _held_by_f32(part: ir.Binary) -> bool:
 
 def _computations(plan: Plan) -> Iterator[ir.Compute]:
     for phase in plan.sketch.phases:
-        for statement in walk(phase.body):
+        for statement in ir.walk(phase.body):
             if isinstance(statement, ir.Compute):
                 yield statement
 

@@ -17,7 +17,7 @@ from sketchc.lowering.passes.place_tiles import (
     physical_bytes,
     sample_values,
 )
-from sketchc.lowering.plan import Capabilities, Hardware, Plan, is_product, walk
+from sketchc.lowering.plan import Capabilities, Hardware, Plan, is_product
 
 Choice = dict[str, int]
 
@@ -77,7 +77,7 @@ class ChooseConstants:
 
     def _cost(self, plan: Plan, values: Mapping[str, int | float | bool]) -> float:
         aims = self.hardware.facts["tuning"]
-        matrix = [s for p in plan.phases for s in walk(p.body) if is_product(s)]
+        matrix = [s for p in plan.phases for s in ir.walk(p.body) if is_product(s)]
         if matrix:
             return math.fsum(self._matrix_cost(plan, s, values, aims) for s in matrix)
         cost = 0.0
@@ -86,7 +86,7 @@ class ChooseConstants:
             for tile in plan.tiles.values()
         }
         largest = max((math.prod(shape) for shape in shapes), default=1)
-        loops = any(isinstance(s, ir.For) for p in plan.phases for s in walk(p.body))
+        loops = any(isinstance(s, ir.For) for p in plan.phases for s in ir.walk(p.body))
         cost += _distance(largest, aims["loop_elements" if loops else "tile_elements"])
         inner = max((shape[-1] for shape in shapes), default=1)
         return cost + 2.0 * max(math.log2(aims["inner_elements"] / max(inner, 1)), 0.0)

@@ -7,7 +7,7 @@ from typing import assert_never
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.plan import Plan, walk
+from sketchc.lowering.plan import Plan
 from sketchc.op_rows import Value
 from sketchc.ops import OPS, Category, identity_value
 from sketchc.types import DType
@@ -34,7 +34,7 @@ class ChooseFills:
         fills: dict[tuple[int, int], Value] = {}
         neutral: dict[tuple[int, int], frozenset[int]] = {}
         for phase in plan.phases:
-            statements = walk(phase.body)
+            statements = list(ir.walk(phase.body))
             for position, statement in enumerate(statements):
                 if isinstance(statement, ir.Load):
                     dtype = plan.sketch.tile(statement.tile).dtype
@@ -139,7 +139,7 @@ class _Flow:
 
 def _written(body: tuple[ir.Statement, ...]) -> set[str]:
     found: set[str] = set()
-    for statement in walk(body):
+    for statement in ir.walk(body):
         match statement:
             case ir.Load(tile=tile):
                 found.add(tile)

@@ -15,7 +15,7 @@ from sketchc.lowering.passes.hulls import (
     trip_count,
     varies,
 )
-from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, walk
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
 from sketchc.symbolic import references, substitute
 
 
@@ -113,7 +113,7 @@ def _reaches(start: ir.Expr, ranges: dict[str, Range]) -> bool:
 
 def _replicable(statements: list[ir.Statement]) -> bool:
     """True if running these once per program instead of once changes nothing visible."""
-    return not any(isinstance(s, ir.Store | ir.Atomic) for s in walk(tuple(statements)))
+    return not any(isinstance(s, ir.Store | ir.Atomic) for s in ir.walk(statements))
 
 
 def _phase_plan(
@@ -123,7 +123,7 @@ def _phase_plan(
     axes: tuple[GridAxis, ...],
     body: tuple[ir.Statement, ...],
 ) -> PhasePlan:
-    statements = walk(body)
+    statements = list(ir.walk(body))
     return PhasePlan(
         index=index,
         name=name,

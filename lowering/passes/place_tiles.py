@@ -19,7 +19,6 @@ from sketchc.lowering.plan import (
     Plan,
     TilePlan,
     is_product,
-    walk,
 )
 
 #: What an unbounded symbol counts as while sizes are estimated.
@@ -79,7 +78,7 @@ def _matrix_roles(phases: Iterable[PhasePlan]) -> dict[str, str]:
     """Which tiles feed or hold matrix products."""
     roles: dict[str, str] = {}
     for phase in phases:
-        for statement in walk(phase.body):
+        for statement in ir.walk(phase.body):
             if not is_product(statement):
                 continue
             sides = ("matrix_left", "matrix_right")

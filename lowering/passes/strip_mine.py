@@ -10,7 +10,6 @@ import networkx
 from sketchc import ir
 from sketchc.lanes import laid_out
 from sketchc.lowering.passes.place_tiles import depends_on_launch, tiles_used
-from sketchc.lowering.plan import walk
 from sketchc.ops import OPS, Category
 from sketchc.types import DType
 
@@ -77,8 +76,8 @@ def _names(sketch: ir.Sketch, extent: ir.Expr) -> tuple[str, str]:
     taken |= {d.name for d in sketch.tensors} | {d.name for d in sketch.views}
     taken |= {tile.name for tile in sketch.tiles}
     for phase in sketch.phases:
-        taken |= {s.variable for s in walk(phase.body) if isinstance(s, ir.For)}
-        taken |= {s.name for s in walk(phase.body) if isinstance(s, ir.Bind | ir.Fetch)}
+        taken |= {s.variable for s in ir.walk(phase.body) if isinstance(s, ir.For)}
+        taken |= {s.name for s in ir.walk(phase.body) if isinstance(s, ir.Bind | ir.Fetch)}
     taken |= {name for index in range(len(sketch.phases)) for name in _outer(sketch, index)}
     constant, variable = f"{stem}_BLOCK", f"{stem.lower()}_block"
     while constant in taken or variable in taken:
@@ -97,13 +96,13 @@ def _outer(sketch: ir.Sketch, phase: int) -> list[str]:
 
 def _groups(sketch: ir.Sketch, phase: ir.Phase) -> list[frozenset[Axis]]:
     """The groups of axes that can be split, in a deterministic order."""
-    statements = walk(phase.body)
+    statements = list(ir.walk(phase.body))
     if not any(isinstance(s, ir.For) and s.parallel for s in phase.body):
         return []
     graph: networkx.Graph[Axis] = networkx.Graph()
     barred: set[Axis] = set()
     stores: list[set[Axis]] = []
-    inner = walk(_innermost(phase.body))
+    inner = list(ir.walk(_innermost(phase.body)))
     for statement in statements:
         if statement not in inner:
             barred |= _touched(sketch, statement)

@@ -17,7 +17,6 @@ from sketchc.lowering.plan import (
     carried,
     float_parts,
     has_product,
-    walk,
 )
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.bounds import LIMIT, phase_magnitudes
@@ -127,7 +126,7 @@ def _takes_f64_scalars(phase: PhasePlan) -> bool:
         or any(
             ref.dtype is DType.F64 for part in float_parts(statement) for ref in references(part)
         )
-        for statement in walk(phase.body)
+        for statement in ir.walk(phase.body)
     )
 
 
@@ -263,7 +262,7 @@ def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code
 def phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:
     """The tiles that the phase reads or writes."""
     used: dict[str, None] = {}
-    for statement in walk(phase.body):
+    for statement in ir.walk(phase.body):
         match statement:
             case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
                 used[tile] = None

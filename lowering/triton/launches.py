@@ -18,7 +18,7 @@ from sketchc.launch_conditions import (
     refusal_text,
 )
 from sketchc.lowering.launch_limits import bucket_limit, program_limit, programs
-from sketchc.lowering.plan import PhasePlan, Plan, has_product, walk
+from sketchc.lowering.plan import PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.atomics import needs_canonical_nan
@@ -235,11 +235,11 @@ class HostEmitter:
         stored = {
             sketch.tensor(s.access.tensor).name
             for phase in sketch.phases
-            for s in walk(phase.body)
+            for s in ir.walk(phase.body)
             if isinstance(s, ir.Store)
         }
         forms: dict[str, str] = {}
-        for statement in walk(kernel.phase.body):
+        for statement in ir.walk(kernel.phase.body):
             if isinstance(statement, ir.Atomic) and needs_canonical_nan(statement, sketch):
                 tensor = sketch.tensor(statement.access.tensor)
                 if (

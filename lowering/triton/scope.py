@@ -9,7 +9,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.diagnostics import InternalError
-from sketchc.lowering.plan import PhasePlan, PhysicalExtent, Plan, walk
+from sketchc.lowering.plan import PhasePlan, PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.magnitudes import never_negative
@@ -43,7 +43,7 @@ class Names:
             *(d.name for d in sketch.tiles),
         ]
         for phase in sketch.phases:
-            for statement in walk(phase.body):
+            for statement in ir.walk(phase.body):
                 if isinstance(statement, ir.For):
                     declared.append(statement.variable)
                 elif isinstance(statement, ir.Bind | ir.Fetch):

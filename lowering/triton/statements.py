@@ -9,7 +9,6 @@ from typing import assert_never
 import attrs
 
 from sketchc import ir
-from sketchc.lowering.plan import walk
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.source_map import Marks
 from sketchc.lowering.triton import layout
@@ -40,7 +39,7 @@ class BodyEmitter:
         for statement in body:
             with self.tracing(statement.span):
                 self._statement(statement, position)
-            position += len(walk((statement,)))
+            position += len(list(ir.walk((statement,))))
 
     @contextmanager
     def tracing(self, origin: Span) -> Iterator[None]:
@@ -132,7 +131,7 @@ class BodyEmitter:
         self._block(branch.body, position + 1)
         if branch.orelse:
             self.line("else:")
-            self._block(branch.orelse, position + 1 + len(walk(branch.body)))
+            self._block(branch.orelse, position + 1 + len(list(ir.walk(branch.body))))
 
     def _block(self, body: tuple[ir.Statement, ...], position: int) -> None:
         outer, self.indent = self.indent, self.indent + "    "

@@ -8,7 +8,7 @@ matrix products at most 64 accumulator elements per thread.
 from __future__ import annotations
 
 from sketchc import ir
-from sketchc.lowering.plan import PhasePlan, Plan, has_product, is_product, walk
+from sketchc.lowering.plan import PhasePlan, Plan, has_product, is_product
 from sketchc.lowering.triton.kernel import KernelText, phase_tiles
 from sketchc.lowering.triton.pipelining import size_of
 from sketchc.lowering.triton.scope import Names
@@ -41,7 +41,7 @@ def launch_options(plan: Plan, kernel: KernelText, names: Names) -> list[str]:
 
 def _product_options(plan: Plan, kernel: KernelText) -> list[str]:
     largest, per_stage = 1, 1
-    for statement in walk(kernel.phase.body):
+    for statement in ir.walk(kernel.phase.body):
         if not is_product(statement):
             continue
         largest = max(largest, size_of(plan.tiles[statement.destination])[0])
@@ -61,9 +61,9 @@ def _stages_that_fit(phase: PhasePlan) -> int:
     loop loads for its products, where the plan has counted one of each."""
     streamed = {
         statement.tile
-        for loop in walk(phase.body)
+        for loop in ir.walk(phase.body)
         if isinstance(loop, ir.For) and has_product(loop.body)
-        for statement in walk(loop.body)
+        for statement in ir.walk(loop.body)
         if isinstance(statement, ir.Load)
     }
     fits = MOST_STAGES

@@ -15,7 +15,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.evaluate import Value, evaluate, host_values
-from sketchc.lowering.plan import Plan, walk
+from sketchc.lowering.plan import Plan
 from sketchc.runtime.bench.machine import Machine
 from sketchc.runtime.frontends.binding import Binding
 from sketchc.symbolic import references
@@ -130,11 +130,11 @@ def _loads(plan: Plan) -> Iterator[tuple[ir.Load, bool]]:
         hosted = any(isinstance(step, ir.HostIf) for step in plan.sketch.around(phase.index))
         guarded = {
             id(inner)
-            for statement in walk(phase.body)
+            for statement in ir.walk(phase.body)
             if isinstance(statement, ir.If)
-            for inner in (*walk(statement.body), *walk(statement.orelse))
+            for inner in ir.walk(ir.inside(statement))
         }
-        for statement in walk(phase.body):
+        for statement in ir.walk(phase.body):
             if isinstance(statement, ir.Load):
                 yield statement, hosted or id(statement) in guarded
 
@@ -145,7 +145,7 @@ def _conditional(plan: Plan) -> bool:
     for phase in plan.phases:
         if any(isinstance(step, ir.HostIf | ir.Fetch) for step in plan.sketch.around(phase.index)):
             return True
-        for statement in walk(phase.body):
+        for statement in ir.walk(phase.body):
             if isinstance(statement, ir.If):
                 return True
             if isinstance(statement, ir.For) and any(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sketchc import ir
 from sketchc.evaluate import Value, evaluate, host_values
 from sketchc.index_ranges import MOST_TRIPS
-from sketchc.lowering.plan import GridAxis, Plan, is_product, walk
+from sketchc.lowering.plan import GridAxis, Plan, is_product
 from sketchc.runtime.frontends.binding import Binding
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def adds_in_any_order(plan: Plan) -> bool:
         and statement.operation == "add"
         and plan.sketch.tensor(statement.access.tensor).dtype.is_float
         for phase in plan.phases
-        for statement in walk(phase.body)
+        for statement in ir.walk(phase.body)
     )
 
 

@@ -21,7 +21,7 @@ import attrs
 from sketchc import ir
 from sketchc.diagnostics import UsageError
 from sketchc.evaluate import Value, evaluate, host_values
-from sketchc.lowering.plan import Plan, walk
+from sketchc.lowering.plan import Plan
 from sketchc.runtime.frontends.binding import Binding
 from sketchc.runtime.frontends.hints import Domain
 from sketchc.runtime.frontends.sizes import elements, nearest, refusal, tensor_shapes
@@ -98,7 +98,7 @@ def _loop_bounds(plan: Plan) -> Iterator[ir.Expr]:
     for phase in plan.phases:
         for axis in phase.grid:
             yield axis.count
-        for statement in walk(phase.body):
+        for statement in ir.walk(phase.body):
             if isinstance(statement, ir.For):
                 yield ir.Binary("cdiv", statement.stop, statement.step)
 

@@ -285,15 +285,11 @@ def _before(
 
 def _written(body: tuple[ir.Statement, ...]) -> Iterator[str]:
     """The tiles that a block writes, in order, repeats included."""
-    for statement in body:
+    for statement in ir.walk(body):
         match statement:
             case ir.Load(tile=name):
                 yield name
             case ir.Compute():
                 yield from statement.destinations
-            case ir.For(body=inner):
-                yield from _written(inner)
-            case ir.If(body=inner, orelse=orelse):
-                yield from _written((*inner, *orelse))
             case _:
                 pass

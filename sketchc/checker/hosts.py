@@ -9,7 +9,6 @@ too, known before the launch of that run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from sketchc import ir, symbolic, syntax
 from sketchc import records as attrs
@@ -150,25 +149,8 @@ class _Host:
 
 def _scalars(body: tuple[ir.Statement, ...]) -> Iterator[str]:
     """The host's names that a block uses, in order, repeats included."""
-    for statement in body:
+    for statement in ir.walk(body):
         for value in expressions(statement):
             for reference in symbolic.references(value):
                 if reference.kind is ir.NameKind.HOST:
                     yield reference.name
-        match statement:
-            case ir.For(body=inner):
-                yield from _scalars(inner)
-            case ir.If(body=inner, orelse=orelse):
-                yield from _scalars((*inner, *orelse))
-            case (
-                ir.Alloc()
-                | ir.Load()
-                | ir.Store()
-                | ir.Atomic()
-                | ir.Fetch()
-                | ir.Compute()
-                | ir.Bind()
-            ):
-                pass
-            case _:
-                assert_never(statement)

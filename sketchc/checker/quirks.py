@@ -152,7 +152,7 @@ def tile_index_fixes(body: Iterable[ir.Statement]) -> tuple[Fix, ...]:
     """
     slices: list[Edit] = []
     ranges: list[Edit] = []
-    for loop in _loops(body):
+    for loop in (one for one in ir.walk(body) if isinstance(one, ir.For)):
         found = tile_index_slices(loop)
         match loop.stop:
             case ir.Binary("cdiv", total, tile) if found:
@@ -202,26 +202,10 @@ def _counts_tiles(subscript: ir.SliceSubscript, loop: ir.For) -> bool:
             return False
 
 
-def _loops(body: Iterable[ir.Statement]) -> Iterator[ir.For]:
-    for statement in body:
-        if isinstance(statement, ir.For):
-            yield statement
-            yield from _loops(statement.body)
-        elif isinstance(statement, ir.If):
-            yield from _loops((*statement.body, *statement.orelse))
-
-
 def _accesses(body: Iterable[ir.Statement]) -> Iterator[ir.Access]:
-    for statement in body:
-        match statement:
-            case ir.Load(access=access) | ir.Store(access=access) | ir.Atomic(access=access):
-                yield access
-            case ir.For(body=inner):
-                yield from _accesses(inner)
-            case ir.If(body=inner, orelse=orelse):
-                yield from _accesses((*inner, *orelse))
-            case _:
-                pass
+    for statement in ir.walk(body):
+        if isinstance(statement, ir.Load | ir.Store | ir.Atomic):
+            yield statement.access
 
 
 __all__ = [

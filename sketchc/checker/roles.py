@@ -14,7 +14,6 @@ from typing import assert_never
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.context import Context, at_start
-from sketchc.checker.scope import launches
 from sketchc.diagnostics import Edit, Fix, Label
 from sketchc.source import Span
 from sketchc.symbol_sources import symbol_sources
@@ -40,7 +39,8 @@ def settle_roles(
     accesses = {tensor.name: _Accesses() for tensor in context.tensors}
     for index, phase in enumerate(phases):
         before = {name: seen.load for name, seen in accesses.items()}
-        around = _loops(schedule, index)
+        steps = ir.around(schedule, index)
+        around = frozenset(step.variable for step in steps if isinstance(step, ir.HostFor))
         _collect(phase.body, index, bases, accesses)
         for name, seen in accesses.items():
             if seen.load != before[name]:
@@ -51,33 +51,11 @@ def settle_roles(
     return tuple(_settle(context, tensor, accesses[tensor.name]) for tensor in context.tensors)
 
 
-def _loops(steps: tuple[ir.HostStep, ...], phase: int) -> frozenset[str]:
-    """The variables of the host's loops around the launch of a phase."""
-    for step in steps:
-        match step:
-            case ir.HostFor(variable, body=inner):
-                if launches(inner, phase):
-                    return frozenset([variable]) | _loops(inner, phase)
-            case ir.HostIf(body=inner, orelse=orelse):
-                if launches((*inner, *orelse), phase):
-                    return _loops((*inner, *orelse), phase)
-            case _:
-                pass
-    return frozenset()
-
-
 def _stored(body: tuple[ir.Statement, ...]) -> Iterator[str]:
     """The tensors and views that a block stores."""
-    for statement in body:
-        match statement:
-            case ir.Store(access=access):
-                yield access.tensor
-            case ir.For(body=inner):
-                yield from _stored(inner)
-            case ir.If(body=inner, orelse=orelse):
-                yield from _stored((*inner, *orelse))
-            case _:
-                pass
+    for statement in ir.walk(body):
+        if isinstance(statement, ir.Store):
+            yield statement.access.tensor
 
 
 def _collect(
@@ -86,12 +64,9 @@ def _collect(
     bases: dict[str, str],
     accesses: dict[str, _Accesses],
 ) -> None:
-    for statement in body:
+    for statement in ir.walk(body):
         match statement:
-            case ir.Load(access=access):
-                seen = accesses[bases.get(access.tensor, access.tensor)]
-                seen.load = seen.load or (phase, access.span)
-            case ir.Fetch(access=access):
+            case ir.Load(access=access) | ir.Fetch(access=access):
                 seen = accesses[bases.get(access.tensor, access.tensor)]
                 seen.load = seen.load or (phase, access.span)
             case ir.Atomic(access=access):
@@ -100,10 +75,6 @@ def _collect(
             case ir.Store(access=access):
                 seen = accesses[bases.get(access.tensor, access.tensor)]
                 seen.store = seen.store or (phase, access.span)
-            case ir.For(body=inner):
-                _collect(inner, phase, bases, accesses)
-            case ir.If(body=inner, orelse=orelse):
-                _collect((*inner, *orelse), phase, bases, accesses)
             case _:
                 pass
 

@@ -11,7 +11,6 @@ from sketchc import records as attrs
 from sketchc.diagnostics import Diagnostic, Label, Severity
 from sketchc.lints.regions import Region, Space, region
 from sketchc.lints.separate_passes import report_passes
-from sketchc.lints.uses import children
 from sketchc.source import Span
 
 
@@ -97,7 +96,7 @@ def _touches(sketch: ir.Sketch, phase: ir.Phase) -> _Touches:
                     visit(statement.body, None if space is None else space.within(statement))
                 case ir.If():
                     result.straight = False
-                    visit(children(statement), None)
+                    visit(ir.inside(statement), None)
                 case _:
                     pass
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sketchc import ir, syntax
 from sketchc.checker.quirks import dtype_fix
 from sketchc.diagnostics import Diagnostic, Label, Severity
-from sketchc.lints.uses import alloc_of, walk
+from sketchc.lints.uses import alloc_of
 from sketchc.types import DType
 
 #: The narrow types, with the bits that a number of each has.
@@ -31,7 +31,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
             if tile.dtype in _DIGITS and tile.name not in seen:
                 seen.add(tile.name)
                 yield _report(tree, statement, tile)
-        for atomic in walk(phase.body):
+        for atomic in ir.walk(phase.body):
             if isinstance(atomic, ir.Atomic) and atomic.operation == "add":
                 tensor = sketch.tensor(atomic.access.tensor)
                 if tensor.dtype in _DIGITS and tensor.name not in seen:
@@ -42,12 +42,12 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
 def _accumulations(body: tuple[ir.Statement, ...]) -> Iterator[ir.Compute]:
     """Computes that accumulate, in program order; element-wise ones only inside a loop whose
     iterations run in order and that did not make the tile."""
-    for statement in walk(body):
+    for statement in ir.walk(body):
         match statement:
             case ir.Compute() if statement.operation in _ACROSS:
                 yield statement
             case ir.For(parallel=False, body=inner):
-                made = {each.tile for each in walk(inner) if isinstance(each, ir.Alloc)}
+                made = {each.tile for each in ir.walk(inner) if isinstance(each, ir.Alloc)}
                 for each in inner:
                     if isinstance(each, ir.Compute) and _steps(each, made):
                         yield each

@@ -8,8 +8,7 @@ from typing import assert_never
 from sketchc import ir, syntax
 from sketchc import records as attrs
 from sketchc.diagnostics import Diagnostic, Severity
-from sketchc.lints.uses import access_names, walk
-from sketchc.lints.uses import children as children_of
+from sketchc.lints.uses import access_names
 from sketchc.symbolic import children, constant_value, references, show, simplify, substitute
 
 _ONE = ir.Literal(1)
@@ -25,7 +24,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """
     del tree
     for phase in sketch.phases:
-        statements = list(walk(phase.body))
+        statements = list(ir.walk(phase.body))
         bound = {each.name: each.value for each in statements if isinstance(each, ir.Bind)}
         accesses = [each for each in statements if isinstance(each, ir.Load | ir.Store)]
         for statement in accesses:
@@ -129,8 +128,8 @@ def _has_lanes(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> bool:
 def _around(body: tuple[ir.Statement, ...], wanted: ir.Statement) -> list[ir.For]:
     """The loops around a statement that run one iteration after the other."""
     for statement in body:
-        inner = children_of(statement)
-        if any(each is wanted for each in walk(inner)):
+        inner = ir.inside(statement)
+        if any(each is wanted for each in ir.walk(inner)):
             own = [statement] if isinstance(statement, ir.For) and not statement.parallel else []
             return own + _around(inner, wanted)
     return []

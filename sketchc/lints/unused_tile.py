@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from sketchc import ir, syntax
 from sketchc.diagnostics import Diagnostic, Edit, Fix, Severity
-from sketchc.lints.uses import bodies, left_out, reads, walk, writes
+from sketchc.lints.uses import bodies, left_out, reads, writes
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """Allocs of tiles that no statement reads or writes."""
     elsewhere = left_out(sketch, tree)
     for phase in sketch.phases:
-        statements = list(walk(phase.body))
+        statements = list(ir.walk(phase.body))
         used = {tile for each in statements for tile in reads(each) | writes(each)}
         for body in bodies(phase.body):
             for statement in body:

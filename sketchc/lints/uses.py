@@ -82,24 +82,6 @@ def writes(statement: ir.Statement) -> set[str]:
             return set()
 
 
-def children(statement: ir.Statement) -> tuple[ir.Statement, ...]:
-    """The statements inside one."""
-    match statement:
-        case ir.For(body=body):
-            return body
-        case ir.If(body=body, orelse=orelse):
-            return (*body, *orelse)
-        case _:
-            return ()
-
-
-def walk(body: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
-    """All statements in program order."""
-    for statement in body:
-        yield statement
-        yield from walk(children(statement))
-
-
 def bodies(body: tuple[ir.Statement, ...]) -> Iterator[tuple[ir.Statement, ...]]:
     """Every straight list of statements: the body itself, and those of loops and branches."""
     yield body
@@ -118,7 +100,7 @@ def stored(sketch: ir.Sketch, body: Iterable[ir.Statement]) -> set[str]:
     """The base tensors that are written somewhere in `body`."""
     return {
         sketch.tensor(statement.access.tensor).name
-        for statement in walk(body)
+        for statement in ir.walk(body)
         if isinstance(statement, ir.Store | ir.Atomic)
     }
 
@@ -135,7 +117,7 @@ def exposed(body: Iterable[ir.Statement]) -> set[str]:
                 assigned.add(statement.tile)
             if certain:
                 assigned.update(writes(statement))
-            visit(children(statement), certain=False)
+            visit(ir.inside(statement), certain=False)
 
     visit(body, certain=True)
     return found
@@ -144,7 +126,7 @@ def exposed(body: Iterable[ir.Statement]) -> set[str]:
 def left_out(sketch: ir.Sketch, tree: syntax.Sketch) -> set[str]:
     """The names used in branches that these constants do not take, as the source writes them: at
     other constants they are used."""
-    taken = {statement.span for phase in sketch.phases for statement in walk(phase.body)}
+    taken = {statement.span for phase in sketch.phases for statement in ir.walk(phase.body)}
     found: set[str] = set()
 
     def visit(statements: Iterable[syntax.Statement], inside: bool) -> None:

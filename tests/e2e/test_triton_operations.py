@@ -11,7 +11,6 @@ import tile_operations
 from triton_cases import Array, Case, assert_close, dtype_of, lower, make_case, mixed, run_cases
 
 from sketchc import ir
-from sketchc.lowering.plan import walk
 from sketchc.ops import OPS, Category
 from sketchc.types import DType
 
@@ -295,7 +294,7 @@ def test_every_row_of_the_op_table_is_tried() -> None:
         statement.operation
         for sketch in sources
         for phase in sketch.phases
-        for statement in walk(phase.body)
+        for statement in ir.walk(phase.body)
         if isinstance(statement, ir.Compute)
     }
     used |= {name for _, text in LANES.values() for name in OPS if f" {name}(" in text}

@@ -48,10 +48,9 @@ def test_every_statement_of_the_sketch_is_in_a_comment(name: str) -> None:
     """Loads, stores, computations and loops appear above the loop that carries them."""
     plan, kernel = lower(example(name), CONSTANTS.get(name))
     from sketchc import ir
-    from sketchc.lowering.plan import walk
 
     comments = {line.strip()[3:] for line in kernel.source.splitlines() if "// " in line}
     for phase in plan.phases:
-        for statement in walk(phase.body):
+        for statement in ir.walk(phase.body):
             if not isinstance(statement, ir.Alloc):
                 assert statement.text.splitlines()[0] in comments, statement.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 
@@ -33,15 +32,8 @@ def inferred(text: str) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]:
     return infer_domains(sketch)
 
 
-def walk(body: tuple[ir.Statement, ...]) -> Iterator[ir.Statement]:
-    for statement in body:
-        yield statement
-        if isinstance(statement, ir.For):
-            yield from walk(statement.body)
-
-
 def statements(sketch: ir.Sketch) -> list[ir.Statement]:
-    return [statement for phase in sketch.phases for statement in walk(phase.body)]
+    return [statement for phase in sketch.phases for statement in ir.walk(phase.body)]
 
 
 def domains(sketch: ir.Sketch) -> dict[str, str]:

@@ -46,17 +46,8 @@ def accepted(text: str) -> ir.Sketch:
     return sketch
 
 
-def walk(body: tuple[ir.Statement, ...]) -> Iterator[ir.Statement]:
-    for statement in body:
-        yield statement
-        if isinstance(statement, ir.For):
-            yield from walk(statement.body)
-        elif isinstance(statement, ir.If):
-            yield from walk((*statement.body, *statement.orelse))
-
-
 def statements(sketch: ir.Sketch) -> list[ir.Statement]:
-    return [statement for phase in sketch.phases for statement in walk(phase.body)]
+    return [statement for phase in sketch.phases for statement in ir.walk(phase.body)]
 
 
 def the_load(sketch: ir.Sketch) -> ir.Load:

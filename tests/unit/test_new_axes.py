@@ -13,7 +13,7 @@ from sketchc.checker.domains import describe
 from sketchc.diagnostics import Severity
 from sketchc.formatter import format_file
 from sketchc.lowering.passes import build_plan
-from sketchc.lowering.plan import Plan, walk
+from sketchc.lowering.plan import Plan
 from sketchc.lowering.printing import print_plan
 from sketchc.parser import parse
 from sketchc.source import Source
@@ -52,7 +52,7 @@ def domain_of(tile: str, *lines: str) -> str:
     plan = plan_of(text_of(*lines))
     writes = [
         statement
-        for statement in walk(plan.phases[0].body)
+        for statement in ir.walk(plan.phases[0].body)
         if isinstance(statement, ir.Compute) and statement.destination == tile
     ]
     return describe(writes[-1].domain)

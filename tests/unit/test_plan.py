@@ -13,7 +13,6 @@ from sketchc.diagnostics import DiagnosticError, UsageError
 from sketchc.evaluate import evaluate
 from sketchc.interpreter import interpret
 from sketchc.lowering.passes import PlannedSketch, build_plan
-from sketchc.lowering.plan import walk
 from sketchc.lowering.printing import print_plan, print_sketch
 from sketchc.lowering.registry import TARGETS, target_module
 from sketchc.parser import parse
@@ -50,10 +49,10 @@ def test_the_printed_plan_is_a_sketch_with_the_same_meaning(name: str, target: s
 def test_no_parallel_loop_is_left_in_an_examples_body(name: str, target: str) -> None:
     plan = planned(example(name), target).plan
     for phase in plan.phases:
-        nested = walk(plan.sketch.phases[phase.index].body)
+        nested = ir.walk(plan.sketch.phases[phase.index].body)
         parallel = any(isinstance(s, ir.For) and s.parallel for s in nested)
         assert bool(phase.grid) == parallel
-        assert not any(isinstance(s, ir.For) and s.parallel for s in walk(phase.body))
+        assert not any(isinstance(s, ir.For) and s.parallel for s in ir.walk(phase.body))
         assert set(plan.tiles) == {tile.name for tile in plan.sketch.tiles}
 
 

@@ -70,9 +70,8 @@ def meaning(checked: CheckedSketch, sizes: dict[str, int]) -> dict[str, bytes] |
 
 
 def _statements(sketch: ir.Sketch) -> list[ir.Statement]:
-    from sketchc.lowering.plan import walk
 
-    return [each for phase in sketch.phases for each in walk(phase.body)]
+    return [each for phase in sketch.phases for each in ir.walk(phase.body)]
 
 
 def assert_kept(text: str, name: str) -> int:

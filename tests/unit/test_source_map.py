@@ -15,7 +15,6 @@ from sketchc.cli.main import run
 from sketchc.cli.options import load_sketch
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes import build_plan
-from sketchc.lowering.plan import walk
 from sketchc.lowering.registry import target_module
 from sketchc.lowering.source_map import digest
 from sketchc.source import NOWHERE
@@ -75,7 +74,7 @@ def test_every_effect_has_code(name: str, target: str) -> None:
     assert all(1 <= line <= len(sketch) for line in reached)
     assert all(1 <= number <= len(code) for number, _ in kernel.source_map)
     assert all(code[number - 1].strip() for number, _ in kernel.source_map)
-    statements = [s for phase in kernel.sketch.phases for s in walk(phase.body)]
+    statements = [s for phase in kernel.sketch.phases for s in ir.walk(phase.body)]
     effects = [s for s in statements if isinstance(s, ir.Store | ir.Atomic | ir.For)]
     # Loops that a pass made stand nowhere in the sketch.
     assert {s.span.line for s in effects if s.span != NOWHERE} <= reached

@@ -19,7 +19,6 @@ from triton_sketches import SKETCHES
 from sketchc import ir
 from sketchc.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.plan import walk
 from sketchc.lowering.precedence import CPP, PYTHON, Code
 from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.bounds import phase_magnitudes
@@ -125,7 +124,7 @@ def test_every_statement_is_traceable(target: str, kernels: dict[str, dict[str, 
     for name, kernel in kernels[target].items():
         joined = " ".join(line.strip().removeprefix("# ") for line in kernel.source.splitlines())
         for phase in kernel.sketch.phases:
-            for statement in walk(phase.body):
+            for statement in ir.walk(phase.body):
                 if isinstance(statement, ir.Load | ir.Store | ir.Compute | ir.Bind):
                     assert statement.text, name
                     assert " ".join(statement.text.split()) in joined, (name, statement.text)
