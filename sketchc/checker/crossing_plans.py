@@ -69,6 +69,11 @@ class CrossingPlan:
         self.pairs: set[tuple[Outcome, Outcome]] = set()
         self.refused: list[Candidate] = []  # what took too long, or has no inputs
         self.worth = SMALL_WORTH if small else WORTH
+        # Which symbols decide what is seen, and the tile sizes of the sketch.
+        names = enumerate(settings.names)
+        self.deciding = [place for place, name in names if name in crossings.names]
+        constants = (c for c in settings.sketch.constants if c.dtype.is_integer)
+        self.tiles = [int(constant.value) for constant in constants if constant.value > 1]
         sizes = self._small_sizes() if small else self._sizes()
         self.candidates = list(self._candidates(sizes, list(varied)))
 
@@ -139,31 +144,22 @@ class CrossingPlan:
     def _sizes(self) -> Iterator[tuple[int, ...]]:
         """One size of any magnitude while the others are small, or give several iterations; then
         mixed ones."""
-        names = self.settings.names
-        sketch = self.settings.sketch
-        deciding = [n for n, name in enumerate(names) if name in self.crossings.names]
-        tiles = [int(c.value) for c in sketch.constants if c.dtype.is_integer and c.value > 1]
-        tiles = [tile for tile in tiles if tile <= LARGEST_CONSTANT]
+        tiles = [tile for tile in self.tiles if tile <= LARGEST_CONSTANT]
         numbers = [n for n in self.settings.numbers if n > 2][-MOST_NUMBERS:]
-        near = {n * k + step for n in (*tiles, *numbers) for k, step in ((1, 0), (1, 1), (2, 1))}
-        pool = sorted({*SIZES, *near})
+        pool = _around((*tiles, *numbers), SIZES)
         wide = max(tiles, default=2) + 1
-        for rest, size, place in product((1, wide), (*pool, *FAR), deciding):
+        for rest, size, place in product((1, wide), (*pool, *FAR), self.deciding):
             yield self._those({place: size}, rest)
         for count in range(RANDOM):
             some = pool if count % 2 else pool[: len(pool) // 2 + 1]
-            yield self._those({n: self.settings.random.choice(some) for n in deciding}, 1)
+            yield self._those({n: self.settings.random.choice(some) for n in self.deciding}, 1)
 
     def _small_sizes(self) -> Iterator[tuple[int, ...]]:
         """One size after the other from those around the tile sizes and numbers of the sketch,
         among small ones, which a run at small tile sizes can take."""
-        sketch, choice = self.settings.sketch, self.settings.random.choice
-        names = self.settings.names
-        deciding = [n for n, name in enumerate(names) if name in self.crossings.names]
-        tiles = {int(c.value) for c in sketch.constants if c.dtype.is_integer and c.value > 1}
-        numbers = {n for n in (*tiles, *self.settings.numbers) if n <= LARGEST_NUMBER}
-        near = {n * k + step for n in numbers for k, step in ((1, 0), (1, 1), (2, 1))}
-        pool = sorted({*SMALL_SIZES, *near})
+        choice, deciding = self.settings.random.choice, self.deciding
+        numbers = [n for n in (*self.tiles, *self.settings.numbers) if n <= LARGEST_NUMBER]
+        pool = _around(numbers, SMALL_SIZES)
         for count in range(SMALL_RANDOM * (len(deciding) > 0)):
             one = deciding[count % len(deciding)]
             some = {place: choice(pool[:FEW]) for place in deciding} | {
@@ -181,6 +177,12 @@ class CrossingPlan:
             sizes.get(place, rest if name in self.crossings.names else 1)
             for place, name in enumerate(names)
         )
+
+
+def _around(numbers: Collection[int], sizes: Collection[int]) -> list[int]:
+    """These sizes, and around where tiles end: one whole tile, and a lane after one or two."""
+    near = {n * k + step for n in numbers for k, step in ((1, 0), (1, 1), (2, 1))}
+    return sorted({*sizes, *near})
 
 
 def tile_size_plan(sketch: ir.Sketch, given: ParamValues, seed: int) -> CrossingPlan:
