@@ -110,7 +110,7 @@ class Execution:
         self.executed: list[Setting] = []  # what agreed
         self.compared: dict[str, None] = {}  # titles of the variants that took part
         self.blank = 0  # settings at which nothing was shown
-        self.ragged: list[Setting] = []  # where the first variant at telling tile sizes took part
+        self.ragged: list[Setting] = []  # where `telling` took part
         self.plan: CrossingPlan | None = None
         params = {p.name: sample_param(p) for p in base.params if p.default is None}
         self.settings = Settings(base, params, seed)
@@ -135,6 +135,11 @@ class Execution:
         """Whether tile sizes that tuning may change are."""
         return len(self.variants) > 1 and self.variants[1].strict
 
+    @property
+    def telling(self) -> Variant:
+        """The first variant at telling tile sizes; there is one where tile sizes are varied."""
+        return self.variants[self.planner.telling.index(True)]
+
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What is found wrong at the first setting where something is."""
         if self.varied:
@@ -152,9 +157,7 @@ class Execution:
     def _cross(self) -> tuple[Diagnostic, ...]:
         """What is found wrong where comparisons come out otherwise than in all runs so far, and
         tiles end elsewhere, as seen at tile sizes that are small and differ."""
-        place = self.planner.telling.index(True)
-        sketch = self.variants[place].sketch
-        plan = self.plan = tile_size_plan(sketch, self.settings.given, self.seed)
+        plan = self.plan = tile_size_plan(self.telling.sketch, self.settings.given, self.seed)
         for setting in self.ragged:
             plan.ran(setting)
         end = len(self.ragged) + CROSSING_RUNS
@@ -174,7 +177,7 @@ class Execution:
     @property
     def crossed(self) -> str:
         """The tile sizes at which comparisons were looked at."""
-        return self.variants[self.planner.telling.index(True)].title
+        return self.telling.title
 
     def uncrossed(self, ends: bool) -> tuple[str, ...]:
         """How comparisons come out in no run, though in some launch; `ends`: how tiles end."""
@@ -293,7 +296,7 @@ class Execution:
         if finite is not None:  # some result is not empty
             reached = {id(variant): run.reached for variant, run in runs if variant.strict}
             self.planner.note([reached.get(id(variant)) for variant in self.variants])
-            if self.varied and id(self.variants[self.planner.telling.index(True)]) in reached:
+            if self.varied and id(self.telling) in reached:
                 self.ragged.append(setting)
 
     def _runs(
