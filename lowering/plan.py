@@ -182,15 +182,12 @@ def float_parts(statement: ir.Statement) -> Iterator[ir.Binary]:
             yield from _float_parts(expression)
 
 
-def takes_as_it_is(statement: ir.Compute, operand: ir.Operand) -> bool:
-    """Whether a conversion looks at a scalar in the scalar's own type: integers, bools and numbers
-    that are rounded in a direction are made of it at once. Elsewhere it has the operation's."""
+def takes_as_it_is(statement: ir.Compute) -> bool:
+    """Whether this is a conversion that looks at a scalar in the scalar's own type: integers, bools
+    and numbers that are rounded in a direction are made of it at once. Elsewhere it has the
+    operation's."""
     rounding = statement.attributes.get("round", "nearest")
-    return (
-        isinstance(operand, ir.ScalarOperand)
-        and statement.operation == "cast"
-        and (not statement.dtype.is_float or rounding != "nearest")
-    )
+    return statement.operation == "cast" and (not statement.dtype.is_float or rounding != "nearest")
 
 
 def carried(statement: ir.Compute) -> Iterator[ir.ScalarOperand]:
@@ -199,7 +196,7 @@ def carried(statement: ir.Compute) -> Iterator[ir.ScalarOperand]:
     for operand in statement.operands:
         if not isinstance(operand, ir.ScalarOperand) or _is_number(operand.value):
             continue
-        if takes_as_it_is(statement, operand) or operand.dtype is statement.dtype:
+        if takes_as_it_is(statement) or operand.dtype is statement.dtype:
             yield operand
 
 

@@ -151,7 +151,7 @@ def _cast(statement: ir.Compute, target: DType, rank: int, scope: Scope) -> Valu
     """An explicit conversion, with a rounding direction and saturation where asked."""
     operand = statement.operands[0]
     source = own_dtype(operand, scope)
-    if isinstance(operand, ir.ScalarOperand) and not takes_as_it_is(statement, operand):
+    if isinstance(operand, ir.ScalarOperand) and not takes_as_it_is(statement):
         return operand_value(operand, target, rank, scope)
     number = scope.constant(operand.value) if isinstance(operand, ir.ScalarOperand) else None
     if number is not None:
