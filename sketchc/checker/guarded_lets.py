@@ -73,7 +73,9 @@ def _uses(node: object, given: frozenset[str]) -> Iterator[tuple[str, frozenset[
 
 
 def _present(condition: syntax.Expression, holds: bool) -> frozenset[str]:
-    """The optional tensors that are present where a condition holds, or does not."""
+    """The optional tensors that are present where a condition holds, or does not: as
+    `branches.given`, of conditions as they are written. They have no types yet, for `let`s, which
+    they may use, are declared first."""
     match condition:
         case syntax.Call("present", (syntax.Name(id=name),)):
             return frozenset([name]) if holds else _NONE

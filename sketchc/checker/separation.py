@@ -48,6 +48,8 @@ def conjuncts(lanes: Lanes, condition: ir.Expr, holds: bool = True) -> Iterator[
 
 
 def _negated(condition: ir.Expr) -> ir.Expr:
+    """The opposite of a condition, at its place. As `guards.negated`, but turns over comparisons of
+    floats, too."""
     match condition:
         case ir.Binary(operator, left, right) if operator in OPPOSITE:
             return ir.Binary(OPPOSITE[operator], left, right, span=condition.span)
