@@ -108,12 +108,7 @@ def bench(
     }
     # Where the task corrects its inputs, sets take turns as they are.
     turned = {} if binding.description.corrects else sizes
-    try:
-        run = driver.run(job, folder, settings, turned, say)
-    except StateMismatchError:
-        job, inputs = attrs.evolve(job, seeded=True), inputs.without_state()
-        run = driver.run(job, folder, settings, turned, say)
-        run = attrs.evolve(run, notes=(*run.notes, _SEEDED))
+    run, inputs = _run(job, inputs, folder, settings, turned, say)
     surrounding = {"before": before, "after": surroundings()}
     # Where there is no sketch, the task says what may be added up.
     reach = None if plan.phases else find_reach(binding, task, find_freedom(binding, task))
@@ -136,6 +131,23 @@ def bench(
         floor,
     )
     return attrs.evolve(measured, task_text=task_text)
+
+
+def _run(
+    job: Job,
+    inputs: _Inputs,
+    folder: Path,
+    settings: Settings,
+    turned: Mapping[str, tuple[int, bool]],
+    say: Progress,
+) -> tuple[Run, _Inputs]:
+    """What was timed, on which inputs: where parameters are not the task's, both models draw
+    theirs."""
+    try:
+        return driver.run(job, folder, settings, turned, say), inputs
+    except StateMismatchError:
+        run = driver.run(attrs.evolve(job, seeded=True), folder, settings, turned, say)
+        return attrs.evolve(run, notes=(*run.notes, _SEEDED)), inputs.without_state()
 
 
 def _held_against(

@@ -206,23 +206,11 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
     elif tilings:
         value = constant(context, tilings[0], "a tiling point", tunable=True)
     elif Use.CONDITION in uses and (not shapes or node.dtype is DType.BOOL):
-        raise context.error(
-            node.span,
-            "SK0209",
-            f"`{node.name}` decides a branch and has no value",
-            "needs a value",
-            help=f"write `{node.name} = ...`, make it a param, or bind it with `--set`",
-        )
+        raise _without_value(context, node, "decides a branch", "make it a param")
     elif shapes:
         value, chosen_by, tunable = DEFAULT_TILE, "plan", True
     elif Use.PARAMETER in uses:
-        raise context.error(
-            node.span,
-            "SK0209",
-            f"`{node.name}` shapes a parameter and has no value",
-            "needs a value",
-            help=f"write `{node.name} = ...`, declare it as a symbol, or bind it with `--set`",
-        )
+        raise _without_value(context, node, "shapes a parameter", "declare it as a symbol")
     else:
         _constexpr_param(context, node, name)
         return
@@ -243,6 +231,19 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
         ir.Constant(name, dtype, value, choices, tunable, chosen_by, span=node.span)
     )
     _scalar(context, node.name, name, ir.NameKind.CONSTANT, dtype, node.span)
+
+
+def _without_value(
+    context: Context, node: syntax.ConstexprDeclaration, use: str, instead: str
+) -> InvalidError:
+    """The error for a constant that is used so, and that nothing gives a value."""
+    return context.error(
+        node.span,
+        "SK0209",
+        f"`{node.name}` {use} and has no value",
+        "needs a value",
+        help=f"write `{node.name} = ...`, {instead}, or bind it with `--set`",
+    )
 
 
 def _constexpr_param(context: Context, node: syntax.ConstexprDeclaration, name: str) -> None:

@@ -168,24 +168,34 @@ def check(
         if diff:
             return 0
     if form == "text":
-        style = Style(quiet, coloured(sys.stdout))
-        printed = map_files(partial(print_file, request=request, style=style), paths)
-        _check_names([file.names for file in printed], request)
-        click.echo("".join(file.text for file in printed), nl=False)
-        read = [file for file in printed if not file.unreadable]
-        if read and not quiet:
-            click.echo(summary(read))
-        failed = any(file.errors for file in printed)
-        unreadable = [file.unreadable for file in printed if file.unreadable]
+        failed, unreadable = _check_for_people(paths, request, quiet)
     else:
-        reports = map_files(partial(check_file, request=request), paths)
-        _check_names([report.names for report in reports], request)
-        _print_machine(reports, form)
-        failed = any(has_errors(report.diagnostics) for report in reports)
-        unreadable = [report.unreadable for report in reports if report.unreadable]
+        failed, unreadable = _check_for_programs(paths, request, form)
     for message in unreadable:
         click.echo(f"error: {message}", err=True)
     return 2 if unreadable else int(failed)
+
+
+def _check_for_people(paths: list[str], request: Request, quiet: bool) -> tuple[bool, list[str]]:
+    """Print reports as text; whether there are errors, and what could not be read."""
+    style = Style(quiet, coloured(sys.stdout))
+    printed = map_files(partial(print_file, request=request, style=style), paths)
+    _check_names([file.names for file in printed], request)
+    click.echo("".join(file.text for file in printed), nl=False)
+    read = [file for file in printed if not file.unreadable]
+    if read and not quiet:
+        click.echo(summary(read))
+    unreadable = [file.unreadable for file in printed if file.unreadable]
+    return any(file.errors for file in printed), unreadable
+
+
+def _check_for_programs(paths: list[str], request: Request, form: str) -> tuple[bool, list[str]]:
+    """Print reports in a form for programs; the same of them."""
+    reports = map_files(partial(check_file, request=request), paths)
+    _check_names([report.names for report in reports], request)
+    _print_machine(reports, form)
+    unreadable = [report.unreadable for report in reports if report.unreadable]
+    return any(has_errors(report.diagnostics) for report in reports), unreadable
 
 
 def _codes(ignored: tuple[str, ...]) -> frozenset[str]:

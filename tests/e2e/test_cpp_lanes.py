@@ -32,34 +32,47 @@ def test_every_lane_operation_is_called_here():
     assert rows == CALLS
 
 
-def along(axis: int, dtype: str, wide: str) -> str:
-    """Scans, extrema, sorting and topk along one axis of [T, 16] (or [16, T]) tiles; ties abound,
-    for the source is rounded to a few values (`k`)."""
-
-    def shape(rows: str, columns: str) -> str:
-        return f"{rows}, {columns}" if axis else f"{columns}, {rows}"
-
-    extents, place = shape("T", "16"), shape("i*T:(i+1)*T", "0:N")
-    one, one_place = shape("T", "1"), shape("i*T:(i+1)*T", "0:1")
-    best, best_place = shape("T", "5"), shape("i*T:(i+1)*T", "0:5")
-    lanes = "iota(16)" if axis else "iota(16)[:, None]"
-    full, single, five = shape("M", "N"), shape("M", "1"), shape("M", "5")
+def extremes(dtype: str) -> tuple[str, str]:
+    """Initial values of what topk fills: below all lanes, and above them."""
+    if dtype in ("i32", "i64"):
+        return "-2147483647", "2147483647"
     lowest = {"u8": "0", "u32": "0", "i8": "-128", "i16": "-32768"}.get(dtype, "-inf")
     highest = {"u8": "255", "u32": "4294967295", "i8": "127", "i16": "32767"}.get(dtype, "nan")
-    if dtype in ("i32", "i64"):
-        lowest, highest = "-2147483647", "2147483647"
-    integer = lowest != "-inf"
-    tie = "mod(x, 3, k)" if integer else "mul(x, 0.25, k)\n        round(k, k)"
-    return f"""sketch along {{
-    symbols: M, N <= 16;
-    tensors: X[{full}]: in {dtype};
+    return lowest, highest
+
+
+def shape(axis: int, rows: str, columns: str) -> str:
+    """What runs along axis 1, or 0, the other way round."""
+    return f"{rows}, {columns}" if axis else f"{columns}, {rows}"
+
+
+def tensors(axis: int, dtype: str, wide: str) -> str:
+    """What `along` reads and writes."""
+    full, single, five = (shape(axis, "M", columns) for columns in ("N", "1", "5"))
+    return f"""X[{full}]: in {dtype};
              S[{full}]: out {wide}; R[{full}]: out {wide}; P[{full}]: out {wide};
              E[{full}]: out {wide};
              A[M]: out i64; B[{single}]: out i64;
              V[{full}]: out {dtype}; VI[{full}]: out i64;
              D[{full}]: out {dtype}; DI[{full}]: out i32;
              H[{five}]: out {dtype}; HI[{five}]: out i64;
-             L[{five}]: out {dtype}; LI[{five}]: out i64;
+             L[{five}]: out {dtype}; LI[{five}]: out i64;"""
+
+
+def along(axis: int, dtype: str, wide: str) -> str:
+    """Scans, extrema, sorting and topk along one axis of [T, 16] (or [16, T]) tiles; ties abound,
+    for the source is rounded to a few values (`k`)."""
+    extents, one, best = (shape(axis, "T", columns) for columns in ("16", "1", "5"))
+    place, one_place, best_place = (
+        shape(axis, "i*T:(i+1)*T", columns) for columns in ("0:N", "0:1", "0:5")
+    )
+    lanes = "iota(16)" if axis else "iota(16)[:, None]"
+    lowest, highest = extremes(dtype)
+    integer = lowest != "-inf"
+    tie = "mod(x, 3, k)" if integer else "mul(x, 0.25, k)\n        round(k, k)"
+    return f"""sketch along {{
+    symbols: M, N <= 16;
+    tensors: {tensors(axis, dtype, wide)}
     constexpr: T = 2;
     {GRID}
     for i in range(cdiv(M, T)):

@@ -19,6 +19,34 @@ from sketchc.lowering.registry import TARGETS
 VALUES = [(1, 1, 1), (1, 5, 1), (5, 1, 2), (16, 16, 1), (16, 1, 16), (3, 16, 1)]
 
 
+def rows_of(m: str, n: str, k: str) -> str:
+    """Statements about row i of the tensors of `text`."""
+    return f"""x = alloc([16])
+        load(X[i, 0:{n}] -> x)
+        total = alloc([1])
+        reduce_sum(x, 0, total)
+        store(total -> SUM[i])
+        mul(x, {k}, x)
+        store(x -> SCALED[i, 0:{n}])
+        c = alloc([16])
+        load(C[i, 0:{n}] -> c)
+        store(c -> BROAD[i, 0:{n}])
+        one = alloc([1])
+        load(X[i, ({n} - 1)//{k}] -> one)
+        store(one -> ONE[i])
+        places = alloc([16], i64)
+        load(I[0:{n}] -> places)
+        pick = alloc([16])
+        load(X[i, places] -> pick)
+        if {k} > 1 and {n} > 1 or {m} == 1:
+            store(pick -> PICK[i, 0:{n}])
+        fold = alloc([16], init=0)
+        for j in range(0, {n}, {k}):
+            if j // {k} < {m}:
+                add(fold, x, fold)
+        store(fold -> FOLD[i, 0:{n}])"""
+
+
 def text(name: str, rows: str, columns: str, step: str, declared: str) -> str:
     """Everything that an integer of the launch can take part in."""
     m, n, k = rows, columns, step
@@ -56,30 +84,7 @@ def text(name: str, rows: str, columns: str, step: str, declared: str) -> str:
     atomic_add(at -> AT[iota(16, 0, {n})])
     @llm_hint("parallel")
     for i in range({m}):
-        x = alloc([16])
-        load(X[i, 0:{n}] -> x)
-        total = alloc([1])
-        reduce_sum(x, 0, total)
-        store(total -> SUM[i])
-        mul(x, {k}, x)
-        store(x -> SCALED[i, 0:{n}])
-        c = alloc([16])
-        load(C[i, 0:{n}] -> c)
-        store(c -> BROAD[i, 0:{n}])
-        one = alloc([1])
-        load(X[i, ({n} - 1)//{k}] -> one)
-        store(one -> ONE[i])
-        places = alloc([16], i64)
-        load(I[0:{n}] -> places)
-        pick = alloc([16])
-        load(X[i, places] -> pick)
-        if {k} > 1 and {n} > 1 or {m} == 1:
-            store(pick -> PICK[i, 0:{n}])
-        fold = alloc([16], init=0)
-        for j in range(0, {n}, {k}):
-            if j // {k} < {m}:
-                add(fold, x, fold)
-        store(fold -> FOLD[i, 0:{n}])
+        {rows_of(m, n, k)}
 }}
 """
 
