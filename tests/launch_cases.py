@@ -88,6 +88,23 @@ STEP = f"""sketch step {{
         store(y -> Y[i:i+1])
 }}"""
 
+OPERANDS = f"""sketch operands {{
+    symbols: N;
+    params: d: i32 = 2; m: i32 = -2; s: i32 = 3; p: i32 = 2;
+    tensors: X[N]: in i32; Y[N]: out i32;
+    constexpr: T = 16;
+    {GRID}
+    for i in range(ceil(N, T)):
+        x = alloc([T], i32)
+        y = alloc([T], i32)
+        load(X[i*T:(i+1)*T] -> x)
+        floordiv(x, d, y)
+        mod(y, m, y)
+        shl(y, s, y)
+        pow(y, p, y)
+        store(y -> Y[i*T:(i+1)*T])
+}}"""
+
 SUBSCRIPT = f"""sketch subscript {{
     symbols: M, N;
     params: row: i64;
@@ -265,6 +282,11 @@ def n(size: int, text: str = "", **params: Value) -> Launch:
     return Launch({"N": size}, params, text)
 
 
+def fives(text: str = "", **params: Value) -> Launch:
+    """A launch on integers that are all 5."""
+    return Launch({"N": 17}, params, text, contents={"X": 5})
+
+
 def case(name: str, kind: Kind, text: str, keep: list[Launch], broken: list[Launch]) -> Refusal:
     return Refusal(name, kind, text, tuple(keep), tuple(broken))
 
@@ -362,6 +384,19 @@ REFUSALS = [
         [Launch(SIZES, {"row": 3}, "row <= M-1"), Launch(SIZES, {"row": -1}, "0 <= row")],
     ),
     case("tile", Kind.DERIVED, TILE, [n(3), n(20)], [n(2, "0 <= W")]),
+    case(
+        "operand",
+        Kind.DERIVED,
+        OPERANDS,
+        [fives(), fives(d=-5, m=1, s=31, p=0)],
+        [
+            fives("d != 0", d=0),
+            fives("m != 0", m=0),
+            fives("s >= 0", s=-1),
+            fives("s < 32", s=32),
+            fives("p >= 0", p=-1),
+        ],
+    ),
     case(
         "param",
         Kind.PARAM,

@@ -19,6 +19,7 @@ from sketchc.checker.names import TileName, TileState, closest
 from sketchc.checker.scalars import scalar_operand
 from sketchc.checker.text import statement_text
 from sketchc.checker.tile_operands import tile_with_subscripts
+from sketchc.checker.undefined import check_second_operand
 from sketchc.diagnostics import Edit, Fix, InternalError
 from sketchc.lanes import tiles_read
 from sketchc.ops import OPS, Category, Op, Shape
@@ -78,6 +79,9 @@ def _check(call: Call, arguments: Arguments, attributes: dict[str, object]) -> D
             _arrange(call, arguments, attributes)
         case Category.ELEMENTWISE:
             call.broadcast()
+            dtype = call.evaluation_dtype()
+            check_second_operand(call, dtype)
+            return dtype
         case Category.COMPOSITE:
             msg = "composites are expanded"
             raise InternalError(msg)
