@@ -336,6 +336,18 @@ def conjuncts(condition: ir.Expr) -> Iterator[ir.Expr]:
             yield condition
 
 
+def negated(condition: ir.Expr) -> ir.Expr:
+    """The opposite of a condition. Comparisons of floats are not turned round: a NaN is on neither
+    side."""
+    match condition:
+        case ir.Unary("not", operand):
+            return operand
+        case ir.Binary(operator, left, right) if operator in OPPOSITE and not has_floats(condition):
+            return ir.Binary(OPPOSITE[operator], left, right, span=condition.span)
+        case _:
+            return ir.Unary("not", condition, span=condition.span)
+
+
 def conjunction(conditions: Sequence[ir.Expr]) -> ir.Expr:
     """That all conditions hold, of which there is one at least."""
     every = conditions[0]
@@ -349,7 +361,7 @@ def has_floats(expression: ir.Expr) -> bool:
     match expression:
         case ir.Literal(number):
             return isinstance(number, float)
-        case ir.Ref(dtype=dtype):
+        case ir.Ref(dtype=dtype) | ir.TileLanes(dtype=dtype):
             return dtype.is_float
         case ir.Choice():
             return False  # its condition may compare floats; what it gives is an integer

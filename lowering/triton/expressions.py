@@ -51,8 +51,7 @@ def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
         case ir.Binary():
             return _binary(expression, scope)
         case ir.Choice(condition, then, otherwise):
-            asked = kernel_expression(condition, scope)
-            asked = truth(asked, index_shape(condition, scope), scope)
+            asked = joined(condition, scope)
             sides = (kernel_expression(side, scope) for side in (then, otherwise))
             return PYTHON.call("tl.where", asked, *sides)
         case ir.Iota(extent, lower, _, layout):
@@ -110,8 +109,10 @@ def _negation(operand: ir.Expr, scope: Scope) -> Code:
             other = "or" if operator == "and" else "and"
             swapped = ir.Binary(other, ir.Unary("not", left), ir.Unary("not", right))
             return kernel_expression(swapped, scope)
-        case ir.Binary(operator, left, right) if operator in symbolic.OPPOSITE:
-            return kernel_expression(ir.Binary(symbolic.OPPOSITE[operator], left, right), scope)
+        case ir.Binary() if symbolic.has_floats(operand):
+            return PYTHON.call("tl.where", kernel_expression(operand, scope), "False", "True")
+        case ir.Binary(operator) if operator in symbolic.OPPOSITE:
+            return kernel_expression(symbolic.negated(operand), scope)
         case _:
             return PYTHON.binary("==", kernel_expression(operand, scope), Code("0"))
 
@@ -142,8 +143,7 @@ def _binary(expression: ir.Binary, scope: Scope) -> Code:
         case "+" if is_literal(expression.left, 0):
             return right
         case "and" | "or":
-            left = truth(left, index_shape(expression.left, scope), scope)
-            right = truth(right, index_shape(expression.right, scope), scope)
+            left, right = joined(expression.left, scope), joined(expression.right, scope)
             return PYTHON.binary("&" if operator == "and" else "|", left, right)
         case "min":
             return PYTHON.call("tl.minimum", left, right)
@@ -239,6 +239,16 @@ def broadcast(left: tuple[Code, ...], right: tuple[Code, ...]) -> tuple[Code, ..
     one = Code("1")
     wide = [(one,) * (rank - len(side)) + side for side in (left, right)]
     return tuple(b if a.text == "1" else a for a, b in zip(*wide, strict=True))
+
+
+def joined(condition: ir.Expr, scope: Scope) -> Code:
+    """A condition as an operand of `&` and `|`. Beside a tile, Triton's interpreter repeats a
+    comparison of scalars in the type of what is compared."""
+    code, lanes = kernel_expression(condition, scope), index_shape(condition, scope)
+    compared = isinstance(condition, ir.Binary) and condition.operator in symbolic.OPPOSITE
+    if compared and not lanes and symbolic.has_floats(condition):
+        code = PYTHON.call("tl.where", code, "True", "False")
+    return truth(code, lanes, scope)
 
 
 def truth(code: Code, lanes: tuple[Code, ...], scope: Scope) -> Code:

@@ -13,6 +13,7 @@ from sketchc.lowering.triton.accesses import is_plain, place
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import (
     index_shape,
+    joined,
     kernel_expression,
     laid_out,
     literal,
@@ -73,7 +74,7 @@ def guard_conditions(guards: tuple[ir.Expr, ...], rank: int, scope: Scope) -> li
     found = []
     for guard in guards:
         lanes = index_shape(guard, scope)
-        code = truth(kernel_expression(guard, scope), lanes, scope)
+        code = joined(guard, scope)
         if lanes and len(lanes) < rank:
             code = laid_out(code, (False,) * (rank - len(lanes)) + (True,) * len(lanes))
         found.append(code)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sketchc import ir
-from sketchc.symbolic import OPPOSITE, constant_value, has_floats
+from sketchc.symbolic import constant_value, has_floats, negated
 
 
 def conjuncts(condition: ir.Expr, holds: bool = True) -> Iterator[ir.Expr]:
@@ -23,19 +23,6 @@ def conjuncts(condition: ir.Expr, holds: bool = True) -> Iterator[ir.Expr]:
             yield from conjuncts(right, holds)
         case _:
             yield condition if holds else negated(condition)
-
-
-def negated(condition: ir.Expr) -> ir.Expr:
-    """The opposite of a condition."""
-    match condition:
-        case ir.Unary("not", operand):
-            return operand
-        case ir.Binary(operator, left, right) if (
-            operator in OPPOSITE and not has_floats(condition)  # a NaN is on neither side
-        ):
-            return ir.Binary(OPPOSITE[operator], left, right)
-        case _:
-            return ir.Unary("not", condition)
 
 
 def alternatives(condition: ir.Expr) -> tuple[ir.Expr, ...]:

@@ -24,10 +24,10 @@ from sketchc.checker.affine import (
     scale,
 )
 from sketchc.checker.feasibility import infeasible
-from sketchc.checker.guards import alternatives, conjuncts, negated
+from sketchc.checker.guards import alternatives, conjuncts
 from sketchc.checker.systems import impossible, relevant
 from sketchc.checker.tied import ties
-from sketchc.symbolic import OPPOSITE, references
+from sketchc.symbolic import OPPOSITE, negated, references
 from sketchc.types import DType
 
 

@@ -43,18 +43,8 @@ def conjuncts(lanes: Lanes, condition: ir.Expr, holds: bool = True) -> Iterator[
             yield from conjuncts(lanes, left, holds)
             yield from conjuncts(lanes, right, holds)
         case _:
-            written = condition if holds else _negated(condition)
+            written = condition if holds else symbolic.negated(condition)
             yield Conjunct(written, gaps(lanes.pointwise(condition), holds))
-
-
-def _negated(condition: ir.Expr) -> ir.Expr:
-    """The opposite of a condition, at its place. As `guards.negated`, but turns over comparisons of
-    floats, too."""
-    match condition:
-        case ir.Binary(operator, left, right) if operator in OPPOSITE:
-            return ir.Binary(OPPOSITE[operator], left, right, span=condition.span)
-        case _:
-            return ir.Unary("not", condition, span=condition.span)
 
 
 def gaps(condition: ir.Expr, holds: bool = True) -> tuple[ir.Expr, ...] | None:
