@@ -32,6 +32,7 @@ class CheckCapabilities:
             *self._dtypes(plan),
             *self._operations(plan),
             *self._casts(plan),
+            *self._numbers(plan),
             *self._atomics(plan),
             *self._float_scalars(plan),
         ]
@@ -82,6 +83,24 @@ class CheckCapabilities:
             for statement in _computations(plan)
             for operand in carried(statement)
             if operand.dtype.value not in known
+        ]
+
+    def _numbers(self, plan: Plan) -> list[Diagnostic]:
+        """An operation on numbers alone is evaluated in their type, which is f64."""
+        known = plan.capabilities.dtypes
+        return [
+            _refusal(
+                plan,
+                "SK0703",
+                f"`{statement.operation}` is evaluated in {statement.dtype.value}",
+                statement.span,
+                "write the number into a tile with `fill` first, or write what comes out",
+            )
+            for statement in _computations(plan)
+            if statement.dtype.value not in known
+            and statement.operation != "cast"
+            and all(isinstance(operand, ir.ScalarOperand) for operand in statement.operands)
+            and not any(carried(statement))
         ]
 
     def _atomics(self, plan: Plan) -> list[Diagnostic]:

@@ -113,6 +113,30 @@ def test_what_the_chip_cannot_do_is_refused_before_emission() -> None:
     assert {d.code for d in refused.value.diagnostics} == {"SK0703"}
 
 
+@pytest.mark.parametrize(
+    ("statement", "allowed"),
+    [("gelu(1.5, y)", False), ("gelu(p, y)", True), ("add(1.5, 2.5, y)", True)],
+)
+def test_operations_on_numbers_alone_need_the_type_of_numbers(
+    statement: str, allowed: bool
+) -> None:
+    text = f"""sketch numbers {{
+    params: p: f32;
+    tensors: Y[8]: out f32;
+    y = alloc([8], f32)
+    {statement}
+    store(y -> Y[:])
+}}
+"""
+    planned(text, "triton_cuda")
+    if allowed:
+        planned(text, "triton_ascend")
+        return
+    with pytest.raises(DiagnosticError) as refused:
+        planned(text, "triton_ascend")
+    assert {d.code for d in refused.value.diagnostics} == {"SK0703"}
+
+
 @pytest.mark.parametrize(("operand", "allowed"), [("half", False), ("p", True), ("1.5", True)])
 def test_a_cast_looks_at_a_scalar_in_its_own_type(operand: str, allowed: bool) -> None:
     text = f"""sketch seen {{
