@@ -47,7 +47,7 @@ ENOUGH_FINITE = 0.5
 MOST_TRIALS = 1000
 MEMORY_LIMIT = 256 * 2**20
 #: Runs at which comparisons come out in new ways, and settings tried for them.
-CROSSING_RUNS = 2
+CROSSING_RUNS = 3
 CROSSING_TRIED = 8
 
 
@@ -71,6 +71,10 @@ class Variant:
 
     def _chosen(self) -> dict[str, Scalar]:
         return {c.name: c.value for c in self.sketch.constants if c.name in self.names}
+
+    def volume(self) -> float:
+        """The product of the constants that are assigned."""
+        return math.prod(self._chosen().values())
 
     def alike(self, names: Collection[str]) -> int:
         """How many of these constants are 1 or equal to one before them."""
@@ -137,8 +141,10 @@ class Execution:
 
     @property
     def telling(self) -> Variant:
-        """The first variant at telling tile sizes; there is one where tile sizes are varied."""
-        return self.variants[self.planner.telling.index(True)]
+        """Of the variants at telling tile sizes the one with the smallest tiles, which small sizes
+        cross; there is one where tile sizes are varied."""
+        telling = zip(self.variants, self.planner.telling, strict=True)
+        return min((one for one, tells in telling if tells), key=Variant.volume)
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What is found wrong at the first setting where something is."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from sketchc import ir, syntax
 from sketchc.checker.api import CheckedSketch, judge_sketch
+from sketchc.checker.workload import workload
 from sketchc.diagnostics import DiagnosticError, UsageError, has_errors
 from sketchc.interpreter import Options, Result, interpret
 from sketchc.interpreter_inputs import indices_exist, random_inputs
@@ -30,9 +31,10 @@ DRAWS = 80
 SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 13)
 #: Tile sizes small enough for these sizes to cross them, ragged ones among them.
 TILES = (2, 3, 4, 5)
-#: The most elements of one setting, and the bytes that a run may take.
+#: The most elements of one setting, and the bytes and work (in lanes) that a run may take.
 VOLUME = 3000
 MEMORY = 2**26
+WORK = 50_000_000
 
 Numbers = dict[str, Any]
 
@@ -141,12 +143,15 @@ def _param(param: ir.Param, draw: int, generator: np.random.Generator) -> int | 
 
 
 def admitted(sketch: ir.Sketch, symbols: Mapping[str, int], params: Numbers) -> bool:
-    """Whether a launch with these numbers passes its conditions, and valid indices exist."""
+    """Whether a launch with these numbers passes its conditions and is short, and valid indices
+    exist."""
     try:
-        shapes = tensor_shapes(sketch, bind_values(sketch, symbols, params), MEMORY)
+        values = bind_values(sketch, symbols, params)
+        shapes = tensor_shapes(sketch, values, MEMORY)
     except (DiagnosticError, UsageError):
         return False
-    return indices_exist(sketch, shapes, params)
+    short = workload(sketch, values, WORK) is not None
+    return short and indices_exist(sketch, shapes, params)
 
 
 def _run(

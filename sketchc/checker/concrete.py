@@ -12,7 +12,7 @@ from itertools import product
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker import budget
-from sketchc.checker.scope import Branch, Step, contains_iota, free_names
+from sketchc.checker.scope import Branch, Scope, Step, contains_iota, free_names
 from sketchc.checker.sites import Site
 from sketchc.checker.touches import Resolved, resolve
 from sketchc.evaluate import Value, evaluate, param_value, sample_let
@@ -296,13 +296,13 @@ def in_base(sketch: ir.Sketch, name: str, touched: Box, values: Mapping[str, Val
     return Box((), frozenset(elements))
 
 
-def names(expression: ir.Expr, site: Site) -> frozenset[str]:
-    """The names that an expression uses at a site, those behind bindings included."""
+def names(expression: ir.Expr, scope: Scope) -> frozenset[str]:
+    """The names that an expression uses in a scope, those behind bindings included."""
     result: set[str] = set()
     pending = [expression]
     while pending:
         for name in free_names(pending.pop()) - result:
             result.add(name)
-            if name in site.scope.bindings:
-                pending.append(site.scope.bindings[name])
+            if name in scope.bindings:
+                pending.append(scope.bindings[name])
     return frozenset(result)

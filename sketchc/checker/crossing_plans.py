@@ -17,7 +17,8 @@ from sketchc.checker.crossings import DRAWN, ENDS_BEFORE, SEEN, Crossings, Outco
 from sketchc.checker.param_values import ParamValues, deciding_params, other_params
 from sketchc.checker.scope import root_scope
 from sketchc.checker.settings import Setting, Settings, volume
-from sketchc.checker.sites import collect
+from sketchc.checker.sites import collect, computations
+from sketchc.evaluate import Value
 
 #: Sizes whatever the sketch says, the largest constant whose multiples are sizes, and how many
 #: numbers of the sketch (the largest ones) have sizes around them.
@@ -26,11 +27,14 @@ FAR = (20_011, 200_003)
 LARGEST_CONSTANT = 1024
 MOST_NUMBERS = 5
 #: Sizes at small tile sizes, how many of those are for all symbols but one, the largest number
-#: around which that one is; settings drawn there, and the largest product of the sizes of one.
+#: around which that one is; settings drawn there, and with each of the values of params, and the
+#: largest product of the sizes of one.
 SMALL_SIZES = (1, 2, 3, 5, 7)
 FEW = 5
 LARGEST_NUMBER = 64
 SMALL_RANDOM = 16
+SMALL_DRAWS = 3
+SMALL_MIXED = 24
 LARGEST_VOLUME = 1000
 #: Settings drawn at random, and settings at most.
 RANDOM = 48
@@ -39,6 +43,8 @@ MOST = 200
 #: tile sizes, which takes longer.
 WORTH = 1
 SMALL_WORTH = 15
+#: Where an outcome is the value of a param.
+_PARAM = 0
 #: So many bits of a setting's volume make a run half as welcome.
 LEVEL = 8
 
@@ -59,29 +65,43 @@ class CrossingPlan:
         settings: Settings,
         crossings: Crossings,
         varied: Collection[ParamValues],
-        small: bool = False,
+        small: Collection[str] | None = None,
     ) -> None:
         """`varied`: values of the params that decide what is accessed, beside their defaults.
-        `small`: at small sizes only, since the tile sizes of the sketch are small."""
+        `small`: at small sizes only, since the tile sizes of the sketch are small; these params may
+        leave their defaults where one that is varied needs it."""
         self.settings = settings
         self.crossings = crossings
         self.seen: set[Outcome] = set()
         self.pairs: set[tuple[Outcome, Outcome]] = set()
         self.refused: list[Candidate] = []  # what took too long, or has no inputs
-        self.worth = SMALL_WORTH if small else WORTH
+        self.small = small is not None
+        self.deciding_params = small or ()
+        self.worth = SMALL_WORTH if self.small else WORTH
         # Which symbols decide what is seen, and the tile sizes of the sketch.
         names = enumerate(settings.names)
         self.deciding = [place for place, name in names if name in crossings.names]
         constants = (c for c in settings.sketch.constants if c.dtype.is_integer)
         self.tiles = [int(constant.value) for constant in constants if constant.value > 1]
-        sizes = self._small_sizes() if small else self._sizes()
+        sizes = self._small_sizes() if self.small else self._sizes()
         self.candidates = list(self._candidates(sizes, list(varied)))
 
     def ran(self, setting: Setting) -> None:
         """Note what a run at this setting saw: nothing, where an output has no elements."""
         host = self.settings.host_values(self.settings.sketch, setting)
         if host is not None and not self.settings.is_empty(setting):
-            self.note(self.crossings.at(host, SEEN))
+            self.note(self._seen_at(setting, host, SEEN))
+
+    def _seen_at(
+        self, setting: Setting, host: Mapping[str, Value], draws: int
+    ) -> frozenset[Outcome]:
+        """What a run at a setting sees; at small sizes also of two params beside their defaults."""
+        found = self.crossings.at(host, draws)
+        if not self.small:
+            return found
+        usual = self.settings.params
+        params = [(n, host[n]) for n in self.deciding_params if host[n] != usual[n].default]
+        return found | {(_PARAM, f"{name} = {value}") for name, value in params}
 
     def note(self, outcomes: frozenset[Outcome]) -> None:
         """Note what a run saw."""
@@ -101,10 +121,11 @@ class CrossingPlan:
         return best[1]
 
     def _value(self, candidate: Candidate) -> float:
-        new = sum(pair not in self.pairs for pair in combinations(sorted(candidate.outcomes), 2))
-        needed = len(self.needs(candidate))
+        unseen = set(combinations(sorted(candidate.outcomes), 2)) - self.pairs
+        params = sum(one[0] == other[0] == _PARAM for one, other in unseen)
+        telling = len(self.needs(candidate)) + params / 2
         size = volume(candidate.setting).bit_length()
-        return (new + needed * (len(self.pairs) + 1)) / (LEVEL + size)
+        return (len(unseen) + telling * (len(self.pairs) + 1)) / (LEVEL + size)
 
     def needs(self, candidate: Candidate) -> Collection[Outcome]:
         """What is seen there, no run saw, and a claim may not rest on runs without."""
@@ -128,18 +149,64 @@ class CrossingPlan:
         self, drawn: Iterator[tuple[int, ...]], varied: list[ParamValues]
     ) -> Iterator[Candidate]:
         seen: set[tuple[object, ...]] = set()
-        for place, sizes in enumerate(drawn):
-            params = varied[place // 2 % len(varied)] if varied and place % 2 else {}
-            setting = self.settings.setting(sizes, params, keep=True)
-            if setting is None or setting.key in seen or self.settings.is_empty(setting):
-                continue
-            seen.add(setting.key)
-            host = self.settings.host_values(self.settings.sketch, setting)
-            if host is None or not concrete.admissible(self.settings.sketch, host):
-                continue
-            yield Candidate(setting, self.crossings.at(host, DRAWN))
+        for setting, host in self._drawn(drawn, varied):
+            if setting.key not in seen:
+                seen.add(setting.key)
+                yield Candidate(setting, self._seen_at(setting, host, DRAWN))
             if len(seen) >= MOST:
                 return
+
+    def _drawn(
+        self, drawn: Iterator[tuple[int, ...]], varied: list[ParamValues]
+    ) -> Iterator[tuple[Setting, dict[str, Value]]]:
+        """Settings that launches have: at every other sizes with the next values of params that are
+        admitted there, and in the end with each of them where runs are to be short."""
+        turn = 0
+        for place, sizes in enumerate(drawn):
+            found = self._admitted(sizes, {})
+            for _ in range(len(varied) * (place % 2)):
+                turn += 1
+                if other := self._admitted(sizes, varied[turn % len(varied)]):
+                    found = other
+                    break
+            if found:
+                yield found
+        yield from self._few(varied) if self.small else ()
+
+    def _few(self, varied: list[ParamValues]) -> Iterator[tuple[Setting, dict[str, Value]]]:
+        """Settings of few elements, with each of the values of params that some launch takes, and
+        with several of them at a time."""
+        taken = []
+        for params in varied * 2:
+            if found := self._few_at(params):
+                taken += [params] if len(params) == 1 else []
+                yield found
+        for _ in range(SMALL_MIXED if len(taken) > 1 else 0):
+            some = self.settings.random.sample(taken, len(taken) // 2)
+            mixed = {name: value for params in some for name, value in params.items()}
+            if found := self._few_at(mixed):
+                yield found
+
+    def _few_at(self, params: ParamValues) -> tuple[Setting, dict[str, Value]] | None:
+        """A setting of few elements with these params; outputs may be empty where sizes are 1."""
+        for _ in range(SMALL_DRAWS):
+            drawn = {n: self.settings.random.choice(SMALL_SIZES[:3]) for n in self.deciding}
+            if found := self._admitted(self._those(drawn, 1), params):
+                return found
+        return None
+
+    def _admitted(
+        self, sizes: tuple[int, ...], params: ParamValues
+    ) -> tuple[Setting, dict[str, Value]] | None:
+        """A setting with what the host knows there; None where no launch has it, or no result."""
+        for others in ((), self.deciding_params):
+            setting = self.settings.setting(sizes, params, keep=True, others=others)
+            if setting is None or self.settings.is_empty(setting):
+                continue
+            host = self.settings.host_values(self.settings.sketch, setting)
+            if host is not None and concrete.admissible(self.settings.sketch, host):
+                return setting, host
+        return None
 
     def _sizes(self) -> Iterator[tuple[int, ...]]:
         """One size of any magnitude while the others are small, or give several iterations; then
@@ -188,11 +255,13 @@ def _around(numbers: Collection[int], sizes: Collection[int]) -> list[int]:
 def tile_size_plan(sketch: ir.Sketch, given: ParamValues, seed: int) -> CrossingPlan:
     """The plan for a sketch at small tile sizes, of which results must not depend. `given`: params
     without default."""
-    sites = collect(sketch, root_scope(sketch))
+    root = root_scope(sketch)
+    sites, computed = collect(sketch, root), computations(sketch, root)
+    deciding = deciding_params(sketch, sites, computed)
     varied = [
         params
-        for params in other_params(sketch, deciding_params(sketch, sites))
+        for params in other_params(sketch, deciding)
         if all(abs(value) <= LARGEST_NUMBER for value in params.values())
     ]
-    settings = Settings(sketch, given, seed)
-    return CrossingPlan(settings, Crossings(sketch, sites, ends=True), varied, small=True)
+    crossings = Crossings(sketch, sites, ends=True, computed=computed)
+    return CrossingPlan(Settings(sketch, given, seed), crossings, varied, small=deciding)

@@ -10,14 +10,14 @@ iteration and one lane after the other is drawn, and the names on the way get th
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 from sketchc import ir
 from sketchc.checker import budget
-from sketchc.checker.param_values import accessed
-from sketchc.checker.scope import Branch, free_names
-from sketchc.checker.sites import Site
+from sketchc.checker.param_values import accessed, deciding, operands
+from sketchc.checker.scope import Branch, Step, free_names
+from sketchc.checker.sites import Computation, Site
 from sketchc.diagnostics import InternalError
 from sketchc.evaluate import BINARY, FUNCTION, Value
 from sketchc.symbolic import OPPOSITE, children, show
@@ -43,15 +43,24 @@ _NO_VALUE = (_Unknown, KeyError, ArithmeticError, ValueError, InternalError)
 class Crossings:
     """Comparisons on the way to some sites, and how they come out at settings."""
 
-    def __init__(self, sketch: ir.Sketch, sites: Sequence[Site], ends: bool = False) -> None:
+    def __init__(
+        self,
+        sketch: ir.Sketch,
+        sites: Sequence[Site],
+        ends: bool = False,
+        computed: Sequence[Computation] = (),
+    ) -> None:
         """`ends`: also how tiles end where all loops around them do, before or after what bounds
-        them; what they leave out there depends on their size."""
+        them; what they leave out there depends on their size. `computed`: also on the way to these,
+        and in what they compute from indices."""
         self.sketch = sketch
         self.ends = ends
         self.shapes = {view.name: view.extents for view in sketch.views}
-        self.sites = [(site, _used(sketch, site)) for site in _distinct(sites)]
+        self.sites = [(s, _used(sketch, accessed(s), s.path)) for s in _distinct(sites)]
+        self.computed = [(c, _used(sketch, operands(c), c.path)) for c in computed if _tells(c)]
         shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
-        self.names = frozenset().union(*(used for _, used in self.sites), *map(free_names, shapes))
+        used = (names for _, names in (*self.sites, *self.computed))
+        self.names = frozenset().union(*used, *map(free_names, shapes))
         for let in reversed(sketch.lets):
             if let.name in self.names:
                 self.names |= free_names(let.value)
@@ -67,6 +76,10 @@ class Crossings:
             for site, used in self.sites:
                 drawn = _Draw(self, dict(host), generator, draw, found)
                 drawn.site(site, used)
+                budget.spend(drawn.work)
+            for computation, used in self.computed:
+                drawn = _Draw(self, dict(host), generator, draw, found)
+                drawn.computation(computation, used)
                 budget.spend(drawn.work)
         return frozenset(found)
 
@@ -102,18 +115,40 @@ class _Draw:
 
     def site(self, site: Site, used: Collection[str]) -> None:
         """Draw what leads to a site, then what it accesses; of names those that it uses."""
-        for let in self.crossings.sketch.lets:
-            if let.name in used:
-                self.known(let.value, ())
         try:
-            for step in site.path:
-                if not isinstance(step, ir.Bind) or step.name in used:
-                    self.step(step)
+            self.path(site.path, used)
             extents = [int(self.value(extent, ())) for extent in site.tile.extents]
             lanes = tuple(self.place(extent) for extent in extents)
         except _NO_VALUE:
             return
         self.access(site, extents, lanes)
+
+    def computation(self, computation: Computation, used: Collection[str]) -> None:
+        """Draw what leads to a computation, then what it computes from indices."""
+        try:
+            self.path(computation.path, used)
+            for operand in computation.statement.operands:
+                match operand:
+                    case ir.IndexOperand(value, extents=extents):
+                        sizes = [int(self.value(extent, ())) for extent in extents]
+                        self.known(value, tuple(self.place(size) for size in sizes))
+                    case ir.ScalarOperand(value):
+                        self.known(value, ())
+                    case ir.TileOperand():
+                        pass
+                    case _:
+                        assert_never(operand)
+        except _NO_VALUE:
+            return
+
+    def path(self, steps: Sequence[Step], used: Collection[str]) -> None:
+        """Draw one way along these steps."""
+        for let in self.crossings.sketch.lets:
+            if let.name in used:
+                self.known(let.value, ())
+        for step in steps:
+            if not isinstance(step, ir.Bind) or step.name in used:
+                self.step(step)
 
     def place(self, count: int) -> int:
         """One of `count` places: the first, then the last, then any."""
@@ -122,7 +157,7 @@ class _Draw:
         kind = self.draw if self.draw < 2 else self.random.randrange(4)
         return 0 if kind == 0 else count - 1 if kind == 1 else self.random.randrange(count)
 
-    def step(self, step: ir.For | ir.HostFor | ir.Bind | ir.Fetch | Branch) -> None:
+    def step(self, step: Step) -> None:
         match step:
             case ir.For() | ir.HostFor():
                 self.loop(step)
@@ -137,6 +172,8 @@ class _Draw:
                 self.values.pop(name, None)
             case Branch(condition, holds):
                 known = self.known(condition, ())
+                if known is not None:
+                    self.crossings.note(self.found, condition, str(bool(known)))
                 if known is not None and bool(known) != holds:
                     raise _Unknown
             case _:
@@ -170,11 +207,15 @@ class _Draw:
                 case ir.ScalarSubscript(index):
                     self.known(index, ())
                 case ir.IndexSubscript(value, axis=axis):
-                    self.known(value, lanes)
+                    at = self.known(value, lanes)
+                    if at is not None:
+                        self.inside(subscript, value, int(at), int(at) + 1, shape[place])
                     if axis is not None:
                         next(axes, None)
                 case ir.SliceSubscript(lower, upper, _, step):
                     low, high = self.known(lower, ()), self.known(upper, ())
+                    if low is not None and high is not None:
+                        self.inside(subscript, lower, int(low), int(high), shape[place])
                     self.known(step, ())
                     axis = next(axes, None)
                     if low is not None and high is not None and axis is not None:
@@ -185,6 +226,14 @@ class _Draw:
                     assert_never(subscript)
         if not isinstance(site.statement, ir.Fetch) and site.statement.where is not None:
             self.known(site.statement.where, lanes)
+
+    def inside(self, node: object, lower: ir.Expr, low: int, high: int, extent: ir.Expr) -> None:
+        """Note that part of what is accessed along an axis exists: runs in which nothing is read or
+        written show nothing of it."""
+        known = self.known(extent, ())
+        if known is not None and max(low, 0) < min(high, known):
+            text = show(ir.Binary("<", lower, extent))
+            self.crossings.note(self.found, node, "inside", text)
 
     # ------------------------------------------------------------ values
 
@@ -322,10 +371,19 @@ def _distinct(sites: Sequence[Site]) -> tuple[Site, ...]:
     return tuple(seen.values())
 
 
-def _used(sketch: ir.Sketch, site: Site) -> frozenset[str]:
-    """The names that decide whether a site is reached, and what it accesses."""
-    used: set[str] = set().union(*map(free_names, accessed(site)))
-    for step in reversed(site.path):
+def _tells(computation: Computation) -> bool:
+    """Whether a computation takes more from indices than their names, or not all launches get
+    there."""
+    return any(isinstance(step, Branch) for step in computation.path) or not all(
+        isinstance(value, ir.Ref | ir.Literal) for value in operands(computation)
+    )
+
+
+def _used(sketch: ir.Sketch, read: Iterable[ir.Expr], path: Sequence[Step]) -> frozenset[str]:
+    """The names that decide whether the end of a path is reached, and what is read there."""
+    steps = (part for step in path for part in deciding(step))
+    used: set[str] = set().union(*map(free_names, (*read, *steps)))
+    for step in reversed(path):
         if isinstance(step, ir.Bind) and step.name in used:
             used |= free_names(step.value)
     for let in reversed(sketch.lets):

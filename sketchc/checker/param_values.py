@@ -13,8 +13,8 @@ from typing import TypeAlias, assert_never
 from sketchc import ir
 from sketchc.checker import concrete
 from sketchc.checker.flow import expressions
-from sketchc.checker.scope import Branch, free_names
-from sketchc.checker.sites import Site
+from sketchc.checker.scope import Branch, Step, free_names
+from sketchc.checker.sites import Computation, Site
 from sketchc.types import DType
 
 ParamValues: TypeAlias = dict[str, int | float | bool]
@@ -34,7 +34,7 @@ def _values(param: ir.Param) -> tuple[int | float | bool, ...]:
     if param.dtype.is_float:
         return (0.0, -1.5, 2.5, 1.0, _LARGE_FLOAT.get(param.dtype, 1e30))
     negative = () if param.dtype in _UNSIGNED else (-1,)
-    return (0, *negative, 3, 1, _LARGE.get(param.dtype, 1_000_000))
+    return (0, *negative, 3, 1, 2, _LARGE.get(param.dtype, 1_000_000))
 
 
 def other_params(sketch: ir.Sketch, names: Collection[str]) -> tuple[ParamValues, ...]:
@@ -54,12 +54,18 @@ def other_params(sketch: ir.Sketch, names: Collection[str]) -> tuple[ParamValues
     return tuple(some for place, some in enumerate(kept) if some not in kept[:place])
 
 
-def deciding_params(sketch: ir.Sketch, sites: Sequence[Site]) -> tuple[str, ...]:
-    """The params that decide which elements are accessed, other than through data."""
+def deciding_params(
+    sketch: ir.Sketch, sites: Sequence[Site], computed: Sequence[Computation] = ()
+) -> tuple[str, ...]:
+    """The params that decide which elements are accessed, other than through data; and what is
+    `computed` from indices."""
     used: set[str] = set()
     for site in sites:
         for expression in accessed(site):
-            used |= concrete.names(expression, site)
+            used |= concrete.names(expression, site.scope)
+    for one in computed:
+        for expression in (*operands(one), *(e for step in one.path for e in deciding(step))):
+            used |= concrete.names(expression, one.scope)
     shapes = [tensor.extents for tensor in sketch.tensors] + [v.extents for v in sketch.views]
     for extents in shapes:
         used.update(name for extent in extents for name in free_names(extent))
@@ -87,15 +93,27 @@ def accessed(site: Site) -> Iterator[ir.Expr]:
     yield from expressions(site.statement)
     yield from site.tile.extents
     for step in site.path:
-        match step:
-            case Branch(condition):
-                yield condition
-            case (
-                ir.For(start=start, stop=stop, step=stride)
-                | ir.HostFor(start=start, stop=stop, step=stride)
-            ):
-                yield from (start, stop, stride)
-            case ir.Bind() | ir.Fetch():  # what is bound is found where it is used
-                pass
-            case _:
-                assert_never(step)
+        yield from deciding(step)
+
+
+def deciding(step: Step) -> tuple[ir.Expr, ...]:
+    """The expressions that decide whether a step is taken, and how often."""
+    match step:
+        case Branch(condition):
+            return (condition,)
+        case (
+            ir.For(start=start, stop=stop, step=stride)
+            | ir.HostFor(start=start, stop=stop, step=stride)
+        ):
+            return (start, stop, stride)
+        case ir.Bind() | ir.Fetch():  # what is bound is found where it is used
+            return ()
+        case _:
+            assert_never(step)
+
+
+def operands(computation: Computation) -> Iterator[ir.Expr]:
+    """What a computation takes from indices and from the host."""
+    for operand in computation.statement.operands:
+        if not isinstance(operand, ir.TileOperand):
+            yield operand.value

@@ -8,7 +8,7 @@ param that has part in it takes a value at which it holds, and so on with the ot
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from typing import Literal, assert_never
@@ -111,17 +111,26 @@ class Settings:
         params: ParamValues | None = None,
         absent: tuple[str, ...] = (),
         keep: bool = False,
+        others: Collection[str] = (),
     ) -> Setting | None:
         """A setting with these sizes, or ones near them, that a launch accepts; None for none.
-        `keep`: with just these params, else they move where that helps."""
+        `keep`: with just these params, else they move where that helps; `others` may leave their
+        defaults."""
         drawn = zip(self.names, sizes, strict=True)
         symbols = {name: min(size, self._limit(name)) for name, size in drawn}
         given = {**self.given, **(params or {})}
-        found = self._mended({**symbols, **given}, set() if keep else set(given))
+        usual = {
+            name: default
+            for name in others
+            if name not in given and (default := self.params[name].default) is not None
+        }
+        movable = usual.keys() | (set() if keep else given.keys())
+        found = self._mended({**symbols, **usual, **given}, movable)
         if found is None:
             return None
         chosen = {name: int(found[name]) for name in self.names}
-        return Setting(chosen, {name: found[name] for name in given}, absent)
+        named = [*given, *(name for name in usual if found[name] != usual[name])]
+        return Setting(chosen, {name: found[name] for name in named}, absent)
 
     def host_values(self, sketch: ir.Sketch, setting: Setting) -> dict[str, Value] | None:
         """All host scalars of the sketch, at this or other tile sizes; None where a launch refuses
@@ -171,7 +180,7 @@ class Settings:
                 values[let.name] = evaluate(let.value, values)
         return values
 
-    def _mended(self, given: dict[str, Value], movable: set[str]) -> dict[str, Value] | None:
+    def _mended(self, given: dict[str, Value], movable: Collection[str]) -> dict[str, Value] | None:
         """Values at which all conditions hold; params move where they are in `movable`."""
         for _ in range(_ROUNDS):
             values = self._values(given)

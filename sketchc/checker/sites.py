@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
@@ -73,33 +73,56 @@ class Site:
         return self.statement.span
 
 
+@attrs.frozen
+class Computation:
+    """A statement that computes, and the steps that lead there, as of a site."""
+
+    statement: ir.Compute
+    path: tuple[Step, ...]
+    scope: Scope
+
+
+_Leaf: TypeAlias = ir.Load | ir.Store | ir.Atomic | ir.Fetch | ir.Compute
+
+
 def collect(sketch: ir.Sketch, root: Scope) -> tuple[Site, ...]:
     """All sites in program order."""
     tiles = {tile.name: tile for tile in sketch.tiles}
-
-    def site(
-        statement: ir.Load | ir.Store | ir.Atomic | ir.Fetch,
-        scope: Scope,
-        path: tuple[Step, ...],
-        phase: int,
-    ) -> Site:
+    found = []
+    for statement, scope, path, phase in _leaves(sketch, root):
+        if isinstance(statement, ir.Compute):
+            continue
         hosts = len(host_path(sketch, phase))
         tensor = sketch.tensor(statement.access.tensor)
         if isinstance(statement, ir.Fetch):
             tile = ir.Tile(statement.name, statement.name, (), statement.dtype)
         else:
             tile = tiles[statement.tile]
-        return Site(statement, tile, tensor, path, scope, phase, hosts)
+        found.append(Site(statement, tile, tensor, path, scope, phase, hosts))
+    return tuple(found)
+
+
+def computations(sketch: ir.Sketch, root: Scope) -> tuple[Computation, ...]:
+    """All statements that compute, in program order."""
+    return tuple(
+        Computation(statement, path, scope)
+        for statement, scope, path, _ in _leaves(sketch, root)
+        if isinstance(statement, ir.Compute)
+    )
+
+
+def _leaves(sketch: ir.Sketch, root: Scope) -> Iterator[tuple[_Leaf, Scope, tuple[Step, ...], int]]:
+    """What accesses memory or computes, with its scope, the steps that lead there, its phase."""
 
     def visit(
         body: tuple[ir.Statement, ...], scope: Scope, path: tuple[Step, ...], phase: int
-    ) -> Iterator[Site]:
+    ) -> Iterator[tuple[_Leaf, Scope, tuple[Step, ...], int]]:
         for statement in body:
             match statement:
-                case ir.Load() | ir.Store() | ir.Atomic():
-                    yield site(statement, scope, path, phase)
+                case ir.Load() | ir.Store() | ir.Atomic() | ir.Compute():
+                    yield statement, scope, path, phase
                 case ir.Fetch():
-                    yield site(statement, scope, path, phase)
+                    yield statement, scope, path, phase
                     scope, path = scope.after(statement), (*path, statement)
                 case ir.Bind():
                     scope, path = scope.after(statement), (*path, statement)
@@ -110,16 +133,14 @@ def collect(sketch: ir.Sketch, root: Scope) -> tuple[Site, ...]:
                     for holds, part in ((True, then), (False, orelse)):
                         step = Branch(condition, holds)
                         yield from visit(part, scope.after(step), (*path, step), phase)
-                case ir.Alloc() | ir.Compute():
+                case ir.Alloc():
                     pass
                 case _:
                     assert_never(statement)
 
-    found: list[Site] = []
     for phase, nest in enumerate(sketch.phases):
         path = host_path(sketch, phase)
-        found.extend(visit(nest.body, phase_scope(sketch, root, phase), path, phase))
-    return tuple(found)
+        yield from visit(nest.body, phase_scope(sketch, root, phase), path, phase)
 
 
 def loops_of(site: Site) -> tuple[ir.For | ir.HostFor, ...]:

@@ -191,6 +191,77 @@ def test_extents_behind_a_let_get_several_blocks() -> None:
     agreed(text.replace("softmax", "relu"))
 
 
+@pytest.mark.parametrize("first", ["i + T", "i + T + 1"])
+def test_runs_in_which_nothing_is_read_show_nothing(first: str) -> None:
+    """Most sizes that launches take, and whole tiles of one lane, read no element at all."""
+    text = f"""sketch late {{
+    symbols: N;
+    tensors: X[N]: in u8; COUNTS[256]: out i32 = 0;
+    constexpr: T in [512, 1024, 2048];
+    @llm_hint("parallel")
+    for i in range(ceil(N, T)):
+        x = alloc([T])
+        load(X[{first}:(i+1)*T] -> x)
+        atomic_add(1 -> COUNTS[x])
+}}
+"""
+    refused(text)
+    agreed(text.replace(first, "i*T"))
+
+
+def test_a_param_takes_values_between_the_tile_sizes() -> None:
+    """With the default of 1, and sizes drawn for all, nothing depends on T % stride."""
+    text = """sketch strided {
+    symbols: N, C, H, W;
+    params: stride: i64 = 1; padding: i64 = 0; dilation: i64 = 1;
+    let: OH = (H-1)*stride + 1; OW = (W-1)*stride + 1;
+    tensors: X[N, C, H, W]: in f32; Y[N, C, OH, OW]: out f32;
+    constexpr: T in [32, 64, 128];
+    require: stride >= 1 and padding >= 0 and dilation >= 1;
+    @llm_hint("parallel")
+    for i in range(ceil(N*C*OH*OW, T)):
+        x = alloc([T])
+        p = iota(T, i*T, N*C*OH*OW)
+        n = p//(C*OH*OW)
+        c = p//(OH*OW) % C
+        h = p//OW % OH
+        w = p % OW
+        load(X[n, c, h//stride, w//stride] -> x, pad=0, where=SIDE % stride == 0)
+        store(x -> Y[n, c, h, w])
+}
+"""
+    refused(text.replace("SIDE", "T"))
+    agreed(text.replace("SIDE", "h"))
+
+
+def test_values_of_params_are_tried_together() -> None:
+    """What is computed from indices shows with a shift, in the branch of a flag, at several tiles;
+    the shift needs a wider window than the default."""
+    text = """sketch means {
+    symbols: L;
+    params: width: i64 = 2; shift: i64 = 0; inside: bool = False;
+    let: OL = L + 2*shift - width + 1;
+    tensors: X[L]: in f32; Y[OL]: out f32;
+    constexpr: T in [64, 128];
+    require: width >= 1 and shift >= 0 and 2*shift <= width;
+    @llm_hint("parallel")
+    for j in range(ceil(OL, T)):
+        y = alloc([T], init=0)
+        for k in range(width):
+            x = alloc([T])
+            first = j*T + k - shift
+            load(X[first:first+T] -> x, pad=0)
+            add(y, x, y)
+        if inside:
+            start = PLACE + iota(T) - shift
+            div(y, min(start + width, L) - max(start, 0), y)
+        store(y -> Y[j*T:(j+1)*T])
+}
+"""
+    refused(text.replace("PLACE", "shift*T"))
+    agreed(text.replace("PLACE", "j*T"))
+
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -369,7 +440,7 @@ def test_what_is_not_reached_is_unproved_and_an_error(
     assert "error[SK0810]" in out
     (claim,) = (line for line in out.splitlines() if "tile-size " in line)
     assert "T: unproved (no run reached `" in claim
-    assert "` true (line 13); results agree 6 times at M = " in claim
+    assert "` true (line 13); results agree " in claim
     assert run(["check", str(sketch), "--allow-unproved"]) == 0
     out = capsys.readouterr().out
     assert "warning[SK0810]" in out
