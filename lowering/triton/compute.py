@@ -14,6 +14,7 @@ from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
 from sketchc.lowering.triton.operations import (
+    BITWISE,
     FLOAT_TESTS,
     LOGICAL,
     NARROW,
@@ -111,6 +112,8 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
         values = [operand_value(operand, dtype, rank, scope) for operand in statement.operands]
     if dtype in NARROW:
         values = [as_tensor(value, dtype) for value in values]
+    if scope.dialect.interval_masks and (dtype is DType.BOOL or name in BITWISE):
+        values[0] = as_tensor(values[0], dtype)  # older front ends have no Python number before `&`
     squares = name == "pow" and values[1].code.text in ("2", "2.0")
     if name in TENSOR_OPERANDS and not squares:
         shape = broadcast_shape(values)

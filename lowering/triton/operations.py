@@ -274,6 +274,7 @@ TENSOR_OPERANDS = frozenset({"pow", "atan2", "floordiv", "mod", "shl", "shr"})
 
 #: Operations that look at truth values only.
 LOGICAL = frozenset({"logical_and", "logical_or", "logical_not"})
+BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
 
 
 def _bound_zero(request: Request) -> Code:

@@ -36,6 +36,9 @@ SMALL_RANDOM = 16
 SMALL_DRAWS = 3
 SMALL_MIXED = 24
 LARGEST_VOLUME = 1000
+#: After so many sizes at which no launch has them, values of params are not tried again; and so
+#: many are tried at one.
+REFUSALS = 3
 #: Settings drawn at random, and settings at most.
 RANDOM = 48
 MOST = 200
@@ -161,14 +164,17 @@ class CrossingPlan:
     ) -> Iterator[tuple[Setting, dict[str, Value]]]:
         """Settings that launches have: at every other sizes with the next values of params that are
         admitted there, and in the end with each of them where runs are to be short."""
-        turn = 0
+        turns = [(params, REFUSALS) for params in varied]
         for place, sizes in enumerate(drawn):
             found = self._admitted(sizes, {})
-            for _ in range(len(varied) * (place % 2)):
-                turn += 1
-                if other := self._admitted(sizes, varied[turn % len(varied)]):
+            for params, refusals in turns[:REFUSALS] if place % 2 else ():
+                del turns[0]
+                if other := self._admitted(sizes, params):
+                    turns.append((params, refusals))
                     found = other
                     break
+                if refusals > 1:
+                    turns.append((params, refusals - 1))
             if found:
                 yield found
         yield from self._few(varied) if self.small else ()

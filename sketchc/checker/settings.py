@@ -13,8 +13,9 @@ from contextlib import suppress
 from math import prod
 from typing import Literal, assert_never
 
-from sketchc import ir
+from sketchc import ir, symbolic
 from sketchc import records as attrs
+from sketchc.checker import budget
 from sketchc.checker.flow import expressions
 from sketchc.checker.param_values import ParamValues
 from sketchc.checker.scope import free_names
@@ -93,6 +94,9 @@ class Settings:
         for let in sketch.lets:
             self.roots[let.name] = self._roots(let.value)
         self.conditions = tuple(_conditions(sketch, self._roots))
+        values = [value for condition in self.conditions for value in condition.values]
+        values += [let.value for let in sketch.lets]
+        self.work = sum(map(symbolic.size, values))  # of looking at one setting
 
     def options(self, name: str) -> tuple[int | float | bool, ...]:
         """Other values of a param: small ones, and those around the numbers of the sketch."""
@@ -169,6 +173,7 @@ class Settings:
 
     def _values(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """All host scalars, but for lets that have no value."""
+        budget.spend(self.work)
         values: dict[str, Value] = constants_of(self.sketch)
         values.update(dict.fromkeys(self.optional, True))
         values.update(given)
