@@ -131,20 +131,20 @@ def mirrored(expression: ir.Binary) -> ir.Binary:
 def _binary(expression: ir.Binary, scope: Scope) -> Code:
     expression = mirrored(expression)
     operator = expression.operator
+    if operator in ("and", "or"):
+        sides = joined(expression.left, scope), joined(expression.right, scope)
+        return PYTHON.binary("&" if operator == "and" else "|", *sides)
     left = kernel_expression(expression.left, scope)
     right = kernel_expression(expression.right, scope)
     if operator in ("//", "%", "cdiv") and index_shape(expression.right, scope):
         # A void lane's divisor may be anything, and must not trap (LOWERING 5).
         right = PYTHON.call("tl.where", PYTHON.binary("==", right, Code("0")), Code("1"), right)
-    if operator not in ("and", "or") and symbolic.has_floats(expression):
+    if symbolic.has_floats(expression):
         return _float_binary(expression, left, right, scope)
     safe = scope.non_negative(expression.left) and scope.non_negative(expression.right)
     match operator:
         case "+" if is_literal(expression.left, 0):
             return right
-        case "and" | "or":
-            left, right = joined(expression.left, scope), joined(expression.right, scope)
-            return PYTHON.binary("&" if operator == "and" else "|", left, right)
         case "min":
             return PYTHON.call("tl.minimum", left, right)
         case "max":
