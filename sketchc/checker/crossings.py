@@ -15,7 +15,7 @@ from typing import TypeAlias, assert_never
 
 from sketchc import ir
 from sketchc.checker import budget
-from sketchc.checker.param_values import accessed, deciding, operands
+from sketchc.checker.param_values import accessed, computed_from
 from sketchc.checker.scope import Branch, Step, free_names
 from sketchc.checker.sites import Computation, Site
 from sketchc.diagnostics import InternalError
@@ -57,7 +57,9 @@ class Crossings:
         self.ends = ends
         self.shapes = {view.name: view.extents for view in sketch.views}
         self.sites = [(s, _used(sketch, accessed(s), s.path)) for s in _distinct(sites)]
-        self.computed = [(c, _used(sketch, operands(c), c.path)) for c in computed if _tells(c)]
+        self.computed = [
+            (c, _used(sketch, computed_from(c), c.path)) for c in computed if _tells(c)
+        ]
         shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
         used = (names for _, names in (*self.sites, *self.computed))
         self.names = frozenset().union(*used, *map(free_names, shapes))
@@ -375,14 +377,14 @@ def _tells(computation: Computation) -> bool:
     """Whether a computation takes more from indices than their names, or not all launches get
     there."""
     return any(isinstance(step, Branch) for step in computation.path) or not all(
-        isinstance(value, ir.Ref | ir.Literal) for value in operands(computation)
+        isinstance(operand, ir.TileOperand) or isinstance(operand.value, ir.Ref | ir.Literal)
+        for operand in computation.statement.operands
     )
 
 
 def _used(sketch: ir.Sketch, read: Iterable[ir.Expr], path: Sequence[Step]) -> frozenset[str]:
     """The names that decide whether the end of a path is reached, and what is read there."""
-    steps = (part for step in path for part in deciding(step))
-    used: set[str] = set().union(*map(free_names, (*read, *steps)))
+    used: set[str] = set().union(*map(free_names, read))
     for step in reversed(path):
         if isinstance(step, ir.Bind) and step.name in used:
             used |= free_names(step.value)

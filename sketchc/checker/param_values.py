@@ -64,7 +64,7 @@ def deciding_params(
         for expression in accessed(site):
             used |= concrete.names(expression, site.scope)
     for one in computed:
-        for expression in (*operands(one), *(e for step in one.path for e in deciding(step))):
+        for expression in computed_from(one):
             used |= concrete.names(expression, one.scope)
     shapes = [tensor.extents for tensor in sketch.tensors] + [v.extents for v in sketch.views]
     for extents in shapes:
@@ -93,10 +93,20 @@ def accessed(site: Site) -> Iterator[ir.Expr]:
     yield from expressions(site.statement)
     yield from site.tile.extents
     for step in site.path:
-        yield from deciding(step)
+        yield from _deciding(step)
 
 
-def deciding(step: Step) -> tuple[ir.Expr, ...]:
+def computed_from(computation: Computation) -> Iterator[ir.Expr]:
+    """The expressions that decide whether a computation is reached, and what it takes from indices
+    and from the host."""
+    for operand in computation.statement.operands:
+        if not isinstance(operand, ir.TileOperand):
+            yield operand.value
+    for step in computation.path:
+        yield from _deciding(step)
+
+
+def _deciding(step: Step) -> tuple[ir.Expr, ...]:
     """The expressions that decide whether a step is taken, and how often."""
     match step:
         case Branch(condition):
@@ -110,10 +120,3 @@ def deciding(step: Step) -> tuple[ir.Expr, ...]:
             return ()
         case _:
             assert_never(step)
-
-
-def operands(computation: Computation) -> Iterator[ir.Expr]:
-    """What a computation takes from indices and from the host."""
-    for operand in computation.statement.operands:
-        if not isinstance(operand, ir.TileOperand):
-            yield operand.value
