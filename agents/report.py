@@ -352,6 +352,8 @@ def _evidence(data: Fields) -> Iterator[tuple[str, str]]:
         truth = data.truth(name)
         if truth is not None:
             yield words, "yes" if truth else "no"
+    if undecided := data.text("undecided"):
+        yield "undecided", clean_line(undecided)
 
 
 def _log_lines(evidence: Fields) -> Sequence[str]:

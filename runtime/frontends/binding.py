@@ -28,6 +28,7 @@ from sketchc.runtime.frontends.description import (
 )
 from sketchc.runtime.frontends.hints import Domain
 from sketchc.runtime.frontends.ranges import symbol_domains, value_domains
+from sketchc.runtime.frontends.sizes import tensor_shapes
 from sketchc.symbol_sources import absent_symbols, solve_symbols
 from sketchc.types import DType
 
@@ -118,13 +119,9 @@ class Binding:
         return symbols
 
     def shapes(self, symbols: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-        """The shape of every in, inout and out tensor at these symbols."""
-        values = host_values(self.sketch, symbols, self.params)
-        return {
-            tensor.name: tuple(int(evaluate(extent, values)) for extent in tensor.extents)
-            for tensor in self.sketch.tensors
-            if tensor.role is not ir.Role.WORKSPACE
-        }
+        """The shape of every in, inout and out tensor at these symbols, which a launch may have to
+        refuse."""
+        return tensor_shapes(self.sketch, symbols, self.params)
 
 
 def bind(

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from sketchc import ir, symbolic
-from sketchc.evaluate import Value, evaluate, host_values
+from sketchc.evaluate import Value, evaluate, host_sample, host_values, sample_extents
 from sketchc.launch_conditions import broken
 from sketchc.types import DType
 
@@ -24,10 +24,11 @@ _MOST_STEPS = 4_000
 def tensor_shapes(
     sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value]
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor that is no workspace. Raises as `evaluate` does."""
-    values = host_values(sketch, symbols, params)
+    """The shape of every tensor that is no workspace; an extent is 0 where a launch has none
+    (`D//H` with H = 0) and is to be refused."""
+    values = host_sample(sketch, symbols, params)
     return {
-        tensor.name: tuple(int(evaluate(extent, values)) for extent in tensor.extents)
+        tensor.name: tuple(sample_extents(tensor, values))
         for tensor in sketch.tensors
         if tensor.role is not ir.Role.WORKSPACE
     }

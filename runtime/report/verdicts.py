@@ -213,6 +213,8 @@ def _value(value: object) -> str:
 def _failure(case: Case, data: Fields, sketch: str) -> Failure:
     log = data.long_text("log")
     blame, why = _blame(case.failure, data.truth("sketch_right"), data.truth("code_as_sketch"))
+    if not blame and (undecided := data.text("undecided")):
+        why = f"undecided: {undecided}"
     excerpt = "\n".join(clean_log(log[:_LOOKED_AT], sketch)) if log.strip() else ""
     return Failure(
         case=case,

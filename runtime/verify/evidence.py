@@ -51,8 +51,8 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
 
     Keys: "failure" and "meaning" (the class), "reason", "case" (sizes, kind of input), "output",
     "elements", "wrong", "first_wrong" (index, expected, actual, error, allowed), "sketch_right" and
-    "code_as_sketch" (True, False or None where it was not asked), "cases" (how each ended) and
-    "log" (lines). Those that say nothing are left out.
+    "code_as_sketch" (True, False or None where it was not asked), "undecided" (why it could not
+    be), "cases" (how each ended) and "log" (lines). Those that say nothing are left out.
     """
     if not verdict.failures:
         return {}
@@ -75,6 +75,8 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
         found["sketch_right"] = case.sketch_right
     if case.code_as_sketch is not None:
         found["code_as_sketch"] = case.code_as_sketch
+    if case.undecided:
+        found["undecided"] = "whether the sketch or the code is wrong: " + _neutral(case.undecided)
     if len(verdict.cases) > 1:
         found["cases"] = [_line(one) for one in verdict.cases[:_CASES]]
     # What was printed before the time was up depends on the machine.

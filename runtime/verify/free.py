@@ -15,6 +15,7 @@ import numpy as np
 
 from sketchc.runtime.frontends.arrays import Array, numpy_dtype
 from sketchc.runtime.frontends.binding import Binding
+from sketchc.runtime.frontends.sizes import nearest
 from sketchc.runtime.frontends.task import Task
 from sketchc.runtime.frontends.torch_task import Scalar, TaskFailure
 from sketchc.runtime.verify.inputs import generate
@@ -80,7 +81,15 @@ def _probe_sizes(binding: Binding) -> dict[str, int]:
                 break
             size = following
         found[name] = size
-    return found
+    # As near as the sketch may be launched: else neither it nor the task may give shapes at all.
+    near = nearest(binding.sketch, found, binding.params, least=1)
+    if (
+        near is None
+        or not binding.allows(near)
+        or len(set(near.values())) < len(set(found.values()))
+    ):
+        return found
+    return near
 
 
 def _runs(binding: Binding, task: Task, freedom: Freedom, probe: Mapping[str, int]) -> bool:

@@ -70,6 +70,8 @@ class Finding:
     log: str = ""
     sketch_right: bool | None = None
     code_as_sketch: bool | None = None
+    #: Why the interpreter could not say who is to blame.
+    undecided: str = ""
 
 
 @attrs.define
@@ -187,6 +189,7 @@ class Session:
             found.log,
             found.sketch_right,
             found.code_as_sketch,
+            found.undecided,
         )
 
     def _length(self, case: ShapeCase) -> int:
@@ -337,14 +340,14 @@ class Session:
         if found.outputs is None and self.blamed:
             return found
         if sum(array.size for array in values.values()) > _INTERPRETABLE:
-            return found
+            return _undecided(found, "the case is too large to interpret the sketch")
         self.blamed = True
         sketch, params = self.candidate.plan.sketch, self.binding.params
         try:
             meant = interpret_apart(sketch, values, case.symbols, params, _BLAME_TIMEOUT)
         except ToolchainError as error:
             if error.stage != "design":
-                return found
+                return _undecided(found, str(error))
             reason = f"the sketch cannot be interpreted here: {error}"
             return attrs.evolve(found, failure="design", reason=reason, sketch_right=False)
         if found.outputs is not None:
@@ -371,6 +374,12 @@ class Session:
             else outputs[tensor.name]
             for tensor in self.binding.outputs
         ]
+
+
+def _undecided(found: Finding, why: str) -> Finding:
+    """Nobody could ask the sketch: that must not read as if it were right."""
+    reason = f"{found.reason}; undecided whether the sketch or the code is wrong: {why}"
+    return attrs.evolve(found, reason=reason, undecided=why)
 
 
 def _code(kernel: Kernel) -> str:

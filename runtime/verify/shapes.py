@@ -20,7 +20,7 @@ import attrs
 
 from sketchc import ir
 from sketchc.diagnostics import UsageError
-from sketchc.evaluate import Value, evaluate, host_values
+from sketchc.evaluate import Value, evaluate, host_sample
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.frontends.binding import Binding
 from sketchc.runtime.frontends.hints import Domain
@@ -157,8 +157,9 @@ def cost(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Limits:
 
 
 def cost_at(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value]) -> Limits:
-    """Elements and programs of one run."""
-    values = host_values(plan.sketch, symbols, params)
+    """Elements and programs of one run; sizes at which there is none (a `let` without a value) may
+    be asked about. Raises as `evaluate` does where they say how often something is launched."""
+    values = host_sample(plan.sketch, symbols, params)
     programs = 0
     for phase in plan.phases:
         scope, launches = host_scope(plan.sketch, phase.index, values)
@@ -182,11 +183,20 @@ def _costliest(
     before = cost(plan, binding, symbols)
     if before.programs > limits.programs:
         halved = {
-            name: cost(plan, binding, {**symbols, name: symbols[name] // 2}) for name in movable
+            name: _programs(plan, binding, {**symbols, name: symbols[name] // 2})
+            for name in movable
         }
-        fewer = [name for name in movable if halved[name].programs < before.programs]
+        fewer = [name for name in movable if halved[name] < before.programs]
         movable = fewer or movable
     return max(movable, key=lambda name: symbols[name])
+
+
+def _programs(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> int:
+    """The programs of one run; 0 where there is no launch."""
+    try:
+        return cost(plan, binding, symbols).programs
+    except (ArithmeticError, ValueError):
+        return 0
 
 
 def own_case(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits) -> ShapeCase:

@@ -36,7 +36,8 @@ class CaseResult:
     `failure` is "" for a passed case, "skipped" for sizes that the task itself refuses, or a key of
     `FAILURES`; `reason` is a sentence and `log` an excerpt of what a tool printed. The blame, where
     it was asked for: `sketch_right` says that the sketch's interpretation equals the reference on
-    this case, `code_as_sketch` that the code equals the interpretation.
+    this case, `code_as_sketch` that the code equals the interpretation; `undecided` says why the
+    interpreter could not be asked, so that either may be wrong.
     """
 
     shape: ShapeCase
@@ -51,6 +52,7 @@ class CaseResult:
     log: str = ""
     sketch_right: bool | None = None
     code_as_sketch: bool | None = None
+    undecided: str = ""
 
     @property
     def passed(self) -> bool:
