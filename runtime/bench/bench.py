@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
+import numpy as np
 
 from sketchc.diagnostics import UsageError
 from sketchc.evaluate import constants_of
@@ -36,7 +37,7 @@ from sketchc.runtime.bench.statistics import speedup, summarise
 from sketchc.runtime.bench.variation import varied
 from sketchc.runtime.frontends.arrays import Array, write_array
 from sketchc.runtime.frontends.binding import Binding, bind
-from sketchc.runtime.frontends.description import Scalar
+from sketchc.runtime.frontends.description import Readings, Scalar
 from sketchc.runtime.frontends.worker_task import WorkerTask
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.verify.chains import reduction_length
@@ -363,7 +364,11 @@ class _Verifier:
         def own() -> list[Array]:
             return self.task.reference(arguments, state, substitutes, double=False)
 
-        return References(exact, own)
+        def read(rtol: float) -> Readings:
+            return self.task.readings(arguments, state, substitutes, rtol)
+
+        given = tuple(value for value in arguments if isinstance(value, np.ndarray))
+        return References(exact, own, inputs=given, read=read, path=str(self.task.path))
 
 
 # ---------------------------------------------------------------- the result

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import attrs
 
+from sketchc.runtime.frontends.arrays import Array
 from sketchc.runtime.frontends.hints import Hint, TaskFailure
 from sketchc.types import DType
 
 __all__ = [
     "Axis",
     "InputSpec",
+    "NamedPlaces",
     "OtherSpec",
+    "Readings",
     "Scalar",
     "TaskDescription",
     "TaskFailure",
@@ -45,6 +48,33 @@ class OtherSpec:
 InputSpec = TensorSpec | Scalar | OtherSpec
 #: (position of an input, its axis)
 Axis = tuple[int, int]
+
+
+@attrs.frozen
+class NamedPlaces:
+    """An operation of the task that named `places` of its operand `values` (argmax, topk, sort),
+    along `axis`, or of all where that is None; whether the values are `exact`: inputs, selected."""
+
+    values: Array = attrs.field(eq=False)
+    places: Array = attrs.field(eq=False)
+    axis: int | None = None
+    exact: bool = False
+
+
+@attrs.frozen
+class Readings:
+    """What else a task may give on the inputs of a reference, all in float64.
+
+    `runs`: its outputs, run again as before, and with another number of threads. `moved`: with
+    everything that it rounds moved down, and up, by a tolerance. `rounded` are the values before
+    roundings, in the order of the run, `places` what places were named of; only a framework that
+    shows its operations has these.
+    """
+
+    runs: tuple[tuple[Array, ...], ...] = ()
+    moved: tuple[tuple[Array, ...], ...] = ()
+    rounded: tuple[Array, ...] = ()
+    places: tuple[NamedPlaces, ...] = ()
 
 
 @attrs.frozen

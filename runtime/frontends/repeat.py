@@ -57,7 +57,7 @@ def difference(first: Arrays, second: Arrays) -> str:
         if one.shape != other.shape or one.dtype != other.dtype:
             forms = [f"{a.dtype.name}{list(a.shape)}" for a in (one, other)]
             return f"output {position} is {forms[0]} and then {forms[1]}"
-        wrong = ~_alike(one, other)
+        wrong = ~alike(one, other)
         if wrong.any():
             index = tuple(int(place[0]) for place in np.nonzero(np.atleast_1d(wrong)))
             index = index if one.ndim else ()
@@ -74,7 +74,7 @@ def only_nan(outputs: Arrays) -> bool:
     )
 
 
-def _alike(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Any:
+def alike(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Any:
     """Element by element: equal, both NaN, or as near as threads of another order come."""
     if one.dtype.kind in "iub":
         return np.asarray(one == other)

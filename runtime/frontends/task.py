@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from sketchc.runtime.frontends.arrays import Array
-    from sketchc.runtime.frontends.description import Scalar, TaskDescription
+    from sketchc.runtime.frontends.description import Readings, Scalar, TaskDescription
     from sketchc.runtime.frontends.worker_task import WorkerTask
 
 
@@ -45,6 +45,15 @@ class Task(Protocol):
         double: bool = True,
     ) -> list[Array]:
         """The outputs, floats in float64. Raises `TaskFailure`."""
+
+    def readings(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array] | None = None,
+        substitutes: Mapping[int, int] | None = None,
+        rtol: float = 0.0,
+    ) -> Readings:
+        """What else it may give on these inputs; what it rounds counts as off by `rtol`."""
 
 
 #: framework -> the class of its tasks.

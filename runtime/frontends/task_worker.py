@@ -13,6 +13,7 @@ import json
 import linecache
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -206,15 +207,52 @@ class Task(TaskFile):
             ]
         }
 
+    def readings(self, request: Request) -> dict[str, Any]:
+        """Other outputs that the task may give on the same inputs, all in float64: of runs made
+        once more and otherwise (`runs`), and with what it rounds moved to the other side of borders
+        that are within a tolerance (`moved`); see `description.Readings`."""
+        runs = [self._run_on(request, 0)[1]]
+        with self.disturbed():
+            runs.append(self._run_on(request, 0)[1])
+        moved, rounded, places = self.explored(request)
+        folder = request["folder"]
+        return {
+            "runs": [self._saved(f"{folder}/run_{n}", one) for n, one in enumerate(runs)],
+            "moved": [self._saved(f"{folder}/moved_{n}", one) for n, one in enumerate(moved)],
+            "rounded": self._saved(f"{folder}/rounded", rounded),
+            "places": [
+                {
+                    "arrays": self._saved(f"{folder}/places_{n}", [one.values, one.places]),
+                    "axis": one.axis,
+                    "exact": one.exact,
+                }
+                for n, one in enumerate(places)
+            ],
+        }
+
+    def explored(self, request: Request) -> tuple[list[list[Any]], list[Any], list[Any]]:
+        """See `borders.explored`; nothing where a framework does not show its operations."""
+        del request
+        return [], [], []
+
+    def _saved(self, start: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        return [self.save(f"{start}_{place}.bin", value) for place, value in enumerate(values)]
+
     def _refuse(self, why: str) -> None:
         """From now on, everything; see `reference`."""
         self.refusal = NOT_DETERMINISTIC.format(why=why)
         raise TaskError(self.refusal)
 
     def _run_on(
-        self, request: Request, number: int, *, deep: bool = False
+        self,
+        request: Request,
+        number: int,
+        *,
+        deep: bool = False,
+        around: Callable[[list[Any]], AbstractContextManager[Any]] | None = None,
     ) -> tuple[list[Any], list[Any]]:
-        """Inputs and outputs of one run on the inputs of a request; `number` changes the seed."""
+        """Inputs and outputs of one run on the inputs of a request; `number` changes the seed. The
+        run is `around` what it is given: inputs, parameters and buffers."""
         self.seed(request["seed"])
         model = self.model(request["substitutes"])
         states = {name: self.load(value) for name, value in request["state"].items()}
@@ -225,7 +263,9 @@ class Task(TaskFile):
             inputs = [self.double(value) for value in inputs]
         if number:
             self.seed(request["seed"] + number)
-        outputs = self.watched(model, inputs, deep=deep)
+        known = [*inputs, *self.state(model).values()] if around is not None else []
+        with nullcontext() if around is None else around(known):
+            outputs = self.watched(model, inputs, deep=deep)
         if request["double"]:
             outputs = [self.widened(value) for value in outputs]
         return inputs, outputs
@@ -372,6 +412,7 @@ COMMANDS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
     "valid": lambda task, request: task.valid(request),
     "shapes": lambda task, request: task.state_shapes(request),
     "reference": lambda task, request: task.reference(request),
+    "readings": lambda task, request: task.readings(request),
     "probe": lambda task, request: task.probe(request),
     "determinism": lambda task, request: task.determinism(request),
     "numbers": lambda task, request: task.numbers(request),

@@ -28,7 +28,9 @@ from sketchc.runtime.frontends.arrays import Array, dtype_of, read_array, write_
 from sketchc.runtime.frontends.description import (
     Axis,
     InputSpec,
+    NamedPlaces,
     OtherSpec,
+    Readings,
     Scalar,
     TaskDescription,
     TaskFailure,
@@ -370,6 +372,26 @@ class WorkerTask:
             self._repeat_elsewhere(kept, outputs)
         return outputs
 
+    def readings(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array] | None = None,
+        substitutes: Mapping[int, int] | None = None,
+        rtol: float = 0.0,
+    ) -> Readings:
+        """What else the task may give on these inputs; what it rounds counts as off by `rtol`."""
+        request = self._request(inputs, state or {}, substitutes or {}, double=True)
+        reply = self._ask({**request, "command": "readings", "rtol": rtol})
+        return Readings(
+            tuple(_arrays(run) for run in reply["runs"]),
+            tuple(_arrays(run) for run in reply["moved"]),
+            _arrays(reply["rounded"]),
+            tuple(
+                NamedPlaces(*_arrays(one["arrays"]), one["axis"], one["exact"])
+                for one in reply["places"]
+            ),
+        )
+
     def _request(
         self,
         inputs: Sequence[Array | Scalar | None],
@@ -441,6 +463,10 @@ class WorkerTask:
         return f"{self.path}: the task ended its process ({how}, {_DOING[command]}){said}"
 
 
+def _arrays(described: Sequence[Mapping[str, Any]]) -> tuple[Array, ...]:
+    return tuple(read_array(value) for value in described)
+
+
 def _elements(values: Sequence[Array | Scalar | None]) -> int:
     """Over all arrays."""
     return sum(value.size for value in values if isinstance(value, np.ndarray))
@@ -456,6 +482,7 @@ _DOING = {
     "probe": "while it was run at other sizes",
     "determinism": "while forward was run twice on the same inputs",
     "numbers": "while forward was run on its own inputs",
+    "readings": "while forward was run again",
 }
 
 

@@ -50,7 +50,8 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
     """What is known of the first failure; {} for a verdict without one.
 
     Keys: "failure" and "meaning" (the class), "reason", "case" (sizes, kind of input), "output",
-    "elements", "wrong", "first_wrong" (index, expected, actual, error, allowed), "sketch_right" and
+    "elements", "wrong", "first_wrong" (index, expected, actual, error, allowed, and the reference's
+    value before_rounding where one was rounded), "sketch_right" and
     "code_as_sketch" (True, False or None where it was not asked), "undecided" (why it could not
     be), "cases" (how each ended) and "log" (lines). Those that say nothing are left out.
     """
@@ -103,6 +104,7 @@ def _wrong(comparison: Comparison) -> dict[str, Any]:
             "expected": rounded(first.expected),
             "actual": rounded(first.actual),
             **_error(comparison, first),
+            **({} if first.before is None else {"before_rounding": rounded(first.before)}),
         }
     return found
 

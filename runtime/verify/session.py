@@ -17,6 +17,7 @@ import numpy as np
 
 from sketchc.runtime.frontends.arrays import Array
 from sketchc.runtime.frontends.binding import Binding
+from sketchc.runtime.frontends.description import Readings
 from sketchc.runtime.frontends.repeat import ONLY_NAN, only_nan
 from sketchc.runtime.frontends.task import Task
 from sketchc.runtime.frontends.torch_task import TaskFailure
@@ -226,7 +227,11 @@ class Session:
         def own() -> list[Array]:
             return self.task.reference(arguments, state, substitutes, double=False)
 
-        return References(references, own, kind in EXTREME_KINDS, given)
+        def read(rtol: float) -> Readings:
+            return self.task.readings(arguments, state, substitutes, rtol)
+
+        path = str(self.task.path)
+        return References(references, own, kind in EXTREME_KINDS, given, read, path)
 
     def _substitutes(self, case: ShapeCase) -> dict[int, int]:
         return {} if case.own else self.freedom.substitutes(case.symbols)

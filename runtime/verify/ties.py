@@ -2,7 +2,9 @@
 
 An integer output counts as indices of an input where the reference's indices select, along one
 axis, the largest or smallest elements of that input, in order. Then another index is as good where
-it selects an equal element, and where no element is named twice.
+it selects an equal element, and where no element is named twice. Of values that the task computes
+first (the two largest of a softmax), elements count as equal that are within tolerance: rounding
+orders them, differently in each precision.
 """
 
 from __future__ import annotations
@@ -14,14 +16,17 @@ import numpy as np
 from sketchc.runtime.frontends.arrays import Array
 
 
-def differs_on_ties_only(actual: Array, reference: Array, inputs: Iterable[Array]) -> bool:
+def differs_on_ties_only(
+    actual: Array, reference: Array, inputs: Iterable[Array], rtol: float = 0.0
+) -> bool:
     """Whether `actual` (integers, of the reference's shape) is as good as the reference: indices
-    into one of `inputs` that select equal elements everywhere."""
+    into one of `inputs` that select equal elements everywhere, or as good as equal by `rtol` (of an
+    element and of the root mean square)."""
     if reference.size == 0 or reference.dtype == np.bool_:
         return False
     for source in inputs:
         for values, wanted, found in _readings(source, reference, actual):
-            if _selects_equal(values, wanted, found):
+            if _selects_equal(values, wanted, found, rtol):
                 return True
     return False
 
@@ -45,7 +50,7 @@ def _readings(
                 yield moved, *ends
 
 
-def _selects_equal(values: Array, reference: Array, actual: Array) -> bool:
+def _selects_equal(values: Array, reference: Array, actual: Array, rtol: float) -> bool:
     """Whether both select the same of `values` along the last axis, and the reference its extremes;
     no index may occur twice."""
     extent = values.shape[-1]
@@ -58,12 +63,22 @@ def _selects_equal(values: Array, reference: Array, actual: Array) -> bool:
     wide = values.astype(np.float64) if values.dtype.kind not in "iub" else values
     wanted = np.take_along_axis(wide, reference.astype(np.int64), -1)
     found = np.take_along_axis(wide, actual.astype(np.int64), -1)
-    if not _equal(wanted, found):
+    if not _equal(wanted, found) and not (rtol and _near(wanted, found, values, rtol)):
         return False
     smallest = np.sort(wide, axis=-1)
     count = reference.shape[-1]
     # NaNs are sorted to the end, as torch has them: larger than everything.
     return _equal(wanted, smallest[..., :count]) or _equal(wanted, smallest[..., ::-1][..., :count])
+
+
+def _near(wanted: Array, found: Array, values: Array, rtol: float) -> bool:
+    """Whether elements of `values` are equal but for rounding."""
+    with np.errstate(all="ignore"):
+        finite = values[np.isfinite(values)].astype(np.float64)
+        scale = float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
+        close = np.abs(wanted - found) <= rtol * (np.abs(wanted) + scale)
+        same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
+    return bool((close | same).all())
 
 
 def _equal(first: Array, second: Array) -> bool:

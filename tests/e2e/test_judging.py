@@ -79,3 +79,106 @@ def test_what_nobody_could_ask_is_undecided(
     assert (status, verdict["failure"], case["sketch_right"]) == (1, "numerical", None)
     assert "undecided whether the sketch or the code is wrong" in case["reason"]
     assert why in case["undecided"]
+
+
+PUT = """
+sketch put {
+    symbols: M, D, K;
+    tensors: X[M, D]: in f32; I[K]: in i64; V[K, D]: in f32; Y[M, D]: out f32;
+    constexpr: T = 32;
+
+    @llm_hint("parallel", "grididx")
+    for j in range(ceil(D, T)):
+        x = alloc([1, T])
+        k = alloc([1], i64)
+        for i in range(M):
+            load(X[i:i+1, j*T:j*T+T] -> x)
+            store(x -> Y[i:i+1, j*T:j*T+T])
+        for r in range(K):
+            load(I[r:r+1] -> k)
+            load(V[r:r+1, j*T:j*T+T] -> x)
+            store(x -> Y[k, j*T:j*T+T])
+}
+"""
+PUT_TASK = """
+import torch
+
+def put(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor):
+    BODY
+
+def get_inputs():
+    return [torch.randn(600, 700), PLACES, torch.randn(500, 700)]
+"""
+
+
+@pytest.mark.parametrize("body", ["return x.index_copy(0, i, v)", "y = x + 0; y[i] = v; return y"])
+def test_a_task_that_races_where_indices_are_drawn_twice_passes(body: str, tmp_path: Path) -> None:
+    """Its own indices are all different; those that are drawn are not."""
+    task = PUT_TASK.replace("BODY", body).replace("PLACES", "torch.randperm(600)[:500]")
+    status, verdict = judged(tmp_path, PUT, task)
+    assert (status, verdict["failure"]) == (0, "")
+
+
+def test_a_task_that_races_on_its_own_inputs_is_refused(tmp_path: Path) -> None:
+    body = "return x.index_copy(0, i, v)"
+    task = PUT_TASK.replace("BODY", body).replace("PLACES", "torch.arange(500) % 7")
+    (tmp_path / "one.sketch").write_text(PUT)
+    (tmp_path / "task.py").write_text(task)
+    place = [str(tmp_path / "one.sketch"), "--task", str(tmp_path / "task.py"), "--target", "cpp"]
+    with CliRunner().isolation() as streams:
+        status = main.run(["verify", *place, "--seed", "3"])
+        said = streams[1].getvalue().decode()
+    assert status == 2
+    assert "the task is not deterministic" in said
+
+
+TOP_TWO = """
+sketch top_two {
+    symbols: M, N <= 1024;
+    tensors: X[M, N]: in f32; V[M, 2]: out f32; P[M, 2]: out i64;
+    require: N >= 2;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        x = alloc([N])
+        e = alloc([N])
+        m = alloc([1])
+        s = alloc([1])
+        v = alloc([1])
+        k = alloc([1], i64)
+        load(X[i, 0:N] -> x)
+        reduce_max(x, 0, m)
+        sub(x, m, e)
+        exp(e, e)
+        reduce_sum(e, 0, s)
+        div(e, s, e)
+        reduce_max(e, 0, v)
+        argmax(e, 0, k)
+        store(v -> V[i, 0:1])
+        store(k -> P[i, 0:1])
+        where(iota(N) == k, -1.0, e, e)
+        reduce_max(e, 0, v)
+        argmax(e, 0, k)
+        store(v -> V[i, 1:2])
+        store(k -> P[i, 1:2])
+}
+"""
+OF_TOP_TWO = "return torch.softmax(x, 1).topk(2, dim=1)", "torch.randn(64, 100)"
+
+
+@pytest.mark.parametrize("target", ["cpp", "triton_cuda"])
+def test_top_two_of_a_softmax_passes_where_values_underflow(target: str, tmp_path: Path) -> None:
+    for seed in ("1", "2", "3") if target == "cpp" else ("1",):
+        more = ("--seed", seed)
+        status, verdict = judged(tmp_path, TOP_TWO, task_of(*OF_TOP_TWO), *more, target=target)
+        assert (status, verdict["failure"]) == (0, ""), seed
+    ties = [
+        c for case in verdict["cases"] for c in case["comparisons"] if "indices of" in c["reason"]
+    ]
+    assert ties, "no case has a tie: this tests nothing"
+
+
+def test_top_two_that_names_one_place_twice_fails(tmp_path: Path) -> None:
+    wrong = TOP_TWO.replace("where(iota(N) == k, -1.0, e, e)", "where(iota(N) == k, -1.0, e, x)")
+    status, verdict = judged(tmp_path, wrong, task_of(*OF_TOP_TWO))
+    assert (status, verdict["failure"]) == (1, "design")
