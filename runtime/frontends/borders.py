@@ -67,12 +67,9 @@ _HALF_UNIT = 2.0**-24
 
 @attrs.frozen
 class Place:
-    """An operation that named places: of `values` along `axis` (None: of all), and whether these
-    are exact."""
+    """What an operation named places of, and whether that is exact."""
 
     values: torch.Tensor
-    axis: int | None
-    places: torch.Tensor
     exact: bool
 
 
@@ -165,8 +162,8 @@ class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self.move or (exact and not quotient):
             return func(*args, **given)
         if name == "copy":
-            moved = self._one_step(*(one.to(args[0].dtype) for one in (value, self._pushed(value))))
-            return func(args[0], moved)
+            target = args[0].dtype
+            return func(args[0], self._one_step(value.to(target), self._pushed(value).to(target)))
         if name in _COMPARISONS or quotient:
             by = self.rtol * value.abs()
             if name in _COMPARISONS:
@@ -216,7 +213,7 @@ class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.open |= not exact
         if not self.move:
             if value.numel() <= _NOTED:
-                self.places.append(Place(value.detach().clone(), axis, places.clone(), exact))
+                self.places.append(Place(value.detach().clone(), exact))
             return found
         if exact:
             return found
@@ -245,13 +242,13 @@ def _picked(value: torch.Tensor, places: torch.Tensor, axis: int) -> torch.Tenso
     return value.gather(axis, places.unsqueeze(axis)).squeeze(axis)
 
 
-def _argument(func: Any, name: str, args: Sequence[Any], given: Mapping[str, Any]) -> Any:
+def _argument(func: Any, name: str, args: Sequence[Any], given: Mapping[str, Any]) -> int | None:
     """An argument by the name that the operation's schema gives it."""
     for place, known in enumerate(func._schema.arguments):
         if known.name == name:
-            if name in given:
-                return given[name]
-            return args[place] if place < len(args) else known.default_value
+            default = args[place] if place < len(args) else known.default_value
+            found: int | None = given.get(name, default)
+            return found
     return None
 
 
@@ -259,8 +256,7 @@ def _axis(func: Any, name: str, args: Sequence[Any], given: Mapping[str, Any]) -
     axis = _argument(func, "dim", args, given)
     if axis is None:
         return None
-    rank = max(args[0].dim(), 1)
-    return int(axis) % rank
+    return axis % max(int(args[0].dim()), 1)
 
 
 def _rounded_argument(name: str) -> int:

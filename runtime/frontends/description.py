@@ -52,12 +52,10 @@ Axis = tuple[int, int]
 
 @attrs.frozen
 class NamedPlaces:
-    """An operation of the task that named `places` of its operand `values` (argmax, topk, sort),
-    along `axis`, or of all where that is None; whether the values are `exact`: inputs, selected."""
+    """An operation of the task that named places of its operand `values` (argmax, topk, sort), and
+    whether these are `exact`: inputs, selected."""
 
     values: Array = attrs.field(eq=False)
-    places: Array = attrs.field(eq=False)
-    axis: int | None = None
     exact: bool = False
 
 

@@ -106,6 +106,11 @@ class SketchTask:
         del substitutes
         return {}
 
+    def state_scales(self, substitutes: Mapping[int, int]) -> dict[str, float]:
+        """A sketch has no parameters besides its inputs."""
+        del substitutes
+        return {}
+
     def reference(
         self,
         inputs: Sequence[Array | Scalar | None],

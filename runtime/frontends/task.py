@@ -37,6 +37,9 @@ class Task(Protocol):
     def state_shapes(self, substitutes: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
         """Shapes of parameters and buffers when init inputs (by position) have other values."""
 
+    def state_scales(self, substitutes: Mapping[int, int]) -> Mapping[str, float]:
+        """The root mean square of parameters and buffers as initialised; 0 for integers."""
+
     def reference(
         self,
         inputs: Sequence[Array | Scalar | None],

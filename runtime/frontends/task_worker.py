@@ -175,8 +175,15 @@ class Task(TaskFile):
 
     def state_shapes(self, request: Request) -> dict[str, Any]:
         """The shapes of the parameters of a model built with other sizes."""
+        self.seed(0)
         model = self.model(request["substitutes"])
-        return {"state": {n: self.specify(v)["shape"] for n, v in self.state(model).items()}}
+        state = self.state(model)
+        return {
+            "state": {n: self.specify(v)["shape"] for n, v in state.items()},
+            "scales": {n: _scale(self.array(v)) for n, v in state.items()}
+            if "scales" in request
+            else {},
+        }
 
     def reference(self, request: Request) -> dict[str, Any]:
         """Outputs on given inputs, in float64 where `double` is asked for.
@@ -222,8 +229,7 @@ class Task(TaskFile):
             "rounded": self._saved(f"{folder}/rounded", rounded),
             "places": [
                 {
-                    "arrays": self._saved(f"{folder}/places_{n}", [one.values, one.places]),
-                    "axis": one.axis,
+                    "arrays": self._saved(f"{folder}/places_{n}", [one.values]),
                     "exact": one.exact,
                 }
                 for n, one in enumerate(places)
@@ -394,6 +400,14 @@ class Task(TaskFile):
                 for i, value in enumerate(self._first)
             ],
         }
+
+
+def _scale(values: np.ndarray[Any, Any]) -> float:
+    """The root mean square of finite floats; 0 for other values."""
+    if values.dtype.kind != "f" or not values.size:
+        return 0.0
+    finite = values[np.isfinite(values)].astype(np.float64)
+    return float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
 
 
 def _notes(outputs: Sequence[np.ndarray[Any, Any]]) -> Iterator[str]:

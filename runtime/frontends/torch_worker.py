@@ -189,7 +189,9 @@ class Task(task_worker.Task):
     def explored(self, request: Request) -> tuple[list[list[Any]], list[Any], list[Any]]:
         def run(around: Any) -> list[torch.Tensor]:
             def given(known: list[Any]) -> AbstractContextManager[Any]:
-                return around([value for value in known if isinstance(value, torch.Tensor)])
+                tensors = [value for value in known if isinstance(value, torch.Tensor)]
+                borders: AbstractContextManager[Any] = around(tensors)
+                return borders
 
             return self._run_on(request, 0, around=given)[1]
 

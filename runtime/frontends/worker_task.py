@@ -110,6 +110,7 @@ class WorkerTask:
         self._large = 0
         self._written: Sequence[int] = ()
         self._elsewhere: Elsewhere | None = None
+        self._scales: dict[tuple[tuple[int, int], ...], dict[str, float]] = {}
         check_hints(self.outline)
         if not self.outline.makes_inputs:
             check_declared(self.outline)
@@ -331,6 +332,15 @@ class WorkerTask:
         reply = self._ask({"command": "shapes", "substitutes": dict(substitutes)})
         return {name: tuple(shape) for name, shape in reply["state"].items()}
 
+    def state_scales(self, substitutes: Mapping[int, int]) -> dict[str, float]:
+        """The root mean square of each parameter and buffer of floats as the model initialises it,
+        and 0 for others."""
+        key = tuple(sorted(substitutes.items()))
+        if key not in self._scales:
+            request = {"command": "shapes", "substitutes": dict(substitutes), "scales": True}
+            self._scales[key] = dict(self._ask(request)["scales"])
+        return self._scales[key]
+
     def probe(
         self,
         inputs: Sequence[TensorSpec | Scalar],
@@ -386,10 +396,7 @@ class WorkerTask:
             tuple(_arrays(run) for run in reply["runs"]),
             tuple(_arrays(run) for run in reply["moved"]),
             _arrays(reply["rounded"]),
-            tuple(
-                NamedPlaces(*_arrays(one["arrays"]), one["axis"], one["exact"])
-                for one in reply["places"]
-            ),
+            tuple(NamedPlaces(_arrays(one["arrays"])[0], one["exact"]) for one in reply["places"]),
         )
 
     def _request(

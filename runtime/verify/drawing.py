@@ -52,6 +52,9 @@ def draw(
     random = np.random.default_rng(seed)
     shapes = binding.shapes(case.symbols)
     own = _own_inputs(binding, task, case, kind, seed)
+    scales: Mapping[str, float] = {}
+    if any(source.state is not None for source in binding.tensors):
+        scales = task.state_scales(substitutes)
     arguments: dict[int, Argument] = dict.fromkeys(binding.nothing)
     state: dict[str, Array] = {}
     found: dict[str, Array] = {}
@@ -68,6 +71,7 @@ def draw(
         else:
             chosen = _kind(source, kind)
             array = generate(chosen, tensor.dtype, shapes[tensor.name], random)
+            array = _as_initialised(array, source, scales)
             domain = None if source.position is None else binding.values.get(source.position)
             if domain is not None:
                 array = within(array, domain, tensor.dtype)
@@ -115,6 +119,18 @@ def _kind(source: TensorSource, kind: str) -> str:
     if source.state.endswith("var"):
         return "non_negative"
     return "normal" if kind == "task" else kind
+
+
+def _as_initialised(array: Array, source: TensorSource, scales: Mapping[str, float]) -> Array:
+    """Parameters and buffers at the scale of the model's own initialisation: a recurrence with
+    weights of scale 1 amplifies rounding errors as the task never does. What starts as zeros (a
+    bias) gets the largest scale of the others, at most 1: all zeros would hide that it is used."""
+    if source.state is None or not source.tensor.dtype.is_float:
+        return array
+    others = [scale for scale in scales.values() if scale]
+    scale = scales.get(source.state, 0.0) or min(max(others, default=1.0), 1.0)
+    with np.errstate(all="ignore"):
+        return np.asarray(array.astype(np.float64) * scale, array.dtype)
 
 
 def _own_range(own: Array, binding: Binding, case: ShapeCase) -> tuple[int, int]:

@@ -200,16 +200,16 @@ class ModuleSession(Session):
         case: ShapeCase,
         inputs: Inputs,
         references: References,
-        length: int,
+        lengths: Mapping[str, int],
         runs: int,
     ) -> Finding:
         """As for other kernels; wrong numbers are asked for again at fresh addresses."""
         decide = super()._decide
-        found = decide(case, inputs, references, length, runs)
+        found = decide(case, inputs, references, lengths, runs)
         if found.failure != "numerical" or self.strided or not self.modules.alive:
             return found
         outputs, _ = self._launch(case, inputs, number=1)
-        if all(comparison.passed for comparison in self._compare(outputs, references, length)):
+        if all(comparison.passed for comparison in self._compare(outputs, references, lengths)):
             reason = (
                 f"{found.reason}; at fresh addresses it is right, so that it keeps what it has "
                 "computed from other contents of the same tensors"

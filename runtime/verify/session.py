@@ -27,7 +27,7 @@ from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify.binary import NotElfError, in_libc, inspect_elf, refusal
 from sketchc.runtime.verify.buffers import Buffers
-from sketchc.runtime.verify.chains import adds_in_any_order, reduction_length
+from sketchc.runtime.verify.chains import adds_in_any_order, reduction_lengths
 from sketchc.runtime.verify.classify import classify, headline
 from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.drawing import Inputs, draw
@@ -157,7 +157,7 @@ class Session:
 
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
         """One case, timed, with the blame settled."""
-        length = self._length(case)
+        lengths = self._lengths(case)
         started = time.monotonic()
         found = Finding()
         try:
@@ -171,12 +171,12 @@ class Session:
             found = Finding("skipped", f"the task refuses these sizes: {error}")
         else:
             try:
-                found = self._decide(case, inputs, references, length, runs)
+                found = self._decide(case, inputs, references, lengths, runs)
             except ToolchainError as error:
                 found = self._failed(error)
             except OSError as error:
                 found = Finding("infrastructure", f"the run failed: {error}")
-            found = self._blame(case, inputs.values, references, length, found)
+            found = self._blame(case, inputs.values, references, lengths, found)
         return CaseResult(
             case,
             kind,
@@ -185,7 +185,7 @@ class Session:
             found.reason,
             found.comparisons,
             runs,
-            length,
+            max(lengths.values(), default=1),
             time.monotonic() - started,
             found.log,
             found.sketch_right,
@@ -193,15 +193,15 @@ class Session:
             found.undecided,
         )
 
-    def _length(self, case: ShapeCase) -> int:
-        """How many terms may be added up behind one output element."""
+    def _lengths(self, case: ShapeCase) -> Mapping[str, int]:
+        """How many terms may be added up behind one element of each output."""
         plan = self.candidate.plan
         if not plan.phases and not self.reach_asked:
             self.reach_asked = True
             self.reach = find_reach(self.binding, self.task, self.freedom)
             if self.reach is None:
                 self.notes.append(UNKNOWN_REACH)
-        return reduction_length(plan, self.binding, case.symbols, self.reach)
+        return reduction_lengths(plan, self.binding, case.symbols, self.reach)
 
     # ------------------------------------------------------------ inputs and references
 
@@ -243,7 +243,7 @@ class Session:
         case: ShapeCase,
         inputs: Inputs,
         references: References,
-        length: int,
+        lengths: Mapping[str, int],
         runs: int,
     ) -> Finding:
         """What one case shows, before anybody is blamed."""
@@ -257,7 +257,7 @@ class Session:
             missing = [t.name for t in self.binding.outputs if t.name not in outputs]
             if missing:
                 return Finding("wrong_shape", f"no output came back for {', '.join(missing)}")
-            comparisons = self._compare(outputs, references, length)
+            comparisons = self._compare(outputs, references, lengths)
             wrong = next((c for c in comparisons if not c.passed), None)
             if wrong is not None:
                 reason = f"{wrong.name}: {wrong.reason}"
@@ -316,10 +316,12 @@ class Session:
         return outputs, buffers.stray_writes()
 
     def _compare(
-        self, outputs: Mapping[str, Array], references: References, length: int
+        self, outputs: Mapping[str, Array], references: References, lengths: Mapping[str, int]
     ) -> tuple[Comparison, ...]:
         return tuple(
-            references.compare(position, tensor.name, outputs[tensor.name], tensor.dtype, length)
+            references.compare(
+                position, tensor.name, outputs[tensor.name], tensor.dtype, lengths[tensor.name]
+            )
             for position, tensor in enumerate(self.binding.outputs)
         )
 
@@ -328,7 +330,7 @@ class Session:
         case: ShapeCase,
         values: Mapping[str, Array],
         references: References,
-        length: int,
+        lengths: Mapping[str, int],
         found: Finding,
     ) -> Finding:
         """Whether the code or the sketch is wrong: the interpreter decides, once per verdict for
@@ -356,9 +358,9 @@ class Session:
             reason = f"the sketch cannot be interpreted here: {error}"
             return attrs.evolve(found, failure="design", reason=reason, sketch_right=False)
         if found.outputs is not None:
-            alike = self._compare(found.outputs, References(self._exact(meant)), length)
+            alike = self._compare(found.outputs, References(self._exact(meant)), lengths)
             found = attrs.evolve(found, code_as_sketch=all(c.passed for c in alike))
-        for comparison in self._compare(meant, references, length):
+        for comparison in self._compare(meant, references, lengths):
             if not comparison.passed:
                 # The element that is wrong in the sketch is the one to show.
                 return attrs.evolve(
