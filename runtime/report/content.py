@@ -41,6 +41,8 @@ class Output:
     atol: float | None
     paper: str
     first: FirstWrong | None = None
+    #: Where elements passed although they break the rule, and why.
+    relaxed: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -116,6 +118,16 @@ class Verdict:
 
     def count(self, state: str) -> int:
         return sum(case.state == state for case in self.cases)
+
+    @property
+    def relaxed(self) -> tuple[tuple[int, str, str], ...]:
+        """Where elements passed although they break the rule: case, output, and a sentence."""
+        return tuple(
+            (case.number, output.name, said)
+            for case in self.cases
+            for output in case.outputs
+            for said in output.relaxed
+        )
 
 
 @attrs.frozen

@@ -176,6 +176,21 @@ def output_of(data: Fields) -> Output:
         atol=data.number("atol"),
         paper=said,
         first=_first(data),
+        relaxed=tuple(_relaxed(one) for one in data.each("waivers")),
+    )
+
+
+def _relaxed(data: Fields) -> str:
+    """Elements that pass although they break the rule."""
+    index = data.raw("index")
+    places = ", ".join(str(i) for i in index) if isinstance(index, list) else ""
+    allowed = data.number("allowed")
+    bound = f", allowed {allowed:.2g}" if allowed is not None and math.isfinite(allowed) else ""
+    error = data.number("error")
+    off = "" if error is None else f" (off by {error:.2g}{bound})"
+    return clean(
+        f"{data.text('count')} pass: {data.text('why')}; furthest off: [{places}] is "
+        f"{_value(data.raw('actual'))}, the reference {_value(data.raw('expected'))}{off}"
     )
 
 

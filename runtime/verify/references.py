@@ -222,9 +222,7 @@ class References:
             in_row = np.where(gross, error, 0.0)
             in_row = in_row.max(axis=-1, keepdims=True) if in_row.ndim else in_row
             allowance = np.maximum(allowance, FACTOR * in_row)
-        if self.extreme:
-            allowance[wrong] = np.inf
-        return allowance
+        return np.where(wrong, np.inf, allowance) if self.extreme else allowance
 
     # ------------------------------------------------------------ what is left over
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sketchc.runtime.verify.compare import Comparison
+from sketchc.runtime.verify.compare import Comparison, Waiver
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
+
+#: Relaxations that are printed one by one.
+_MOST_RELAXED = 6
 
 
 def show(verdict: Verdict, console: Console) -> None:
@@ -23,6 +28,8 @@ def show(verdict: Verdict, console: Console) -> None:
     console.print(_table(verdict))
     if verdict.failures:
         _show_evidence(verdict.failures[0], console)
+    for line in relaxed(verdict):
+        console.print(escape(line), highlight=False, soft_wrap=True)
     skipped = [case for case in verdict.cases if case.failure == "skipped"]
     for case in skipped[:3]:
         console.print(f"skipped {case.shape.text}: {escape(case.reason)}", highlight=False)
@@ -42,8 +49,12 @@ def summary(verdict: Verdict) -> str:
     ran = [case for case in verdict.cases if case.failure != "skipped"]
     if verdict.passed:
         worst = max((c.worst for case in ran for c in case.comparisons), default=0.0)
+        waived = sum(c.waived for case in ran for c in case.comparisons)
+        within = "every element within tolerance"
+        if waived:
+            within = f"all but {_elements(waived)} within tolerance, these by a relaxed rule"
         return (
-            f"passed: {len(ran)} cases, every element within tolerance "
+            f"passed: {len(ran)} cases, {within} "
             f"(largest error {worst:.2g} of what is allowed), seed {verdict.seed}"
         )
     if not verdict.failures:
@@ -52,6 +63,35 @@ def summary(verdict: Verdict) -> str:
         f"failed ({verdict.failure}: {FAILURES.get(verdict.failure, 'see above')}): "
         f"{len(verdict.failures)} of {len(ran)} cases, seed {verdict.seed}"
     )
+
+
+def relaxed(verdict: Verdict) -> list[str]:
+    """Where elements passed although they break the rule: how many, why, and the one that is
+    furthest off."""
+    found = [
+        f"relaxed at {case.shape.text} ({case.kind}): {relaxation(comparison.name, waiver)}"
+        for case in verdict.cases
+        for comparison in case.comparisons
+        for waiver in comparison.waivers
+    ]
+    more = len(found) - _MOST_RELAXED
+    return found[:_MOST_RELAXED] + ([f"... and {more} more, in --json"] if more > 0 else [])
+
+
+def relaxation(name: str, waiver: Waiver) -> str:
+    """One waiver of the output `name`, as a sentence."""
+    index = ", ".join(str(i) for i in waiver.index)
+    allowed = f", allowed {waiver.allowed:.2g}" if math.isfinite(waiver.allowed) else ""
+    verb = "passes" if waiver.count == 1 else "pass"
+    return (
+        f"{_elements(waiver.count)} of {name} {verb}: {waiver.why}; furthest off: {name}[{index}] "
+        f"is {waiver.actual!r}, the reference {waiver.expected!r} "
+        f"(off by {waiver.error:.2g}{allowed})"
+    )
+
+
+def _elements(count: int) -> str:
+    return f"{count:,} element" + ("" if count == 1 else "s")
 
 
 def _table(verdict: Verdict) -> Table:
@@ -70,9 +110,16 @@ def _table(verdict: Verdict) -> Table:
             f"{worst.max_error:.2g}" if worst else "",
             f"{worst.worst:.2g}" if worst else "",
             _paper(case),
-            "[green]passed[/green]" if case.passed else f"[red]{case.failure}[/red]",
+            _result(case),
         )
     return table
+
+
+def _result(case: CaseResult) -> str:
+    if not case.passed:
+        return f"[red]{case.failure}[/red]"
+    waived = sum(comparison.waived for comparison in case.comparisons)
+    return "[green]passed[/green]" + (f", {waived:,} relaxed" if waived else "")
 
 
 def _paper(case: CaseResult) -> str:

@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from sketchc.cli import main
+from sketchc.runtime.report.fields import Fields
+from sketchc.runtime.report.verdicts import output_of
 from sketchc.runtime.verify import session
 
 HEADS = """
@@ -182,3 +184,23 @@ def test_top_two_that_names_one_place_twice_fails(tmp_path: Path) -> None:
     wrong = TOP_TWO.replace("where(iota(N) == k, -1.0, e, e)", "where(iota(N) == k, -1.0, e, x)")
     status, verdict = judged(tmp_path, wrong, task_of(*OF_TOP_TWO))
     assert (status, verdict["failure"]) == (1, "design")
+
+
+def test_the_report_says_what_was_relaxed_and_by_how_much(tmp_path: Path) -> None:
+    """How many elements, why, and the one that is furthest off; nothing says that all are within
+    tolerance."""
+    _, verdict = judged(tmp_path, TOP_TWO, task_of(*OF_TOP_TWO), "--seed", "1")
+    found = [c for case in verdict["cases"] for c in case["comparisons"] if c["waivers"]]
+    assert found
+    waiver = found[0]["waivers"][0]
+    assert waiver["count"] >= 1
+    assert "equal within tolerance" in waiver["why"]
+    assert waiver["expected"] != waiver["actual"]
+    assert "furthest off" in output_of(Fields(found[0])).relaxed[0]
+    place = [str(tmp_path / "one.sketch"), "--task", str(tmp_path / "task.py"), "--target", "cpp"]
+    with CliRunner().isolation() as streams:
+        main.run(["verify", *place, "--seed", "1"])
+        said = streams[0].getvalue().decode() + streams[1].getvalue().decode()
+    assert "relaxed at" in said
+    assert "by a relaxed rule" in said
+    assert "every element within tolerance" not in said

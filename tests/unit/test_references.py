@@ -136,3 +136,34 @@ def test_integers_equal_the_task_in_either_precision_and_nothing_else() -> None:
     assert judged(3, 5, 5, 6)
     assert not judged(3, 6, 5, 6)
     assert not judged(3, 5, 5, 7)
+
+
+def test_waivers_say_how_many_where_and_by_how_much(rows: np.ndarray) -> None:
+    exact = _normalise(rows.astype(np.float64))
+    with np.errstate(all="ignore"):
+        own = _normalise(rows)
+    found = References([exact], lambda: [own], True).compare(0, "Y", own, DType.F32, 33)
+    assert [(waiver.count, waiver.index[0]) for waiver in found.waivers] == [(33, 2)]
+    _, exact, own = _gelu_tail()
+    found = References([exact], lambda: [own]).compare(0, "Y", own, DType.F32, 1)
+    broke = int(wrong_elements(own, exact, DType.F32, 1).sum())
+    assert broke
+    assert [waiver.count for waiver in found.waivers] == [broke]
+    worst = found.waivers[0]
+    assert worst.error == np.abs(own - exact)[wrong_elements(own, exact, DType.F32, 1)].max()
+    assert worst.allowed == 2 * np.abs(own - exact).max()
+    assert found.max_error == np.abs(own - exact).max()
+
+
+def test_an_error_in_another_row_is_a_measure_too() -> None:
+    """A gate whose row saturates is exact; the other rows tell what the task's sums are worth."""
+    exact = np.array([[1.0, 1.0, 1.0], [0.3, 0.4, 0.5]])
+    own = np.array([[1.0, 1.0, 1.0], [0.3, 0.4 + 4e-5, 0.5]], np.float32)
+
+    def judged(error: float) -> bool:
+        actual = (exact + np.array([[0, error, 0], [0, 0, 0]])).astype(np.float32)
+        return References([exact], lambda: [own]).compare(0, "Y", actual, DType.F32, 1).passed
+
+    assert judged(7e-5)
+    assert not judged(9e-5)
+    assert not judged(0.01 * 0.7)
