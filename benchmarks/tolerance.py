@@ -34,7 +34,7 @@ from sketchc.runtime.frontends.borders import explored
 from sketchc.runtime.frontends.description import NamedPlaces, Readings
 from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.inputs import KINDS, generate
-from sketchc.runtime.verify.references import EXTREME_KINDS, References
+from sketchc.runtime.verify.references import EXTREME_KINDS, References, nudged
 from sketchc.types import DType
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "data" / "tolerance.json"
@@ -606,9 +606,15 @@ def _references(
 ) -> References:
     state = {name: torch.from_numpy(value) for name, value in parameters.items()}
 
-    def forward(dtype: torch.dtype, around: Any = None) -> list[torch.Tensor]:
-        module.to(dtype).load_state_dict(state)
-        given = [torch.from_numpy(value).to(dtype) for value in inputs]
+    def forward(
+        dtype: torch.dtype, around: Any = None, number: int | None = None
+    ) -> list[torch.Tensor]:
+        known, values = state, inputs
+        if number is not None:
+            known = {n: torch.from_numpy(nudged(v, number)) for n, v in parameters.items()}
+            values = [nudged(value, number) for value in inputs]
+        module.to(dtype).load_state_dict(known)
+        given = [torch.from_numpy(value).to(dtype) for value in values]
         with torch.no_grad():
             if around is None:
                 return [module(*given)]
@@ -624,6 +630,13 @@ def _references(
             tuple(NamedPlaces(place.values.numpy(), place.exact) for place in places),
         )
 
+    def near(number: int) -> tuple[list[Array], list[Array]]:
+        exact, own = (
+            [value.numpy() for value in forward(dtype, number=number)]
+            for dtype in (torch.float64, torch.float32)
+        )
+        return exact, own
+
     return References(
         [value.numpy() for value in forward(torch.float64)],
         lambda: [value.numpy() for value in forward(torch.float32)],
@@ -631,6 +644,7 @@ def _references(
         tuple(inputs),
         read,
         "task",
+        near,
     )
 
 
@@ -663,7 +677,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="kernels; all by default")
     parser.add_argument("--seeds", type=int, default=50)
-    parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--json", type=Path, help="the file that is written")
     options = parser.parse_args(arguments)
     results, bad = {}, False
     for name in options.names or KERNELS:
@@ -677,8 +691,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"missed: {missed or 'nothing'} ({time.monotonic() - started:.0f} s)",
             flush=True,
         )
-    if not options.names:
-        options.json.write_text(json.dumps({"seeds": options.seeds, "kernels": results}, indent=1))
+    place = options.json or (None if options.names else RESULTS)
+    if place is not None:
+        place.write_text(json.dumps({"seeds": options.seeds, "kernels": results}, indent=1) + "\n")
     return int(bad)
 
 

@@ -190,7 +190,7 @@ class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return torch.tensor(_HALF_UNIT * abs(float(side)))
 
     @staticmethod
-    def _one_step(found: torch.Tensor, moved: torch.Tensor, decimals: int) -> torch.Tensor:
+    def _one_step(found: torch.Tensor, moved: torch.Tensor, decimals: int = 0) -> torch.Tensor:
         """What is moved, at most one step from what was found."""
         step = 10.0**-decimals if decimals else 1
         if found.dtype is torch.bool:
@@ -219,7 +219,8 @@ class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return found
         largest = _PLACES[name]
         if largest is None:
-            largest = _argument(func, "largest" if name == "topk" else "descending", args, given)
+            wanted = "largest" if name == "topk" else "descending"
+            largest = bool(_argument(func, wanted, args, given))
         flat = value.reshape(-1) if axis is None else value
         along = -1 if axis is None else axis
         ramp = torch.linspace(0.0, 1.0, flat.shape[along], dtype=flat.dtype)

@@ -7,8 +7,9 @@ denormal numbers are zero. So where a candidate breaks the rule, it is held agai
 result in the task's own precision on the same inputs (`own`):
 
 - an element passes whose error is at most `FACTOR` times the largest error of the task's own
-  result in that output (errors that are gross, an underflow say, are no measure: they count in
-  their own row alone), and
+  result in that output (of f16 and bf16, in proportion to the element and the root mean square;
+  errors that are gross, an underflow say, are no measure: they count in their own row alone). One
+  run may happen to be exact: errors are also taken at inputs that differ in the last bit. And,
 - on inputs of extreme magnitude, an element is not judged that is grossly wrong in the task's own
   result (an infinity here, a large number there: neither is nearer to the truth).
 
@@ -24,6 +25,7 @@ in, the fault is the task's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -49,8 +51,15 @@ from sketchc.types import DType
 FACTOR = 2.0
 #: An error of the task's own is gross beyond this many of the paper's thresholds.
 _GROSS = 5.0
+#: Outputs of up to so many elements are sampled so many times: one run of few elements says little,
+#: and what a recurrence amplifies differs from run to run.
+_SAMPLES = ((1 << 6, 24), (1 << 18, 8))
+#: Whose rounding of large elements says nothing of small ones.
+_PROPORTIONAL = frozenset({DType.F16, DType.BF16})
 #: Kinds of inputs whose values may lie beyond what the task's own precision can carry.
 EXTREME_KINDS = frozenset({"structured", "mixed_scale", "large"})
+
+_Value = TypeVar("_Value")
 
 OWN = "the task's own arithmetic is no better"
 UNJUDGED = "the task's own result is grossly wrong there: not judged"
@@ -73,6 +82,9 @@ class References:
     inputs: tuple[Array, ...] = ()
     read: Callable[[float], Readings] | None = None
     path: str = ""
+    #: The task's outputs and its own in its own precision, on inputs that differ in the last bit;
+    #: told by how many such inputs there were before.
+    near: Callable[[int], tuple[list[Array], list[Array]]] | None = None
     _own_arrays: list[Array] | None = None
     _readings: Readings | None = None
 
@@ -187,7 +199,7 @@ class References:
             return found, []
         # What the task itself rounds to the other side of a border is no error.
         exact, _ = self._nearest(position, own, self.arrays[position], dtype)
-        allowance = self._allowance(own, exact, length, dtype)
+        allowance = self._allowance(position, own, exact, length, dtype)
         if allowance is None:
             return found, []
         scale = self._scale(reference, dtype)
@@ -203,7 +215,9 @@ class References:
             if where.any()
         ]
 
-    def _allowance(self, own: Array, reference: Array, length: int, dtype: DType) -> Array | None:
+    def _allowance(
+        self, position: int, own: Array, reference: Array, length: int, dtype: DType
+    ) -> Array | None:
         """How far off each element may be by the task's own errors; None where these are far from
         the bound."""
         own = own.astype(numpy_dtype(dtype)).astype(np.float64)
@@ -214,15 +228,39 @@ class References:
             magnitude = np.abs(reference) + root_mean_square(reference, dtype)
             gross = wrong & ~(error <= _GROSS * PAPER_TAU[dtype] * magnitude)
             error = np.where(np.isfinite(error), error, 0.0)
-            if not wrong.any() and not (FACTOR * error > bound).any():
+            plain = np.where(gross, 0.0, error)
+            if dtype in _PROPORTIONAL:
+                largest = float(np.nan_to_num(plain / magnitude).max(initial=0.0))
+                allowance = FACTOR * largest * magnitude
+            else:
+                largest = max(float(plain.max(initial=0.0)), self._sampled(position, reference))
+                allowance = np.full(reference.shape, FACTOR * largest)
+            if not wrong.any() and not (allowance > bound).any():
                 return None
-        largest = float(np.where(gross, 0.0, error).max(initial=0.0))
-        allowance = np.full(reference.shape, FACTOR * largest)
         if gross.any():
             in_row = np.where(gross, error, 0.0)
             in_row = in_row.max(axis=-1, keepdims=True) if in_row.ndim else in_row
             allowance = np.maximum(allowance, FACTOR * in_row)
         return np.where(wrong, np.inf, allowance) if self.extreme else allowance
+
+    def _sampled(self, position: int, reference: Array) -> float:
+        """The task's own largest error at inputs that differ in the last bit; no error that is
+        gross."""
+        largest = 0.0
+        if self.near is None or not reference.size:
+            return largest
+        finite = np.abs(reference[np.isfinite(reference)])
+        most = _GROSS * PAPER_TAU[DType.F32] * float(finite.max(initial=0.0))
+        for number in range(next((n for size, n in _SAMPLES if reference.size <= size), 0)):
+            try:
+                exact, own = self.near(number)
+            except TaskFailure:
+                return largest
+            with np.errstate(all="ignore"):
+                error = np.abs(own[position].astype(np.float64) - exact[position])
+            error = error[np.isfinite(error) & (error <= most)]
+            largest = max(largest, float(error.max(initial=0.0)))
+        return largest
 
     # ------------------------------------------------------------ what is left over
 
@@ -257,6 +295,18 @@ class References:
         place = np.ravel_multi_index(found.first.index, reference.shape) if reference.ndim else 0
         before = float(fitting[-1].reshape(-1)[int(place)])
         return attrs.evolve(found, first=attrs.evolve(found.first, before=before))
+
+
+def nudged(value: _Value, number: int) -> _Value:
+    """Floats moved by a unit in the last place, up or down or not at all; 0 stays."""
+    if not isinstance(value, np.ndarray) or value.dtype.name not in ("float32", "float64"):
+        return value
+    random = np.random.default_rng([number, value.size])
+    toward = np.where(random.random(value.shape) < 0.5, np.inf, -np.inf).astype(value.dtype)
+    moved = np.nextafter(value, toward)
+    kept = (random.random(value.shape) < 0.5) | (value == 0) | ~np.isfinite(value)
+    found: _Value = np.where(kept, value, moved).astype(value.dtype)
+    return found
 
 
 def _unless(exact: bool, read: tuple[float, Readings]) -> float:

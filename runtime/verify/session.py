@@ -40,7 +40,7 @@ from sketchc.runtime.verify.policy import (
     without_comments,
 )
 from sketchc.runtime.verify.reach import UNKNOWN_REACH, Reach, find_reach
-from sketchc.runtime.verify.references import EXTREME_KINDS, References
+from sketchc.runtime.verify.references import EXTREME_KINDS, References, nudged
 from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.verdict import CaseResult
 
@@ -230,8 +230,14 @@ class Session:
         def read(rtol: float) -> Readings:
             return self.task.readings(arguments, state, substitutes, rtol)
 
+        def near(number: int) -> tuple[list[Array], list[Array]]:
+            values = [nudged(value, number) for value in arguments]
+            known = {name: nudged(value, number) for name, value in state.items()}
+            exact = self.task.reference(values, known, substitutes)
+            return exact, self.task.reference(values, known, substitutes, double=False)
+
         path = str(self.task.path)
-        return References(references, own, kind in EXTREME_KINDS, given, read, path)
+        return References(references, own, kind in EXTREME_KINDS, given, read, path, near)
 
     def _substitutes(self, case: ShapeCase) -> dict[int, int]:
         return {} if case.own else self.freedom.substitutes(case.symbols)
