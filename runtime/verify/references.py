@@ -25,7 +25,6 @@ in, the fault is the task's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -58,8 +57,6 @@ _SAMPLES = ((1 << 6, 24), (1 << 18, 8))
 _PROPORTIONAL = frozenset({DType.F16, DType.BF16})
 #: Kinds of inputs whose values may lie beyond what the task's own precision can carry.
 EXTREME_KINDS = frozenset({"structured", "mixed_scale", "large"})
-
-_Value = TypeVar("_Value")
 
 OWN = "the task's own arithmetic is no better"
 UNJUDGED = "the task's own result is grossly wrong there: not judged"
@@ -297,15 +294,15 @@ class References:
         return attrs.evolve(found, first=attrs.evolve(found.first, before=before))
 
 
-def nudged(value: _Value, number: int) -> _Value:
+def nudged(value: Array, number: int) -> Array:
     """Floats moved by a unit in the last place, up or down or not at all; 0 stays."""
-    if not isinstance(value, np.ndarray) or value.dtype.name not in ("float32", "float64"):
+    if value.dtype.name not in ("float32", "float64"):
         return value
     random = np.random.default_rng([number, value.size])
     toward = np.where(random.random(value.shape) < 0.5, np.inf, -np.inf).astype(value.dtype)
     moved = np.nextafter(value, toward)
     kept = (random.random(value.shape) < 0.5) | (value == 0) | ~np.isfinite(value)
-    found: _Value = np.where(kept, value, moved).astype(value.dtype)
+    found: Array = np.where(kept, value, moved).astype(value.dtype)
     return found
 
 

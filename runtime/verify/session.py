@@ -231,7 +231,7 @@ class Session:
             return self.task.readings(arguments, state, substitutes, rtol)
 
         def near(number: int) -> tuple[list[Array], list[Array]]:
-            values = [nudged(value, number) for value in arguments]
+            values = [nudged(v, number) if isinstance(v, np.ndarray) else v for v in arguments]
             known = {name: nudged(value, number) for name, value in state.items()}
             exact = self.task.reference(values, known, substitutes)
             return exact, self.task.reference(values, known, substitutes, double=False)
