@@ -679,6 +679,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--json", type=Path, help="the file that is written")
     options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
     results, bad = {}, False
     for name in options.names or KERNELS:
         started = time.monotonic()

@@ -53,6 +53,8 @@ _GROSS = 5.0
 #: Outputs of up to so many elements are sampled so many times: one run of few elements says little,
 #: and what a recurrence amplifies differs from run to run.
 _SAMPLES = ((1 << 6, 24), (1 << 18, 8))
+#: ... unless an error is beyond this many of the task's own, and of bounds.
+_HOPELESS = 32.0
 #: Whose rounding of large elements says nothing of small ones.
 _PROPORTIONAL = frozenset({DType.F16, DType.BF16})
 #: Kinds of inputs whose values may lie beyond what the task's own precision can carry.
@@ -196,7 +198,7 @@ class References:
             return found, []
         # What the task itself rounds to the other side of a border is no error.
         exact, _ = self._nearest(position, own, self.arrays[position], dtype)
-        allowance = self._allowance(position, own, exact, length, dtype)
+        allowance = self._allowance(position, own, exact, length, dtype, found.max_error)
         if allowance is None:
             return found, []
         scale = self._scale(reference, dtype)
@@ -213,10 +215,16 @@ class References:
         ]
 
     def _allowance(
-        self, position: int, own: Array, reference: Array, length: int, dtype: DType
+        self,
+        position: int,
+        own: Array,
+        reference: Array,
+        length: int,
+        dtype: DType,
+        needed: float,
     ) -> Array | None:
         """How far off each element may be by the task's own errors; None where these are far from
-        the bound."""
+        the bound. `needed` is the largest error that is judged."""
         own = own.astype(numpy_dtype(dtype)).astype(np.float64)
         wrong = wrong_elements(own.astype(numpy_dtype(dtype)), reference, dtype, length)
         with np.errstate(all="ignore"):
@@ -230,7 +238,9 @@ class References:
                 largest = float(np.nan_to_num(plain / magnitude).max(initial=0.0))
                 allowance = FACTOR * largest * magnitude
             else:
-                largest = max(float(plain.max(initial=0.0)), self._sampled(position, reference))
+                largest = float(plain.max(initial=0.0))
+                if needed <= _HOPELESS * max(largest, float(np.nanmax(bound, initial=0.0))):
+                    largest = max(largest, self._sampled(position, reference))
                 allowance = np.full(reference.shape, FACTOR * largest)
             if not wrong.any() and not (allowance > bound).any():
                 return None

@@ -161,3 +161,43 @@ def test_tensors_without_axes_can_be_drawn(kind: str, dtype: DType) -> None:
     array = generate(kind, dtype, (), np.random.default_rng(1))
     assert array.shape == ()
     assert array.dtype.name == dtype.numpy_name
+
+
+def test_parameters_have_the_scale_of_the_models_own_initialisation(tmp_path: Path) -> None:
+    """And what starts as zeros is none."""
+    from sketchc.runtime.frontends.signature import signature_of, signature_plan
+
+    path = tmp_path / "task.py"
+    path.write_text("""
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(0.03 * torch.randn(60, 50))
+        self.bias = nn.Parameter(torch.zeros(60))
+        self.gain = nn.Parameter(torch.ones(60))
+
+    def forward(self, x):
+        return (x @ self.weight.T + self.bias) * self.gain
+
+def get_inputs():
+    return [torch.randn(7, 50)]
+
+def get_init_inputs():
+    return []
+""")
+    with TorchTask(path) as task:
+        plan = signature_plan(signature_of(task, "f"), "cpp")
+        binding = bind(plan.sketch, task.describe(1))
+        case = ShapeCase("own", binding.symbols, own=True)
+        scales = {
+            name: np.sqrt(np.mean(np.square(array.astype(np.float64))))
+            for name, array in draw(binding, task, case, "normal", 3, {}).state.items()
+        }
+        large = draw(binding, task, case, "large", 3, {}).state["weight"]
+    assert scales["weight"] == pytest.approx(0.03, rel=0.2)
+    assert scales["gain"] == pytest.approx(1.0, rel=0.4)
+    assert scales["bias"] == pytest.approx(1.0, rel=0.4)
+    assert np.abs(large).max() > 3.0
