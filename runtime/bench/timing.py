@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import attrs
 import torch
 
+from sketchc.runtime.sandbox.raw_bytes import raw_bytes
+
 _now = time.perf_counter_ns
 _sleep = time.sleep
 _cpu_time = time.process_time_ns
@@ -185,13 +187,11 @@ class CudaClock:
         self._other.synchronize()
         waited = begun.query()
         self._synchronize()
-        same = [_bits(one).equal(_bits(other)) for one, other in zip(early, outputs, strict=True)]
+        same = [
+            raw_bytes(one).equal(raw_bytes(other))
+            for one, other in zip(early, outputs, strict=True)
+        ]
         return bool(same) and not waited and all(same)
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes: a NaN equals itself."""
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 def as_sequence(outputs: Any) -> Sequence[torch.Tensor]:

@@ -152,13 +152,15 @@ class Task(TaskFile):
         return {"inputs": replies}
 
     def _correcting(self, model: Any) -> Any:
-        """`valid_inputs` of the model, or of the file beside a function; None without."""
-        return getattr(model if self.method else self.module, "valid_inputs", None)
+        """`valid_inputs` of the model, else of the file; None without."""
+        of_file = getattr(self.module, "valid_inputs", None)
+        return getattr(model, "valid_inputs", of_file) if self.method else of_file
 
     def valid(self, request: Request) -> dict[str, Any]:
         """What the task makes of random inputs, so that it takes them; shapes and types stay."""
-        where = f"{self.name}.valid_inputs" if self.method else "valid_inputs"
         correcting = self._correcting(self.model(request["substitutes"]))
+        own = self.method and hasattr(self.subject, "valid_inputs")
+        where = f"{self.name}.valid_inputs" if own else "valid_inputs"
         given = self.given(request["inputs"])
         with user_code(where, self.path), self.running():
             found = correcting(given)

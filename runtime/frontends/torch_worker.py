@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from sketchc.runtime.frontends import task_worker
 from sketchc.runtime.frontends.borders import explored
@@ -26,6 +27,7 @@ from sketchc.runtime.frontends.task_file import Request, flat
 from sketchc.runtime.frontends.task_worker import COMMANDS
 from sketchc.runtime.frontends.user_code import Raised, TaskError
 from sketchc.runtime.sandbox.parent import die_with_parent
+from sketchc.runtime.sandbox.raw_bytes import raw_bytes
 
 __all__ = ["COMMANDS", "Raised", "Task", "TaskError", "as_outputs", "load_tensor", "save_tensor",
            "state"]  # fmt: skip
@@ -62,12 +64,8 @@ def load_tensor(description: Mapping[str, Any]) -> torch.Tensor:
 
 def save_tensor(path: str, tensor: torch.Tensor) -> dict[str, Any]:
     """Write a tensor for `arrays.read_array`."""
-    plain = tensor.detach().cpu().contiguous()
-    if plain.numel():
-        plain.reshape(-1).view(torch.uint8).numpy().tofile(path)
-    else:
-        Path(path).write_bytes(b"")
-    return {"file": path, "dtype": SPELLINGS[plain.dtype], "shape": list(plain.shape)}
+    Path(path).write_bytes(raw_bytes(tensor.cpu()).numpy().data)
+    return {"file": path, "dtype": SPELLINGS[tensor.dtype], "shape": list(tensor.shape)}
 
 
 def as_outputs(result: object) -> list[torch.Tensor]:
@@ -238,9 +236,11 @@ class Task(task_worker.Task):
 
     def probe(self, request: Request) -> dict[str, Any]:
         """No data where possible."""
+        if request.get("real"):
+            return super().probe(request)
         elements = sum(math.prod(v["shape"]) for v in request["inputs"] if "shape" in v)
         try:
-            with torch.device("meta"):
+            with torch.device("meta"), _Channels():
                 return super().probe(request)
         except Exception:
             # The task looks at values, or does not take these shapes: real tensors tell which.
@@ -269,6 +269,27 @@ class Task(task_worker.Task):
                 return random_operation(lambda: self.forward(model, inputs))
         except Exception:
             return ""  # it needs real data
+
+
+class _Channels(TorchFunctionMode):
+    """Refuses what transposed convolutions refuse with data and take without: other channels than
+    the weight has."""
+
+    _DIMENSIONS: ClassVar[dict[Any, int]] = {
+        torch.conv_transpose1d: 1,
+        torch.conv_transpose2d: 2,
+        torch.conv_transpose3d: 3,
+    }
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        dimensions = self._DIMENSIONS.get(func)
+        if dimensions is not None and len(args) > 1:
+            given, wanted = args[0].shape[-dimensions - 1], args[1].shape[0]
+            if given != wanted:
+                msg = f"{given} channels for a transposed convolution of {wanted}"
+                raise RuntimeError(msg)
+        return func(*args, **(kwargs or {}))
 
 
 def _copied_to_meta(model: Any) -> Any:

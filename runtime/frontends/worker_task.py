@@ -345,9 +345,12 @@ class WorkerTask:
         self,
         inputs: Sequence[TensorSpec | Scalar],
         substitutes: Mapping[int, int],
+        *,
+        real: bool = False,
     ) -> tuple[tuple[TensorSpec, ...], dict[str, tuple[int, ...]]]:
         """The outputs, and the shapes of parameters and buffers by name, for inputs of other shapes
-        and init inputs (by position) of other values; made without data where possible.
+        and init inputs (by position) of other values; made without data where possible, unless they
+        are to be `real`.
 
         Raises `TaskFailure` when the task does not take them.
         """
@@ -358,7 +361,7 @@ class WorkerTask:
             for value in inputs
         ]
         request = {"command": "probe", "inputs": described, "substitutes": dict(substitutes)}
-        reply = self._ask(request)
+        reply = self._ask({**request, "real": real})
         states = {name: tuple(shape) for name, shape in reply["state"].items()}
         return tuple(_tensor(value) for value in reply["outputs"]), states
 
@@ -483,7 +486,7 @@ _DOING = {
     "load": "while the file was loaded",
     "describe": "while the model and its inputs were made and forward was run on them",
     "inputs": "in get_inputs",
-    "valid": "in Model.valid_inputs",
+    "valid": "in valid_inputs",
     "shapes": "in Model.__init__",
     "reference": "in Model.forward",
     "probe": "while it was run at other sizes",

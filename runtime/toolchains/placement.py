@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from sketchc.runtime.sandbox.messages import BFLOAT16
+from sketchc.runtime.sandbox.raw_bytes import raw_bytes
 from sketchc.runtime.toolchains.ascend.buffers import GuardedBuffer
 
 _GUARD_BYTES = 4096
@@ -69,5 +70,4 @@ def torch_dtype(dtype: Any) -> torch.dtype:
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:
-    plain = tensor.detach().cpu().contiguous().reshape(-1)
-    return plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+    return raw_bytes(tensor.cpu()).numpy().tobytes()

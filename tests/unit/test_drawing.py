@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -145,6 +146,14 @@ def test_a_model_may_correct_what_was_drawn(tmp_path: Path) -> None:
         assert set(found.values["INDEX"]) <= {0, 1, 2}
         assert found.arguments[1] is not None
         np.testing.assert_array_equal(found.values["INDEX"], found.arguments[1])
+
+
+def test_the_file_may_correct_beside_a_model(tmp_path: Path) -> None:
+    with opened(tmp_path, "\n" + dedent(HOOK).replace("self, ", "")) as task:
+        binding = bind(elaborated(SKETCH), task.describe())
+        found = draw(binding, task, ShapeCase("", {"N": 40, "K": 30}), "normal", 3, {})
+    assert found.values["X"].min() >= 0
+    assert set(found.values["INDEX"]) <= {0, 1, 2}
 
 
 def test_a_correction_must_keep_shapes(tmp_path: Path) -> None:

@@ -343,3 +343,21 @@ def test_the_limit_on_requests_does_not_bound_loading(tmp_path: Path) -> None:
 def test_what_a_task_prints_disturbs_nothing(tmp_path: Path) -> None:
     with TorchTask(write(tmp_path, 'print("{}")\n' + ADD)) as task:
         assert len(task.describe().inputs) == 2
+
+
+STRIDED = ["x[:, ::7]", "x[0, ::7]", "x.t()[:1]", "x[:, :1, None].transpose(0, 1)", "x[:0]",
+           "x.half()[:, ::7]"]  # fmt: skip
+
+
+@pytest.mark.parametrize("result", STRIDED)
+def test_results_of_any_strides_come_back(tmp_path: Path, result: str) -> None:
+    text = f"class Model(nn.Module):\n    def forward(self, x):\n        return {result}\n"
+    inputs = "def get_inputs():\n    return [torch.arange(7.0).reshape(1, 7)]\n"
+    with TorchTask(write(tmp_path, text + inputs)) as task:
+        (given,) = task.own_inputs(0)
+        assert isinstance(given, np.ndarray)
+        (found,) = task.reference([given], double=False)
+    row = given.reshape(7)
+    expected = {"x.t()[:1]": row[:1], "x[:0]": row[:0]}.get(result, row[:1])
+    assert found.size == expected.size
+    assert np.array_equal(found.reshape(-1), expected)

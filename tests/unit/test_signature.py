@@ -65,6 +65,24 @@ def declared(sketch: ir.Sketch) -> list[str]:
             ["X[M, N, K, P]: f32 in",
              POOLED],
         ),
+        (
+            "F.avg_pool2d(x, 3)",
+            "torch.randn(2, 4, 30, 33)",
+            ["X[M, N, K, P]: f32 in",
+             "Y[M, N, (((K - 3) // 3) + 1), (((P - 3) // 3) + 1)]: f32 out"],
+        ),
+        (
+            "F.avg_pool1d(x, 40)",
+            "torch.randn(2, 4, 4000)",
+            ["X[M, N, K]: f32 in", "Y[M, N, (((K - 40) // 40) + 1)]: f32 out"],
+        ),
+        ("F.interpolate(x, scale_factor=2).flatten(1)", "torch.randn(2, 4, 9)",
+         ["X[M, N, K]: f32 in", "Y[M, (2 * (N * K))]: f32 out"]),
+        ("x[:, ::2]", "torch.randn(6, 40)",
+         ["X[M, N]: f32 in", "Y[M, (((N - 1) // 2) + 1)]: f32 out"]),
+        ("F.pad(x, (1, 2, 3, 4)).flatten()",
+         "torch.randn(6, 40)",
+         ["X[M, N]: f32 in", "Y[((M + 7) * (N + 3))]: f32 out"]),
         ("x.half()", "torch.randn(6, 40)", ["X[M, N]: f32 in", "Y[M, N]: f16 out"]),
         ("x > 0", "torch.randn(1, 40)", ["X[1, M]: f32 in", "Y[1, M]: bool out"]),
     ],
@@ -77,6 +95,53 @@ def test_extents_follow_the_inputs(
         sketch = signature_of(task, "f")
         bind(sketch, task.describe())
     assert declared(sketch) == expected
+
+
+@pytest.mark.parametrize(
+    ("layer", "inputs", "extents"),
+    [
+        ("nn.ConvTranspose2d(4, 6, 3)", "2, 4, 9, 11", "M, 6, (N + 2), (K + 2)"),
+        (
+            "nn.ConvTranspose1d(4, 6, 3, stride=2, padding=1, dilation=2)",
+            "2, 4, 9",
+            "M, 6, ((2 * N) + 1)",
+        ),
+        ("nn.Conv1d(4, 6, 3, stride=3, dilation=4)", "2, 4, 50", "M, 6, (((N - 9) // 3) + 1)"),
+        ("nn.Conv2d(4, 6, 3, stride=2, padding=1)", "2, 4, 224, 224",
+         "M, 6, (((N - 1) // 2) + 1), (((N - 1) // 2) + 1)"),
+        ("nn.AvgPool2d(11)", "2, 4, 2048, 1024",
+         "M, N, (((K - 11) // 11) + 1), (((P - 11) // 11) + 1)"),
+    ],
+)  # fmt: skip
+def test_extents_of_layers_at_any_size(
+    tmp_path: Path, layer: str, inputs: str, extents: str
+) -> None:
+    path = task_file(tmp_path, "self.inner(x)", f"torch.randn({inputs})", f"self.inner = {layer}")
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "f")
+    assert declared(sketch)[-1] == f"Y[{extents}]: f32 out"
+
+
+def test_a_kernel_size_is_a_symbol_beside_a_stride_of_the_same_size(tmp_path: Path) -> None:
+    path = task_file(
+        tmp_path,
+        "self.inner(x)",
+        "torch.randn(2, 4, 500)",
+        "self.inner = nn.Conv1d(4, 6, size, stride=stride, dilation=4)",
+        given="size=3;stride=3",
+    )
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "f")
+    assert declared(sketch)[1] == "INNER_WEIGHT[6, 4, K]: f32 in"
+    assert declared(sketch)[-1] == "Y[M, 6, ((((N - (4 * K)) + 3) // 3) + 1)]: f32 out"
+
+
+def test_three_tensors_side_by_side(tmp_path: Path) -> None:
+    inputs = "torch.randn(3, 5), torch.randn(3, 7), torch.randn(3, 9)"
+    path = task_file(tmp_path, "torch.cat([x, y, z], 1)", inputs, arguments="x, y, z")
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "f")
+    assert declared(sketch)[-1] == "Y[M, ((N + K) + P)]: f32 out"
 
 
 def test_an_extent_that_follows_in_no_simple_way(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from sketchc.runtime.sandbox.inside import exception_kinds
+from sketchc.runtime.sandbox.raw_bytes import raw_bytes
 from sketchc.runtime.sandbox.worker import run_inside
 from sketchc.runtime.toolchains import wrapper_guard
 from sketchc.runtime.toolchains.ascend import frontend, standin
@@ -271,7 +272,9 @@ def execute(
     elements = sum(array.size for array in results.values())
     if watch is not None and (against := watch.verdict(elements)):
         return {"failure": _told("policy", against)}, {}
-    changed = [n for n, old in before.items() if not torch.equal(_bits(old), _bits(tensors[n]))]
+    changed = [
+        n for n, old in before.items() if not torch.equal(raw_bytes(old), raw_bytes(tensors[n]))
+    ]
     if changed:
         message = f"the kernel changes its input {', '.join(changed)}"
         return {"failure": _told("launch", message, kinds=["IllegalAccessError"])}, {}
@@ -350,13 +353,6 @@ def _failure(error: Exception) -> dict[str, Any]:
         case _:
             pass
     return _told(stage, f"{name}{error}", log, kinds)
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes, so that NaN equals itself."""
-    if tensor.numel() == 0:
-        return torch.empty(0, dtype=torch.uint8)
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
