@@ -157,9 +157,12 @@ def _bound(sketch: ir.Sketch, session: Session) -> Finding | None:
     from sketchc.runtime.frontends.binding import bind
 
     try:
-        bind(sketch, session.description, session.constants)
+        bound = bind(sketch, session.description, session.constants)
     except UsageError as error:
         return Finding("bind", "design", (), str(error), {"problem": str(error)})
+    if bound.other_types:
+        problem = f"types differ: {'; '.join(bound.other_types)}"
+        return Finding("bind", "design", (), problem, {"problem": problem})
     return None
 
 

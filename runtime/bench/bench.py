@@ -93,6 +93,9 @@ def bench(
     plan, task_text = candidate.plan, task.path.read_text("utf-8", errors="replace")
     say("checks the task")
     binding = bind(plan.sketch, task.describe(settings.seed), settings.values)
+    if binding.other_types:
+        msg = f"nothing is measured, since types differ: {'; '.join(binding.other_types)}"
+        raise UsageError(msg)
     symbols, substitutes = sizes_of(binding, task, settings.sizes)
     seed = settings.seed % (1 << 31)
     task.require_deterministic(seed, wait=False)

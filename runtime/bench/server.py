@@ -154,7 +154,7 @@ class Server:
     def _run(self, model: Callable[..., Any], given: Mapping[str, torch.Tensor]) -> Any:
         """What a model gives for these tensors, passed as the task takes them."""
         inputs = [given.get(a) if isinstance(a, str) else a for a in self.job.arguments]
-        arguments, named = self.task._arranged(inputs)
+        arguments, named = self.task.arguments(inputs)
         return model(*arguments, **named)
 
     def _calling(self, model: Callable[..., Any]) -> Call:

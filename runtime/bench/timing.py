@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import attrs
 import torch
 
+from sketchc.runtime.frontends.task_file import flat
 from sketchc.runtime.sandbox.raw_bytes import raw_bytes
 
 _now = time.perf_counter_ns
@@ -196,4 +197,4 @@ class CudaClock:
 
 def as_sequence(outputs: Any) -> Sequence[torch.Tensor]:
     """A wrapper's result as a sequence of tensors."""
-    return outputs if isinstance(outputs, tuple | list) else [outputs]
+    return list(flat(outputs))  # type: ignore[arg-type]

@@ -3,13 +3,15 @@
 Forward's tensors fill the sketch's `in` and `inout` tensors in call order; the model's parameters
 and buffers fill those that are left, by name where names agree and else by position. Forward's
 numbers (tensors without axes among them, where no tensor of the sketch is one) fill the sketch's
-params in order; a param that is left takes what `--set` says, else the model's attribute of its
-name, else its default. Every mismatch is one `UsageError`.
+params (`numbers`); a param that is left takes what `--set` says, else the model's attribute of its
+name, else its default. What else forward takes is a constant of the task. Every mismatch is one
+`UsageError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -27,6 +29,7 @@ from sketchc.runtime.frontends.description import (
     TensorSpec,
 )
 from sketchc.runtime.frontends.hints import Domain
+from sketchc.runtime.frontends.numbers import Number, bind_params, numbers_of
 from sketchc.runtime.frontends.ranges import symbol_domains, value_domains
 from sketchc.runtime.frontends.sizes import tensor_shapes
 from sketchc.symbol_sources import absent_symbols, solve_symbols
@@ -55,10 +58,13 @@ class Binding:
     """A sketch bound to a task at the task's own sizes.
 
     `symbols` and `params` hold every symbol and param; `param_inputs` maps positions of forward's
-    inputs to params; `nothing` holds the positions at which the task itself gives None; `notes` say
-    what was decided silently. Optional tensors that the task never gives are not in `tensors`.
-    `receivers` maps positions of inputs that the task only writes into to `out` tensors. `sizes`
-    and `values` are what the task's hints allow: of symbols, and of inputs by position.
+    inputs to params; `nothing` holds the positions of what reaches no tensor and no param (None, a
+    text, a number that the sketch leaves out): the task is given None there, and takes its own;
+    `notes` say what was decided silently. Optional tensors that the task never gives are not in
+    `tensors`. `receivers` maps positions of inputs that the task only writes into to `out` tensors.
+    `sizes` and `values` are what the task's hints allow: of symbols, and of inputs by position.
+    `other_types` tells of tensors that are of another type than the task's: no kernel of the sketch
+    is right.
     """
 
     sketch: ir.Sketch
@@ -73,6 +79,7 @@ class Binding:
     receivers: Mapping[int, str] = attrs.field(factory=dict)
     sizes: Mapping[str, Domain] = attrs.field(factory=dict)
     values: Mapping[int, Domain] = attrs.field(factory=dict)
+    other_types: tuple[str, ...] = ()
 
     def number(self, position: int) -> Array | Scalar:
         """The value of the param that an input fills, as the task takes it: a number, or a tensor
@@ -100,6 +107,9 @@ class Binding:
         """The symbols at another list of the task's inputs. Raises `UsageError` where these do not
         fit the sketch, or have numbers other than those of the first list."""
         shapes = {s.tensor.name: s.specification.shape for s in self.tensors}
+        if len(inputs) != len(self.description.inputs):
+            msg = f"it has {len(inputs)} inputs, and {len(self.description.inputs)} in the first"
+            raise UsageError(msg)
         for source in self.tensors:
             if source.position is None:
                 continue
@@ -107,12 +117,24 @@ class Binding:
             if not isinstance(given, TensorSpec) or len(given.shape) != len(source.tensor.extents):
                 msg = f"{source.text} is no tensor of rank {len(source.tensor.extents)} there"
                 raise UsageError(msg)
+            if given.dtype is not source.specification.dtype:
+                msg = (
+                    f"{source.text} is {given.dtype.value} there, and "
+                    f"{source.specification.dtype.value} in the first"
+                )
+                raise UsageError(msg)
             shapes[source.tensor.name] = given.shape
+        for position in self.nothing:
+            value, first = inputs[position], self.description.inputs[position]
+            if value != first:
+                where = self.description.name_of(position)
+                msg = f"{where} is {_shown(value)} there, and {_shown(first)} in the first"
+                raise UsageError(msg)
         for position, name in self.param_inputs.items():
-            value = inputs[position] if position < len(inputs) else None
-            value = value.value if isinstance(value, TensorSpec) else value
-            if value != self.params[name]:
-                msg = f"{name} is {value!r} there, and {self.params[name]!r} in the first"
+            found = inputs[position]
+            number = found.value if isinstance(found, TensorSpec) else found
+            if number != self.params[name]:
+                msg = f"{name} is {number!r} there, and {self.params[name]!r} in the first"
                 raise UsageError(msg)
         symbols = bind_symbols(self.sketch, shapes, {s.tensor.name: s.text for s in self.tensors})
         _check_extents(self.sketch, symbols, self.params, shapes)
@@ -128,13 +150,14 @@ def bind(
     sketch: ir.Sketch, task: TaskDescription, settings: Mapping[str, Scalar] | None = None
 ) -> Binding:
     """Bind; `settings` are the user's `--set` values. Raises `UsageError`."""
-    numbers = _numbers(sketch, task)
-    tensors, nothing, receivers = _tensor_sources(sketch, task, numbers)
+    numbers = numbers_of(sketch, task)
+    tensors, constants, receivers = _tensor_sources(sketch, task, numbers)
     notes = [note for source in tensors if (note := _conversion(source))]
-    params, param_inputs, more = _params(sketch, task, settings or {}, numbers)
+    bound = bind_params(sketch, task, settings or {}, numbers)
+    _require_plain(task, bound.left_out)
     shapes = {source.tensor.name: source.specification.shape for source in tensors}
     symbols = bind_symbols(sketch, shapes, {s.tensor.name: s.text for s in tensors})
-    _check_extents(sketch, symbols, params, shapes)
+    _check_extents(sketch, symbols, bound.values, shapes)
     outputs = tuple(t for t in sketch.tensors if t.role in (ir.Role.OUT, ir.Role.INOUT))
     if len(outputs) != len(task.outputs):
         msg = (
@@ -142,11 +165,6 @@ def bind(
             f"{sketch.name} has {_count(len(outputs), 'output')} ({_names(outputs)})"
         )
         raise UsageError(msg)
-    for output, given in zip(outputs, task.outputs, strict=True):
-        if output.dtype is not given.dtype:
-            notes.append(
-                f"{output.name} is {output.dtype.value}; the task returns {given.dtype.value}"
-            )
     axes = {(s.position, axis): s.tensor for s in tensors for axis in range(len(s.tensor.extents))}
     sizes, unused = symbol_domains(sketch, task, axes, symbols)
     return Binding(
@@ -155,14 +173,31 @@ def bind(
         tensors,
         outputs,
         symbols,
-        params,
-        param_inputs,
-        (*notes, *more, *unused),
-        nothing,
+        bound.values,
+        bound.positions,
+        (*notes, *bound.notes, *unused),
+        constants | bound.left_out,
         receivers,
         sizes,
         value_domains(task),
+        _other_types(tensors, outputs, task.outputs),
     )
+
+
+def _require_plain(task: TaskDescription, positions: Iterable[int]) -> None:
+    """Raises `UsageError` for a number that is left out and is a tensor, which cannot be."""
+    for position in positions:
+        value = task.inputs[position]
+        if isinstance(value, TensorSpec):
+            msg = (
+                f"{task.name_of(position)} of the task is the number {value.value} in a tensor, "
+                "and the sketch has neither a param nor a tensor for it"
+            )
+            raise UsageError(msg)
+
+
+def _shown(value: InputSpec) -> str:
+    return value.text if isinstance(value, OtherSpec) else repr(value)
 
 
 def _count(number: int, noun: str) -> str:
@@ -171,25 +206,6 @@ def _count(number: int, noun: str) -> str:
 
 def _names(tensors: Sequence[ir.Tensor]) -> str:
     return ", ".join(tensor.name for tensor in tensors) or "none"
-
-
-def _numbers(sketch: ir.Sketch, task: TaskDescription) -> list[tuple[int, Scalar]]:
-    """The inputs that are numbers, with their positions: tensors without axes, too, where the
-    sketch's tensor at that place has axes, or there is none."""
-    wanted = [t for t in sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)]
-    found: list[tuple[int, Scalar]] = []
-    place = 0
-    for position, value in enumerate(task.inputs):
-        if isinstance(value, bool | int | float):
-            found.append((position, value))
-        elif isinstance(value, TensorSpec) and value.value is not None:
-            if place < len(wanted) and not wanted[place].extents:
-                place += 1
-            else:
-                found.append((position, value.value))
-        else:
-            place += 1
-    return found
 
 
 def _receivers(
@@ -207,9 +223,9 @@ def _receivers(
 
 
 def _tensor_sources(
-    sketch: ir.Sketch, task: TaskDescription, numbers: Sequence[tuple[int, Scalar]]
+    sketch: ir.Sketch, task: TaskDescription, numbers: Sequence[Number]
 ) -> tuple[tuple[TensorSource, ...], frozenset[int], dict[int, str]]:
-    """Where each tensor comes from, the positions at which the task gives None for one, and the
+    """Where each tensor comes from, the positions of what no tensor takes (None, a text), and the
     inputs that are written only."""
     wanted = [t for t in sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)]
     given: list[tuple[int, TensorSpec | None]] = []
@@ -219,22 +235,18 @@ def _tensor_sources(
             continue
         if isinstance(value, TensorSpec):
             given.append((position, value))
-        elif isinstance(value, OtherSpec) and value.type == "NoneType":
+        elif isinstance(value, OtherSpec) and value.is_none:
             given.append((position, None))
-        elif isinstance(value, OtherSpec):
-            msg = (
-                f"input {position + 1} of the task is of type {value.type}; "
-                "a sketch takes tensors and numbers"
-            )
-            raise UsageError(msg)
-    receivers = _receivers(sketch, task, [place for place, _ in given], len(wanted))
+    tensors = [place for place, value in given if value is not None]
+    receivers = _receivers(sketch, task, tensors, len(wanted))
     given = [(place, value) for place, value in given if place not in receivers]
-    if len(given) > len(wanted):
+    if len(tensors) - len(receivers) > len(wanted):
         msg = (
-            f"the task's forward takes {_count(len(given), 'tensor')} and the sketch "
+            f"the task's forward takes {_count(len(tensors), 'tensor')} and the sketch "
             f"{sketch.name} has {_count(len(wanted), 'input')} ({_names(wanted)})"
         )
         raise UsageError(msg)
+    given = _aligned(wanted, given, len(task.state))
     sources = []
     for tensor, (position, specification) in zip(wanted, given, strict=False):
         if specification is not None:
@@ -245,8 +257,28 @@ def _tensor_sources(
     sources += _state_sources(sketch, wanted[len(given) :], task, len(given))
     for source in sources:
         _check_rank(source)
-    nothing = frozenset(position for position, value in given if value is None)
-    return tuple(sources), nothing, receivers
+    constants = {p for p, value in enumerate(task.inputs) if isinstance(value, OtherSpec)}
+    return tuple(sources), frozenset(constants), receivers
+
+
+def _aligned(
+    wanted: Sequence[ir.Tensor], given: list[tuple[int, TensorSpec | None]], more: int
+) -> list[tuple[int, TensorSpec | None]]:
+    """What the task gives without the None that stand for no tensor of the sketch. As many as can
+    be stand for optional ones; all are kept where nothing fits. `more` tensors are the model's."""
+    absent = [place for place, value in given if value is None]
+    for count in range(len(absent), -1, -1):
+        for kept in itertools.combinations(absent, count):
+            found = [(p, value) for p, value in given if value is not None or p in kept]
+            left = [tensor for tensor in wanted[len(found) :] if not tensor.optional]
+            pairs = zip(wanted, (value for _, value in found), strict=False)
+            fits = all(
+                tensor.optional if value is None else len(value.shape) == len(tensor.extents)
+                for tensor, value in pairs
+            )
+            if fits and len(found) <= len(wanted) and len(left) <= more:
+                return found
+    return given
 
 
 def _state_sources(
@@ -302,50 +334,29 @@ def _conversion(source: TensorSource) -> str:
     )
 
 
+def _other_types(
+    sources: Sequence[TensorSource], outputs: Sequence[ir.Tensor], given: Sequence[TensorSpec]
+) -> tuple[str, ...]:
+    """Tensors that are of another type than the task's: a kernel that takes or gives these is not
+    one for the task. Integers that are only read may be of another width."""
+    found = [
+        f"{s.tensor.name} is {s.tensor.dtype.value}, and {s.text} of the task "
+        f"{s.specification.dtype.value}"
+        for s in sources
+        if s.tensor.dtype.is_float and s.tensor.dtype is not s.specification.dtype
+    ]
+    return (
+        *found,
+        *(
+            f"{tensor.name} is {tensor.dtype.value}, and the task returns {value.dtype.value}"
+            for tensor, value in zip(outputs, given, strict=True)
+            if tensor.dtype is not value.dtype
+        ),
+    )
+
+
 def _kind(dtype: DType) -> str:
     return "float" if dtype.is_float else "integer" if dtype.is_integer else "bool"
-
-
-def _params(
-    sketch: ir.Sketch,
-    task: TaskDescription,
-    settings: Mapping[str, Scalar],
-    numbers: Sequence[tuple[int, Scalar]],
-) -> tuple[dict[str, Scalar], dict[int, str], list[str]]:
-    """Values of all params, which of forward's inputs fill which, and notes."""
-    if len(numbers) > len(sketch.params):
-        position, value = numbers[len(sketch.params)]
-        msg = (
-            f"input {position + 1} of the task is the number {value}, and the sketch {sketch.name} "
-            f"has {_count(len(sketch.params), 'param')} only"
-        )
-        raise UsageError(msg)
-    values: dict[str, Scalar] = {}
-    positions: dict[int, str] = {}
-    notes: list[str] = []
-    for param, (position, value) in zip(sketch.params, numbers, strict=False):
-        values[param.name] = value
-        positions[position] = param.name
-    for param in sketch.params[len(numbers) :]:
-        if param.name in settings:
-            values[param.name] = settings[param.name]
-            own = task.scalars.get(param.name, settings[param.name])
-            if own != settings[param.name]:
-                notes.append(
-                    f"{param.name} = {settings[param.name]!r} by --set; the model has {own!r}"
-                )
-        elif param.name in task.scalars:
-            values[param.name] = task.scalars[param.name]
-            notes.append(f"{param.name} = {values[param.name]!r}, the model's attribute")
-        elif param.default is not None:
-            values[param.name] = param.default
-        else:
-            msg = (
-                f"the sketch {sketch.name} needs a value for {param.name}, which the task does not "
-                f"give; say --set {param.name}=..."
-            )
-            raise UsageError(msg)
-    return values, positions, notes
 
 
 def bind_symbols(

@@ -9,6 +9,7 @@ import attrs
 
 from sketchc.runtime.frontends.arrays import Array
 from sketchc.runtime.frontends.hints import Hint, TaskFailure
+from sketchc.runtime.frontends.layout import Layout
 from sketchc.types import DType
 
 __all__ = [
@@ -43,6 +44,11 @@ class OtherSpec:
 
     text: str
     type: str
+
+    @property
+    def is_none(self) -> bool:
+        """Whether it is None: an optional tensor that is absent, or a constant like others."""
+        return self.type == "NoneType"
 
 
 InputSpec = TensorSpec | Scalar | OtherSpec
@@ -86,6 +92,8 @@ class TaskDescription:
     they are left out; `corrects`: the model has `valid_inputs`. `written` are the positions of
     inputs that the task writes into. `others` are further lists of inputs (`get_inputs_dyn_list`).
     `hints` restrict sizes and values; `axes` say which axes a size of the hints stands for.
+    `layout` says how forward's inputs hold the tensors (`layout`), and `lists` what the lists of
+    inputs are called: these, and then the others.
     `subject` is the name of what is run, `kind` says whether it is a "class", an "instance" of one
     or a "function" of `framework`.
     """
@@ -107,6 +115,8 @@ class TaskDescription:
     framework: str = "torch"
     subject: str = "Model"
     kind: str = "class"
+    layout: Layout = attrs.field(factory=list)
+    lists: tuple[str, ...] = ()
 
     def name_of(self, position: int) -> str:
         """What people call an input: "input 2 (`bias`)"."""

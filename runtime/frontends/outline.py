@@ -21,8 +21,8 @@ from sketchc.runtime.frontends.hints import Declared, Hint, parse_declared, read
 #: In the order of preference, where a file imports several and nothing else decides.
 FRAMEWORKS = ("torch", "mindspore", "numpy")
 #: Functions that describe a task and are never the task itself.
-MAKERS = frozenset({"get_inputs", "get_init_inputs", "get_inputs_dyn_list", "valid_inputs"})
-_INPUT_MAKERS = frozenset({"get_inputs", "get_inputs_dyn_list"})
+_INPUT_MAKERS = frozenset({"get_inputs", "get_inputs_dyn_list", "get_input_groups"})
+MAKERS = _INPUT_MAKERS | {"get_init_inputs", "valid_inputs"}
 #: The method that is run, by framework.
 METHODS = {"torch": ("forward",), "mindspore": ("construct",), "numpy": ("__call__", "forward")}
 #: Bases of bases are followed so far: a class may be its own base in a broken file.

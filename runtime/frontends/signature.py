@@ -15,7 +15,6 @@ from sketchc import ir
 from sketchc.diagnostics import UsageError
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.frontends.description import (
-    OtherSpec,
     TaskDescription,
     TensorSpec,
 )
@@ -36,8 +35,8 @@ def signature_of(task: WorkerTask, name: str, seed: int = 0) -> ir.Sketch:
     nothing writes into is inout.
 
     Numbers among the model's attributes are constants of the task: a kernel holds them itself.
-    Raises `UsageError` when forward takes something that is neither a tensor nor a number, or when
-    an output's extent follows the inputs in no simple way.
+    What else forward takes (a text, None, a tuple of numbers) is a constant, too. Raises
+    `UsageError` when an output's extent follows the inputs in no simple way.
     """
     description = task.describe(seed)
     parameters = tuple(_parameters(description))
@@ -102,12 +101,6 @@ def signature_plan(sketch: ir.Sketch, target: str, hardware: str | None = None) 
 def _parameters(description: TaskDescription) -> Iterator[Parameter]:
     used: set[str] = set()
     for position, value in enumerate(description.inputs):
-        if isinstance(value, OtherSpec):
-            msg = (
-                f"input {position + 1} of the task is of type {value.type}; "
-                "a kernel takes tensors and numbers"
-            )
-            raise UsageError(msg)
         if isinstance(value, TensorSpec):
             name = _free_name(f"X{position + 1}" if position else "X", used)
             yield Parameter(name, value, position=position)

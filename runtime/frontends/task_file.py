@@ -17,9 +17,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sketchc.runtime.frontends.user_code import TaskError, user_code
+from sketchc.runtime.frontends.layout import Layout, flatten, is_plain, paths, rebuild
+from sketchc.runtime.frontends.user_code import Raised, TaskError, user_code
 
 Request = Mapping[str, Any]
+#: Functions of a task's file that give several lists of inputs.
+LIST_MAKERS = ("get_inputs_dyn_list", "get_input_groups")
 
 
 class TaskFile:
@@ -47,9 +50,16 @@ class TaskFile:
             subject, f"class Model: {self.module_class}` or `def NAME(...): a function"
         )
         self._check_subject()
-        if makes_inputs and not hasattr(self.module, "get_inputs_dyn_list"):
+        if makes_inputs and not any(hasattr(self.module, name) for name in LIST_MAKERS):
             self._attribute("get_inputs", "def get_inputs(): the list of forward's inputs")
         self.parameters = self._parameters()
+        #: Which of the lists of inputs stands for the task's own, and what the lists are called.
+        self.lead = 0
+        self.list_names: list[str] = []
+        #: How the inputs of that list hold its tensors, and what else is in it, by position; None
+        #: as long as nobody has asked for them.
+        self._layout: Layout | None = None if makes_inputs else []
+        self.constants: dict[int, Any] = {}
         self.returns = "tensor"
         #: Positions of the inputs that the task was seen to write into.
         self.written: set[int] = set()
@@ -212,28 +222,73 @@ class TaskFile:
     # ------------------------------------------------------------ inputs
 
     def input_lists(self, request: Request) -> list[list[Any]]:
-        """The task's own inputs, and then those of `get_inputs_dyn_list`, after seeding."""
+        """The task's own inputs, and then those of `get_inputs_dyn_list` and `get_input_groups`,
+        after seeding; the list that leads comes first. Tensors within containers are inputs of
+        their own."""
         if not self.makes_inputs:
             return [self.given(request["own"])]
         self.seed(request["seed"])
-        found = []
+        found, names = [], []
         if hasattr(self.module, "get_inputs"):
             with user_code("get_inputs", self.path):
                 found.append(self.ordered(self.module.get_inputs(), "get_inputs"))
-        if hasattr(self.module, "get_inputs_dyn_list"):
-            name = "get_inputs_dyn_list"
+            names.append("get_inputs")
+        for name in LIST_MAKERS:
+            if not hasattr(self.module, name):
+                continue
             with user_code(name, self.path):
-                lists = self.module.get_inputs_dyn_list()
+                lists = getattr(self.module, name)()
                 if not isinstance(lists, list | tuple) or not lists:
                     msg = f"{name} must return a list of lists of inputs"
                     raise TaskError(msg)
                 found += [self.ordered(values, name) for values in lists]
-        return found
+            names += [f"list {number} of {name}" for number in range(1, len(lists) + 1)]
+        order = [self.lead, *(n for n in range(len(found)) if n != self.lead)]
+        flat = [flatten(found[number], self.is_tensor) for number in order]
+        self.list_names = [names[number] for number in order]
+        leaves, self._layout = flat[0]
+        self.constants = {p: v for p, v in enumerate(leaves) if not self.is_tensor(v)}
+        return [leaves for leaves, _ in flat]
+
+    @property
+    def layout(self) -> Layout:
+        """How the own inputs hold their tensors."""
+        if self._layout is None:
+            try:
+                self.shapes({"seed": 0})
+            except (Raised, TaskError):
+                self.inputs({"seed": 0})
+        assert self._layout is not None
+        return self._layout
+
+    def follow(self, lead: int) -> None:
+        """Let another of the lists stand for the task's own inputs."""
+        self.lead = lead
+        self._layout = None if self.makes_inputs else []
+        self.written.clear()
+        self.elements = None
+
+    def shapes(self, request: Request) -> list[list[int]]:
+        """The shapes of the task's own inputs; none for what is no tensor."""
+        return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in self.inputs(request)]
 
     def inputs(self, request: Request) -> list[Any]:
         """One of the lists: the own one, or number `request["variant"]`."""
         lists = self.input_lists(request)
         return lists[request.get("variant", 0)]
+
+    def entries(self) -> list[tuple[str, inspect.Parameter | None]]:
+        """What people call the inputs, by position, with the arguments that they are: `x`, or
+        `xs[1]` for a part of one. Arguments that the own inputs leave out come last."""
+        order = self._in_order()
+        more = next((p.name for p in self.parameters if p.kind is p.VAR_POSITIONAL), "")
+        found: list[tuple[str, inspect.Parameter | None]] = []
+        for place, *path in paths(self.layout):
+            argument = order[place] if place < len(order) else None
+            name = argument.name if argument is not None else f"{more}[{place - len(order)}]"
+            subscripts = "".join(f"[{key!r}]" for key in path)
+            found.append((name + subscripts, None if path else argument))
+        return [*found, *((p.name, p) for p in order[len(self.layout) :])]
 
     def ordered(self, values: Any, where: str) -> list[Any]:
         """Inputs by position; given by name, they come in the order of the arguments."""
@@ -282,15 +337,26 @@ class TaskFile:
         return list(inputs[:plain]), named
 
     def given(self, described: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """The inputs of a request: tensors, numbers and None."""
+        """The inputs of a request, by position: tensors, numbers and None."""
         return [self.load(v) if "file" in v else v["value"] for v in described]
+
+    def nested(self, inputs: Sequence[Any]) -> list[Any]:
+        """Inputs by position as the task holds them. None stands for what is no tensor in the own
+        ones: a text, a tuple of numbers, a number that a kernel does not need."""
+        own = self.constants
+        leaves = [own.get(p) if v is None else v for p, v in enumerate(inputs)]
+        return leaves if is_plain(self.layout) else rebuild(self.layout, leaves)
+
+    def arguments(self, inputs: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of one run, from inputs by position."""
+        return self._arranged(self.nested(inputs))
 
     # ------------------------------------------------------------ one run
 
     def forward(self, model: Any, inputs: Sequence[Any]) -> list[Any]:
         """The outputs, without gradients; `returns` keeps what held them."""
         marks = self.marks(inputs)
-        arguments, named = self._arranged(inputs)
+        arguments, named = self.arguments(inputs)
         with user_code(self.where, self.path), self.running():
             result = model(*arguments, **named)
         changed = [
@@ -320,8 +386,7 @@ class TaskFile:
                 raise TaskError(msg)
         for place in changed:
             if not any(self.aliases(output, inputs[place]) for output in outputs):
-                names = [parameter.name for parameter in self._in_order()]
-                name = f" (`{names[place]}`)" if place < len(names) else ""
+                name = f" (`{self.entries()[place][0]}`)"
                 msg = (
                     f"{self.where} changes its input {place + 1}{name} and does not return it: "
                     "return it as well, work on a copy, or return nothing at all, so that the "

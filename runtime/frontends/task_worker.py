@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from sketchc.runtime.frontends import draws
+from sketchc.runtime.frontends.layout import flatten
 from sketchc.runtime.frontends.repeat import (
     NOT_DETERMINISTIC,
     ONLY_NAN,
@@ -75,8 +76,10 @@ class Task(TaskFile):
             "outputs": [self.specify(value) for value in outputs],
             "returns": self.returns,
             "written": sorted(self.written),
-            "names": [parameter.name for parameter in self._in_order()],
-            "defaults": [i for i, p in enumerate(self._in_order()) if p.default is None],
+            "names": [name for name, _ in self.entries()],
+            "defaults": [i for i, (_, p) in enumerate(self.entries()) if p and p.default is None],
+            "layout": self.layout,
+            "lists": self.list_names,
             "corrects": self._correcting(model) is not None,
             "axes": self._axes(lists[0], request),
         }
@@ -138,10 +141,6 @@ class Task(TaskFile):
             ]
         return found
 
-    def shapes(self, request: Request) -> list[list[int]]:
-        """The shapes of the task's own inputs; none for what is no tensor."""
-        return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in self.inputs(request)]
-
     def own_inputs(self, request: Request) -> dict[str, Any]:
         replies = []
         for position, value in enumerate(self.inputs(request)):
@@ -163,7 +162,10 @@ class Task(TaskFile):
         where = f"{self.name}.valid_inputs" if own else "valid_inputs"
         given = self.given(request["inputs"])
         with user_code(where, self.path), self.running():
-            found = correcting(given)
+            found, layout = flatten(correcting(self.nested(given)), self.is_tensor)
+        if layout[: len(self.layout)] != self.layout or len(found) != len(given):
+            msg = f"{where} returns other inputs than it was given"
+            raise TaskError(msg)
         replies = []
         for position, (before, after) in enumerate(zip(given, found, strict=True)):
             if not self.is_tensor(before):
@@ -261,6 +263,7 @@ class Task(TaskFile):
     ) -> tuple[list[Any], list[Any]]:
         """Inputs and outputs of one run on the inputs of a request; `number` changes the seed. The
         run is `around` what it is given: inputs, parameters and buffers."""
+        assert self.layout is not None  # to find it may make the own inputs, and draw
         self.seed(request["seed"])
         model = self.model(request["substitutes"])
         states = {name: self.load(value) for name, value in request["state"].items()}
@@ -299,12 +302,18 @@ class Task(TaskFile):
 
     def probe(self, request: Request) -> dict[str, Any]:
         """Shapes of outputs and parameters for inputs of other shapes."""
+        assert self.layout is not None
         model = self.model(request["substitutes"])
         outputs = self.forward(model, self.stand_ins(request))
         return {
             "outputs": [{**self.specify(value), "value": None} for value in outputs],
             "state": {n: self.specify(v)["shape"] for n, v in self.state(model).items()},
         }
+
+    def follow(self, lead: int) -> None:
+        super().follow(lead)
+        self._own_values, self._first = None, ()
+        self.unsure, self.refusal, self.ran = 0, "", False
 
     def stand_ins(self, request: Request) -> list[Any]:
         """Inputs of the shapes and types that a request asks for."""
@@ -377,20 +386,18 @@ class Task(TaskFile):
         return self.watched(model, given, deep=deep)
 
     def _sent(self, request: Request) -> dict[str, Any] | None:
-        """The first run, so that another process can repeat it; None for a large one, and for
-        inputs that cannot be sent."""
+        """The first run, so that another process can repeat it; None for a large one. What is no
+        tensor and no number is in that process, too."""
         assert self._own_values is not None
         inputs, state = self._own_values
-        plain = all(value is None or isinstance(value, bool | int | float) or self.is_tensor(value)
-                    for value in inputs)  # fmt: skip
-        if "folder" not in request or not plain or (self.elements or 0) > _SENT_ELEMENTS:
+        if "folder" not in request or (self.elements or 0) > _SENT_ELEMENTS:
             return None
         start = f"{request['folder']}/first"
         return {
             "inputs": [
                 self.save(f"{start}_input_{i}.bin", value)
                 if self.is_tensor(value)
-                else {"value": value}
+                else {"value": value if isinstance(value, bool | int | float) else None}
                 for i, value in enumerate(inputs)
             ],
             "state": {
@@ -425,6 +432,7 @@ def _notes(outputs: Sequence[np.ndarray[Any, Any]]) -> Iterator[str]:
 COMMANDS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
     "describe": lambda task, request: task.describe(request),
     "inputs": lambda task, request: task.own_inputs(request),
+    "follow": lambda task, request: task.follow(request["lead"]) or {},
     "valid": lambda task, request: task.valid(request),
     "shapes": lambda task, request: task.state_shapes(request),
     "reference": lambda task, request: task.reference(request),
@@ -444,7 +452,9 @@ def answer(
             path, subject = Path(request["path"]), request.get("subject", "Model")
             if "beside" in request:
                 _be_another_process(request["beside"])
-            return kind(path, subject, request.get("makes_inputs", True)), {}
+            task = kind(path, subject, request.get("makes_inputs", True))
+            task.follow(request.get("lead", 0))
+            return task, {}
         if task is None:
             msg = "no task is loaded"
             raise TaskError(msg)

@@ -111,9 +111,12 @@ class Prober:
         shaped = self.shapes(sizes)
         given = {p.position: s for p, s in zip(self.parameters, shaped, strict=True)}
         inputs = [
-            given[position] if isinstance(value, TensorSpec) else value
+            given[position]
+            if isinstance(value, TensorSpec)
+            else None
+            if isinstance(value, OtherSpec)
+            else value
             for position, value in enumerate(self.description.inputs)
-            if not isinstance(value, OtherSpec)
         ]
         substitutes = {place: size for group, size in sizes.items() for place in group.follows}
         try:

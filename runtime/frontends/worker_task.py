@@ -64,10 +64,12 @@ _OTHER_SEED = 2
 
 @attrs.frozen
 class Beside:
-    """For a worker that repeats runs of another one: that one's process, and a hash seed."""
+    """For a worker that repeats runs of another one: that one's process, a hash seed, and which of
+    the task's lists of inputs leads there."""
 
     process: int
     hash_seed: str
+    lead: int = 0
 
 
 class Process(Protocol):
@@ -108,6 +110,7 @@ class WorkerTask:
         self._deterministic = False
         self._gone = False
         self._large = 0
+        self._lead = 0
         self._written: Sequence[int] = ()
         self._elsewhere: Elsewhere | None = None
         self._scales: dict[tuple[tuple[int, int], ...], dict[str, float]] = {}
@@ -123,7 +126,7 @@ class WorkerTask:
                     "path": str(path.resolve()),
                     "subject": self.outline.subject,
                     "makes_inputs": self.outline.makes_inputs,
-                    **({} if beside is None else {"beside": beside.process}),
+                    **({} if beside is None else {"beside": beside.process, "lead": beside.lead}),
                 }
             )
         except BaseException:
@@ -208,7 +211,16 @@ class WorkerTask:
             self.framework,
             self.outline.subject,
             self.outline.kind,
+            reply["layout"],
+            tuple(reply["lists"]),
         )
+
+    def follow(self, lead: int) -> None:
+        """Let another of the task's lists of inputs stand for its own ones, from the next
+        `describe` on; before anything else is asked. 0 is the first again."""
+        if lead != self._lead:
+            self._ask({"command": "follow", "lead": lead})
+            self._lead = lead
 
     def following(self, sizes: Mapping[str, int], seed: int = 0) -> dict[str, tuple[Axis, ...]]:
         """Which axes of the own inputs follow which of the file's own numbers: `sizes` gives each
@@ -293,7 +305,7 @@ class WorkerTask:
                     partial(
                         type(self),
                         *(self.path, self.timeout, self.outline),
-                        beside=Beside(self.process.pid, hash_seed),
+                        beside=Beside(self.process.pid, hash_seed, self._lead),
                     )
                     for hash_seed in seeds
                 ],
@@ -343,7 +355,7 @@ class WorkerTask:
 
     def probe(
         self,
-        inputs: Sequence[TensorSpec | Scalar],
+        inputs: Sequence[TensorSpec | Scalar | None],
         substitutes: Mapping[int, int],
         *,
         real: bool = False,
@@ -484,6 +496,7 @@ def _elements(values: Sequence[Array | Scalar | None]) -> int:
 
 _DOING = {
     "load": "while the file was loaded",
+    "follow": "while another list of inputs was chosen",
     "describe": "while the model and its inputs were made and forward was run on them",
     "inputs": "in get_inputs",
     "valid": "in valid_inputs",

@@ -6,6 +6,7 @@ and the model's parameters by their own names: see `Call`. One object serves one
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import hashlib
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.runtime.frontends.layout import Layout
 from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -47,7 +49,9 @@ COMPILER_ERROR = re.compile(r"^\S+\.(cpp|cc|cxx|cu|h|hpp):\d+.*\berror: .*$", re
 @attrs.frozen
 class Call:
     """One run of forward. `init` are the init inputs as Python text; `inputs` forward's inputs by
-    position; `state` parameters and buffers by the model's names; `outputs` names what comes back.
+    position, those that are neither arrays nor numbers as Python text in a `Text`, and `layout` how
+    forward takes them; `state` parameters and buffers by the model's names; `outputs` names what
+    comes back.
 
     `fresh`: at addresses that no call has used. `strided`: the inputs are not contiguous. `turn`:
     the number of the case, by which tuned kernels choose their configuration. `judge_writes`:
@@ -62,6 +66,23 @@ class Call:
     strided: bool = False
     turn: int = 0
     judge_writes: bool = False
+    layout: Layout = attrs.field(factory=list)
+
+
+@attrs.frozen
+class Text:
+    """A value as Python writes it; see `is_text`."""
+
+    text: str
+
+
+def is_text(text: str) -> bool:
+    """Whether the worker reads a value from it: a literal, or a type of torch's."""
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return re.fullmatch(r"torch\.\w+", text) is not None
+    return True
 
 
 @attrs.define(eq=False)
@@ -154,10 +175,11 @@ class TorchModules:
         kernel: Kernel,
         init: Sequence[str],
         inputs: Sequence[Mapping[str, Any]],
+        layout: Layout,
         timeout: float,
     ) -> None:
         """Compile what forward launches for the chip, where launches are interpreted; `inputs` are
-        {"shape", "dtype"} (torch's name), or {"value"}. Raises `ToolchainError`."""
+        {"shape", "dtype"} (torch's name), {"value"} or {"text"}. Raises `ToolchainError`."""
         from sketchc.lowering.hardware import load_hardware
 
         chip = str(load_hardware(kernel.hardware).facts["chip"])
@@ -165,6 +187,7 @@ class TorchModules:
             **self._request(kernel, init),
             "dry": True,
             "inputs": list(inputs),
+            "layout": layout,
             "architecture": int(chip.removeprefix("sm_")),
         }
         with Worker(
@@ -232,12 +255,15 @@ class TorchModules:
         for position, value in enumerate(call.inputs):
             if value is None or isinstance(value, bool | int | float):
                 inputs.append({"value": value})
+            elif isinstance(value, Text):
+                inputs.append({"text": value.text})
             else:
                 arrays[f"input.{position}"] = value
                 inputs.append({"array": f"input.{position}"})
         request = {
             "init": list(call.init),
             "inputs": inputs,
+            "layout": call.layout,
             "state": list(call.state),
             "outputs": list(call.outputs),
             "fresh": call.fresh,

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from sketchc.runtime.frontends.layout import rebuild
 from sketchc.runtime.toolchains.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
 from sketchc.runtime.toolchains.torch_module_worker import (
     SESSIONS,
@@ -23,6 +24,7 @@ from sketchc.runtime.toolchains.torch_module_worker import (
     failed,
     literals,
     load,
+    plain,
     raised,
 )
 from sketchc.runtime.toolchains.triton_cuda_worker import build
@@ -70,8 +72,9 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
     """Build what forward launches; no GPU is touched.
 
     `request`: that of `torch_module_worker.load`, "inputs" (per position {"shape", "dtype"} with
-    torch's name of the type, or {"value"}) and "architecture" (90 for sm_90). The reply holds
-    "kernels", see `triton_cuda_worker._build`, or {"failure"}.
+    torch's name of the type, {"value"} or {"text"}), "layout" (how forward takes them) and
+    "architecture" (90 for sm_90). The reply holds "kernels", see `triton_cuda_worker._build`, or
+    {"failure"}.
     """
     os.environ["TRITON_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / "triton")
     reply, _ = load(request, arrays)
@@ -81,7 +84,7 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
     inputs = [
         torch.ones(value["shape"], dtype=getattr(torch, value["dtype"]))
         if "shape" in value
-        else value["value"]
+        else plain(value)
         for value in request["inputs"]
     ]
     launches: list[Launch] = []
@@ -89,7 +92,7 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
     try:
         model = session.model(literals(request["init"]))
         with torch.no_grad(), host_limit(HOST_SECONDS):
-            model(*inputs)
+            model(*rebuild(request["layout"], inputs))
     except HostTimeoutError:
         text = f"forward took more than {HOST_SECONDS:g} s without its kernels"
         return failed("timeout", text), {}

@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 
+from sketchc.runtime.frontends.layout import rebuild
+from sketchc.runtime.frontends.task_file import flat
 from sketchc.runtime.sandbox.inside import import_file
 from sketchc.runtime.toolchains import wrapper_guard
 from sketchc.runtime.toolchains.module_guard import Guard, building
@@ -203,7 +205,19 @@ def _of_kernels(node: ast.stmt) -> bool:
 
 
 def literals(texts: list[str]) -> list[Any]:
-    return [ast.literal_eval(text) for text in texts]
+    return [_literal(text) for text in texts]
+
+
+def _literal(text: str) -> Any:
+    """A value from Python text: a literal, or a type of torch's."""
+    module, _, name = text.partition(".")
+    dtype = getattr(torch, name, None) if module == "torch" else None
+    return dtype if isinstance(dtype, torch.dtype) else ast.literal_eval(text)
+
+
+def plain(value: dict[str, Any]) -> Any:
+    """An input that is no tensor: {"value"} or {"text"}."""
+    return _literal(value["text"]) if "text" in value else value["value"]
 
 
 def _state(model: Any) -> dict[str, torch.Tensor]:
@@ -229,7 +243,8 @@ def construct(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], 
 def forward(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Run forward once.
 
-    `request`: "init", "inputs" (per position {"array": name} or {"value"}), "state" (names, their
+    `request`: "init", "inputs" (per position {"array": name}, {"value"} or {"text"}), "layout" (how
+    forward takes them), "state" (names, their
     arrays are called "state.NAME"), "outputs" (names), "fresh" (use no address again), "strided"
     (inputs that are not contiguous), "turn" (the number of the case), "judge_writes" (outputs
     must be written by launches) and "shut" (no program can be started: the failure is of the kind
@@ -259,13 +274,14 @@ def _forward(
                 model.load_state_dict(given, strict=False)
         inputs, held = _inputs(session, request, arrays)
         with torch.no_grad(), guard.running():
-            returned = model(*inputs)
+            returned = model(*rebuild(request["layout"], inputs))
             if session.device == "cuda":
                 torch.cuda.synchronize()
     except BaseException as error:
         return raised(guard, LAUNCH, error), {}
     try:
-        outputs = wrapper_guard.named_outputs(request["outputs"], returned)
+        # As the task's own outputs: containers are flattened in order.
+        outputs = wrapper_guard.named_outputs(request["outputs"], tuple(flat(returned)))
         _require_plain(outputs)
         found = {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
     except wrapper_guard.WrongOutputsError as error:
@@ -298,7 +314,7 @@ def _inputs(
     held: dict[str, Placement] = {}
     for position, value in enumerate(request["inputs"]):
         if "array" not in value:
-            inputs.append(value["value"])
+            inputs.append(plain(value))
             continue
         array = arrays[value["array"]]
         if request["strided"]:

@@ -21,7 +21,14 @@ from sketchc.diagnostics import UsageError
 from sketchc.runtime.frontends.arrays import Array
 from sketchc.runtime.frontends.torch_task import OtherSpec, TensorSpec
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.toolchains.torch_module import BUILDS, COMPILER_ERROR, Call, TorchModules
+from sketchc.runtime.toolchains.torch_module import (
+    BUILDS,
+    COMPILER_ERROR,
+    Call,
+    Text,
+    TorchModules,
+    is_text,
+)
 from sketchc.runtime.verify.drawing import Inputs, draw
 from sketchc.runtime.verify.inputs import NON_CONTIGUOUS
 from sketchc.runtime.verify.references import References
@@ -64,9 +71,12 @@ class ModuleSession(Session):
         if (refused := super().build(folder, timeout)) is not None:
             return refused
         kernel, init = self.candidate.kernel, self._init({})
+        self._check_constants()
         try:
             if self.candidate.toolchain.status().interpreted and kernel.target == "triton_cuda":
-                self.modules.build_launches(kernel, init, self._own_inputs(), timeout)
+                self.modules.build_launches(
+                    kernel, init, self._own_inputs(), self.binding.description.layout, timeout
+                )
             self.modules.load(kernel, init, timeout)
             if not self.modules.shuts:
                 self.notes.append("nothing on this machine keeps forward from starting programs")
@@ -87,9 +97,27 @@ class ModuleSession(Session):
         return [
             {"shape": list(value.shape), "dtype": value.dtype.numpy_name}
             if isinstance(value, TensorSpec)
-            else {"value": value if isinstance(value, bool | int | float) else None}
+            else {"value": value}
+            if isinstance(value, bool | int | float)
+            else {"text": value.text}
             for value in self.binding.description.inputs
         ]
+
+    def _check_constants(self) -> None:
+        """Raises `UsageError` for an input that cannot be passed on."""
+        for position, value in enumerate(self.binding.description.inputs):
+            if isinstance(value, OtherSpec) and not is_text(value.text):
+                where = self.binding.description.name_of(position)
+                msg = f"{where} of the task is a {value.type}, which cannot be passed on"
+                raise UsageError(msg)
+
+    def _arguments(self, inputs: Inputs) -> list[Any]:
+        """Forward's inputs by position: the task's own, where the sketch has nothing for them."""
+        found: list[Any] = list(inputs.arguments)
+        for position in self.binding.nothing:
+            value = self.binding.description.inputs[position]
+            found[position] = Text(value.text) if isinstance(value, OtherSpec) else value
+        return found
 
     def _compare_states(self) -> None:
         wanted = {spec.name: spec.shape for spec in self.binding.description.state}
@@ -174,13 +202,14 @@ class ModuleSession(Session):
     def _call(self, case: ShapeCase, inputs: Inputs, *, fresh: bool) -> Call:
         return Call(
             self._init(self._substitutes(case)),
-            inputs.arguments,
+            self._arguments(inputs),
             {} if self.seeded else inputs.state,
             [tensor.name for tensor in self.binding.outputs],
             fresh=fresh,
             strided=self.strided,
             turn=self.turn,
             judge_writes=self.judge_writes,
+            layout=self.binding.description.layout,
         )
 
     def _rehearse(self, case: ShapeCase, call: Call) -> None:

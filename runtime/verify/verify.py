@@ -117,7 +117,7 @@ def verify(
         cases = with_neighbours(cases)
     cases = [*cases, *session.more_cases(cases)]
     try:
-        refused = session.build(folder, compile_timeout)
+        refused = _other_types(binding) or session.build(folder, compile_timeout)
         results = _refused(refused, cases, seed) or _run(session, cases, seed, progress)
     finally:
         session.close()
@@ -155,6 +155,13 @@ def _asked(
         "sketch": candidate.picked,
         "signature": "" if signature is None else signature.name,
     }
+
+
+def _other_types(binding: Binding) -> tuple[str, str, str] | None:
+    """What is wrong with a sketch whose tensors are of other types than the task's, if it is."""
+    if not binding.other_types:
+        return None
+    return "wrong_shape", f"types differ: {'; '.join(binding.other_types)}", ""
 
 
 def _refused(refused: tuple[str, str, str] | None, cases: Cases, seed: int) -> list[CaseResult]:

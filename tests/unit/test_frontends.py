@@ -16,6 +16,7 @@ from sketchc.diagnostics import UsageError
 from sketchc.runtime.frontends import worker_task
 from sketchc.runtime.frontends.arrays import numpy_dtype, read_array, write_array
 from sketchc.runtime.frontends.binding import Binding, bind
+from sketchc.runtime.frontends.description import OtherSpec
 from sketchc.runtime.frontends.torch_task import TaskDescription, TensorSpec, TorchTask
 from sketchc.runtime.verify.free import find_freedom
 from sketchc.types import DType
@@ -233,9 +234,82 @@ def test_numbers_fill_the_params_in_order() -> None:
     assert binding.tensors[1].position == 2
 
 
-def test_narrower_tensors_are_a_note_and_other_kinds_an_error() -> None:
-    narrow = sketch(tensor("X", "M N", dtype=DType.F16), tensor("Y", "M N", ir.Role.OUT))
-    assert any("rounded" in note for note in bind(narrow, described((3, 5))).notes)
+def named(*names: str, inputs: tuple[object, ...], **more: object) -> TaskDescription:
+    return attrs.evolve(described(*inputs), names=names, **more)  # type: ignore[arg-type]
+
+
+def with_params(*params: ir.Param) -> ir.Sketch:
+    return sketch(*ADD_SKETCH.tensors, params=params)
+
+
+def test_numbers_go_to_params_of_their_names_first() -> None:
+    both = with_params(ir.Param("beta", DType.F32), ir.Param("ALPHA", DType.F32))
+    task = named("x", "y", "alpha", "beta", inputs=((3, 5), (5,), 0.5, 0.25))
+    assert bind(both, task).params == {"beta": 0.25, "ALPHA": 0.5}
+
+
+def test_a_number_that_the_sketch_does_not_need_is_left_out() -> None:
+    task = named("x", "y", "dim", "eps", inputs=((3, 5), (5,), 1, 0.25))
+    binding = bind(with_params(ir.Param("eps", DType.F32)), task)
+    assert binding.params == {"eps": 0.25}
+    assert binding.nothing == {2}
+    assert any("input 3 (`dim`) of the task fills no param" in note for note in binding.notes)
+    assert bind(ADD_SKETCH, task).nothing == {2, 3}
+    # No name agrees: a float param takes either, an integer one the only integer.
+    rows = bind(with_params(ir.Param("axis", DType.I32)), task)
+    assert (rows.params, rows.nothing) == ({"axis": 1}, {3})
+    with pytest.raises(UsageError, match="give its params the names"):
+        bind(with_params(ir.Param("epsilon", DType.F32)), task)
+
+
+def test_a_setting_that_the_task_overrides_and_a_default_are_told() -> None:
+    params = (ir.Param("eps", DType.F32, 1e-5), ir.Param("alpha", DType.F32, 1.0))
+    task = named("x", "y", "eps", inputs=((3, 5), (5,), 0.25))
+    notes = bind(with_params(*params), task, {"eps": 2.0}).notes
+    assert any("eps = 0.25" in note and "--set does not change it" in note for note in notes)
+    assert any("alpha = 1.0, the sketch's default" in note for note in notes)
+
+
+TEXT = OtherSpec("'mean'", "str")
+NOTHING = OtherSpec("None", "NoneType")
+
+
+def test_texts_and_tuples_are_constants() -> None:
+    task = described((3, 5), TEXT, (5,), OtherSpec("(1, 2)", "tuple"))
+    binding = bind(ADD_SKETCH, task)
+    assert [source.position for source in binding.tensors] == [0, 2]
+    assert binding.nothing == {1, 3}
+    assert binding.symbols_of(task.inputs) == binding.symbols
+    with pytest.raises(UsageError, match=r"input 2 is 'sum' there, and 'mean' in the first"):
+        binding.symbols_of([*task.inputs[:1], OtherSpec("'sum'", "str"), *task.inputs[2:]])
+
+
+def test_none_stands_for_an_optional_tensor_where_the_sketch_has_one() -> None:
+    optional = attrs.evolve(tensor("BIAS", "N"), optional=True)
+    out = tensor("Y", "M N", ir.Role.OUT)
+    three = sketch(tensor("X", "M N"), optional, tensor("B", "N"), out)
+    task = described((3, 5), NOTHING, (5,))
+    assert [s.tensor.name for s in bind(three, task).tensors] == ["X", "B"]
+    assert [s.tensor.name for s in bind(ADD_SKETCH, task).tensors] == ["X", "B"]
+    last = sketch(tensor("X", "M N"), tensor("B", "N"), optional, out)
+    assert [s.tensor.name for s in bind(last, task).tensors] == ["X", "B"]
+    with pytest.raises(UsageError, match="input 2 of the task is None, and B is not optional"):
+        bind(ADD_SKETCH, described((3, 5), NOTHING))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "wrong"),
+    [
+        (DType.F16, DType.F32, "X is f16, and input 1 of the task f32"),
+        (DType.F64, DType.F32, "X is f64"),
+        (DType.F32, DType.F16, "Y is f16, and the task returns f32"),
+        (DType.F32, DType.I32, "Y is i32"),
+    ],
+)
+def test_other_types_are_told_and_other_kinds_an_error(x: DType, y: DType, wrong: str) -> None:
+    other = sketch(tensor("X", "M N", dtype=x), tensor("Y", "M N", ir.Role.OUT, dtype=y))
+    assert any(wrong in text for text in bind(other, described((3, 5))).other_types)
+    assert not bind(ADD_SKETCH, described((3, 5), (5,))).other_types
     integers = sketch(tensor("X", "M N", dtype=DType.I32), tensor("Y", "M N", ir.Role.OUT))
     with pytest.raises(UsageError, match="f32 and X is i32"):
         bind(integers, described((3, 5)))
@@ -248,7 +322,6 @@ def test_narrower_tensors_are_a_note_and_other_kinds_an_error() -> None:
         (described((3, 5), (5,), (5,)), "takes 3 tensors and the sketch s has 2 inputs"),
         (described((3, 5, 1), (5,)), r"input 1 of the task has rank 3 .* and X has rank 2"),
         (described((3, 5), (6,)), "N is 5 by axis 1 of input 1 and 6 by axis 0 of input 2"),
-        (described((3, 5), (5,), 2.0), "input 3 of the task is the number 2.0"),
         (described((3, 5), (5,), outputs=2), "returns 2 tensors and the sketch s has 1 output"),
     ],
 )
