@@ -62,6 +62,32 @@ class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return found
 
 
+class Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the operations that look at elements to know a shape, or to give a number to Python:
+    `names`."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: list[str] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """See `Draws`."""
+        return False
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        tags = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+        if tags & set(func.tags):
+            self.names.append(func._schema.name)
+        return func(*args, **(kwargs or {}))
+
+
 def shared_state(generator: torch.Generator | None = None) -> bytes:
     """The state of a generator; by default of the one that operations share."""
     state = torch.get_rng_state() if generator is None else generator.get_state()

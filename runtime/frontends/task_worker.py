@@ -39,6 +39,12 @@ _SMALL_RUNS = 3
 _NUMBERS_ELEMENTS = 1 << 26
 #: Elements up to which a run is sent to another process.
 _SENT_ELEMENTS = 1 << 22
+#: Elements of inputs up to which a task is run on other values, to see whether shapes follow them.
+_SHAPES_ELEMENTS = 1 << 20
+_SHAPES_FOLLOW = (
+    "the shapes of its outputs follow from the values of its inputs ({first} with some, {second} "
+    "with others), which no sketch can express"
+)
 _DRAWS = "{where} draws random numbers ({what}), so two runs on the same inputs differ"
 
 
@@ -51,6 +57,8 @@ class Task(TaskFile):
     refusal = ""
     #: Whether it was run on its own inputs.
     ran = False
+    #: Whether it was seen that the shapes of its outputs do not follow values.
+    fixed_shapes = False
     #: What the last run drew.
     events: Sequence[draws.Event] = ()
     drew = False
@@ -89,13 +97,58 @@ class Task(TaskFile):
         lists = self.input_lists(request)
         given = [self._own(value) for value in lists[0]]
         try:
-            return lists, self.forward(self.twin(model), given)
+            outputs = self.forward(self.twin(model), given)
         except TaskError:
             if self.returns != "none" or self.written:
                 raise
+        else:
+            self._require_shapes(model, request, lists[0], outputs)
+            return lists, outputs
         # An input that was written may hold what it held before: `maximum(x, 0)` of positive x.
         given = [self.moved(value) if self.is_tensor(value) else value for value in lists[0]]
         return lists, self.forward(model, given)
+
+    def _require_shapes(
+        self, model: Any, request: Request, own: list[Any], outputs: Sequence[Any]
+    ) -> None:
+        """Raises `TaskError` where other values in inputs of the same shapes give outputs of other
+        shapes: the task's inputs after another seed, and tensors with their first element all
+        over. What the task does not take shows nothing."""
+        if self.fixed_shapes or self.count(own) > _SHAPES_ELEMENTS:
+            return
+
+        def one_value() -> list[Any]:
+            return [self.filled(value) if self.is_tensor(value) else value for value in own]
+
+        tries: list[Callable[[], list[Any]]] = [one_value]
+        if self.makes_inputs:
+            tries.insert(0, lambda: self.inputs({**request, "seed": request["seed"] + 1}))
+        for values in tries:
+            try:
+                given = values()
+                found = self.forward(self.twin(model), [self._own(value) for value in given])
+            except Exception:
+                continue  # values that nobody promised it
+            if self._shapes(given) == self._shapes(own):
+                self.require_same_shapes(outputs, found)
+        self.fixed_shapes = True
+
+    def _shapes(self, values: Sequence[Any]) -> list[list[int]]:
+        return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in values]
+
+    def require_same_shapes(self, one: Sequence[Any], other: Sequence[Any]) -> None:
+        """Raises `TaskError` where two runs gave outputs of different shapes."""
+        shapes = self._shapes(one), self._shapes(other)
+        if shapes[0] != shapes[1]:
+            first, second = (", ".join(map(str, found)) or "nothing" for found in shapes)
+            raise TaskError(_SHAPES_FOLLOW.format(first=first, second=second))
+
+    def filled(self, tensor: Any) -> Any:
+        """A tensor whose elements all equal its first one."""
+        found = self.copied(tensor)
+        if self.count([found]):
+            found[...] = found.reshape(-1)[0]
+        return found
 
     def moved(self, tensor: Any) -> Any:
         """A tensor of other values."""
@@ -313,7 +366,7 @@ class Task(TaskFile):
     def follow(self, lead: int) -> None:
         super().follow(lead)
         self._own_values, self._first = None, ()
-        self.unsure, self.refusal, self.ran = 0, "", False
+        self.unsure, self.refusal, self.ran, self.fixed_shapes = 0, "", False, False
 
     def stand_ins(self, request: Request) -> list[Any]:
         """Inputs of the shapes and types that a request asks for."""

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from sketchc.runtime.frontends import task_worker
 from sketchc.runtime.frontends.borders import explored
-from sketchc.runtime.frontends.determinism import Draws, random_operation, shared_state
+from sketchc.runtime.frontends.determinism import Draws, Reads, random_operation, shared_state
 from sketchc.runtime.frontends.draws import Watch
 from sketchc.runtime.frontends.repeat import NOT_DETERMINISTIC
 from sketchc.runtime.frontends.task_file import Request, flat
@@ -50,6 +50,8 @@ SPELLINGS = {dtype: name for name, dtype in DTYPES.items()}
 
 #: Up to so many elements of inputs and state, a run takes less than finding its shapes without.
 _SMALL_ELEMENTS = 1 << 16
+#: Sizes up to this one stay where a task is tried at small sizes, and with so many drawn inputs.
+_LAST, _DRAWN = 8, 4
 #: Elements up to which a probe may use real tensors where meta tensors do not do.
 _PROBE_ELEMENTS = 1 << 22
 
@@ -201,7 +203,36 @@ class Task(task_worker.Task):
     # ------------------------------------------------------------ large tasks
 
     def tried(self, model: Any, request: Request) -> tuple[list[list[Any]], list[Any]]:
-        return self._on_meta(model, request) or super().tried(model, request)
+        with Reads() as reads:
+            found = self._on_meta(model, request)
+        if found is None and reads.names:
+            self._try_small(model, request)
+        return found or super().tried(model, request)
+
+    def _try_small(self, model: Any, request: Request) -> None:
+        """Raises `TaskError` where inputs of small sizes and different values give outputs of
+        different shapes, before large ones are made."""
+        with torch.device("meta"):
+            own = self.inputs(request)
+        sizes = sorted({size for v in own if self.is_tensor(v) for size in v.shape if size > _LAST})
+        small = {size: _LAST + place for place, size in enumerate(sizes, 1)}
+        first: list[torch.Tensor] | None = None
+        for number in range(_DRAWN):
+            torch.manual_seed(number)
+            given = [self._random(v, small) if self.is_tensor(v) else v for v in own]
+            try:
+                found = self.forward(self.twin(model), given)
+            except (Raised, TaskError):
+                continue
+            if first is not None:
+                self.require_same_shapes(first, found)
+            first = found
+
+    def _random(self, like: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
+        shape = [sizes.get(size, size) for size in like.shape]
+        if like.is_floating_point():
+            return torch.randn(shape).to(like.dtype)
+        return torch.randint(0, 2 if like.dtype is torch.bool else 3, shape).to(like.dtype)
 
     def _on_meta(
         self, model: Any, request: Request

@@ -151,6 +151,54 @@ def test_a_file_may_correct_such_inputs(
     assert status == 0, found
 
 
+SHAPES = {
+    "chosen rows": "x[x[:, 0] > 0]",
+    "where": "torch.nonzero(x > 0)",
+    "what is there": "torch.unique(y)",
+    "repeated": "torch.repeat_interleave(x, y[:24] % 3, dim=0)",
+    "cut": "x[: int(y[0])]",
+}
+
+
+@pytest.mark.parametrize("what", SHAPES)
+@pytest.mark.parametrize("columns", [40, 1 << 20])
+def test_shapes_that_follow_values_are_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str, columns: int
+) -> None:
+    task = f"""
+        import torch
+        class Model(torch.nn.Module):
+            def forward(self, x, y):
+                return {SHAPES[what]}
+        def get_inputs():
+            return [torch.randn(24, {columns}), torch.randint(0, 9, (24,))]
+        """
+    (tmp_path / "task.py").write_text(dedent(task))
+    letters = tmp_path / "letters"
+    options = ["--target", "cpp", "--llm", f"mailbox:{letters}", "--no-store"]
+    assert run(["gen", str(tmp_path / "task.py"), *options]) == 2
+    assert "no sketch can express" in capsys.readouterr().err
+    assert not letters.exists() or not list(letters.iterdir())
+
+
+def test_values_that_change_no_shape_are_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = """
+        import torch
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                found = torch.relu(x).clone()
+                found[x < 0] = 0
+                return found if x.max().item() > 1e9 else found.reshape(x.shape)
+        def get_inputs():
+            return [torch.randn(24, 40)]
+        """
+    relu = Path(__file__).resolve().parents[2] / "examples" / "relu.sketch"
+    status, found = verify(tmp_path, capsys, str(relu), task)
+    assert status == 0, found
+
+
 @pytest.mark.parametrize("kind", ["torch.float16", "torch.float32"])
 def test_a_sketch_of_another_type_fails_before_any_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
