@@ -36,8 +36,9 @@ from sketchc.runtime.bench.roofline import Floor, Work, floor_of, work_of
 from sketchc.runtime.bench.statistics import speedup, summarise
 from sketchc.runtime.bench.variation import varied
 from sketchc.runtime.frontends.arrays import Array, write_array
-from sketchc.runtime.frontends.binding import Binding, bind
+from sketchc.runtime.frontends.binding import Binding
 from sketchc.runtime.frontends.description import Readings, Scalar
+from sketchc.runtime.frontends.lists import bind_task
 from sketchc.runtime.frontends.worker_task import WorkerTask
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.verify.chains import reduction_length
@@ -92,7 +93,7 @@ def bench(
     say = progress or _nobody
     plan, task_text = candidate.plan, task.path.read_text("utf-8", errors="replace")
     say("checks the task")
-    binding = bind(plan.sketch, task.describe(settings.seed), settings.values)
+    binding = bind_task(plan.sketch, task, settings.seed, settings.values)
     if binding.other_types:
         msg = f"nothing is measured, since types differ: {'; '.join(binding.other_types)}"
         raise UsageError(msg)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from sketchc import ir
 from sketchc.diagnostics import UsageError
+from sketchc.interpreter_launch import show_declaration
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.frontends.description import (
     TaskDescription,
@@ -77,6 +78,16 @@ def signature_of(task: WorkerTask, name: str, seed: int = 0) -> ir.Sketch:
         tiles=(),
         phases=(),
     )
+
+
+def shown(sketch: ir.Sketch) -> str:
+    """A signature in one line."""
+    params = (
+        f"{param.name}: {param.dtype.value}{'' if param.default is None else f' = {param.default}'}"
+        for param in sketch.params
+    )
+    tensors = (f"{show_declaration(tensor)} {tensor.role.value}" for tensor in sketch.tensors)
+    return "; ".join((*tensors, *params))
 
 
 def signature_plan(sketch: ir.Sketch, target: str, hardware: str | None = None) -> Plan:

@@ -218,9 +218,13 @@ class WorkerTask:
     def follow(self, lead: int) -> None:
         """Let another of the task's lists of inputs stand for its own ones, from the next
         `describe` on; before anything else is asked. 0 is the first again."""
-        if lead != self._lead:
-            self._ask({"command": "follow", "lead": lead})
-            self._lead = lead
+        if lead == self._lead:
+            return
+        self._ask({"command": "follow", "lead": lead})
+        self._lead, self._deterministic, self._large, self.notes = lead, False, 0, ()
+        if self._elsewhere is not None:
+            self._elsewhere.close()
+            self._elsewhere = None
 
     def following(self, sizes: Mapping[str, int], seed: int = 0) -> dict[str, tuple[Axis, ...]]:
         """Which axes of the own inputs follow which of the file's own numbers: `sizes` gives each

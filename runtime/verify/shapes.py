@@ -24,6 +24,7 @@ from sketchc.evaluate import Value, evaluate, host_sample
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.frontends.binding import Binding
 from sketchc.runtime.frontends.hints import Domain
+from sketchc.runtime.frontends.lists import list_name
 from sketchc.runtime.frontends.sizes import elements, nearest, refusal, tensor_shapes
 from sketchc.runtime.verify.chains import host_scope
 from sketchc.runtime.verify.drawn_sizes import LEAST, MOST, Draws, next_prime
@@ -219,7 +220,8 @@ def other_cases(
         try:
             own = binding.symbols_of(values)
         except UsageError as error:
-            notes.append(f"list {number + 1} of get_inputs_dyn_list is not tried: {error}")
+            name = list_name(binding.description, number)
+            notes.append(f"{name} is not tried: {error}")
             continue
         symbols = _scaled(plan, binding, own, free, limits)
         name, is_own = f"own sizes {number + 1}", symbols == own

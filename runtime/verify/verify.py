@@ -18,7 +18,9 @@ import attrs
 from sketchc.evaluate import constants_of
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
-from sketchc.runtime.frontends.binding import Binding, bind
+from sketchc.runtime.frontends.binding import Binding
+from sketchc.runtime.frontends.lists import bind_task
+from sketchc.runtime.frontends.signature import shown
 from sketchc.runtime.frontends.sizes import refusal
 from sketchc.runtime.frontends.task import Task
 from sketchc.runtime.frontends.torch_task import Scalar
@@ -101,10 +103,15 @@ def verify(
     raises at its own sizes, or is not deterministic.
     """
     plan = candidate.plan
-    binding = bind(plan.sketch, task.describe(seed), settings)
+    binding = bind_task(plan.sketch, task, seed, settings)
     odd = _oddities(task, seed)
     freedom, status = find_freedom(binding, task), candidate.toolchain.status()
-    notes = [*binding.notes, *odd, *filter(None, [tied_note(binding, freedom)])]
+    notes = [
+        *_read_off(candidate),
+        *binding.notes,
+        *odd,
+        *filter(None, [tied_note(binding, freedom)]),
+    ]
     limits = INTERPRETED if small or status.interpreted else NATIVE
     cases, untried = _cases(candidate, binding, freedom, limits, seed)
     notes += untried
@@ -155,6 +162,13 @@ def _asked(
         "sketch": candidate.picked,
         "signature": "" if signature is None else signature.name,
     }
+
+
+def _read_off(candidate: Candidate) -> list[str]:
+    """A note on a signature that nobody wrote."""
+    if candidate.plan.phases or candidate.signature is not None:
+        return []
+    return [f"what the kernel is called with is read off the task: {shown(candidate.plan.sketch)}"]
 
 
 def _other_types(binding: Binding) -> tuple[str, str, str] | None:

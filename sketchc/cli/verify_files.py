@@ -7,6 +7,7 @@ the task once.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -313,8 +314,12 @@ def signature_text(request: VerifyRequest, task: WorkerTask) -> str:
     """
     from sketchc.agents.kernel_contract import contract_of
     from sketchc.lowering.registry import target_module
+    from sketchc.runtime.frontends.lists import bind_task, not_served
 
     plan, _ = signature_plan(request, task)
+    others: list[tuple[str, str]] = []
+    with contextlib.suppress(UsageError):  # another's signature may not fit the task
+        others = list(not_served(bind_task(plan.sketch, task, 0)))
     language = target_module(plan.target).CAPABILITIES.languages[0]
     contract = contract_of(plan.sketch, language, request.entry or "")
     mark = "//" if language == "c++" else "#"
@@ -323,6 +328,7 @@ def signature_text(request: VerifyRequest, task: WorkerTask) -> str:
     lines += [f"{mark} {scalar}" for scalar in contract.scalars]
     lines += [f"{mark} {number}: refuse unless {text}" for number, text in contract.checks]
     lines += [f"{mark} {text}" for text in _rules(contract)]
+    lines += [f"{mark} Not for {name}: {reason}." for name, reason in others]
     return "\n".join(lines)
 
 

@@ -1,0 +1,159 @@
+"""Tasks with several lists of inputs: one signature for all that are alike, and others named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from sketchc.cli.main import run
+from sketchc.interpreter_launch import show_declaration
+from sketchc.runtime.frontends.signature import signature_of
+from sketchc.runtime.frontends.task import load_task
+
+pytest.importorskip("torch")
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+RELU = str(EXAMPLES / "relu.sketch")
+TASK = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, {arguments}):
+        return {result}
+def {maker}():
+    return [{lists}]
+"""
+MAKERS = ("get_inputs_dyn_list", "get_input_groups")
+
+
+def task(folder: Path, arguments: str, result: str, *lists: str, maker: str = MAKERS[0]) -> Path:
+    path = folder / "task.py"
+    given = ", ".join(f"[{values}]" for values in lists)
+    text = TASK.format(arguments=arguments, result=result, maker=maker, lists=given)
+    path.write_text(dedent(text))
+    return path
+
+
+def signature(path: Path) -> list[str]:
+    with load_task(str(path)) as loaded:
+        return [show_declaration(tensor) for tensor in signature_of(loaded, "f").tensors]
+
+
+def randn(*shapes: tuple[int, ...]) -> str:
+    return ", ".join(f"torch.randn{shape}" for shape in shapes)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_square_first_list_makes_no_square_signature(tmp_path: Path, maker: str) -> None:
+    lists = [randn(shape) for shape in ((64, 64), (32, 48), (128, 128), (16, 80))]
+    path = task(tmp_path, "x", "torch.relu(x)", *lists, maker=maker)
+    assert signature(path) == ["X[M, N]: f32", "Y[M, N]: f32"]
+
+
+def test_extents_that_agree_in_all_lists_are_one_symbol(tmp_path: Path) -> None:
+    lists = [randn((m, k), (k, k), (k,)) for m, k in ((64, 64), (32, 48))]
+    path = task(tmp_path, "x, w, b", "x @ w + b", *lists)
+    assert signature(path) == ["X[M, N]: f32", "X2[N, N]: f32", "X3[N]: f32", "Y[M, N]: f32"]
+
+
+def test_extents_of_one_that_grow_in_another_list_are_symbols(tmp_path: Path) -> None:
+    path = task(tmp_path, "x", "x * 2", randn((1, 64)), randn((8, 64)), randn((8, 96)))
+    assert signature(path) == ["X[M, N]: f32", "Y[M, N]: f32"]
+
+
+def test_extents_that_vary_in_steps(tmp_path: Path) -> None:
+    path = task(
+        tmp_path,
+        "x",
+        "x.view(x.shape[0], -1, 16).sum(2)",
+        randn((4, 64)),
+        randn((4, 96)),
+    )
+    assert signature(path) == ["X[M, N]: f32", "Y[M, (((N - 16) // 16) + 1)]: f32"]
+
+
+def test_lists_of_other_types_and_ranks_leave_the_signature_alone(tmp_path: Path) -> None:
+    lists = [randn((64, 64)), randn((32, 48)), "torch.randn(3, 4, 5)", "torch.randn(8, 9).half()"]
+    path = task(tmp_path, "x", "torch.relu(x)", *lists, maker=MAKERS[1])
+    assert signature(path) == ["X[M, N]: f32", "Y[M, N]: f32"]
+
+
+def verify(
+    capsys: pytest.CaptureFixture[str], path: Path, candidate: str = RELU
+) -> tuple[int, dict[str, Any]]:
+    options = ["--task", str(path), "--json", "--no-store", "--target", "cpp"]
+    status = run(["verify", candidate, *options])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def own(found: dict[str, Any]) -> list[tuple[int, ...]]:
+    cases = [case for case in found["cases"] if case["kind"] == "task"]
+    return sorted(tuple(case["shape"]["symbols"].values()) for case in cases)
+
+
+def test_a_kernel_is_verified_on_the_lists_of_its_signature(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lists = ["torch.randn(3, 4, 5)", "torch.randn(8, 9).half()", randn((33, 48)), randn((5, 7))]
+    path = task(tmp_path, "x", "torch.relu(x)", *lists, maker=MAKERS[1])
+    status, found = verify(capsys, path)
+    assert status == 0, found
+    assert own(found) == [(5, 7), (33, 48)]
+    notes = "\n".join(found["notes"])
+    assert "list 3 of get_input_groups leads" in notes
+    assert "list 1 of get_input_groups is not tried" in notes
+    assert "list 2 of get_input_groups is not tried: input 1 is f16 there" in notes
+
+
+def test_a_sketch_that_fits_no_list_is_told_of_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = task(tmp_path, "x", "torch.relu(x)", "torch.randn(3, 4, 5)", "torch.randn(4)")
+    status, found = verify(capsys, path)
+    assert status == 2
+    assert "rank 3" in found["error"]["reason"]
+
+
+SQUARE = """
+#include <cstdint>
+extern "C" int64_t relu(const float *x, float *y, int64_t M, int64_t N) {
+    for (int64_t i = 0; i < M * M; ++i) y[i] = x[i] > 0 ? x[i] : 0;
+    return 0;
+}
+"""
+
+
+def test_a_kernel_for_squares_alone_fails_where_only_the_first_list_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = task(tmp_path, "x", "torch.relu(x)", randn((64, 64)), randn((48, 64)))
+    (tmp_path / "relu.cpp").write_text(SQUARE)
+    status, found = verify(capsys, path, str(tmp_path / "relu.cpp"))
+    assert status == 1, found
+    (tmp_path / "relu.cpp").write_text(SQUARE.replace("M * M", "M * N"))
+    status, found = verify(capsys, path, str(tmp_path / "relu.cpp"))
+    assert status == 0, found
+    assert own(found) == [(48, 64), (64, 64)]
+    assert any("read off the task: X[M, N]: f32 in; Y[M, N]" in note for note in found["notes"])
+
+
+def test_the_printed_signature_says_which_lists_it_is_not_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = task(tmp_path, "x", "torch.relu(x)", randn((64, 64)), "torch.randn(3, 4, 5)")
+    assert run(["verify", "--print-signature", "--task", str(path), "--target", "cpp"]) == 0
+    assert "// Not for list 2 of get_inputs_dyn_list: " in capsys.readouterr().out
+
+
+def test_lists_of_other_constants_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lists = ["torch.randn(8, 9), 'up'", "torch.randn(4, 9), 'down'", "torch.randn(5, 9), 'up'"]
+    path = task(tmp_path, "x, way", "torch.relu(x) if way == 'up' else -x", *lists)
+    status, found = verify(capsys, path)
+    assert status == 0, found
+    assert own(found) == [(5, 9), (8, 9)]
+    assert any("list 2 of get_inputs_dyn_list is not tried" in note for note in found["notes"])
