@@ -105,6 +105,7 @@ def _assignment(state: RunState, session: Session) -> Assignment:
         signature.hardware.name,
         signature.sketch,
         task_source=session.task_source,
+        parts=tuple(session.description.constants.items()),
         entry=entry,
     )
 

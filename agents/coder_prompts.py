@@ -46,7 +46,8 @@ class Assignment:
 
     `plan` and the built-in Coder's kernel for it are None where there is only a task; `sketch` is
     then a signature without phases. `task_source` is the task's text, None where there is none or
-    it is not to be shown. `entry` is the name that the function must have, "" for the usual one.
+    it is not to be shown, and `parts` the constants of the parts of its model. `entry` is the name
+    that the function must have, "" for the usual one.
     `for_plan` makes an assignment from a plan.
     """
 
@@ -57,6 +58,7 @@ class Assignment:
     builtin: Kernel | None = None
     task_source: str | None = None
     entry: str = ""
+    parts: Sequence[tuple[str, str]] = ()
 
     @property
     def language(self) -> str:
@@ -169,6 +171,7 @@ def _common(assignment: Assignment) -> dict[str, Any]:
         "plan": None if plan is None else plan_text(plan),
         "operations": [] if plan is None else _operations(plan),
         "task_source": assignment.task_source,
+        "parts": assignment.parts,
     }
 
 

@@ -66,6 +66,7 @@ def user_message(state: RunState, session: Session) -> str:
         inputs=[_value(value) for value in task.inputs],
         state=[f"{spec.name}: {_value(spec)}" for spec in task.state],
         scalars=sorted(task.scalars.items()),
+        parts=list(task.constants.items()),
         outputs=[_value(value) for value in task.outputs],
         constants=[f"{name} = {value}" for name, value in sorted(session.constants.items())],
         feedback=None if state.feedback is None else attrs.asdict(state.feedback),
@@ -107,7 +108,9 @@ def _value(value: TensorSpec | Scalar | OtherSpec) -> str:
             return f"{dtype.value} tensor of shape [{', '.join(map(str, shape))}]"
         case bool() | int() | float():
             return f"the number {value}"
+        case OtherSpec(is_none=True):
+            return "None (an optional tensor that is absent, or a constant of the task)"
         case OtherSpec(text=text, type=kind):
-            return f"{text} (a {kind}: a sketch cannot take it)"
+            return f"{text} (a {kind}, a constant of the task: the sketch has no input for it)"
         case _:
             assert_never(value)

@@ -93,7 +93,8 @@ class TaskDescription:
     inputs that the task writes into. `others` are further lists of inputs (`get_inputs_dyn_list`).
     `hints` restrict sizes and values; `axes` say which axes a size of the hints stands for.
     `layout` says how forward's inputs hold the tensors (`layout`), and `lists` what the lists of
-    inputs are called: these, and then the others.
+    inputs are called: these, and then the others. `constants` are those of the model's parts
+    (`norm.eps`), and its own that are no numbers, as text.
     `subject` is the name of what is run, `kind` says whether it is a "class", an "instance" of one
     or a "function" of `framework`.
     """
@@ -117,6 +118,7 @@ class TaskDescription:
     kind: str = "class"
     layout: Layout = attrs.field(factory=list)
     lists: tuple[str, ...] = ()
+    constants: Mapping[str, str] = attrs.field(factory=dict)
 
     def name_of(self, position: int) -> str:
         """What people call an input: "input 2 (`bias`)"."""

@@ -153,9 +153,13 @@ class Task(task_worker.Task):
         alike = output.shape == value.shape and output.dtype == value.dtype
         return alike and self.array(output).tobytes() == self.array(value).tobytes()
 
-    def scalars(self, model: Any) -> dict[str, Any]:
+    def attributes(self, part: Any) -> dict[str, Any]:
         plain = vars(nn.Cell())
-        return {name: v for name, v in super().scalars(model).items() if name not in plain}
+        return {name: v for name, v in super().attributes(part).items() if name not in plain}
+
+    def parts(self, model: Any) -> dict[str, Any]:
+        found = dict(model.cells_and_names()) if isinstance(model, nn.Cell) else {}
+        return {name: part for name, part in found.items() if name}
 
     def stand_ins(self, request: Request) -> list[Any]:
         return [

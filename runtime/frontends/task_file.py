@@ -25,6 +25,11 @@ Request = Mapping[str, Any]
 LIST_MAKERS = ("get_inputs_dyn_list", "get_input_groups")
 
 
+#: A model's constants are told up to so many; a text that is longer than this is none.
+_MOST_CONSTANTS = 80
+_LONGEST = 40
+
+
 class TaskFile:
     """One loaded task file."""
 
@@ -123,13 +128,31 @@ class TaskFile:
 
     def scalars(self, model: Any) -> dict[str, Any]:
         """The numbers among a model's attributes."""
-        return {
-            name: value
-            for name, value in getattr(model, "__dict__", {}).items()
-            if isinstance(value, bool | int | float)
-            and not name.startswith("_")
-            and name != "training"
+        found = self.attributes(model).items()
+        return {name: value for name, value in found if isinstance(value, bool | int | float)}
+
+    def attributes(self, part: Any) -> dict[str, Any]:
+        """What a model, or a part of one, was given by its constructor, by name."""
+        found = getattr(part, "__dict__", {}).items()
+        return {n: value for n, value in found if not n.startswith("_") and n != "training"}
+
+    def parts(self, model: Any) -> dict[str, Any]:
+        """The modules within a model, by dotted name."""
+        del model
+        return {}
+
+    def constants_of(self, model: Any) -> dict[str, str]:
+        """The constants of a model's parts (a stride, a padding, an eps), and those of its own that
+        are no numbers, as text."""
+        of_parts = {
+            f"{name}.{key}": value
+            for name, part in self.parts(model).items()
+            for key, value in self.attributes(part).items()
         }
+        numbers = self.scalars(model)
+        own = {key: v for key, v in self.attributes(model).items() if key not in numbers}
+        plain = {key: repr(v) for key, v in {**own, **of_parts}.items() if _is_constant(v)}
+        return dict(list(plain.items())[:_MOST_CONSTANTS])
 
     def state(self, model: Any) -> dict[str, Any]:
         """Parameters in their order, then buffers, by dotted name."""
@@ -394,6 +417,15 @@ class TaskFile:
                 )
                 raise TaskError(msg)
         return outputs
+
+
+def _is_constant(value: object) -> bool:
+    """A number, a short text, or a tuple or list of such."""
+    if isinstance(value, tuple | list):
+        return 0 < len(value) <= _LONGEST and all(_is_constant(part) for part in value)
+    return isinstance(value, bool | int | float) or (
+        isinstance(value, str) and len(value) <= _LONGEST
+    )
 
 
 def _same_bits(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:

@@ -81,6 +81,7 @@ class Task(TaskFile):
             "init_inputs": [self.described(value) for value in self.init_inputs()],
             "state": [{"name": n, **self.specify(v)} for n, v in self.state(model).items()],
             "scalars": self.scalars(model) if self.method else {},
+            "constants": self.constants_of(model) if self.method else {},
             "outputs": [self.specify(value) for value in outputs],
             "returns": self.returns,
             "written": sorted(self.written),

@@ -144,6 +144,10 @@ class Task(task_worker.Task):
     def state(self, model: Any) -> dict[str, Any]:
         return state(model)
 
+    def parts(self, model: Any) -> dict[str, Any]:
+        found = dict(model.named_modules()) if isinstance(model, torch.nn.Module) else {}
+        return {name: part for name, part in found.items() if name}
+
     def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
         own = state(model)
         for name, value in values.items():

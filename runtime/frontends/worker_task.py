@@ -213,6 +213,7 @@ class WorkerTask:
             self.outline.kind,
             reply["layout"],
             tuple(reply["lists"]),
+            reply["constants"],
         )
 
     def follow(self, lead: int) -> None:

@@ -346,6 +346,47 @@ def test_the_task_is_data(session: Session) -> None:
     assert "1. f32 tensor of shape [64, 100]" in user
 
 
+CONSTANTS = """
+import torch
+from torch import nn
+
+
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.shape, self.mode, self.helper = 0.5, (2, 3), "sum", object()
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(4, 6, 3, stride=2, padding=1, bias=False)
+        self.inner = nn.Sequential(nn.LayerNorm(6, eps=1e-6), Part())
+        self.beta, self.axes = 0.25, (0, 1)
+
+    def forward(self, x, reduction="mean", bias=None):
+        return self.conv(x)
+
+
+def get_inputs():
+    return [torch.randn(2, 4, 9), "mean", None]
+"""
+
+
+def test_constants_of_the_parts_are_told(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text(CONSTANTS)
+    with TorchTask(tmp_path / "task.py") as task:
+        found = user_message(
+            RunState(node="designer"), attrs.evolve(session, description=task.describe())
+        )
+    for line in ("conv.stride = (2,)", "conv.padding = (1,)", "inner.0.eps = 1e-06", "beta = 0.25",
+                 "inner.1.shape = (2, 3)", "inner.1.mode = 'sum'", "axes = (0, 1)"):  # fmt: skip
+        assert f"- {line}\n" in found
+    assert "helper" not in found
+    assert "2. 'mean' (a str, a constant of the task" in found
+    assert "3. None (an optional tensor that is absent" in found
+
+
 def test_the_same_task_is_asked_in_the_same_words(session: Session) -> None:
     script = [block(WRONG), block(BROKEN), block(RIGHT)]
     first, second = design(session, script), design(session, script)
