@@ -136,6 +136,14 @@ def checked(name: str, value: Any, dtypes: Sequence[torch.dtype], devices: str) 
     return value
 
 
+def require_constant(name: str, value: Any, wanted: Any) -> None:
+    """Raise `ValueError` for an input that is no tensor and not what the kernel was made for."""
+    if isinstance(value, torch.Tensor) or value != wanted:
+        found = type(value).__name__ if isinstance(value, torch.Tensor) else repr(value)
+        msg = f"{name} is {found}; this kernel was made for {wanted!r}"
+        raise ValueError(msg)
+
+
 class ForwardOnly(torch.autograd.Function):
     """The kernel as a function without a derivative: asking for one is an error, not a zero."""
 

@@ -8,6 +8,8 @@ library alone.
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -75,3 +77,12 @@ def paths(layout: Layout) -> list[tuple[Any, ...]]:
 def is_plain(layout: Layout) -> bool:
     """Whether every input is a leaf."""
     return not any(layout)
+
+
+def is_text(text: str) -> bool:
+    """Whether another process can read a value from its text: a literal, or a type of torch's."""
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return re.fullmatch(r"torch\.\w+", text) is not None
+    return True

@@ -22,7 +22,8 @@ from sketchc import ir
 from sketchc.diagnostics import UsageError
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.frontends.binding import Binding, TensorSource
-from sketchc.runtime.frontends.description import Scalar, TaskDescription
+from sketchc.runtime.frontends.description import OtherSpec, Scalar
+from sketchc.runtime.frontends.layout import is_text, paths
 from sketchc.runtime.verify.free import Freedom
 from sketchc.types import DType
 
@@ -50,7 +51,7 @@ def write_dropin(
     `ToolchainError` where the build fails, `OSError` where the folder refuses, and `UsageError` for
     a task that no `ModelNew` can stand for.
     """
-    _require_model(binding.description)
+    _require_model(binding)
     folder.mkdir(parents=True, exist_ok=True)
     rebuild = ""
     if kernel.language == "c++":
@@ -68,11 +69,15 @@ def write_dropin(
     return path
 
 
-def _require_model(task: TaskDescription) -> None:
-    reason = ""
+def _require_model(binding: Binding) -> None:
+    task, reason = binding.description, ""
+    for position in sorted(binding.nothing):
+        value = task.inputs[position]
+        if isinstance(value, OtherSpec) and not is_text(value.text):
+            reason = f"{task.name_of(position)} of the task is a {value.type}"
     if task.framework != "torch" or task.kind != "class":
         reason = f"the task is a {task.framework} {task.kind}"
-    elif task.returns not in ("tensor", "tuple", "list"):
+    elif not reason and task.returns not in ("tensor", "tuple", "list"):
         what = "nothing" if task.returns == "none" else f"a {task.returns}"
         reason = f"the task returns {what}"
     if reason:
@@ -208,7 +213,7 @@ class _Writer:
 
     def _model(self) -> str:
         binding = self.binding
-        count = len(binding.description.inputs)
+        count = len(binding.description.layout or binding.description.inputs)
         lines = [
             "class ModelNew(Model):  # type: ignore[misc, valid-type]",
             f'    """`Model` of {self.task_file}, computed by the kernel `{self.kernel.name}`."""',
@@ -221,6 +226,7 @@ class _Writer:
             "    def forward(self, *args: Any, **kwargs: Any) -> Any:",
             "        check_mode(self)",
             f"        given = bind_arguments(Model, self, args, kwargs, {count})",
+            *(f"        {line}" for line in self._constants()),
             "        tensors = [",
         ]
         lines += [f"            {self._tensor(source)}," for source in binding.tensors]
@@ -234,6 +240,22 @@ class _Writer:
         ]
         return "\n".join(lines)
 
+    def _given(self, position: int | None) -> str:
+        """The expression of one of forward's inputs, which may be a part of an argument."""
+        ways = paths(self.binding.description.layout)
+        path = (position,) if position is None or position >= len(ways) else ways[position]
+        return "given" + "".join(f"[{key!r}]" for key in path)
+
+    def _constants(self) -> list[str]:
+        """Statements that refuse other values of what reaches no param and no tensor."""
+        task = self.binding.description
+        values = {position: task.inputs[position] for position in sorted(self.binding.nothing)}
+        return [
+            f"require_constant({task.name_of(position)!r}, {self._given(position)}, "
+            f"{value.text if isinstance(value, OtherSpec) else repr(value)})"
+            for position, value in values.items()
+        ]
+
     def _tensor(self, source: TensorSource) -> str:
         """The tuple (value, the kernel's dtype, whether it is written) of one tensor."""
         wanted = f"torch.{_TORCH[source.tensor.dtype]}"
@@ -242,14 +264,14 @@ class _Writer:
         if source.state is not None:
             name, value = source.state, f'state(self, "{source.state}")'
         else:
-            name, value = source.text, f"given[{source.position}]"
+            name, value = source.text, self._given(source.position)
         written = source.tensor.role is ir.Role.INOUT
         checked = f'checked("{name}", {value}, [{dtypes}], DEVICES)'
         return f"({checked}, {wanted}, {written})"
 
     def _params(self) -> list[str]:
         """Keyword arguments: from forward's inputs, the model's attributes, or fixed."""
-        where = {name: f"given[{i}]" for i, name in self.binding.param_inputs.items()}
+        where = {name: self._given(i) for i, name in self.binding.param_inputs.items()}
         where |= {name: f"self.{name}" for name, _ in self._attributes()}
         return [
             f'"{name}": {where.get(name) or _literal(value)}'

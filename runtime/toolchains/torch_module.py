@@ -6,7 +6,6 @@ and the model's parameters by their own names: see `Call`. One object serves one
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import hashlib
@@ -71,18 +70,9 @@ class Call:
 
 @attrs.frozen
 class Text:
-    """A value as Python writes it; see `is_text`."""
+    """A value as Python writes it; see `layout.is_text`."""
 
     text: str
-
-
-def is_text(text: str) -> bool:
-    """Whether the worker reads a value from it: a literal, or a type of torch's."""
-    try:
-        ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return re.fullmatch(r"torch\.\w+", text) is not None
-    return True
 
 
 @attrs.define(eq=False)

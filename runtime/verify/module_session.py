@@ -19,6 +19,7 @@ import attrs
 
 from sketchc.diagnostics import UsageError
 from sketchc.runtime.frontends.arrays import Array
+from sketchc.runtime.frontends.layout import is_text
 from sketchc.runtime.frontends.torch_task import OtherSpec, TensorSpec
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.toolchains.torch_module import (
@@ -27,7 +28,6 @@ from sketchc.runtime.toolchains.torch_module import (
     Call,
     Text,
     TorchModules,
-    is_text,
 )
 from sketchc.runtime.verify.drawing import Inputs, draw
 from sketchc.runtime.verify.inputs import NON_CONTIGUOUS

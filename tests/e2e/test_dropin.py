@@ -290,3 +290,50 @@ for call, words in (
         raise AssertionError(words)
 """
     use(dropin, code, folder)
+
+
+NESTED_TASK = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, xs, mode="sum", factor=2.0, bias=None, axis=1):
+        a, (b,) = xs["both"]
+        assert (mode, bias, axis) == ("sum", None, 1)
+        return [2.0 * (a + 0 * b), b * factor]
+
+def get_inputs():
+    return [{"both": [torch.randn(6, 40), (torch.randn(6, 40),)]}, "sum", 2.5, None, 1]
+"""
+NESTED_SKETCH = TWO_SKETCH.replace("X[M, N]: inout f32;", "A[M, N]: in f32; X[M, N]: in f32;")
+NESTED_SKETCH = NESTED_SKETCH.replace("Y[M, N]: out f32", "Z[M, N]: out f32; Y[M, N]: out f32")
+NESTED_SKETCH = NESTED_SKETCH.replace("load(X[", "load(A[", 1).replace("y -> X[", "y -> Z[")
+NESTED_SKETCH = NESTED_SKETCH.replace(
+    "            mul(x, factor, y)\n",
+    "            load(X[i, j*T:(j+1)*T] -> x)\n            mul(x, factor, y)\n",
+)
+
+
+def test_inputs_that_hold_tensors_and_constants(tmp_path: Path) -> None:
+    require("cpp")
+    (tmp_path / "two.sketch").write_text(NESTED_SKETCH)
+    (tmp_path / "task.py").write_text(NESTED_TASK)
+    dropin = make(tmp_path / "two.sketch", tmp_path / "task.py", "cpp", tmp_path / "made")
+    code = """
+same([], module.get_inputs())
+new = module.ModelNew().eval()
+xs = {"both": [torch.randn(3, 7), (torch.randn(3, 7),)]}
+assert torch.equal(new(xs, "sum", 1.0)[1], xs["both"][1][0])
+for arguments, words in (
+    (("mean", 1.0), "input 3 (`mode`) is 'mean'; this kernel was made for 'sum'"),
+    (("sum", 1.0, torch.ones(7)), "is Tensor; this kernel was made for None"),
+    (("sum", 1.0, None, 0), "is 0; this kernel was made for 1"),
+):
+    try:
+        new(xs, *arguments)
+    except ValueError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+"""
+    use(dropin, code, tmp_path / "made")
