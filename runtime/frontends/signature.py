@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from sketchc import ir
 from sketchc.diagnostics import UsageError
+from sketchc.evaluate import evaluate
 from sketchc.interpreter_launch import show_declaration
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.frontends.description import (
@@ -27,6 +28,9 @@ from sketchc.types import DType
 _NAMES = ("M", "N", "K", "P", "Q", "R", "S", "T", "U", "V", "W", "A", "B", "C", "D", "E")
 #: The task is asked so many times at most to find the extents of its outputs.
 _MOST_QUESTIONS = 500
+#: Small sizes at which formulas are looked at, and how far above its own size a group is tried.
+_SMALL = (1, 2, 3, 5)
+_LARGER = (1, 3, 8)
 _RESERVED = frozenset({*_NAMES, "out"})
 
 
@@ -44,6 +48,7 @@ def signature_of(task: WorkerTask, name: str, seed: int = 0) -> ir.Sketch:
     in_place = description.written if description.returns == "none" else frozenset[int]()
     prober = Prober(task, description, parameters)
     groups = find_groups(prober, seed)
+    groups, formulas = (groups, []) if in_place else _solved(prober, groups)
     symbols = {
         axis: (group, _NAMES[number]) for number, group in enumerate(groups) for axis in group.axes
     }
@@ -62,9 +67,15 @@ def signature_of(task: WorkerTask, name: str, seed: int = 0) -> ir.Sketch:
         for index, parameter in enumerate(parameters)
     ]
     used = {parameter.name for parameter in parameters}
+    extents = iter(formulas)
     results = [
-        ir.Tensor(_free_name(_output_name(number, description), used), extents, dtype, ir.Role.OUT)
-        for number, (extents, dtype) in enumerate([] if in_place else _outputs(prober, groups))
+        ir.Tensor(
+            _free_name(_output_name(number, description), used),
+            tuple(next(extents) for _ in output.shape),
+            output.dtype,
+            ir.Role.OUT,
+        )
+        for number, output in enumerate(() if in_place else description.outputs)
     ]
     return ir.Sketch(
         name=name,
@@ -157,36 +168,79 @@ def _params(description: TaskDescription, used: set[str]) -> Iterator[ir.Param]:
 # ---------------------------------------------------------------- outputs
 
 
-def _outputs(
-    prober: Prober, groups: Sequence[Group]
-) -> Iterator[tuple[tuple[ir.Expr, ...], DType]]:
-    """The extents and types of the outputs, learnt at other sizes."""
-    own = prober.description.outputs
-    prober.left = max(prober.left, _MOST_QUESTIONS)
+def _solved(prober: Prober, groups: list[Group]) -> tuple[list[Group], list[ir.Expr]]:
+    """The groups, and the extents of all outputs in order, learnt at other sizes. What the model
+    cuts keeps its size: `x[:, :48]` is 48 wide from 48 on, and no formula says what it is below."""
+    while True:
+        prober.left = max(prober.left, _MOST_QUESTIONS)
+        found = _extents(prober, groups)
+        cut = [group for group in groups if _is_cut(prober, groups, group, found)]
+        if not cut:
+            break
+        groups = [group for group in groups if group not in cut]
+    formulas = [expression for expression in found if expression is not None]
+    if len(formulas) < len(found):
+        sizes = [size for output in prober.description.outputs for size in output.shape]
+        msg = (
+            f"an extent of the task's outputs ({sizes[found.index(None)]}) follows the inputs in "
+            "no simple way: write a sketch for this task"
+        )
+        raise UsageError(msg)
+    return groups, formulas
 
-    def ask(sizes: Sequence[int]) -> tuple[int, ...] | None:
-        found = prober.outputs(dict(zip(groups, sizes, strict=True)))
-        if found is None or [len(o.shape) for o in found] != [len(o.shape) for o in own]:
-            return None
-        return tuple(size for output in found for size in output.shape)
 
+def _extents(prober: Prober, groups: Sequence[Group]) -> list[ir.Expr | None]:
+    """The formula of each extent; None where there is none."""
     question = Question(
         start=tuple(point(groups).values()),
         own=tuple(group.size for group in groups),
-        wanted=tuple(size for output in own for size in output.shape),
+        wanted=_flat(prober.description.outputs),
         steps=tuple(group.step for group in groups),
     )
     names = [ir.Ref(name, ir.NameKind.SYMBOL) for name in _NAMES[: len(groups)]]
-    found = iter(solve(ask, question, names))
-    for output in own:
-        extents = []
-        for size in output.shape:
-            expression = next(found)
-            if expression is None:
-                msg = (
-                    f"an extent of the task's outputs ({size}) follows the inputs in no simple "
-                    "way: write a sketch for this task"
-                )
-                raise UsageError(msg)
-            extents.append(expression)
-        yield tuple(extents), output.dtype
+    return solve(lambda sizes: _asked(prober, groups, sizes), question, names)
+
+
+def _asked(prober: Prober, groups: Sequence[Group], sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """The extents of the outputs at these sizes; None where the task refuses them."""
+    own = prober.description.outputs
+    found = prober.outputs(dict(zip(groups, sizes, strict=True)))
+    if found is None or [len(o.shape) for o in found] != [len(o.shape) for o in own]:
+        return None
+    return _flat(found)
+
+
+def _flat(outputs: Sequence[TensorSpec]) -> tuple[int, ...]:
+    return tuple(size for output in outputs for size in output.shape)
+
+
+def _is_cut(
+    prober: Prober, groups: Sequence[Group], group: Group, found: Sequence[ir.Expr | None]
+) -> bool:
+    """Whether extents that follow a group at small sizes, and not as their formulas say, are the
+    same from the task's own size on."""
+    own, wanted = {g: g.size for g in groups}, _flat(prober.description.outputs)
+    doubtful: set[int] = set()
+    for size in _SMALL:
+        at = {**point(groups), group: size}
+        names = dict(zip(_NAMES, at.values(), strict=False))
+        formulas = [None if e is None else max(int(evaluate(e, names)), 0) for e in found]
+        doubtful |= _differing(_asked(prober, groups, tuple(at.values())), formulas)
+        if None in found:
+            answer = _asked(prober, groups, tuple({**own, group: size}.values()))
+            kept = [v if e is None else None for v, e in zip(wanted, found, strict=True)]
+            doubtful |= _differing(answer, kept)
+    if not doubtful:
+        return False
+    larger = [group.size + number * group.step for number in _LARGER]
+    answers = [_asked(prober, groups, tuple({**own, group: size}.values())) for size in larger]
+    return all(a is not None and not _differing(a, wanted) & doubtful for a in answers)
+
+
+def _differing(answer: Sequence[int] | None, wanted: Sequence[int | None]) -> set[int]:
+    """The extents that an answer has otherwise; those of which nothing is wanted do not count."""
+    return {
+        place
+        for place, (have, want) in enumerate(zip(answer or (), wanted, strict=False))
+        if want is not None and have != want
+    }

@@ -122,6 +122,25 @@ def test_extents_of_layers_at_any_size(
     assert declared(sketch)[-1] == f"Y[{extents}]: f32 out"
 
 
+@pytest.mark.parametrize(
+    ("forward", "expected"),
+    [
+        ("torch.cat([x[:, :48], y[:, :100], x[:, :5]], 1)", ["X[M, 100]: f32 in",
+         "X2[M, 100]: f32 in", "Y[M, 153]: f32 out"]),
+        ("x[:, :3] + y[:, :3]", ["X[M, 100]: f32 in", "X2[M, 100]: f32 in", "Y[M, 3]: f32 out"]),
+        ("(x + y)[:, 1:-2]", ["X[M, N]: f32 in", "X2[M, N]: f32 in", "Y[M, (N - 3)]: f32 out"]),
+    ],
+)  # fmt: skip
+def test_what_the_model_cuts_keeps_its_size(
+    tmp_path: Path, forward: str, expected: list[str]
+) -> None:
+    inputs = "torch.randn(6, 100), torch.randn(6, 100)"
+    path = task_file(tmp_path, forward, inputs, arguments="x, y")
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "f")
+    assert declared(sketch) == expected
+
+
 def test_a_kernel_size_is_a_symbol_beside_a_stride_of_the_same_size(tmp_path: Path) -> None:
     path = task_file(
         tmp_path,
