@@ -235,6 +235,7 @@ def _job(
         False,
         settings.schedule.warm_up_seconds,
         2 * machine.cache_bytes if settings.schedule.cold else 0,
+        task.lead,
     )
 
 

@@ -29,7 +29,8 @@ class Job:
     None; `state` maps parameters to tensor names; `varied` names the tensors that change from
     sample to sample. `outputs` are (type, shape) in call order. `precision` is the baselines'
     class; `is_model`: the kernel is a class with the interface of the task's Model. `seeded`: both
-    models keep the parameters that they draw themselves, after the same seed.
+    models keep the parameters that they draw themselves, after the same seed. `lead`: which of the
+    task's lists of inputs says how forward takes them.
     """
 
     kernel: Kernel
@@ -54,6 +55,7 @@ class Job:
     seeded: bool
     warm_up_seconds: float
     flush_bytes: int
+    lead: int = 0
 
 
 def main(arguments: list[str]) -> int:

@@ -118,6 +118,7 @@ class Server:
         """The task's model with the sets' parameters, as it is and compiled; warmed up."""
         job = self.job
         self.task = Task(job.task, job.subject, job.makes_inputs)
+        self.task.follow(job.lead)
         torch.manual_seed(SEED)
         self.model = self.task.model(dict(job.substitutes))
         if isinstance(self.model, torch.nn.Module):

@@ -120,6 +120,14 @@ class TaskDescription:
     lists: tuple[str, ...] = ()
     constants: Mapping[str, str] = attrs.field(factory=dict)
 
+    def positions_of(self, name: str) -> tuple[int, ...]:
+        """The inputs that an argument consists of: one, or the parts of a container."""
+        return tuple(
+            position
+            for position, known in enumerate(self.names)
+            if known == name or known.startswith(f"{name}[")
+        )
+
     def name_of(self, position: int) -> str:
         """What people call an input: "input 2 (`bias`)"."""
         name = f" (`{self.names[position]}`)" if position < len(self.names) else ""

@@ -10,11 +10,12 @@ from sketchc.runtime.frontends.hints import Domain, Hint, HintError
 
 
 def value_domains(task: TaskDescription) -> dict[int, Domain]:
-    """Position of an input -> what its values may be."""
+    """Position of an input -> what its values may be; a hint speaks of all parts of an argument."""
     return {
-        task.names.index(hint.name): hint.domain
+        position: hint.domain
         for hint in task.hints
-        if hint.domain is not None and hint.name in task.names
+        if hint.domain is not None
+        for position in task.positions_of(hint.name)
     }
 
 
@@ -34,7 +35,7 @@ def symbol_domains(
     said: dict[str, Hint] = {}
     notes = []
     for hint in task.hints:
-        if hint.domain is None or hint.name in task.names:
+        if hint.domain is None or task.positions_of(hint.name):
             continue
         names = _meant(sketch, task, axes, hint, symbols)
         if not names:

@@ -110,7 +110,7 @@ class WorkerTask:
         self._deterministic = False
         self._gone = False
         self._large = 0
-        self._lead = 0
+        self.lead = 0
         self._written: Sequence[int] = ()
         self._elsewhere: Elsewhere | None = None
         self._scales: dict[tuple[tuple[int, int], ...], dict[str, float]] = {}
@@ -219,10 +219,10 @@ class WorkerTask:
     def follow(self, lead: int) -> None:
         """Let another of the task's lists of inputs stand for its own ones, from the next
         `describe` on; before anything else is asked. 0 is the first again."""
-        if lead == self._lead:
+        if lead == self.lead:
             return
         self._ask({"command": "follow", "lead": lead})
-        self._lead, self._deterministic, self._large, self.notes = lead, False, 0, ()
+        self.lead, self._deterministic, self._large, self.notes = lead, False, 0, ()
         if self._elsewhere is not None:
             self._elsewhere.close()
             self._elsewhere = None
@@ -310,7 +310,7 @@ class WorkerTask:
                     partial(
                         type(self),
                         *(self.path, self.timeout, self.outline),
-                        beside=Beside(self.process.pid, hash_seed, self._lead),
+                        beside=Beside(self.process.pid, hash_seed, self.lead),
                     )
                     for hash_seed in seeds
                 ],

@@ -220,3 +220,13 @@ def test_a_sketch_of_another_type_fails_before_any_run(
     assert [case["failure"] for case in found["cases"]] == ["wrong_shape"]
     assert "X is f32, and input 1 of the task f16" in found["cases"][0]["reason"]
     assert "Y is f32, and the task returns f16" in found["cases"][0]["reason"]
+
+
+def test_a_hint_speaks_of_all_parts_of_an_argument(
+    tmp_path: Path, sketch: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = TASK.replace("(a, (b,)) = xs", "(a, (b,)) = xs\n        assert (a > 0).all()")
+    task = task.replace("(a > 0).all()", "(a > 0).all() and (b > 0).all()")
+    task = "# @hint: xs in (0, 1]\n" + task.replace("torch.randn(24, 40)", "1 - torch.rand(24, 40)")
+    status, found = verify(tmp_path, capsys, sketch, task)
+    assert status == 0, found
