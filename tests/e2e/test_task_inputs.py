@@ -181,8 +181,9 @@ def test_shapes_that_follow_values_are_refused_at_once(
     assert not letters.exists() or not list(letters.iterdir())
 
 
+@pytest.mark.parametrize("rows", ["24", "20 + torch.randint(4, 5, (1,)).item()"])
 def test_values_that_change_no_shape_are_taken(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: str
 ) -> None:
     task = """
         import torch
@@ -192,8 +193,8 @@ def test_values_that_change_no_shape_are_taken(
                 found[x < 0] = 0
                 return found if x.max().item() > 1e9 else found.reshape(x.shape)
         def get_inputs():
-            return [torch.randn(24, 40)]
-        """
+            return [torch.randn(ROWS, 40)]
+        """.replace("ROWS", rows)
     relu = Path(__file__).resolve().parents[2] / "examples" / "relu.sketch"
     status, found = verify(tmp_path, capsys, str(relu), task)
     assert status == 0, found
