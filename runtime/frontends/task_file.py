@@ -123,8 +123,16 @@ class TaskFile:
         return model
 
     def twin(self, model: Any) -> Any:
-        """A copy of a model: what a run changes in it must not show in the next."""
-        return copy.deepcopy(model) if self.method else model
+        """A copy of a model: what a run changes in it must not show in the next. A model that does
+        not bear to be copied is built again, with the same parameters."""
+        if not self.method:
+            return model
+        try:
+            return copy.deepcopy(model)
+        except Exception:
+            found = self.model({})
+            self.set_state(found, {n: self.copied(v) for n, v in self.state(model).items()})
+            return found
 
     def scalars(self, model: Any) -> dict[str, Any]:
         """The numbers among a model's attributes."""

@@ -434,3 +434,27 @@ def test_results_of_any_strides_come_back(tmp_path: Path, result: str) -> None:
     expected = {"x.t()[:1]": row[:1], "x[:0]": row[:0]}.get(result, row[:1])
     assert found.size == expected.size
     assert np.array_equal(found.reshape(-1), expected)
+
+
+NORMED = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.utils.weight_norm(nn.Linear(6, 4))
+    def forward(self, x):
+        return self.inner(x)
+def get_inputs():
+    return [torch.randn(3, 6)]
+"""
+
+
+def test_a_model_that_cannot_be_copied_is_built_again(tmp_path: Path) -> None:
+    with TorchTask(write(tmp_path, NORMED)) as task:
+        state = {spec.name: spec.shape for spec in task.describe().state}
+        task.require_deterministic()
+        (given,) = task.own_inputs(0)
+        ones = {name: np.ones(shape, np.float32) for name, shape in state.items()}
+        (found,) = task.reference([given], ones)
+    assert isinstance(given, np.ndarray)
+    expected = given.sum(axis=1, keepdims=True, dtype=np.float64) / np.sqrt(6) + 1
+    np.testing.assert_allclose(found, np.repeat(expected, 4, axis=1))
