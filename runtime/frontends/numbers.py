@@ -154,7 +154,9 @@ def _otherwise(
         return task.scalars[name], f"{name} = {task.scalars[name]!r}, the model's attribute"
     if param.default is not None:
         note = f"{name} = {param.default!r}, the sketch's default: the task gives no {name}"
-        return param.default, note
+        found = task.constants.items()
+        parts = [f"{key} = {text}" for key, text in found if key.endswith(f".{name}")]
+        return param.default, f"{note} ({', '.join(parts)})" if parts else note
     msg = (
         f"the sketch {sketch.name} needs a value for {name}, which the task does not "
         f"give; say --set {name}=..."

@@ -268,6 +268,10 @@ def test_a_setting_that_the_task_overrides_and_a_default_are_told() -> None:
     notes = bind(with_params(*params), task, {"eps": 2.0}).notes
     assert any("eps = 0.25" in note and "--set does not change it" in note for note in notes)
     assert any("alpha = 1.0, the sketch's default" in note for note in notes)
+    parts = attrs.evolve(task, constants={"norm.alpha": "0.5", "norm.eps": "1e-06"})
+    assert any(
+        note.endswith("(norm.alpha = 0.5)") for note in bind(with_params(*params), parts).notes
+    )
 
 
 TEXT = OtherSpec("'mean'", "str")
