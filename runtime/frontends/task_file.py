@@ -374,9 +374,10 @@ class TaskFile:
     def nested(self, inputs: Sequence[Any]) -> list[Any]:
         """Inputs by position as the task holds them. None stands for what is no tensor in the own
         ones: a text, a tuple of numbers, a number that a kernel does not need."""
+        layout = self.layout  # with it, the constants are known
         own = self.constants
         leaves = [own.get(p) if v is None else v for p, v in enumerate(inputs)]
-        return leaves if is_plain(self.layout) else rebuild(self.layout, leaves)
+        return leaves if is_plain(layout) else rebuild(layout, leaves)
 
     def arguments(self, inputs: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of one run, from inputs by position."""

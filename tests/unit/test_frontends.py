@@ -462,3 +462,21 @@ def test_a_model_that_cannot_be_copied_is_built_again(tmp_path: Path) -> None:
     assert isinstance(given, np.ndarray)
     expected = given.sum(axis=1, keepdims=True, dtype=np.float64) / np.sqrt(6) + 1
     np.testing.assert_allclose(found, np.repeat(expected, 4, axis=1))
+
+
+NESTED = """
+class Model(nn.Module):
+    def forward(self, xs, mode, *, shape):
+        assert (mode, shape) == ("sum", (2, 1))
+        return (xs[0] + xs[1]).repeat(*shape)
+def get_inputs():
+    return {"xs": (torch.randn(3, 6), torch.randn(3, 6)), "mode": "sum", "shape": (2, 1)}
+"""
+
+
+def test_a_run_before_any_description_gets_the_tasks_own_constants(tmp_path: Path) -> None:
+    with TorchTask(write(tmp_path, NESTED)) as task:
+        ones = np.ones((3, 6), np.float32)
+        (found,) = task.reference([ones, 2 * ones, None, None])
+        assert np.array_equal(found, np.full((6, 6), 3.0))
+        assert task.describe().names == ("xs[0]", "xs[1]", "mode", "shape")
