@@ -29,7 +29,7 @@ from sketchc.runtime.frontends.description import (
     TensorSpec,
 )
 from sketchc.runtime.frontends.hints import Domain
-from sketchc.runtime.frontends.numbers import Number, bind_params, numbers_of
+from sketchc.runtime.frontends.numbers import Number, bind_params, numbers_of, suits
 from sketchc.runtime.frontends.ranges import symbol_domains, value_domains
 from sketchc.runtime.frontends.sizes import tensor_shapes
 from sketchc.symbol_sources import absent_symbols, solve_symbols
@@ -103,9 +103,23 @@ class Binding:
             if source.tensor.optional and source.position in self.description.defaults
         )
 
+    def with_numbers(self, numbers: Mapping[str, Scalar]) -> Binding:
+        """The same with other values of some params."""
+        return attrs.evolve(self, params={**self.params, **numbers}) if numbers else self
+
+    def numbers_of(self, inputs: Sequence[InputSpec]) -> dict[str, Scalar]:
+        """The params that another list of the task's inputs gives other values."""
+        found: dict[str, Scalar] = {}
+        for position, name in self.param_inputs.items():
+            given = inputs[position] if position < len(inputs) else None
+            value = given.value if isinstance(given, TensorSpec) else given
+            if isinstance(value, bool | int | float) and value != self.params[name]:
+                found[name] = value
+        return found
+
     def symbols_of(self, inputs: Sequence[InputSpec]) -> dict[str, int]:
         """The symbols at another list of the task's inputs. Raises `UsageError` where these do not
-        fit the sketch, or have numbers other than those of the first list."""
+        fit the sketch."""
         shapes = {s.tensor.name: s.specification.shape for s in self.tensors}
         if len(inputs) != len(self.description.inputs):
             msg = f"it has {len(inputs)} inputs, and {len(self.description.inputs)} in the first"
@@ -133,11 +147,13 @@ class Binding:
         for position, name in self.param_inputs.items():
             found = inputs[position]
             number = found.value if isinstance(found, TensorSpec) else found
-            if number != self.params[name]:
-                msg = f"{name} is {number!r} there, and {self.params[name]!r} in the first"
+            param = next(param for param in self.sketch.params if param.name == name)
+            if not isinstance(number, bool | int | float) or not suits(number, param):
+                msg = f"{name} is {_shown(found)} there, and {self.params[name]!r} in the first"
                 raise UsageError(msg)
         symbols = bind_symbols(self.sketch, shapes, {s.tensor.name: s.text for s in self.tensors})
-        _check_extents(self.sketch, symbols, self.params, shapes)
+        params = {**self.params, **self.numbers_of(inputs)}
+        _check_extents(self.sketch, symbols, params, shapes)
         return symbols
 
     def shapes(self, symbols: Mapping[str, int]) -> dict[str, tuple[int, ...]]:

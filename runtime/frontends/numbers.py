@@ -90,7 +90,7 @@ def _named(sketch: ir.Sketch, task: TaskDescription, numbers: Sequence[Number]) 
     found = {}
     for position, value in numbers:
         name = task.names[position].lower() if position < len(task.names) else ""
-        if name in params and _suits(value, params[name]):
+        if name in params and suits(value, params[name]):
             found[position] = params.pop(name).name
     return found
 
@@ -108,7 +108,7 @@ def _in_order(
     params = [param for param in sketch.params if param.name not in taken.values()]
     if len(left) <= len(params):
         pairs = list(zip(left, params, strict=False))
-        if all(_suits(value, param) for (_, value), param in pairs):
+        if all(suits(value, param) for (_, value), param in pairs):
             return {position: param.name for (position, _), param in pairs}
     needed = [
         param
@@ -119,7 +119,7 @@ def _in_order(
         ways = [
             chosen
             for chosen in itertools.combinations(left, len(wanted))
-            if all(_suits(n[1], param) for n, param in zip(chosen, wanted, strict=True))
+            if all(suits(n[1], param) for n, param in zip(chosen, wanted, strict=True))
         ]
         if len(ways) == 1:
             return {n[0]: param.name for n, param in zip(ways[0], wanted, strict=True)}
@@ -133,7 +133,7 @@ def _in_order(
     return {}
 
 
-def _suits(value: Scalar, param: ir.Param) -> bool:
+def suits(value: Scalar, param: ir.Param) -> bool:
     """Whether a number of this type may fill a param."""
     if isinstance(value, bool) or param.dtype is DType.BOOL:
         return isinstance(value, bool) and param.dtype is DType.BOOL

@@ -154,13 +154,13 @@ def point(groups: Sequence[Group]) -> dict[Group, int]:
 
 
 def alike(one: Sequence[object], other: Sequence[object]) -> bool:
-    """Whether two lists of inputs are for one signature: tensors of the same types and ranks, and
-    what is no tensor the same in both."""
+    """Whether two lists of inputs are for one signature: tensors of the same types and ranks,
+    numbers of the same types, and what else there is the same in both."""
 
     def kind(value: object) -> object:
         if isinstance(value, TensorSpec):
-            return value.dtype, len(value.shape), value.value
-        return type(value), value
+            return value.dtype, len(value.shape)
+        return value if isinstance(value, OtherSpec) else type(value)
 
     return [kind(value) for value in one] == [kind(value) for value in other]
 

@@ -157,6 +157,14 @@ class Session:
 
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
         """One case, timed, with the blame settled."""
+        first = self.binding
+        self.binding = first.with_numbers(case.numbers)
+        try:
+            return self._run(case, kind, seed, runs)
+        finally:
+            self.binding = first
+
+    def _run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
         lengths = self._lengths(case)
         started = time.monotonic()
         found = Finding()

@@ -45,7 +45,8 @@ _WHOLE_AXIS = 32
 class ShapeCase:
     """One assignment of all symbols. `own`: exactly the task's sizes. `absent`: optional tensors
     that are not given. `variant`: which of the task's lists of inputs has these sizes; 0 is the
-    first, by which it was bound. `drawn`: all sizes that may vary were drawn."""
+    first, by which it was bound. `drawn`: all sizes that may vary were drawn. `numbers` are the
+    params that are not as in the first list."""
 
     name: str
     symbols: Mapping[str, int]
@@ -53,10 +54,12 @@ class ShapeCase:
     absent: tuple[str, ...] = ()
     variant: int = 0
     drawn: bool = False
+    numbers: Mapping[str, Value] = attrs.field(factory=dict)
 
     @property
     def text(self) -> str:
-        sizes = ", ".join(f"{name}={value}" for name, value in self.symbols.items())
+        found = {**self.symbols, **self.numbers}.items()
+        sizes = ", ".join(f"{name}={value}" for name, value in found)
         return f"{sizes}, without {', '.join(self.absent)}" if self.absent else sizes
 
 
@@ -214,7 +217,7 @@ def other_cases(
 ) -> tuple[list[ShapeCase], list[str]]:
     """The sizes of the task's further lists of inputs (`get_inputs_dyn_list`), scaled down like its
     own, and notes on lists that are not tried."""
-    cases: dict[tuple[int, ...], ShapeCase] = {}
+    cases: dict[tuple[Value, ...], ShapeCase] = {}
     notes = []
     for number, values in enumerate(binding.description.others, 1):
         try:
@@ -223,16 +226,19 @@ def other_cases(
             name = list_name(binding.description, number)
             notes.append(f"{name} is not tried: {error}")
             continue
-        symbols = _scaled(plan, binding, own, free, limits)
-        name, is_own = f"own sizes {number + 1}", symbols == own
-        if is_own:
-            case = ShapeCase(name, symbols, own=True, variant=number)
-        else:
-            case = ShapeCase(f"{name}, scaled down", symbols)
-        cases.setdefault(tuple(symbols.values()), case)
-    own_sizes = tuple(own_case(plan, binding, free, limits).symbols.values())
-    kept = [case for sizes, case in cases.items() if sizes != own_sizes]
-    return [c for c in kept if not refusal(plan.sketch, c.symbols, binding.params)], notes
+        numbers = binding.numbers_of(values)
+        there = binding.with_numbers(numbers)
+        symbols = _scaled(plan, there, own, free, limits)
+        if refusal(plan.sketch, symbols, there.params):
+            continue
+        case = ShapeCase(f"own sizes {number + 1}, scaled down", symbols, numbers=numbers)
+        if symbols == own:
+            name = f"own sizes {number + 1}"
+            case = ShapeCase(name, symbols, own=True, variant=number, numbers=numbers)
+        cases.setdefault((*symbols.values(), *there.params.values()), case)
+    own_sizes = own_case(plan, binding, free, limits).symbols.values()
+    first = (*own_sizes, *binding.params.values())
+    return [case for sizes, case in cases.items() if sizes != first], notes
 
 
 def _scaled(

@@ -157,3 +157,46 @@ def test_lists_of_other_constants_are_named(
     assert status == 0, found
     assert own(found) == [(5, 9), (8, 9)]
     assert any("list 2 of get_inputs_dyn_list is not tried" in note for note in found["notes"])
+
+
+SCALED = """
+sketch scaled {
+    symbols: M, N;
+    params: alpha: f32; up: bool;
+    tensors: X[M, N]: in f32; Y[M, N]: out f32;
+    constexpr: T = 64;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        @llm_hint("parallel", "grididx")
+        for j in range(ceil(N, T)):
+            x = alloc([T], llm_hint=["fast", "input_cache"])
+            load(X[i, j*T:(j+1)*T] -> x)
+            if up:
+                mul(x, alpha, x)
+            store(x -> Y[i, j*T:(j+1)*T])
+}
+"""
+
+
+def test_lists_with_other_numbers_are_run_with_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lists = [f"torch.randn({rows}, 9), {numbers}" for rows, numbers in
+             ((8, "0.5, True"), (8, "2, True"), (4, "0.5, False"), (4, "0.5, True"))]  # fmt: skip
+    path = task(tmp_path, "x, alpha, up", "x * alpha if up else x.clone()", *lists)
+    sketch = tmp_path / "scaled.sketch"
+    sketch.write_text(SCALED)
+    status, found = verify(capsys, path, str(sketch))
+    assert status == 0, found
+    cases = [case["shape"] for case in found["cases"] if case["kind"] == "task"]
+    assert [(case["symbols"]["M"], case["numbers"]) for case in cases] == [
+        (8, {"alpha": 2}),
+        (4, {"up": False}),
+        (4, {}),
+        (8, {}),
+    ]
+    sketch.write_text(SCALED.replace("if up:", "if up or M == 4:"))
+    assert verify(capsys, path, str(sketch))[0] == 1
+    sketch.write_text(SCALED.replace("mul(x, alpha, x)", "mul(x, 0.5, x)"))
+    assert verify(capsys, path, str(sketch))[0] == 1

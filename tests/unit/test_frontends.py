@@ -288,6 +288,17 @@ def test_texts_and_tuples_are_constants() -> None:
         binding.symbols_of([*task.inputs[:1], OtherSpec("'sum'", "str"), *task.inputs[2:]])
 
 
+def test_another_list_may_have_other_numbers() -> None:
+    both = with_params(ir.Param("alpha", DType.F32), ir.Param("axis", DType.I32))
+    binding = bind(both, named("x", "y", "alpha", "axis", inputs=((3, 5), (5,), 0.5, 1)))
+    x, y = binding.description.inputs[:2]
+    assert binding.symbols_of([x, y, 2, 0]) == binding.symbols
+    assert binding.numbers_of([x, y, 2, 0]) == {"alpha": 2, "axis": 0}
+    assert binding.with_numbers({"alpha": 2}).number(2) == 2
+    with pytest.raises(UsageError, match=r"axis is 0.5 there, and 1 in the first"):
+        binding.symbols_of([x, y, 2, 0.5])
+
+
 def test_none_stands_for_an_optional_tensor_where_the_sketch_has_one() -> None:
     optional = attrs.evolve(tensor("BIAS", "N"), optional=True)
     out = tensor("Y", "M N", ir.Role.OUT)
