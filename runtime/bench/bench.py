@@ -93,10 +93,7 @@ def bench(
     say = progress or _nobody
     plan, task_text = candidate.plan, task.path.read_text("utf-8", errors="replace")
     say("checks the task")
-    binding = bind_task(plan.sketch, task, settings.seed, settings.values)
-    if binding.other_types:
-        msg = f"nothing is measured, since types differ: {'; '.join(binding.other_types)}"
-        raise UsageError(msg)
+    binding = _bound(candidate, task, settings)
     symbols, substitutes = sizes_of(binding, task, settings.sizes)
     seed = settings.seed % (1 << 31)
     task.require_deterministic(seed, wait=False)
@@ -237,6 +234,15 @@ def _job(
         2 * machine.cache_bytes if settings.schedule.cold else 0,
         task.lead,
     )
+
+
+def _bound(candidate: Candidate, task: WorkerTask, settings: Settings) -> Binding:
+    """Raises `UsageError` also where types differ: no kernel of such a sketch is right."""
+    binding = bind_task(candidate.plan.sketch, task, settings.seed, settings.values)
+    if binding.other_types:
+        msg = f"nothing is measured, since types differ: {'; '.join(binding.other_types)}"
+        raise UsageError(msg)
+    return binding
 
 
 def sizes_of(
