@@ -106,12 +106,8 @@ def verify(
     binding = bind_task(plan.sketch, task, seed, settings)
     odd = _oddities(task, seed)
     freedom, status = find_freedom(binding, task), candidate.toolchain.status()
-    notes = [
-        *_read_off(candidate),
-        *binding.notes,
-        *odd,
-        *filter(None, [tied_note(binding, freedom)]),
-    ]
+    tied = filter(None, [tied_note(binding, freedom)])
+    notes = [*_read_off(candidate), *binding.notes, *odd, *tied]
     limits = INTERPRETED if small or status.interpreted else NATIVE
     cases, untried = _cases(candidate, binding, freedom, limits, seed)
     notes += untried
