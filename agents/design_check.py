@@ -177,7 +177,8 @@ def _compared(plan: Plan, session: Session) -> Finding | None:
         raise
     except UsageError as error:
         return Finding("bind", "design", (), str(error), {"problem": str(error)})
-    return None if verdict.passed else _verdict_finding(verdict)
+    right = any(case.passed for case in verdict.cases) and not verdict.failures
+    return None if right else _verdict_finding(verdict)
 
 
 def _verdict_finding(verdict: Verdict) -> Finding:

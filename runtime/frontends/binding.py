@@ -36,6 +36,10 @@ from sketchc.symbol_sources import absent_symbols, solve_symbols
 from sketchc.types import DType
 
 
+class OtherSignatureError(UsageError):
+    """A list of inputs that is for another kernel: of other types or ranks."""
+
+
 @attrs.frozen
 class TensorSource:
     """Where one tensor of the sketch comes from: position `position` of forward's inputs, or the
@@ -118,25 +122,25 @@ class Binding:
         return found
 
     def symbols_of(self, inputs: Sequence[InputSpec]) -> dict[str, int]:
-        """The symbols at another list of the task's inputs. Raises `UsageError` where these do not
-        fit the sketch."""
+        """The symbols at another list of the task's inputs. Raises `OtherSignatureError` where
+        these are of other types or ranks, and `UsageError` where they do not fit the sketch."""
         shapes = {s.tensor.name: s.specification.shape for s in self.tensors}
         if len(inputs) != len(self.description.inputs):
             msg = f"it has {len(inputs)} inputs, and {len(self.description.inputs)} in the first"
-            raise UsageError(msg)
+            raise OtherSignatureError(msg)
         for source in self.tensors:
             if source.position is None:
                 continue
             given = inputs[source.position] if source.position < len(inputs) else None
             if not isinstance(given, TensorSpec) or len(given.shape) != len(source.tensor.extents):
                 msg = f"{source.text} is no tensor of rank {len(source.tensor.extents)} there"
-                raise UsageError(msg)
+                raise OtherSignatureError(msg)
             if given.dtype is not source.specification.dtype:
                 msg = (
                     f"{source.text} is {given.dtype.value} there, and "
                     f"{source.specification.dtype.value} in the first"
                 )
-                raise UsageError(msg)
+                raise OtherSignatureError(msg)
             shapes[source.tensor.name] = given.shape
         for position in self.nothing:
             value, first = inputs[position], self.description.inputs[position]

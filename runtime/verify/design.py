@@ -17,8 +17,9 @@ from sketchc.runtime.frontends.task import Task
 from sketchc.runtime.frontends.torch_task import Scalar
 from sketchc.runtime.toolchains import interpreter
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT
+from sketchc.runtime.verify.running import Progress
 from sketchc.runtime.verify.verdict import Verdict
-from sketchc.runtime.verify.verify import Candidate, Progress, verify
+from sketchc.runtime.verify.verify import Candidate, verify
 
 
 def check_design(
@@ -42,7 +43,9 @@ def check_design(
     sketch = plan.sketch
     kernel = Kernel("interpreter", plan.hardware.name, sketch.name, sketch.name, "", "", sketch)
     candidate = Candidate(plan, kernel, interpreter.TOOLCHAIN)
-    return verify(candidate, task, folder, seed, settings, progress, small=True, timeout=timeout)
+    return verify(
+        candidate, task, folder, seed, settings, progress, small=True, timeout=timeout, budget=None
+    )
 
 
 def verify_against_sketch(

@@ -37,7 +37,7 @@ from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
-    from sketchc.runtime.verify.verify import Cases
+    from sketchc.runtime.verify.running import Cases
 
 #: A longer text of an init input may have been cut.
 _LONGEST_LITERAL = 199

@@ -57,8 +57,9 @@ def summary(verdict: Verdict) -> str:
             f"passed: {len(ran)} cases, {within} "
             f"(largest error {worst:.2g} of what is allowed), seed {verdict.seed}"
         )
-    if not verdict.failures:
-        return "not verified: the task refuses every case"
+    if verdict.incomplete:
+        right = f"{len(ran)} cases are right, seed {verdict.seed}" if ran else "no case ran"
+        return f"incomplete: {right}, but this was not reached: {'; '.join(verdict.gaps)}"
     return (
         f"failed ({verdict.failure}: {FAILURES.get(verdict.failure, 'see above')}): "
         f"{len(verdict.failures)} of {len(ran)} cases, seed {verdict.seed}"

@@ -46,7 +46,8 @@ from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
-    from sketchc.runtime.verify.verify import Candidate, Cases
+    from sketchc.runtime.verify.running import Cases
+    from sketchc.runtime.verify.verify import Candidate
 
 #: How much of what a tool printed is kept.
 LOG_CHARACTERS = 20_000
@@ -94,6 +95,10 @@ class Session:
     reach_asked: bool = False
     #: Runs, in one process where the toolchain offers that.
     launcher: toolchains.Session | None = None
+    #: Seconds that the compiler took.
+    compiled: float = 0.0
+    #: What a verdict that is no failure lacks: sentences on what was never tried.
+    gaps: list[str] = attrs.field(factory=list)
 
     def build(self, folder: Path, timeout: float) -> tuple[str, str, str] | None:
         """Look at a foreign kernel's text, and compile; (failure, reason, log) where that fails."""
@@ -105,9 +110,11 @@ class Session:
             return "policy", refused, ""
         self.explanation = explanation(findings)
         self.folder = folder
+        started = time.monotonic()
         try:
             with slots.compiling():
                 self.artefact = self.candidate.toolchain.compile(kernel, folder, timeout)
+            self.compiled = time.monotonic() - started
         except ToolchainError as error:
             found = self._failed(error)
             return found.failure, found.reason, found.log

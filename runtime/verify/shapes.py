@@ -22,7 +22,7 @@ from sketchc import ir
 from sketchc.diagnostics import UsageError
 from sketchc.evaluate import Value, evaluate, host_sample
 from sketchc.lowering.plan import Plan
-from sketchc.runtime.frontends.binding import Binding
+from sketchc.runtime.frontends.binding import Binding, OtherSignatureError
 from sketchc.runtime.frontends.hints import Domain
 from sketchc.runtime.frontends.lists import list_name
 from sketchc.runtime.frontends.sizes import elements, nearest, refusal, tensor_shapes
@@ -46,7 +46,8 @@ class ShapeCase:
     """One assignment of all symbols. `own`: exactly the task's sizes. `absent`: optional tensors
     that are not given. `variant`: which of the task's lists of inputs has these sizes; 0 is the
     first, by which it was bound. `drawn`: all sizes that may vary were drawn. `numbers` are the
-    params that are not as in the first list."""
+    params that are not as in the first list. `tiles`: the tile sizes of another build, where it is
+    not the one that is verified."""
 
     name: str
     symbols: Mapping[str, int]
@@ -55,11 +56,14 @@ class ShapeCase:
     variant: int = 0
     drawn: bool = False
     numbers: Mapping[str, Value] = attrs.field(factory=dict)
+    tiles: Mapping[str, Value] = attrs.field(factory=dict)
 
     @property
     def text(self) -> str:
         found = {**self.symbols, **self.numbers}.items()
         sizes = ", ".join(f"{name}={value}" for name, value in found)
+        if self.tiles:
+            sizes += " in tiles " + ", ".join(f"{n}={value}" for n, value in self.tiles.items())
         return f"{sizes}, without {', '.join(self.absent)}" if self.absent else sizes
 
 
@@ -172,6 +176,22 @@ def cost_at(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value])
     return Limits(elements(tensor_shapes(plan.sketch, symbols, params)), programs)
 
 
+def at_least(limits: Limits, plan: Plan, binding: Binding, free: frozenset[str]) -> Limits:
+    """The limits, raised to twice what the smallest sizes need: where nothing fits, making
+    everything smaller would help nobody (32 groups are 32 programs at any size)."""
+    ones = {name: 1 if name in free else size for name, size in binding.symbols.items()}
+    least = _runnable(plan, binding, ones, free)
+    try:
+        needed = cost(plan, binding, least)
+    except (ArithmeticError, ValueError):
+        return limits
+    return attrs.evolve(
+        limits,
+        elements=max(limits.elements, 2 * needed.elements),
+        programs=max(limits.programs, 2 * needed.programs),
+    )
+
+
 def _fits(plan: Plan, binding: Binding, symbols: Mapping[str, int], limits: Limits) -> bool:
     try:
         needed = cost(plan, binding, symbols)
@@ -212,33 +232,49 @@ def own_case(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits)
     return ShapeCase("own sizes, scaled down", symbols)
 
 
-def other_cases(
-    plan: Plan, binding: Binding, free: frozenset[str], limits: Limits
-) -> tuple[list[ShapeCase], list[str]]:
+@attrs.frozen
+class OtherLists:
+    """The sizes of the task's further lists of inputs, `notes` on them, and `gaps`: lists that a
+    kernel of this signature must serve and that are not run."""
+
+    cases: tuple[ShapeCase, ...] = ()
+    notes: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+
+def other_cases(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits) -> OtherLists:
     """The sizes of the task's further lists of inputs (`get_inputs_dyn_list`), scaled down like its
-    own, and notes on lists that are not tried."""
+    own."""
     cases: dict[tuple[Value, ...], ShapeCase] = {}
-    notes = []
+    notes, gaps = [], []
     for number, values in enumerate(binding.description.others, 1):
+        name = list_name(binding.description, number)
         try:
             own = binding.symbols_of(values)
-        except UsageError as error:
-            name = list_name(binding.description, number)
+        except OtherSignatureError as error:
             notes.append(f"{name} is not tried: {error}")
+            continue
+        except UsageError as error:
+            notes.append(f"{name} is not tried: {error}")
+            gaps.append(f"{name}, which is not run: {error}")
             continue
         numbers = binding.numbers_of(values)
         there = binding.with_numbers(numbers)
         symbols = _scaled(plan, there, own, free, limits)
-        if refusal(plan.sketch, symbols, there.params):
+        if refused := refusal(plan.sketch, symbols, there.params):
+            gaps.append(f"{name}, which is not run: the sketch refuses it ({refused})")
             continue
         case = ShapeCase(f"own sizes {number + 1}, scaled down", symbols, numbers=numbers)
         if symbols == own:
-            name = f"own sizes {number + 1}"
-            case = ShapeCase(name, symbols, own=True, variant=number, numbers=numbers)
+            title = f"own sizes {number + 1}"
+            case = ShapeCase(title, symbols, own=True, variant=number, numbers=numbers)
+        else:
+            notes.append(f"{name} is scaled down to {case.text}")
         cases.setdefault((*symbols.values(), *there.params.values()), case)
     own_sizes = own_case(plan, binding, free, limits).symbols.values()
     first = (*own_sizes, *binding.params.values())
-    return [case for sizes, case in cases.items() if sizes != first], notes
+    found = tuple(case for sizes, case in cases.items() if sizes != first)
+    return OtherLists(found, tuple(notes), tuple(gaps))
 
 
 def _scaled(
@@ -357,7 +393,7 @@ def corner_cases(
     if symbols == dict(binding.symbols) or _refused(plan, binding, symbols):
         return []
     most = min(_CORNER * cost(plan, binding, binding.symbols).elements, OWN.elements)
-    if limits is not INTERPRETED:
+    if limits.longest != INTERPRETED.longest:
         limits = attrs.evolve(limits, elements=max(limits.elements, most))
     fits = _fits(plan, binding, symbols, limits)
     return [ShapeCase("largest", symbols)] if fits else []

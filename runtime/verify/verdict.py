@@ -11,6 +11,9 @@ import attrs
 from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.shapes import ShapeCase
 
+#: What a verdict may be.
+PASSED, FAILED, INCOMPLETE = "passed", "failed", "incomplete"
+
 #: The classes of failure, and who can mend them (a Conductor routes by this).
 FAILURES: dict[str, str] = {
     "syntax": "the code is not well-formed in its language",
@@ -67,9 +70,11 @@ class CaseResult:
 class Verdict:
     """What is known of one kernel after verification.
 
-    It passed when every case that ran passed, and at least one did. `failure` is the class of the
-    smallest failing case. `kernel`: the file's "path", its "entry", and whether it is "foreign".
-    `asked` is what else was asked for, and decides: see `verify`.
+    It passed when every case that ran passed, at least one did, and everything was reached that
+    has to be. `failure` is the class of the smallest failing case. `kernel`: the file's "path", its
+    "entry", and whether it is "foreign". `asked` is what else was asked for, and decides: see
+    `verify`. `reached`: the loops that ran again, and the tiles that met others, in words;
+    `unreached`: why a verdict without a failure is `incomplete`, a sentence each.
     """
 
     sketch: str
@@ -85,6 +90,8 @@ class Verdict:
     params: Mapping[str, int | float | bool] = attrs.field(factory=dict)
     kernel: Mapping[str, str | bool] = attrs.field(factory=dict)
     asked: Mapping[str, Any] = attrs.field(factory=dict)
+    reached: tuple[str, ...] = ()
+    unreached: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
@@ -92,7 +99,27 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        return not self.failures and any(case.passed for case in self.cases)
+        return self.word == PASSED
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word: nothing is known to be wrong with what is `incomplete`, and it is
+        no pass."""
+        if self.failures:
+            return FAILED
+        some = any(case.passed for case in self.cases)
+        return PASSED if some and not self.unreached else INCOMPLETE
+
+    @property
+    def incomplete(self) -> bool:
+        return self.word == INCOMPLETE
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """Why it is incomplete."""
+        if not self.incomplete or any(case.passed for case in self.cases):
+            return self.unreached
+        return ("the task refuses every case", *self.unreached)
 
     @property
     def failure(self) -> str:
@@ -103,6 +130,7 @@ class Verdict:
 def to_json(verdict: Verdict) -> dict[str, Any]:
     """Plain data for `--json`; NaN and infinities as text, since JSON has none."""
     data = attrs.asdict(verdict, recurse=True)
+    data["verdict"] = verdict.word
     data["passed"] = verdict.passed
     data["failure"] = verdict.failure
     for case, plain in zip(verdict.cases, data["cases"], strict=True):

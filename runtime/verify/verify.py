@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from sketchc.evaluate import constants_of
+from sketchc.evaluate import Value, constants_of
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.frontends.binding import Binding
@@ -29,14 +29,16 @@ from sketchc.runtime.sandbox import worker
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Toolchain
 from sketchc.runtime.verify.drawn_sizes import Draws
 from sketchc.runtime.verify.free import Freedom, find_freedom, tied_note
-from sketchc.runtime.verify.neighbours import SWAPPED, is_neighbour, with_neighbours
+from sketchc.runtime.verify.neighbours import with_neighbours
+from sketchc.runtime.verify.running import KINDS, Cases, Progress, Runner
 from sketchc.runtime.verify.session import Session
 from sketchc.runtime.verify.shapes import (
     INTERPRETED,
     NATIVE,
     OWN,
     Limits,
-    ShapeCase,
+    OtherLists,
+    at_least,
     corner_cases,
     drawn_cases,
     other_cases,
@@ -48,12 +50,9 @@ from sketchc.source import Source
 
 #: Kinds for the task's own sizes ("task": its own get_inputs) and, in rotation, for the others.
 _OWN_KINDS = ("task", "structured")
-_KINDS = ("normal", "structured", "mixed_scale", "large", "non_negative")
-#: After so many failures nothing new is learnt.
-_ENOUGH_FAILURES = 3
 
-Progress = Callable[[CaseResult], None]
-Cases = list[tuple[ShapeCase, str]]
+#: Seconds in which cases are looked for that reach what others did not.
+BUDGET = 120.0
 
 
 @attrs.frozen
@@ -65,6 +64,8 @@ class Candidate:
     user gave, for people; "" for none. `source` is the sketch's file as it was read, for the store,
     `signature` the same of a sketch that only says what a kernel is called with; `picked` names the
     one of several sketches in either. `garbled` says why the file is no text; "" where it is one.
+    `relower` makes the same with other tile sizes, of a sketch that the built-in Coder lowers; it
+    raises as `build_plan` does.
     """
 
     plan: Plan
@@ -75,6 +76,9 @@ class Candidate:
     signature: Source | None = attrs.field(default=None, eq=False, repr=False)
     picked: str = ""
     garbled: str = ""
+    relower: Callable[[Mapping[str, Value]], tuple[Plan, Kernel]] | None = attrs.field(
+        default=None, eq=False, repr=False
+    )
 
     @property
     def described(self) -> dict[str, str | bool]:
@@ -93,14 +97,17 @@ def verify(
     small: bool = False,
     timeout: float = 300.0,
     compile_timeout: float = COMPILE_TIMEOUT,
+    budget: float | None = BUDGET,
 ) -> Verdict:
     """Compile, run on every case and compare. `folder` takes the build; `settings` are `--set`.
 
-    `progress` hears of every case that is done; `select` may drop cases (shapes with kinds of
-    input, smallest first, then the task's own sizes, then drawn ones); `small` scales the task's
-    sizes down as for an interpreted target. `timeout` (seconds) bounds each run of the kernel,
-    `compile_timeout` the build. Raises `UsageError` when the task cannot be bound to the sketch,
-    raises at its own sizes, or is not deterministic.
+    `budget` (seconds) bounds the cases that are looked for to reach what the planned ones do not,
+    beside compiling; None, and `select`: nothing is looked for. `progress` hears of every case that
+    is done; `select` may drop cases (shapes with kinds of input, smallest first, then the task's
+    own sizes, then drawn ones); `small` scales the task's sizes down as for an interpreted target.
+    `timeout` (seconds) bounds each run of the kernel, `compile_timeout` the build. Raises
+    `UsageError` when the task cannot be bound to the sketch, raises at its own sizes, or is not
+    deterministic.
     """
     plan = candidate.plan
     binding = bind_task(plan.sketch, task, seed, settings)
@@ -108,24 +115,27 @@ def verify(
     freedom, status = find_freedom(binding, task), candidate.toolchain.status()
     tied = filter(None, [tied_note(binding, freedom)])
     notes = [*_read_off(candidate), *binding.notes, *odd, *tied]
-    limits = INTERPRETED if small or status.interpreted else NATIVE
-    cases, untried = _cases(candidate, binding, freedom, limits, seed)
-    notes += untried
+    interpreted = small or status.interpreted
+    limits = INTERPRETED if interpreted else NATIVE
+    limits = at_least(limits, plan, binding, freedom.free)
+    cases, others = _cases(candidate, binding, freedom, limits, seed)
+    notes += others.notes
     cases = _without_some(binding, cases)
     cases = cases if select is None else select(cases)
     if not any(case.own for case, _ in cases):
         notes.append(f"the task's own sizes are scaled down; runs: {status.how_it_runs}")
     session = session_of(candidate, binding, freedom, task, timeout)
+    session.gaps += others.gaps
     if candidate.kernel.foreign and not binding.description.corrects:
         cases = with_neighbours(cases)
     cases = [*cases, *session.more_cases(cases)]
-    try:
-        refused = _other_types(binding) or session.build(folder, compile_timeout)
-        results = _refused(refused, cases, seed) or _run(session, cases, seed, progress)
-    finally:
-        session.close()
+    runner = Runner(session, seed, progress)
+    refused = _other_types(binding)
+    whole = budget if select is None else None
+    reached = _run(runner, cases, refused, limits, whole, folder, compile_timeout)
+    results = runner.results
     _settle(task, seed, wrong=any(r.failure in ("design", "numerical") for r in results))
-    notes += session.notes
+    notes += [*session.notes, *runner.notes]
     if not (held := worker.isolation()).complete:
         notes.append(f"workers are held by {held.text}")
     return Verdict(
@@ -142,7 +152,35 @@ def verify(
         dict(binding.params),
         candidate.described,
         _asked(candidate, task, settings or {}, timeout),
+        reached,
+        tuple(dict.fromkeys(session.gaps)),
     )
+
+
+def _run(
+    runner: Runner,
+    cases: Cases,
+    refused: tuple[str, str, str] | None,
+    limits: Limits,
+    budget: float | None,
+    folder: Path,
+    compile_timeout: float,
+) -> tuple[str, ...]:
+    """Build, unless the candidate is refused already, and run: what was reached."""
+    session, reached = runner.session, ()
+    try:
+        refused = refused or session.build(folder, compile_timeout)
+        runner.results += _refused(refused, cases, runner.seed)
+        if runner.results:
+            return reached
+        runner.planned(cases, None if budget is None else limits)
+        if budget is not None and not runner.failing:
+            own = next((case for case, _ in reversed(cases) if case.own), None)
+            runner.all_kinds(own, budget)
+            return runner.reach(folder, budget)
+        return reached
+    finally:
+        session.close()
 
 
 def _asked(
@@ -200,25 +238,6 @@ def _settle(task: Task, seed: int, *, wrong: bool) -> None:
         task.require_numbers(seed % (1 << 31))
 
 
-def _run(session: Session, cases: Cases, seed: int, progress: Progress | None) -> list[CaseResult]:
-    """The results of the cases, in their order, until they settle the verdict."""
-    results: list[CaseResult] = []
-    drawn = seed
-    for number, (case, kind) in enumerate(cases):
-        if (case.drawn or is_neighbour(kind)) and any(result.failed for result in results):
-            continue  # they find out whether what seems to be right is
-        drawn = drawn if is_neighbour(kind) else seed + number
-        # The first case may have one element: of a foreign kernel, a larger one is repeated.
-        again = number == 0 or kind.endswith(SWAPPED)
-        result = session.run(case, kind, drawn, runs=2 if again else 1)
-        results.append(result)
-        if progress is not None:
-            progress(result)
-        if _settled(results):
-            break
-    return results
-
-
 def session_of(
     candidate: Candidate, binding: Binding, freedom: Freedom, task: Task, timeout: float
 ) -> Session:
@@ -232,33 +251,27 @@ def session_of(
     return Session(candidate, binding, freedom, task, timeout)
 
 
-def _settled(results: list[CaseResult]) -> bool:
-    """True when further cases would show nothing new; a kernel that hangs would hang again, for
-    as long as it may."""
-    failures = [result for result in results if result.failed]
-    return len(failures) >= _ENOUGH_FAILURES or any(f.failure == "timeout" for f in failures)
-
-
 def _cases(
     candidate: Candidate, binding: Binding, freedom: Freedom, limits: Limits, seed: int
-) -> tuple[Cases, list[str]]:
+) -> tuple[Cases, OtherLists]:
     """Shapes with kinds of input, smallest shapes first, then the task's own, then those that are
-    drawn; and notes.
+    drawn; and what is known of its further lists.
 
     Sizes are drawn for kernels by others, and where hints restrict them. The tiles of a sketch, and
     the primes beside them, stay what recorded runs saw.
     """
     plan, foreign, draws = candidate.plan, candidate.kernel.foreign, Draws(seed)
-    times = 1 if limits is INTERPRETED else 2
+    interpreted = limits.longest == INTERPRETED.longest
+    times = 1 if interpreted else 2
     found: Cases = []
     kinds = _rotation()
     around = draws if foreign and not plan.phases else None
     for case in ragged_cases(plan, binding, freedom.free, limits, around):
         found += [(case, next(kinds)) for _ in range(times)]
     found += [(case, "normal") for case in corner_cases(plan, binding, freedom.free, limits)]
-    own_limits = limits if limits is INTERPRETED else OWN
-    others, notes = other_cases(plan, binding, freedom.free, own_limits)
-    found += [(case, "task" if case.own else "normal") for case in others]
+    own_limits = limits if interpreted else OWN
+    others = other_cases(plan, binding, freedom.free, own_limits)
+    found += [(case, "task" if case.own else "normal") for case in others.cases]
     own = own_case(plan, binding, freedom.free, own_limits)
     if not refusal(plan.sketch, own.symbols, binding.params):
         # Else no smaller sizes satisfy the sketch's requires.
@@ -266,7 +279,7 @@ def _cases(
     names = freedom.free if foreign else freedom.free & binding.sizes.keys()
     for case in drawn_cases(plan, binding, names, limits, draws):
         found += [(case, next(kinds)) for _ in range(times)]
-    return found, notes
+    return found, others
 
 
 def _without_some(binding: Binding, cases: Cases) -> Cases:
@@ -282,4 +295,4 @@ def _without_some(binding: Binding, cases: Cases) -> Cases:
 
 def _rotation() -> Iterator[str]:
     while True:
-        yield from _KINDS
+        yield from KINDS

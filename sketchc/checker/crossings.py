@@ -33,15 +33,20 @@ SEEN = 40
 ENDS_BEFORE = "ends before"
 
 
-class _Unknown(Exception):
+class Unknown(Exception):
     """A value that is not known without data, or a lane or iteration that does not exist."""
 
 
-_NO_VALUE = (_Unknown, KeyError, ArithmeticError, ValueError, InternalError)
+NO_VALUE = (Unknown, KeyError, ArithmeticError, ValueError, InternalError)
 
 
 class Crossings:
     """Comparisons on the way to some sites, and how they come out at settings."""
+
+    @property
+    def draw_type(self) -> type[Draw]:
+        """What draws one iteration and lane."""
+        return Draw
 
     def __init__(
         self,
@@ -76,11 +81,11 @@ class Crossings:
         found: set[Outcome] = set()
         for draw in range(draws):
             for site, used in self.sites:
-                drawn = _Draw(self, dict(host), generator, draw, found)
+                drawn = self.draw_type(self, dict(host), generator, draw, found)
                 drawn.site(site, used)
                 budget.spend(drawn.work)
             for computation, used in self.computed:
-                drawn = _Draw(self, dict(host), generator, draw, found)
+                drawn = self.draw_type(self, dict(host), generator, draw, found)
                 drawn.computation(computation, used)
                 budget.spend(drawn.work)
         return frozenset(found)
@@ -95,7 +100,7 @@ class Crossings:
                 self.needed[outcome] = text
 
 
-class _Draw:
+class Draw:
     """One iteration and lane on the way to a site: the first, the last or any of each."""
 
     def __init__(
@@ -121,7 +126,7 @@ class _Draw:
             self.path(site.path, used)
             extents = [int(self.value(extent, ())) for extent in site.tile.extents]
             lanes = tuple(self.place(extent) for extent in extents)
-        except _NO_VALUE:
+        except NO_VALUE:
             return
         self.access(site, extents, lanes)
 
@@ -140,7 +145,7 @@ class _Draw:
                         pass
                     case _:
                         assert_never(operand)
-        except _NO_VALUE:
+        except NO_VALUE:
             return
 
     def path(self, steps: Sequence[Step], used: Collection[str]) -> None:
@@ -155,7 +160,7 @@ class _Draw:
     def place(self, count: int) -> int:
         """One of `count` places: the first, then the last, then any."""
         if count <= 0:
-            raise _Unknown
+            raise Unknown
         kind = self.draw if self.draw < 2 else self.random.randrange(4)
         return 0 if kind == 0 else count - 1 if kind == 1 else self.random.randrange(count)
 
@@ -177,14 +182,14 @@ class _Draw:
                 if known is not None:
                     self.crossings.note(self.found, condition, str(bool(known)))
                 if known is not None and bool(known) != holds:
-                    raise _Unknown
+                    raise Unknown
             case _:
                 assert_never(step)
 
     def loop(self, loop: ir.For | ir.HostFor) -> None:
         start, stop, step = (int(self.value(e, ())) for e in (loop.start, loop.stop, loop.step))
         if step == 0:
-            raise _Unknown
+            raise Unknown
         trips = range(start, stop, step)
         count = len(trips)
         self.crossings.note(self.found, loop, f"{min(count, 2)} iterations")
@@ -243,7 +248,7 @@ class _Draw:
         """The value of an expression; None where it has none, or data decides it."""
         try:
             return self.value(expression, lanes)
-        except _NO_VALUE:
+        except NO_VALUE:
             return None
 
     def value(self, expression: ir.Expr, lanes: tuple[int, ...]) -> Value:
@@ -256,7 +261,7 @@ class _Draw:
                 if name in self.lanes:
                     return self.value(self.lanes[name], _own(lanes, layout))
                 if name not in self.values:
-                    raise _Unknown
+                    raise Unknown
                 return self.values[name]
             case ir.Unary(operator, operand):
                 inner = self.value(operand, lanes)
@@ -274,7 +279,7 @@ class _Draw:
             case ir.Iota(extent, lower, upper, layout):
                 return self.iota(extent, lower, upper, _own(lanes, layout))
             case ir.TileLanes():
-                raise _Unknown
+                raise Unknown
             case _:
                 assert_never(expression)
 
@@ -288,7 +293,7 @@ class _Draw:
         if upper is not None:
             self.end(upper, start + count, upper, True)
         if lane >= count or (upper is not None and found >= self.value(upper, ())):
-            raise _Unknown
+            raise Unknown
         return found
 
     def end(self, node: object, end: int, bound: ir.Expr, needed: bool) -> None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from sketchc.docspec.schema import Category, DocSpec, Example
     from sketchc.docspec.selector import Part, Selection
     from sketchc.lowering.plan import Plan
+    from sketchc.runtime.verify.running import Cases
     from sketchc.runtime.verify.verdict import Verdict
-    from sketchc.runtime.verify.verify import Cases
 
 _CATEGORIES = ("basic", "api", "strategies", "pitfalls", "examples")
 

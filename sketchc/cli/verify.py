@@ -78,6 +78,14 @@ _MOST_IN_FULL = 8
     metavar="SECONDS",
     help="For each run of the task; default: 300, or --timeout where that is longer.",
 )
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For each file, beside compiling: cases that reach every loop, tile and tail.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
 @jobs_option
 @store_option
@@ -94,6 +102,7 @@ def verify(
     seed: int | None,
     timeout: float,
     task_timeout: float | None,
+    budget: float,
     as_json: bool,
     jobs: int | None,
     store: Path | None,
@@ -105,7 +114,8 @@ def verify(
     kernels or a class ModelNew with the interface of the task's Model; it must also do its work
     itself.
 
-    Exit status: 0 all passed, 1 one failed, 2 one could not be verified (the task, the target).
+    Exit status: 0 all passed, 1 one failed, 2 one is incomplete (something of it was not reached)
+    or could not be verified (the task, the target).
 
     \b
     Examples:
@@ -118,6 +128,7 @@ def verify(
 
     constants = options.parse_assignments(settings, "--set")
     request = VerifyRequest("", target, hardware, constants, name, entry, signature, seed, timeout)
+    request = attrs.evolve(request, budget=budget)
     if not files and not print_signature:
         msg = "say which FILE to verify: a sketch, or a kernel (.cpp, .py)"
         raise UsageError(msg)
@@ -212,13 +223,16 @@ def _show(outcome: Outcome, *, many: bool) -> None:
 
 
 def _show_json(outcomes: list[Outcome]) -> None:
-    """One file: its verdict. Several: {"passed", "verdicts"}. Raises `UsageError` where the only
-    file has no verdict."""
+    """One file: its verdict. Several: {"verdict", "passed", "verdicts"}. Raises `UsageError` where
+    the only file has no verdict."""
     only = outcomes[0]
     if len(outcomes) > 1:
         verdicts = [to_json(outcome) for outcome in outcomes]
         passed = all(verdict["passed"] for verdict in verdicts)
-        click.echo(json.dumps({"passed": passed, "verdicts": verdicts}, indent=2))
+        words = [verdict["verdict"] for verdict in verdicts]
+        word = "passed" if passed else "failed" if "failed" in words else "incomplete"
+        whole = {"verdict": word, "passed": passed, "verdicts": verdicts}
+        click.echo(json.dumps(whole, indent=2))
     elif only.verdict is None:
         _show(only, many=False)
     else:

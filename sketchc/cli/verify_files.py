@@ -22,6 +22,7 @@ from sketchc.runtime.verify.seed import fresh_seed
 if TYPE_CHECKING:
     from sketchc import syntax
     from sketchc.agents.kernel_contract import Contract
+    from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
     from sketchc.runtime.frontends.worker_task import WorkerTask
     from sketchc.runtime.store.recording import Recorder
@@ -52,6 +53,8 @@ class VerifyRequest:
     signature: str | None = None
     seed: int | None = None
     timeout: float = 300.0
+    #: Seconds for what the planned cases do not reach.
+    budget: float = 120.0
     #: A sketch that is lowered already.
     lowered: Candidate | None = attrs.field(default=None, repr=False)
 
@@ -74,9 +77,10 @@ class Outcome:
 
     @property
     def status(self) -> int:
-        """The exit status: 0 passed, 1 failed (a sketch with diagnostics, too), 2 not verified."""
+        """The exit status: 0 passed, 1 failed (a sketch with diagnostics, too), 2 incomplete, or
+        not verified."""
         if self.verdict is not None:
-            return 0 if self.verdict.passed else 1 if self.verdict.failures else 2
+            return {"passed": 0, "failed": 1}.get(self.verdict.word, 2)
         return 1 if self.diagnostics is not None else 2
 
     @property
@@ -86,6 +90,8 @@ class Outcome:
             return str(self.diagnostics)
         if self.verdict is not None and self.verdict.failures:
             return self.verdict.failures[0].reason
+        if self.verdict is not None:
+            return "; ".join(self.verdict.gaps)
         return self.error
 
     @property
@@ -93,9 +99,7 @@ class Outcome:
         """The outcome in a word or two, for a table."""
         if self.verdict is None:
             return "does not lower" if self.diagnostics is not None else "not verified"
-        if self.verdict.passed:
-            return "passed"
-        return self.verdict.failure or "not verified"
+        return self.verdict.failure or self.verdict.word
 
 
 def verify_one(
@@ -121,6 +125,7 @@ def verify_one(
                 dict(request.constants),
                 progress,
                 timeout=request.timeout,
+                budget=request.budget,
             )
     except TaskFailure:
         raise
@@ -147,7 +152,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "entry": outcome.request.entry,
         "foreign": outcome.request.is_kernel,
     }
-    return {"kernel": kernel, "passed": False, "failure": "", "error": error}
+    return {"kernel": kernel, "verdict": "", "passed": False, "failure": "", "error": error}
 
 
 def require_running(toolchain: Toolchain) -> None:
@@ -201,12 +206,18 @@ def prepare(
     chosen, chip = resolve_target(target, hardware, None, None, None)
     source, tree = options.load_sketch(file, name)
     check_bindable(tree, constants)
+
+    def lowered(tiles: Mapping[str, options.Scalar]) -> tuple[Plan, Kernel]:
+        plan = build_plan(tree, chosen, chip, {**constants, **tiles}).plan
+        return plan, target_module(chosen).emit(plan)
+
     try:
-        plan = build_plan(tree, chosen, chip, constants).plan
-        kernel = target_module(chosen).emit(plan)
+        plan, kernel = lowered({})
     except DiagnosticError as error:
         raise options.SketchError(source, error) from error
-    return Candidate(plan, kernel, toolchain(chosen), file, source, picked=name or "")
+    return Candidate(
+        plan, kernel, toolchain(chosen), file, source, picked=name or "", relower=lowered
+    )
 
 
 def _kernel(request: VerifyRequest, task: WorkerTask) -> Candidate:

@@ -24,8 +24,9 @@ from sketchc.runtime.frontends.torch_task import TorchTask
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact
 from sketchc.runtime.toolchains.triton_ascend import TritonAscendToolchain
 from sketchc.runtime.toolchains.triton_cuda import TritonCuda
+from sketchc.runtime.verify.running import Cases
 from sketchc.runtime.verify.shapes import ShapeCase
-from sketchc.runtime.verify.verify import Cases, verify
+from sketchc.runtime.verify.verify import verify
 
 #: Of the sizes of a run in Triton's interpreter, their product.
 LARGEST = 100_000

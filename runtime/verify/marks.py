@@ -1,0 +1,105 @@
+"""What runs at some sizes reach of a candidate: loops, tiles and tails.
+
+Of a sketch, the loops and tiled axes of its plan (`checker/tile_crossings`), and on targets whose
+programs share a fixed number of cores, a second share of a core. Of a kernel by others, its own
+tile sizes are not known, but they stand in its text: every whole number there may be one, and each
+symbol may be what it runs along.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from math import prod
+
+import attrs
+
+from sketchc.checker.tile_crossings import AGAIN, Mark, TileCrossings, behind
+from sketchc.evaluate import Value, evaluate, host_sample
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.plan import Plan
+from sketchc.runtime.verify.chains import host_scope
+
+#: Numbers of a kernel's text that may be tile sizes, and how many of them are looked at.
+_SMALLEST, _LARGEST = 4, 1 << 16
+_MOST_NUMBERS = 6
+#: An integer in C++, as a whole word.
+_INTEGER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+#: How a mark that a kernel's text gives is called.
+_TEXT = "{name} behind the {number} of its text"
+
+
+@attrs.define
+class Marks:
+    """What runs of one candidate reach."""
+
+    plan: Plan
+    numbers: tuple[int, ...] = ()
+    crossings: TileCrossings | None = None
+
+    def at(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> frozenset[Mark]:
+        """What a run with these sizes and numbers reaches; nothing where it must be refused."""
+        try:
+            found = set(self._of_text(symbols))
+            if self.crossings is not None:
+                host = host_sample(self.plan.sketch, symbols, params)
+                host |= {t.name: True for t in self.plan.sketch.tensors if t.optional}
+                found |= self.crossings.reached(host)
+                found |= self._shares(host)
+        except (ArithmeticError, ValueError, KeyError):
+            return frozenset()
+        return frozenset(found)
+
+    def _of_text(self, symbols: Mapping[str, int]) -> set[Mark]:
+        found = set()
+        for number in self.numbers:
+            for name, size in symbols.items():
+                where = _TEXT.format(name=name, number=number)
+                found |= {Mark(where, what) for what in behind(size, number)}
+        return found
+
+    def _shares(self, host: Mapping[str, Value]) -> set[Mark]:
+        """The launches in which a core runs several programs."""
+        if not self.plan.capabilities.persistent_grid:
+            return set()
+        found = set()
+        for phase in self.plan.phases:
+            scope, launches = host_scope(self.plan.sketch, phase.index, host)
+            counts = [max(int(evaluate(axis.count, scope)), 0) for axis in phase.grid]
+            if launches and counts and prod(counts) > self.plan.cores(phase):
+                found.add(Mark(f"a core's share of the programs of {phase.name}", AGAIN))
+        return found
+
+
+def is_of_text(mark: Mark) -> bool:
+    """Whether all that is known of a mark is a number in a kernel's text."""
+    return mark.where.endswith("of its text")
+
+
+def marks_of(plan: Plan, kernel: Kernel) -> Marks:
+    """What there is to reach of a candidate."""
+    numbers = numbers_in(kernel.source, kernel.language) if kernel.foreign else ()
+    crossings = TileCrossings(plan.sketch) if plan.phases else None
+    return Marks(plan, numbers, crossings)
+
+
+def numbers_in(text: str, language: str) -> tuple[int, ...]:
+    """The whole numbers of a kernel's text that may be tile sizes, the smallest first."""
+    found = {n for n in _integers(text, language) if _SMALLEST <= n <= _LARGEST}
+    return tuple(sorted(found, key=lambda n: (n & (n - 1) > 0, -n))[:_MOST_NUMBERS][::-1])
+
+
+def _integers(text: str, language: str) -> set[int]:
+    if language == "c++":
+        return {int(word) for word in _INTEGER.findall(_COMMENT.sub(" ", text)) if len(word) < 9}
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and type(node.value) is int
+    }

@@ -1,0 +1,263 @@
+"""Sizes at which everything is reached that a kernel would do at the task's own sizes.
+
+A loop that the task's own sizes run more than once must have been run more than once, and each
+axis that is cut into tiles must have gone on behind the first one, by a part of a tile. Where the
+cases so far have not seen that (an interpreted target takes no large sizes; an axis may be a `let`
+or a view's, so that no symbol's sizes are around its tiles), further sizes are looked for: small
+ones, one symbol after the other, and then the task's own sizes made as small as they can be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from sketchc.checker.settings import Settings
+from sketchc.checker.tile_crossings import Mark
+from sketchc.checker.workload import workload
+from sketchc.evaluate import Value, host_sample
+from sketchc.lowering.plan import Plan
+from sketchc.runtime.frontends.binding import Binding
+from sketchc.runtime.frontends.sizes import elements, nearest, refusal, tensor_shapes
+from sketchc.runtime.verify.free import Freedom
+from sketchc.runtime.verify.marks import Marks, is_of_text
+from sketchc.runtime.verify.shapes import Limits, ShapeCase, cost_at
+
+#: Sizes whatever a sketch says, and how many numbers of a sketch have sizes around them.
+_SIZES = (2, 3, 5, 9, 17, 33, 65, 129)
+_MOST_NUMBERS = 6
+#: Sizes beside which one symbol is large.
+_BESIDE = 9
+#: Sizes that are looked at, and that are refused by the task before it is believed.
+_MOST_CANDIDATES = 240
+_MOST_REFUSALS = 12
+#: A case is worth its time by what is new in it, and half as much for so many more bits of cost.
+_LEVEL = 10
+#: Lanes counted for one run, at most: more is no run for an interpreter.
+_MOST_LANES = 1 << 33
+
+Sizes = dict[str, int]
+
+
+@attrs.frozen
+class Candidate:
+    """Sizes at which something is reached, and what a run there costs in elements and programs."""
+
+    symbols: Sizes
+    marks: frozenset[Mark]
+    cost: int
+
+
+@attrs.define
+class Reaching:
+    """What of one candidate was reached, and where to reach the rest."""
+
+    plan: Plan
+    binding: Binding
+    freedom: Freedom
+    marks: Marks
+    limits: Limits
+    #: What the task's own sizes reach, and what other sizes do that it takes.
+    required: set[Mark] = attrs.field(factory=set)
+    possible: dict[Mark, Sizes] = attrs.field(factory=dict)
+    reached: set[Mark] = attrs.field(factory=set)
+    refused: list[Sizes] = attrs.field(factory=list)
+    candidates: list[Candidate] | None = None
+
+    def require(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> None:
+        """What one of the task's own lists of inputs reaches must be reached."""
+        for mark in self.marks.at(symbols, params):
+            self.required.add(mark)
+            self.possible.setdefault(mark, dict(symbols))
+
+    def ran(self, case: ShapeCase, kind: str) -> None:
+        """Note what a case that is right has reached. Where a size is 1 that the task has larger,
+        much cancels (the loss of one class), and so it does in rows of one value."""
+        small = any(
+            case.symbols[name] == 1 < size
+            for name, size in self.binding.symbols.items()
+            if name in self.freedom.free
+        )
+        if not small and kind != "structured":
+            params = {**self.binding.params, **case.numbers}
+            self.reached |= self.marks.at(case.symbols, params)
+
+    @property
+    def known(self) -> set[Mark]:
+        """All that there is to reach. What is only known of a kernel's text counts where the
+        task's own sizes reach it."""
+        return self.required | {mark for mark in self.possible if not is_of_text(mark)}
+
+    @property
+    def missing(self) -> set[Mark]:
+        return self.known - self.reached
+
+    def take(self) -> ShapeCase | None:
+        """The next case: sizes that reach most of what is missing for what they cost."""
+        if self.candidates is None:
+            self.candidates = list(self._candidates())
+            for one in self.candidates:
+                for mark in one.marks:
+                    self.possible.setdefault(mark, one.symbols)
+            self.candidates += self._scaled_own()
+        if len(self.refused) >= _MOST_REFUSALS:
+            return None
+        missing = self.missing
+        scored = [
+            (len(one.marks & missing) / (_LEVEL + one.cost.bit_length()), -number, one)
+            for number, one in enumerate(self.candidates)
+            if one.marks & missing
+        ]
+        if not scored:
+            return None
+        best = max(scored)[2]
+        self.candidates.remove(best)
+        return ShapeCase("further tiles", best.symbols)
+
+    def refuse(self, case: ShapeCase) -> None:
+        """The task takes these sizes not."""
+        self.refused.append(dict(case.symbols))
+
+    def lanes(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> int:
+        """What a run takes where statements are interpreted one by one, in lanes."""
+        sketch = self.plan.sketch
+        if not self.plan.phases:
+            return 1 + elements(tensor_shapes(sketch, symbols, params))
+        host = host_sample(sketch, symbols, params)
+        host |= {tensor.name: True for tensor in sketch.tensors if tensor.optional}
+        return workload(sketch, host, _MOST_LANES) or _MOST_LANES
+
+    # ------------------------------------------------------------ candidates
+
+    def _candidates(self) -> Iterator[Candidate]:
+        """Sizes within the limits, those that reach nothing left out."""
+        seen: set[tuple[int, ...]] = set()
+        for wanted, focus in itertools.islice(self._wished(), _MOST_CANDIDATES):
+            symbols = self._runnable(wanted, focus)
+            if symbols is None or tuple(symbols.values()) in seen:
+                continue
+            seen.add(tuple(symbols.values()))
+            if (found := self._candidate(symbols)) is not None:
+                yield found
+
+    def _candidate(self, symbols: Sizes) -> Candidate | None:
+        """One, where it reaches something and is not too large."""
+        params = self.binding.params
+        try:
+            needed = cost_at(self.plan, symbols, params)
+        except (ArithmeticError, ValueError, KeyError):
+            return None
+        if needed.elements > self.limits.elements or needed.programs > self.limits.programs:
+            return None
+        if any(symbols[name] == 1 < self.binding.symbols[name] for name in self.freedom.free):
+            return None
+        marks = self.marks.at(symbols, params)
+        return Candidate(symbols, marks, needed.elements + needed.programs) if marks else None
+
+    def _wished(self) -> Iterator[tuple[Sizes, str]]:
+        """Sizes to look at: all symbols of one size, then one symbol of any size beside small
+        ones."""
+        own, free = self.binding.symbols, self.freedom.free
+        names = [name for name in own if name in free]
+        pool = self._pool()
+        for size in pool:
+            yield {n: size if n in free else own[n] for n in own}, ""
+        beside = {n: min(_BESIDE, max(own[n], 2)) if n in free else own[n] for n in own}
+        for size in pool:
+            for name in names:
+                yield {**beside, name: size}, name
+
+    def _pool(self) -> list[int]:
+        """Sizes behind one tile and behind two, for all numbers that may be tile sizes: there is a
+        tail that shows."""
+        sketch = self.plan.sketch
+        tiles = {int(c.value) for c in sketch.constants if c.dtype.is_integer and c.value > 1}
+        numbers = Settings(sketch, dict(self.binding.params)).numbers if self.plan.phases else []
+        tiles |= {*self.marks.numbers, *(n for n in numbers[-_MOST_NUMBERS:] if n < 1 << 16)}
+        found = {k * tile + tile // 2 + 1 for tile in tiles for k in (1, 2)}
+        if self.plan.capabilities.persistent_grid:
+            found |= {self.plan.cores(phase) + 1 for phase in self.plan.phases}
+        return sorted({*_SIZES, *found})
+
+    def _runnable(self, wanted: Sizes, focus: str) -> Sizes | None:
+        """The nearest sizes at which the sketch may be launched; None where there are none."""
+        sketch, params, free = self.plan.sketch, self.binding.params, self.freedom.free
+        for name, domain in self.binding.sizes.items():
+            if name in free:
+                wanted = {**wanted, name: domain.near(wanted[name])}
+        for movable in (free - {focus}, free):
+            found = nearest(sketch, wanted, params, movable, least=1)
+            if found is not None and self.binding.allows(found):
+                return found
+        return None
+
+    def _scaled_own(self) -> list[Candidate]:
+        """The task's own sizes, made as small as they can be while they reach one of the marks that
+        nothing smaller does."""
+        found: list[Candidate] = []
+        known = {mark for one in self.candidates or () for mark in one.marks}
+        for mark in sorted(self.required - known - self.reached, key=lambda mark: mark.text):
+            if not any(mark in one.marks for one in found):
+                symbols = self._smallest(self.possible[mark], mark)
+                found += filter(None, [self._candidate(symbols)])
+        return found
+
+    def _smallest(self, symbols: Sizes, mark: Mark) -> Sizes:
+        """Smaller sizes that still reach a mark: symbol by symbol, the largest first."""
+        params = self.binding.params
+        for name in sorted(symbols, key=lambda name: -symbols[name]):
+            if name not in self.freedom.free:
+                continue
+            for size in self._pool():
+                tried = {**symbols, name: size}
+                if size >= symbols[name]:
+                    break
+                if not self._holds(tried) or mark not in self.marks.at(tried, params):
+                    continue
+                symbols = tried
+                break
+        return symbols
+
+    def _holds(self, symbols: Sizes) -> bool:
+        sketch, params = self.plan.sketch, self.binding.params
+        if not self.binding.allows(symbols) or refusal(sketch, symbols, params):
+            return False
+        shapes = tensor_shapes(sketch, symbols, params).values()
+        return all(extent > 0 for shape in shapes for extent in shape)
+
+    # ------------------------------------------------------------ in words
+
+    def gaps(self, why: str) -> list[str]:
+        """What was not reached, a sentence each, with sizes that would reach it."""
+        found = []
+        for mark in sorted(self.missing, key=lambda mark: mark.text):
+            sizes = ", ".join(f"{name}={size}" for name, size in self.possible[mark].items())
+            at = f" (sizes such as {sizes} would{why})" if sizes else ""
+            found.append(f"{mark.text}{at}")
+        return found
+
+
+@attrs.define
+class Clock:
+    """The time that may go into reaching, and how long runs take."""
+
+    budget: float
+    started: float = attrs.field(factory=time.monotonic)
+    overhead: float = 0.0
+    rate: float = 0.0
+
+    def ran(self, seconds: float, lanes: int) -> None:
+        """Note a run: the shortest one tells what every run takes, the others what a lane does."""
+        self.overhead = min(self.overhead or seconds, seconds)
+        self.rate = max(self.rate, max(seconds - self.overhead, 0.0) / max(lanes, 1))
+
+    @property
+    def left(self) -> float:
+        return self.budget - (time.monotonic() - self.started)
+
+    def allows(self, lanes: int) -> bool:
+        """Whether there is time for a run of so many lanes."""
+        return self.overhead + self.rate * lanes <= self.left

@@ -1,0 +1,280 @@
+"""Runs the cases of one candidate: those planned, others in place of what the task refuses, and
+further ones until everything is reached.
+
+A task refuses sizes in ways that no formula tells (a normalisation of one value, a window larger
+than its image). Each refused case gives way to others; where the task takes none of these, it
+accepts few sizes at all, and all kinds of inputs run at those. Then come sizes at which loops run
+again and tiles meet others (`reaching`), first with the file that is verified, then, where that
+would take too long, with the same sketch lowered to smaller tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from sketchc.diagnostics import DiagnosticError, UsageError
+from sketchc.evaluate import Value
+from sketchc.runtime.frontends.sizes import nearest
+from sketchc.runtime.verify.marks import marks_of
+from sketchc.runtime.verify.neighbours import SWAPPED, is_neighbour
+from sketchc.runtime.verify.reaching import Clock, Reaching
+from sketchc.runtime.verify.session import Session
+from sketchc.runtime.verify.shapes import Limits, ShapeCase, cost_at
+from sketchc.runtime.verify.verdict import CaseResult
+
+if TYPE_CHECKING:
+    from sketchc.runtime.verify.verify import Candidate
+
+Cases = list[tuple[ShapeCase, str]]
+Progress = Callable[[CaseResult], None]
+
+#: Kinds of inputs, in rotation.
+KINDS = ("normal", "structured", "mixed_scale", "large", "non_negative")
+#: After so many failures nothing new is learnt.
+_ENOUGH_FAILURES = 3
+#: Sizes tried in place of those of one case, and of all cases.
+_MOST_TRIES, _MOST_REFUSALS = 8, 48
+#: What a case that was looked for may cost: the clock decides about time.
+REACH_INTERPRETED = Limits(elements=1 << 21, programs=1 << 15)
+REACH_NATIVE = Limits(elements=1 << 22, programs=1 << 20)
+
+
+@attrs.define
+class Runner:
+    """One candidate's cases. `budget` (seconds) bounds what `reach` takes."""
+
+    session: Session
+    seed: int
+    progress: Progress | None = None
+    results: list[CaseResult] = attrs.field(factory=list)
+    notes: list[str] = attrs.field(factory=list)
+    refused: set[tuple[int, ...]] = attrs.field(factory=set)
+    #: Kinds of inputs of cases that nothing could stand in for.
+    dropped: list[str] = attrs.field(factory=list)
+
+    @property
+    def settled(self) -> bool:
+        """True when further cases would show nothing new; a kernel that hangs would hang again, for
+        as long as it may."""
+        failures = [result for result in self.results if result.failed]
+        return len(failures) >= _ENOUGH_FAILURES or any(f.failure == "timeout" for f in failures)
+
+    @property
+    def failing(self) -> bool:
+        return any(result.failed for result in self.results)
+
+    def planned(self, cases: Cases, limits: Limits | None) -> None:
+        """Run the cases in their order until they settle the verdict. With `limits`, others stand
+        in for those that the task refuses."""
+        drawn = self.seed
+        for number, (case, kind) in enumerate(cases):
+            if (case.drawn or is_neighbour(kind)) and self.failing:
+                continue  # they find out whether what seems to be right is
+            drawn = drawn if is_neighbour(kind) else self.seed + number
+            # The first case may have one element: of a foreign kernel, a larger one is repeated.
+            again = number == 0 or kind.endswith(SWAPPED)
+            result = self.run(case, kind, drawn, runs=2 if again else 1)
+            if limits is not None and _refused(result) and not case.own:
+                self._stand_in(case, kind, drawn, limits)
+            if self.settled:
+                break
+
+    def run(self, case: ShapeCase, kind: str, seed: int, runs: int = 1) -> CaseResult:
+        """One case, kept and told."""
+        result = self.session.run(case, kind, seed, runs)
+        self.results.append(result)
+        if self.progress is not None:
+            self.progress(result)
+        return result
+
+    # ------------------------------------------------------------ what the task refuses
+
+    def _stand_in(self, case: ShapeCase, kind: str, seed: int, limits: Limits) -> None:
+        """Other sizes in place of refused ones, until the task takes some."""
+        self.refused.add(tuple(case.symbols.values()))
+        for number, symbols in enumerate(self._others(case, limits)):
+            if number >= _MOST_TRIES or len(self.refused) >= _MOST_REFUSALS:
+                break
+            other = attrs.evolve(case, name=f"{case.name}, others", symbols=symbols)
+            result = self.session.run(other, kind, seed, 1)
+            if not _refused(result):
+                self.results.append(result)
+                if self.progress is not None:
+                    self.progress(result)
+                return
+            self.refused.add(tuple(symbols.values()))
+        self.dropped.append(kind)
+
+    def _others(self, case: ShapeCase, limits: Limits) -> Iterator[dict[str, int]]:
+        """Sizes near those of a case that the task may take: towards its own ones."""
+        plan, binding = self.session.candidate.plan, self.session.binding
+        free, own = self.session.freedom.free, binding.symbols
+        ran = {
+            (tuple(result.shape.symbols.values()), result.kind)
+            for result in self.results
+            if result.passed
+        }
+        seen = set(self.refused)
+        for wanted in _towards(case.symbols, own, free):
+            symbols = nearest(plan.sketch, wanted, binding.params, free, least=1)
+            if symbols is None or not binding.allows(symbols):
+                continue
+            key = tuple(symbols.values())
+            if key in seen or any(key == sizes for sizes, _ in ran):
+                continue
+            seen.add(key)
+            try:
+                needed = cost_at(plan, symbols, binding.params)
+            except (ArithmeticError, ValueError):
+                continue
+            if needed.elements <= limits.elements and needed.programs <= limits.programs:
+                yield symbols
+
+    def all_kinds(self, own: ShapeCase | None, budget: float) -> None:
+        """Run the kinds of inputs that no case had, at sizes that the task takes, for so many
+        seconds."""
+        ran = {result.kind for result in self.results if not _refused(result)}
+        right = [result for result in self.results if result.passed]
+        if self.failing or not right:
+            return
+        if self.dropped:
+            taken = len({tuple(result.shape.symbols.values()) for result in right})
+            self.notes.append(
+                f"the task takes few sizes: {len(self.refused)} others were refused, and "
+                f"{taken} ran"
+            )
+        last = next((one for one in right if one.shape == own), right[-1])
+        clock = Clock(budget)
+        for kind in KINDS:
+            if kind in ran:
+                continue
+            if last.seconds > clock.left:
+                more = "with a larger --budget"
+                self.session.gaps.append(f"{kind} inputs at {last.shape.text} ({more})")
+                continue
+            self.run(last.shape, kind, self.seed + len(self.results))
+
+    # ------------------------------------------------------------ what was not reached
+
+    def reach(self, folder: Path, budget: float) -> tuple[str, ...]:
+        """Run further cases until everything is reached: what was, in words. What was not is a gap
+        of the session."""
+        session = self.session
+        candidate, binding = session.candidate, session.binding
+        interpreted = candidate.toolchain.status().interpreted
+        limits = REACH_INTERPRETED if interpreted else REACH_NATIVE
+        marks = marks_of(candidate.plan, candidate.kernel)
+        reaching = Reaching(candidate.plan, binding, session.freedom, marks, limits)
+        reaching.require(binding.symbols, binding.params)
+        for values in binding.description.others:
+            try:
+                numbers = binding.numbers_of(values)
+                reaching.require(binding.symbols_of(values), {**binding.params, **numbers})
+            except UsageError:
+                continue
+        clock = Clock(budget)
+        for result in self.results:
+            if result.passed:
+                reaching.ran(result.shape, result.kind)
+                self._time(clock, reaching, result)
+        self._further(reaching, clock, session)
+        if self._wants_smaller(reaching, interpreted):
+            self._with_smaller_tiles(reaching, clock, folder)
+        why = "" if clock.left > 0 else ", with a larger --budget"
+        session.gaps += [] if self.failing else reaching.gaps(why)
+        return tuple(sorted(mark.text for mark in reaching.reached & reaching.known))
+
+    def _time(self, clock: Clock, reaching: Reaching, result: CaseResult) -> None:
+        params = {**self.session.binding.params, **result.shape.numbers}
+        clock.ran(result.seconds, reaching.lanes(result.shape.symbols, params))
+
+    def _further(
+        self,
+        reaching: Reaching,
+        clock: Clock,
+        session: Session,
+        tiles: Mapping[str, Value] | None = None,
+    ) -> None:
+        """Cases that reach more, as far as there is time for them."""
+        params = session.binding.params
+        while not self.settled and (case := reaching.take()) is not None:
+            if not clock.allows(reaching.lanes(case.symbols, params)):
+                continue
+            case = attrs.evolve(case, tiles=tiles or {})
+            seed = self.seed + len(self.results)
+            result = session.run(case, "normal", seed, 1)
+            if _refused(result):
+                reaching.refuse(case)
+                continue
+            self.results.append(result)
+            if self.progress is not None:
+                self.progress(result)
+            self._time(clock, reaching, result)
+            if result.passed:
+                reaching.ran(case, result.kind)
+
+    def _wants_smaller(self, reaching: Reaching, interpreted: bool) -> bool:
+        lowered = self.session.candidate.relower is not None
+        return interpreted and lowered and not self.failing and bool(reaching.missing)
+
+    def _with_smaller_tiles(self, reaching: Reaching, clock: Clock, folder: Path) -> None:
+        """The same sketch with the smallest tiles of its own lists: another build, which runs
+        where this one would take too long."""
+        candidate = self.session.candidate
+        tiles = smallest_tiles(candidate)
+        if not tiles or candidate.relower is None or clock.left <= 0:
+            return
+        try:
+            plan, kernel = candidate.relower(tiles)
+        except (DiagnosticError, UsageError):
+            return  # these tiles do not go together
+        other = attrs.evolve(candidate, plan=plan, kernel=kernel, relower=None)
+        binding = attrs.evolve(self.session.binding, sketch=plan.sketch)
+        session = Session(other, binding, self.session.freedom, self.session.task, clock.left + 1)
+        small = attrs.evolve(
+            reaching, plan=plan, binding=binding, marks=marks_of(plan, kernel), candidates=None
+        )
+        try:
+            if session.build(folder / "smaller_tiles", self.session.timeout) is None:
+                clock.started += session.compiled
+                self._further(small, clock, session, tiles)
+        finally:
+            session.close()
+
+
+def smallest_tiles(candidate: Candidate) -> dict[str, Value]:
+    """The smallest of its list for each constant that is free to choose; nothing where all are."""
+    found: dict[str, Value] = {}
+    for constant in candidate.plan.sketch.constants:
+        choices = [choice for choice in constant.choices if isinstance(choice, int) and choice > 0]
+        if constant.tunable and constant.dtype.is_integer and choices:
+            found[constant.name] = min(choices)
+    values = {constant.name: constant.value for constant in candidate.plan.sketch.constants}
+    return found if any(values[name] != value for name, value in found.items()) else {}
+
+
+def _refused(result: CaseResult) -> bool:
+    return result.failure == "skipped" and result.reason.startswith("the task refuses")
+
+
+def _towards(
+    symbols: Mapping[str, int], own: Mapping[str, int], free: frozenset[str]
+) -> Iterator[dict[str, int]]:
+    """From some sizes towards the task's own: one symbol of them, all larger, half way, all but
+    one."""
+    names = [name for name in symbols if name in free and symbols[name] != own[name]]
+    for name in names:
+        yield {**symbols, name: own[name]}
+    for factor in (2, 4):
+        yield {n: factor * s + 1 if n in free else s for n, s in symbols.items()}
+    yield {n: (s + own[n] + 1) // 2 if n in free else s for n, s in symbols.items()}
+    for name in names:
+        yield {**own, name: symbols[name]}
+    for name in names:
+        yield {**own, name: own[name] + 1}
+        if own[name] > 1:
+            yield {**own, name: own[name] - 1}

@@ -1,0 +1,157 @@
+"""Which loops of a sketch run again, and which tiles meet a second one and a ragged tail, at given
+sizes.
+
+A loop that is cut to one iteration is right at all sizes at which it has no other, and a tile that
+forgets its neighbours where it has none. So a run shows something of a loop where that has two
+iterations, and of a tile where the axis that it runs along goes on behind it, by a part of a tile.
+The axis is seen apart from the loop, since what is wrong may be the loop. One more element behind
+4096 is no second tile yet: a maximum rarely lies there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sketchc import ir
+from sketchc import records as attrs
+from sketchc.checker.crossings import NO_VALUE, Crossings, Draw
+from sketchc.checker.scope import root_scope
+from sketchc.checker.sites import Site, collect
+from sketchc.evaluate import Value
+from sketchc.symbolic import show
+
+#: Iterations looked at: the first of all loops, the last, and others (of a triangle).
+_DRAWN = 6
+
+AGAIN, SECOND, TAIL = "a second iteration", "a second tile", "a ragged tail"
+
+
+@attrs.frozen
+class Mark:
+    """Something that a run may reach: `what` of `where`, in words. Equal marks of one sketch at
+    different tile sizes are equal."""
+
+    where: str
+    what: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.what} of {self.where}"
+
+
+class TileCrossings(Crossings):
+    """The loops and tiled axes of a sketch."""
+
+    def __init__(self, sketch: ir.Sketch) -> None:
+        super().__init__(sketch, collect(sketch, root_scope(sketch)))
+        self.names_shown: dict[int, str] = {}
+        self.marks: set[Mark] = set()
+
+    @property
+    def draw_type(self) -> type[Draw]:
+        return _TileDraw
+
+    def reached(self, host: Mapping[str, Value]) -> frozenset[Mark]:
+        """What a run with these host scalars reaches."""
+        self.marks = set()
+        self.at(host, _DRAWN)
+        return frozenset(self.marks)
+
+    def named(self, node: object, text: str) -> str:
+        """A node's name, made once."""
+        if id(node) not in self.names_shown:
+            self.names_shown[id(node)] = text
+            self.nodes.append(node)
+        return self.names_shown[id(node)]
+
+
+class _TileDraw(Draw):
+    """Notes marks on its way to a site."""
+
+    def mark(self, where: str, what: str) -> None:
+        assert isinstance(self.crossings, TileCrossings)
+        self.crossings.marks.add(Mark(where, what))
+
+    def loop(self, loop: ir.For | ir.HostFor) -> None:
+        start, stop, step = (self.known(e, ()) for e in (loop.start, loop.stop, loop.step))
+        if start is not None and stop is not None and step:
+            count = len(range(int(start), int(stop), int(step)))
+            if count > 1:
+                self.mark(f"the loop `{_head(loop)}`", AGAIN)
+        super().loop(loop)
+
+    def access(self, site: Site, extents: Sequence[int], lanes: tuple[int, ...]) -> None:
+        super().access(site, extents, lanes)
+        if self.draw > 0:  # how an axis goes on is told where its first tile begins
+            return
+        axes = iter(range(len(extents)))
+        shape = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)
+        for place, subscript in enumerate(site.access.subscripts):
+            match subscript:
+                case ir.SliceSubscript(lower, upper, _, step):
+                    axis = next(axes, None)
+                    if axis is not None:
+                        tile = site.tile.extents[axis]
+                        where = _axis(site, place, tile)
+                        self.tiled(where, lower, (shape[place], *_bounds(upper)), tile, step)
+                case ir.IndexSubscript(axis=axis) if axis is not None:
+                    next(axes, None)
+                case ir.IndexSubscript() | ir.ScalarSubscript():
+                    pass
+
+    def iota(
+        self, extent: ir.Expr, lower: ir.Expr, upper: ir.Expr | None, lanes: tuple[int, ...]
+    ) -> Value:
+        if self.draw == 0 and upper is not None:
+            where = f"`{show(upper)}` in tiles of {show(extent)}"
+            self.tiled(where, lower, (upper, *_bounds(upper)), extent, ir.Literal(1))
+        return super().iota(extent, lower, upper, lanes)
+
+    def tiled(
+        self,
+        where: str,
+        lower: ir.Expr,
+        bounds: Sequence[ir.Expr],
+        tile: ir.Expr,
+        step: ir.Expr,
+    ) -> None:
+        """What there is behind a tile that begins at `lower`, before each of the bounds."""
+        try:
+            start, width, by = (int(self.value(e, ())) for e in (lower, tile, step))
+        except NO_VALUE:
+            return
+        for bound in bounds:
+            end = self.known(bound, ())
+            length = 0 if end is None else -(-(int(end) - start) // max(by, 1))
+            if by >= 1 and width >= 1:
+                for what in behind(length, width):
+                    self.mark(where, what)
+
+
+def behind(length: int, width: int) -> Iterator[str]:
+    """What there is behind the first tile of an axis: enough to show."""
+    if 2 * length >= 3 * width and length > width:
+        yield SECOND
+        if 4 * (length % width) >= width:
+            yield TAIL
+
+
+def _head(loop: ir.For | ir.HostFor) -> str:
+    """A loop as it is written, without its end."""
+    text = loop.text.strip().removesuffix(":")
+    return text or f"for {loop.variable} in range({show(loop.start)}, {show(loop.stop)})"
+
+
+def _axis(site: Site, place: int, tile: ir.Expr) -> str:
+    return f"axis {place + 1} of {site.access.tensor} in tiles of {show(tile)}"
+
+
+def _bounds(upper: ir.Expr) -> tuple[ir.Expr, ...]:
+    """What else ends an axis: `H` in `min((j + 1)*T, H)`."""
+    match upper:
+        case ir.Binary("min", left, right):
+            return (*_bounds(left), *_bounds(right))
+        case ir.Binary() | ir.Unary() | ir.Function() | ir.Choice():
+            return ()
+        case _:
+            return (upper,)
