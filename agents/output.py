@@ -153,6 +153,7 @@ def _short(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     cases = verdict.get("cases", ())
     return {
+        "verdict": verdict.get("verdict", ""),
         "passed": verdict.get("passed", False),
         "failure": verdict.get("failure", ""),
         "cases": len(cases),

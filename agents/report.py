@@ -45,7 +45,13 @@ _OTHERS = "This code was not written by the built-in Coder, so nobody knows whic
 _OTHERS += "sketch it carries out."
 _QUOTED = f"{_OTHERS} Comments that quote a line of the sketch are linked with it."
 _CHANGED = "The sketch or the code has been changed since: their lines cannot be linked."
-_WORDS = {"passed": PASSED, "generated": OPEN, "stopped": OPEN, "unfinished": OPEN}
+_WORDS = {
+    "passed": PASSED,
+    "generated": OPEN,
+    "stopped": OPEN,
+    "unfinished": OPEN,
+    "incomplete": OPEN,
+}
 
 
 def is_run(folder: Path) -> bool:

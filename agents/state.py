@@ -61,7 +61,8 @@ class RunState:
     `node` is the agent whose turn it is ("" when the run is over); `attempt` counts candidates that
     the Verifier has seen or the Designer has given up on, from 1; `sketch` is the text as the
     Designer wrote it; `verdict` is `runtime.verify.verdict.to_json`; `outcome` is "" while running,
-    then "passed", "generated" (no verification asked for), "exhausted", "failed" or "rejected".
+    then "passed", "generated" (no verification asked for), "exhausted", "failed", "rejected" or
+    "incomplete".
     """
 
     node: str

@@ -105,6 +105,8 @@ def conclusion(state: RunState, stopped: str) -> str:
             return f"**The kernel could not be judged**: {state.reason}."
         case "rejected":
             return f"**The kernel is wrong**: {state.reason}."
+        case "incomplete":
+            return f"**The kernel could not be judged**: {state.reason}."
         case "exhausted":
             return f"**No kernel was found that is right**: {state.reason}."
         case _:

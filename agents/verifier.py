@@ -29,7 +29,7 @@ _TELL_SECONDS = 10.0
 
 
 class Verifier:
-    """See the module; outcomes "passed" and "failed"."""
+    """See the module; outcomes "passed", "failed" and "incomplete"."""
 
     def run(self, state: RunState, session: Session) -> Turn:
         """Verify `state.kernel`; leaves the verdict, and the measurement of one that passed."""
@@ -39,11 +39,13 @@ class Verifier:
         candidate = candidate_of(state, session)
         verdict = self._verify(candidate, state, session)
         left = attrs.evolve(state, verdict=to_json(verdict), measurement=None)
+        if verdict.incomplete:
+            reason = f"not all was reached: {'; '.join(verdict.gaps)}"
+            return Turn(left, "incomplete", reason, details=_counts(verdict))
         if not verdict.passed:
             found = evidence(verdict)
-            failure = verdict.failure or "infrastructure"
             details = {"evidence": found, **_counts(verdict)}
-            return Turn(left, "failed", _failed(verdict, found), failure, details)
+            return Turn(left, "failed", _failed(verdict, found), verdict.failure, details)
         details = _counts(verdict)
         reason = f"right in {details['passed']} cases, {verdict.how_it_runs}"
         if session.bench:
@@ -129,7 +131,5 @@ def _counts(verdict: Verdict) -> dict[str, Any]:
 
 def _failed(verdict: Verdict, found: Mapping[str, Any]) -> str:
     """One sentence on the first failure, with nothing in it that differs between machines."""
-    if not verdict.failures:
-        return "no case could be run"
     first = verdict.failures[0]
     return f"{first.failure} at {first.shape.text} ({first.kind}): {found['reason']}"

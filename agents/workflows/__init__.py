@@ -35,6 +35,7 @@ ENDS: dict[str, str] = {
     "passed": "the kernel passed verification",
     "generated": "a kernel was written; nobody verified it",
     "rejected": "the kernel failed verification, and nobody was asked to mend it",
+    "incomplete": "nothing is known to be wrong with the kernel, and not all of it was reached",
     "exhausted": "no attempt passed, and no attempt is left",
     "failed": "the run cannot go on: see the reason",
 }

@@ -14,6 +14,7 @@ EDGES: tuple[tuple[str, str, str], ...] = (
     ("coder", "gave_up", "conductor"),
     ("verifier", "passed", "conductor"),
     ("verifier", "failed", "conductor"),
+    ("verifier", "incomplete", "end:incomplete"),
     ("conductor", "to_designer", "designer"),
     ("conductor", "to_coder", "coder"),
     ("conductor", "retry_verifier", "verifier"),

@@ -9,4 +9,5 @@ START = "verifier"
 EDGES: tuple[tuple[str, str, str], ...] = (
     ("verifier", "passed", "end:passed"),
     ("verifier", "failed", "end:rejected"),
+    ("verifier", "incomplete", "end:incomplete"),
 )

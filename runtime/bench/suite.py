@@ -9,6 +9,7 @@ import attrs
 
 from sketchc.runtime.bench.measurement import Measurement
 from sketchc.runtime.bench.statistics import fast_p, geometric_mean
+from sketchc.runtime.verify.words import INCOMPLETE
 
 #: fast_p is given for these p: right at all, faster, twice as fast.
 THRESHOLDS = (0.0, 1.0, 2.0)
@@ -18,7 +19,8 @@ THRESHOLDS = (0.0, 1.0, 2.0)
 class Entry:
     """One kernel and its task: what was measured, or the class of failure and why not.
 
-    A `broken` task is nobody's failure: the kernel is not counted.
+    A `broken` task is nobody's failure: the kernel is not counted. One that is "incomplete" is: it
+    is not known to be right.
     """
 
     kernel: str
@@ -31,6 +33,10 @@ class Entry:
     @property
     def passed(self) -> bool:
         return self.measurement is not None and self.measurement.passed
+
+    @property
+    def incomplete(self) -> bool:
+        return self.failure == INCOMPLETE
 
     def gain(self, baseline: str) -> float | None:
         """The speedup of medians; None for a kernel that failed, or has no such baseline."""
@@ -50,6 +56,7 @@ class Against:
     compared: int
     fast: dict[float, float]
     geometric_mean: float | None
+    incomplete: int = 0
 
 
 def against(entries: Sequence[Entry], baselines: Sequence[str]) -> tuple[Against, ...]:
@@ -66,6 +73,7 @@ def against(entries: Sequence[Entry], baselines: Sequence[str]) -> tuple[Against
                 len(known),
                 {threshold: fast_p(gains, threshold) for threshold in THRESHOLDS},
                 geometric_mean(known) if known else None,
+                sum(entry.incomplete for entry in entries),
             )
         )
     return tuple(found)
@@ -74,9 +82,10 @@ def against(entries: Sequence[Entry], baselines: Sequence[str]) -> tuple[Against
 def text(summary: Against) -> str:
     """One line."""
     shares = ", ".join(f"fast_{p:g} {share:.0%}" for p, share in summary.fast.items())
+    beside = f" ({summary.incomplete} incomplete)" if summary.incomplete else ""
     mean = "none" if summary.geometric_mean is None else f"{summary.geometric_mean:.2f}x"
     return (
-        f"against {summary.baseline}: {shares} of {summary.kernels} kernels; "
+        f"against {summary.baseline}: {shares} of {summary.kernels} kernels{beside}; "
         f"geometric mean {mean} over {summary.compared}"
     )
 
@@ -87,6 +96,7 @@ def to_json(summary: Against) -> dict[str, Any]:
         "baseline": summary.baseline,
         "kernels": summary.kernels,
         "compared": summary.compared,
+        "incomplete": summary.incomplete,
         "fast_p": {f"{p:g}": share for p, share in summary.fast.items()},
         "geometric_mean": summary.geometric_mean,
     }

@@ -16,6 +16,7 @@ import attrs
 from sketchc.diagnostics import UsageError
 from sketchc.runtime.report.content import (
     FAILED,
+    OPEN,
     PASSED,
     SKIPPED,
     Code,
@@ -110,11 +111,14 @@ def page_of(results: Sequence[Result], code: Code | None = None, notes: Sequence
     measurements = [measurement_of(one.data) for one in results if not is_verdict(one.data)]
     of_all: list[Verdict | Measurement] = [*verdicts, *measurements]
     wrong = any(one.state == FAILED for one in of_all)
+    word, state = "passed" if verdicts else "measured", PASSED
+    if any(one.state == OPEN for one in of_all):
+        word, state = "incomplete", OPEN
     names = list(dict.fromkeys(f"{one.title} for {one.target}" for one in of_all))
     return Page(
         title=names[0] if len(names) == 1 else f"{len(names)} kernels",
-        state=FAILED if wrong else PASSED,
-        word="failed" if wrong else "passed" if verdicts else "measured",
+        state=FAILED if wrong else state,
+        word="failed" if wrong else word,
         conclusion=conclusion(verdicts, measurements),
         facts=facts_of(verdicts, measurements),
         verdicts=tuple(verdicts),
@@ -134,11 +138,14 @@ def conclusion(verdicts: Sequence[Verdict], measurements: Sequence[Measurement])
         said.append(
             f"{one.count(PASSED)} of {len(one.cases) - skipped} cases passed"
             + (f", {skipped} were skipped" if skipped else "")
+            + ("; not all was reached" if one.state == OPEN else "")
             + (f"; the first failure is {one.failure.replace('_', ' ')}" if one.failure else "")
         )
     elif verdicts:
         right = sum(one.state == PASSED for one in verdicts)
-        said.append(f"{right} of {len(verdicts)} kernels are right")
+        unknown = sum(one.state == OPEN for one in verdicts)
+        beside = f", {unknown} incomplete" if unknown else ""
+        said.append(f"{right} of {len(verdicts)} kernels are right{beside}")
     if len(measurements) == 1:
         gains = [f"{times(g.of_medians)} of {g.baseline}" for g in measurements[0].gains]
         said.append(" and ".join(gains) if gains else "no speedup is quoted")

@@ -20,7 +20,16 @@ from markupsafe import Markup
 
 from sketchc import __version__
 from sketchc.runtime.report import numbers, plots
-from sketchc.runtime.report.content import FAILED, PASSED, SKIPPED, Measurement, Page, Step, Verdict
+from sketchc.runtime.report.content import (
+    FAILED,
+    OPEN,
+    PASSED,
+    SKIPPED,
+    Measurement,
+    Page,
+    Step,
+    Verdict,
+)
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: The width of the axis of time in the trace.
@@ -128,8 +137,9 @@ def tiles(page: Page) -> list[Tile]:
         cases = [case for verdict in page.verdicts for case in verdict.cases]
         passed = sum(case.state == PASSED for case in cases)
         ran = len(cases) - sum(case.state == SKIPPED for case in cases)
-        right = all(verdict.state == PASSED for verdict in page.verdicts)
-        found.append(Tile(f"{passed} / {ran}", "cases passed", PASSED if right else FAILED))
+        states = {verdict.state for verdict in page.verdicts}
+        state = FAILED if FAILED in states else OPEN if OPEN in states else PASSED
+        found.append(Tile(f"{passed} / {ran}", "cases passed", state))
         errors = [case.worst for case in cases if case.worst is not None]
         if errors:
             worst = max(errors, key=lambda value: math.inf if math.isnan(value) else value)

@@ -9,6 +9,7 @@ import attrs
 
 from sketchc.runtime.report.content import (
     FAILED,
+    OPEN,
     PASSED,
     SKIPPED,
     Case,
@@ -21,6 +22,7 @@ from sketchc.runtime.report.fields import Fields, number
 from sketchc.runtime.report.text import clean, clean_line
 from sketchc.runtime.verify.evidence import clean_log
 from sketchc.runtime.verify.verdict import FAILURES
+from sketchc.runtime.verify.words import INCOMPLETE
 
 #: Cases that a page shows, and failures with all their evidence.
 MOST_CASES = 400
@@ -112,6 +114,10 @@ def verdict_of(data: Fields, reproduce: Reproduce | None = None) -> Verdict:
     passed = data.truth("passed")
     if passed is None:
         passed = not failed and any(case.state == PASSED for case in cases)
+    state = PASSED if passed else FAILED
+    if data.text("verdict") == INCOMPLETE:
+        state = OPEN
+    notes += [f"not reached: {gap}" for gap in data.texts("unreached")]
     return Verdict(
         title=data.text("sketch") or "kernel",
         task=data.text("task"),
@@ -119,7 +125,7 @@ def verdict_of(data: Fields, reproduce: Reproduce | None = None) -> Verdict:
         hardware=data.text("hardware"),
         how_it_runs=data.text("how_it_runs"),
         seed=data.text("seed"),
-        state=PASSED if passed else FAILED,
+        state=state,
         failure=data.text("failure") or (failed[0].failure if failed else ""),
         cases=cases,
         failures=failures,

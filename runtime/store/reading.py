@@ -18,7 +18,9 @@ _LISTS: dict[str, str] = {
     "tasks": """
         SELECT t.id, t.name, t.subject, t.recorded,
             (SELECT count(*) FROM verdicts v WHERE v.task = t.id AND v.passed) AS passed,
-            (SELECT count(*) FROM verdicts v WHERE v.task = t.id AND NOT v.passed) AS failed,
+            (SELECT count(*) FROM verdicts v WHERE v.task = t.id AND v.failure != '') AS failed,
+            (SELECT count(*) FROM verdicts v
+                WHERE v.task = t.id AND NOT v.passed AND v.failure = '') AS incomplete,
             (SELECT count(*) FROM measurements m WHERE m.task = t.id) AS measurements
         FROM tasks t WHERE {where} ORDER BY t.recorded DESC, t.id""",
     "sketches": """
@@ -29,7 +31,9 @@ _LISTS: dict[str, str] = {
     "kernels": """
         SELECT k.id, k.name, k.target, k.hardware, k.origin, k.sketch, k.recorded,
             (SELECT count(*) FROM verdicts v WHERE v.kernel = k.id AND v.passed) AS passed,
-            (SELECT count(*) FROM verdicts v WHERE v.kernel = k.id AND NOT v.passed) AS failed
+            (SELECT count(*) FROM verdicts v WHERE v.kernel = k.id AND v.failure != '') AS failed,
+            (SELECT count(*) FROM verdicts v
+                WHERE v.kernel = k.id AND NOT v.passed AND v.failure = '') AS incomplete
         FROM kernels k WHERE {where} ORDER BY k.recorded DESC, k.id""",
     "verdicts": """
         SELECT v.id, t.name AS task, k.name AS kernel_name, k.target, k.hardware, v.passed,

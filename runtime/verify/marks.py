@@ -52,6 +52,13 @@ class Marks:
             return frozenset()
         return frozenset(found)
 
+    def axes(
+        self, symbols: Mapping[str, int], params: Mapping[str, Value]
+    ) -> dict[str, tuple[int, int]]:
+        """The tiled axes of the sketch at these sizes: how long each is, and its tile."""
+        self.at(symbols, params)
+        return {} if self.crossings is None else dict(self.crossings.axes)
+
     def _of_text(self, symbols: Mapping[str, int]) -> set[Mark]:
         found = set()
         for number in self.numbers:

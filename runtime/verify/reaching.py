@@ -34,6 +34,8 @@ _BESIDE = 9
 #: Sizes that are looked at, and that are refused by the task before it is believed.
 _MOST_CANDIDATES = 240
 _MOST_REFUSALS = 12
+#: Steps towards a length that is wanted, and the largest size on the way.
+_STEPS, _FARTHEST = 5, 1 << 20
 #: A case is worth its time by what is new in it, and half as much for so many more bits of cost.
 _LEVEL = 10
 #: Lanes counted for one run, at most: more is no run for an interpreter.
@@ -169,6 +171,28 @@ class Reaching:
         for size in pool:
             for name in names:
                 yield {**beside, name: size}, name
+        yield from self._aimed(beside, names)
+
+    def _aimed(self, beside: Sizes, names: list[str]) -> Iterator[tuple[Sizes, str]]:
+        """Sizes of one symbol at which an axis ends half a tile behind its first or second one,
+        whatever the extent is of the symbol."""
+        params = self.binding.params
+        start = self.marks.axes(self._runnable(beside, "") or beside, params)
+        for where in sorted(start):
+            for tiles, name in itertools.product((1, 2), names):
+                symbols, size = beside, beside[name]
+                for _ in range(_STEPS):
+                    found = self._runnable({**symbols, name: size}, name)
+                    length, width = self.marks.axes(found or {}, params).get(where, (0, 1))
+                    wanted = tiles * width + width // 2 + 1
+                    if found is None or size > _FARTHEST or length == 0:
+                        break
+                    if abs(length - wanted) <= width // 4:
+                        yield found, name
+                        break
+                    if size > beside[name] and length <= start[where][0]:
+                        break  # it does not follow this symbol
+                    size = max(-(-found[name] * wanted // length), 1)
 
     def _pool(self) -> list[int]:
         """Sizes behind one tile and behind two, for all numbers that may be tile sizes: there is a

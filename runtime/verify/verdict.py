@@ -10,9 +10,7 @@ import attrs
 
 from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.shapes import ShapeCase
-
-#: What a verdict may be.
-PASSED, FAILED, INCOMPLETE = "passed", "failed", "incomplete"
+from sketchc.runtime.verify.words import FAILED, INCOMPLETE, PASSED
 
 #: The classes of failure, and who can mend them (a Conductor routes by this).
 FAILURES: dict[str, str] = {

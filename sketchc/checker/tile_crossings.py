@@ -44,8 +44,9 @@ class TileCrossings(Crossings):
 
     def __init__(self, sketch: ir.Sketch) -> None:
         super().__init__(sketch, collect(sketch, root_scope(sketch)))
-        self.names_shown: dict[int, str] = {}
         self.marks: set[Mark] = set()
+        #: The tiled axes of the last run: the longest that each was, and its tile.
+        self.axes: dict[str, tuple[int, int]] = {}
 
     @property
     def draw_type(self) -> type[Draw]:
@@ -53,16 +54,9 @@ class TileCrossings(Crossings):
 
     def reached(self, host: Mapping[str, Value]) -> frozenset[Mark]:
         """What a run with these host scalars reaches."""
-        self.marks = set()
+        self.marks, self.axes = set(), {}
         self.at(host, _DRAWN)
         return frozenset(self.marks)
-
-    def named(self, node: object, text: str) -> str:
-        """A node's name, made once."""
-        if id(node) not in self.names_shown:
-            self.names_shown[id(node)] = text
-            self.nodes.append(node)
-        return self.names_shown[id(node)]
 
 
 class _TileDraw(Draw):
@@ -123,7 +117,10 @@ class _TileDraw(Draw):
         for bound in bounds:
             end = self.known(bound, ())
             length = 0 if end is None else -(-(int(end) - start) // max(by, 1))
-            if by >= 1 and width >= 1:
+            if by >= 1 and width >= 1 and length >= 1:
+                assert isinstance(self.crossings, TileCrossings)
+                axes = self.crossings.axes
+                axes[where] = max((length, width), axes.get(where, (0, 0)))
                 for what in behind(length, width):
                     self.mark(where, what)
 

@@ -20,6 +20,7 @@ from sketchc.cli.task_errors import task_errors
 from sketchc.cli.verify_files import VerifyRequest, candidate_of, lower, verify_one
 from sketchc.diagnostics import UsageError
 from sketchc.runtime.verify.seed import fresh_seed
+from sketchc.runtime.verify.words import INCOMPLETE
 
 if TYPE_CHECKING:
     from sketchc.runtime.bench.measurement import Measurement, Settings
@@ -185,11 +186,14 @@ def _one(command: _Command, file: str, task: str, as_json: bool) -> int:
         return 1
     except MeasurementFailedError as error:
         if as_json:
+            named = {"kernel_file": file, "task": task, "verdict": _word(error.failure)}
             failed = {"passed": False, "failure": error.failure, "error": str(error)}
-            click.echo(json.dumps({"kernel_file": file, "task": task, **failed}, indent=2))
+            click.echo(json.dumps({**named, **failed}, indent=2))
+        elif error.failure == INCOMPLETE:
+            click.echo(f"incomplete: {file}: {error}", err=True)
         else:
             click.echo(f"failed ({error.failure}): {file}: {error}", err=True)
-        return 1
+        return 2 if error.failure == INCOMPLETE else 1
     if as_json:
         click.echo(json.dumps(_data(found), indent=2))
     else:
@@ -219,14 +223,21 @@ def _many(command: _Command, pairs: list[tuple[str, str]], as_json: bool) -> int
             if one.broken:
                 click.echo(f"{one.kernel}: not measured: {one.reason}")
             elif one.measurement is None:
-                click.echo(f"{one.kernel}: failed ({one.failure}): {one.reason}")
+                word = one.failure if one.incomplete else f"failed ({one.failure})"
+                click.echo(f"{one.kernel}: {word}: {one.reason}")
             else:
                 click.echo(f"{one.kernel}: {report.summary(one.measurement)}")
         for total in totals:
             click.echo(suite.text(total))
     if any(one.broken for one in entries):
         return 2
-    return 0 if all(one.passed for one in entries) else 1
+    if all(one.passed or one.incomplete for one in entries):
+        return 0 if all(one.passed for one in entries) else 2
+    return 1
+
+
+def _word(failure: str) -> str:
+    return INCOMPLETE if failure == INCOMPLETE else "failed"
 
 
 def _result(entry: Entry) -> dict[str, Any]:
@@ -236,7 +247,9 @@ def _result(entry: Entry) -> dict[str, Any]:
     named = {"kernel_file": entry.kernel, "task": entry.task}
     if entry.broken:
         return {"error": {"class": "task", "reason": entry.reason}, **named}
-    return {"passed": False, "failure": entry.failure, "error": entry.reason, **named}
+    verdict = _word(entry.failure)
+    failed = {"passed": False, "failure": entry.failure, "error": entry.reason}
+    return {"verdict": verdict, **failed, **named}
 
 
 def _entry(command: _Command, file: str, task: str, number: int, of: int) -> Entry:
@@ -330,10 +343,11 @@ def _require_right(request: VerifyRequest, task: WorkerTask, kept: Recorder, say
     if outcome.verdict is None:
         raise UsageError(outcome.error)
     if not outcome.verdict.passed:
-        failures = outcome.verdict.failures
-        reason = failures[0].reason if failures else "no case could be run"
-        msg = f"it does not pass verification, and is not timed: {reason}"
-        raise MeasurementFailedError(msg, outcome.verdict.failure or "infrastructure")
+        if outcome.verdict.incomplete:
+            msg = f"not all of it was reached, and it is not timed: {outcome.reason}"
+            raise MeasurementFailedError(msg, INCOMPLETE)
+        msg = f"it does not pass verification, and is not timed: {outcome.reason}"
+        raise MeasurementFailedError(msg, outcome.verdict.failure)
 
 
 def _time(

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from sketchc.agents.run import RunOptions, RunResult
 
 #: Exit status by how a run ended.
-STATUS = {"passed": 0, "generated": 0, "rejected": 1, "exhausted": 1, "failed": 1}
+STATUS = {
+    "passed": 0,
+    "generated": 0,
+    "rejected": 1,
+    "incomplete": 1,
+    "exhausted": 1,
+    "failed": 1,
+}
 STOPPED = 3
 
 

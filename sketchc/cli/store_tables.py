@@ -37,7 +37,9 @@ def _recorded(row: Row) -> str:
 def _result(row: Row) -> str:
     if row["passed"]:
         return "[green]passed[/green]"
-    return f"[red]{escape(row.get('failure') or 'failed')}[/red]"
+    if not row.get("failure"):
+        return "[yellow]incomplete[/yellow]"
+    return f"[red]{escape(row['failure'])}[/red]"
 
 
 def _sizes(row: Row) -> str:
@@ -65,6 +67,7 @@ _COLUMNS: dict[str, tuple[tuple[str, Cell], ...]] = {
         ("of the file", _plain("subject")),
         ("passed", _plain("passed")),
         ("failed", _plain("failed")),
+        ("incomplete", _plain("incomplete")),
         ("measured", _plain("measurements")),
         ("first recorded", _recorded),
     ),
@@ -83,6 +86,7 @@ _COLUMNS: dict[str, tuple[tuple[str, Cell], ...]] = {
         ("written by", _plain("origin")),
         ("passed", _plain("passed")),
         ("failed", _plain("failed")),
+        ("incomplete", _plain("incomplete")),
         ("sketch", _id("sketch")),
     ),
     "verdicts": (
