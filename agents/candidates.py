@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import attrs
 
 from sketchc.agents.session import Session
 from sketchc.agents.state import KernelText, RunState
 from sketchc.diagnostics import DiagnosticError, UsageError
+from sketchc.evaluate import Value
 
 if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
@@ -14,8 +18,9 @@ if TYPE_CHECKING:
     from sketchc.runtime.verify.verify import Candidate
 
 
-def plan_of(text: str, session: Session) -> Plan:
-    """The plan of a sketch's text for the run's target. Raises `DiagnosticError`."""
+def plan_of(text: str, session: Session, tiles: Mapping[str, Value] | None = None) -> Plan:
+    """The plan of a sketch's text for the run's target, with these `tiles` where the sketch leaves
+    them open. Raises `DiagnosticError`."""
     from sketchc.diagnostics import has_errors
     from sketchc.lowering.passes import build_plan
     from sketchc.parser import parse
@@ -27,12 +32,13 @@ def plan_of(text: str, session: Session) -> Plan:
     if len(tree.sketches) != 1:
         msg = f"the sketch file holds {len(tree.sketches)} sketches; a run takes one"
         raise UsageError(msg)
-    constants = dict(session.constants)
+    constants = {**session.constants, **(tiles or {})}
     return build_plan(tree.sketches[0], session.target, session.hardware, constants).plan
 
 
 def candidate_of(state: RunState, session: Session) -> Candidate:
     """What the Verifier gets. Raises `UsageError` for a given sketch that does not hold."""
+    from sketchc.lowering.registry import target_module
     from sketchc.runtime.toolchains.base import toolchain
     from sketchc.runtime.verify.verify import Candidate
 
@@ -42,7 +48,16 @@ def candidate_of(state: RunState, session: Session) -> Candidate:
     except DiagnosticError as error:
         msg = f"the sketch does not hold: {error}"
         raise UsageError(msg) from error
-    return Candidate(plan, kernel_of(state.kernel, plan), toolchain(session.target))
+    kernel = kernel_of(state.kernel, plan)
+    candidate = Candidate(plan, kernel, toolchain(session.target))
+    if state.kernel.origin != "builtin":
+        return candidate
+
+    def lowered(tiles: Mapping[str, Value]) -> tuple[Plan, Kernel]:
+        smaller = plan_of(state.sketch, session, tiles)
+        return smaller, target_module(smaller.target).emit(smaller)
+
+    return attrs.evolve(candidate, relower=lowered)
 
 
 def kernel_of(text: KernelText, plan: Plan) -> Kernel:

@@ -17,11 +17,11 @@ import attrs
 
 from sketchc.checker.settings import Settings
 from sketchc.checker.tile_crossings import Mark
-from sketchc.checker.workload import workload
-from sketchc.evaluate import Value, host_sample
+from sketchc.evaluate import Value
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.frontends.binding import Binding
-from sketchc.runtime.frontends.sizes import elements, nearest, refusal, tensor_shapes
+from sketchc.runtime.frontends.sizes import nearest, refusal, tensor_shapes
+from sketchc.runtime.verify.effort import effort
 from sketchc.runtime.verify.free import Freedom
 from sketchc.runtime.verify.marks import Marks, is_of_text
 from sketchc.runtime.verify.shapes import Limits, ShapeCase, cost_at
@@ -29,24 +29,22 @@ from sketchc.runtime.verify.shapes import Limits, ShapeCase, cost_at
 #: Sizes whatever a sketch says, and how many numbers of a sketch have sizes around them.
 _SIZES = (2, 3, 5, 9, 17, 33, 65, 129)
 _MOST_NUMBERS = 6
-#: Sizes beside which one symbol is large.
-_BESIDE = 9
+#: About so many rows there are beside a symbol that is large: a maximum lies in any tile.
+_ROWS = 9
 #: Sizes that are looked at, and that are refused by the task before it is believed.
 _MOST_CANDIDATES = 240
 _MOST_REFUSALS = 12
 #: Steps towards a length that is wanted, and the largest size on the way.
 _STEPS, _FARTHEST = 5, 1 << 20
-#: A case is worth its time by what is new in it, and half as much for so many more bits of cost.
-_LEVEL = 10
-#: Lanes counted for one run, at most: more is no run for an interpreter.
-_MOST_LANES = 1 << 33
+#: What every case takes beside its own effort, in lanes.
+_EVERY = 1 << 23
 
 Sizes = dict[str, int]
 
 
 @attrs.frozen
 class Candidate:
-    """Sizes at which something is reached, and what a run there costs in elements and programs."""
+    """Sizes at which something is reached, and what a run there costs (`effort`)."""
 
     symbols: Sizes
     marks: frozenset[Mark]
@@ -97,7 +95,7 @@ class Reaching:
     def missing(self) -> set[Mark]:
         return self.known - self.reached
 
-    def take(self) -> ShapeCase | None:
+    def take(self) -> Candidate | None:
         """The next case: sizes that reach most of what is missing for what they cost."""
         if self.candidates is None:
             self.candidates = list(self._candidates())
@@ -107,30 +105,21 @@ class Reaching:
             self.candidates += self._scaled_own()
         if len(self.refused) >= _MOST_REFUSALS:
             return None
-        missing = self.missing
+        missing = {*self.known, *self.possible} - self.reached
         scored = [
-            (len(one.marks & missing) / (_LEVEL + one.cost.bit_length()), -number, one)
+            (len(one.marks & missing) / (_EVERY + one.cost), -number, one)
             for number, one in enumerate(self.candidates)
             if one.marks & missing
         ]
         if not scored:
             return None
-        best = max(scored)[2]
+        best = max(scored, key=lambda found: found[:2])[2]
         self.candidates.remove(best)
-        return ShapeCase("further tiles", best.symbols)
+        return best
 
-    def refuse(self, case: ShapeCase) -> None:
-        """The task takes these sizes not."""
-        self.refused.append(dict(case.symbols))
-
-    def lanes(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> int:
-        """What a run takes where statements are interpreted one by one, in lanes."""
-        sketch = self.plan.sketch
-        if not self.plan.phases:
-            return 1 + elements(tensor_shapes(sketch, symbols, params))
-        host = host_sample(sketch, symbols, params)
-        host |= {tensor.name: True for tensor in sketch.tensors if tensor.optional}
-        return workload(sketch, host, _MOST_LANES) or _MOST_LANES
+    def refuse(self, symbols: Mapping[str, int]) -> None:
+        """The task does not take these sizes."""
+        self.refused.append(dict(symbols))
 
     # ------------------------------------------------------------ candidates
 
@@ -157,7 +146,7 @@ class Reaching:
         if any(symbols[name] == 1 < self.binding.symbols[name] for name in self.freedom.free):
             return None
         marks = self.marks.at(symbols, params)
-        return Candidate(symbols, marks, needed.elements + needed.programs) if marks else None
+        return Candidate(symbols, marks, effort(self.plan, symbols, params)) if marks else None
 
     def _wished(self) -> Iterator[tuple[Sizes, str]]:
         """Sizes to look at: all symbols of one size, then one symbol of any size beside small
@@ -167,7 +156,8 @@ class Reaching:
         pool = self._pool()
         for size in pool:
             yield {n: size if n in free else own[n] for n in own}, ""
-        beside = {n: min(_BESIDE, max(own[n], 2)) if n in free else own[n] for n in own}
+        rest = max(2, round(_ROWS ** (1 / max(len(names) - 1, 1))))
+        beside = {n: min(rest, max(own[n], 2)) if n in free else own[n] for n in own}
         for size in pool:
             for name in names:
                 yield {**beside, name: size}, name
@@ -270,18 +260,20 @@ class Clock:
 
     budget: float
     started: float = attrs.field(factory=time.monotonic)
-    overhead: float = 0.0
-    rate: float = 0.0
+    runs: list[tuple[float, int]] = attrs.field(factory=list)
 
     def ran(self, seconds: float, lanes: int) -> None:
-        """Note a run: the shortest one tells what every run takes, the others what a lane does."""
-        self.overhead = min(self.overhead or seconds, seconds)
-        self.rate = max(self.rate, max(seconds - self.overhead, 0.0) / max(lanes, 1))
+        """Note a run of so many lanes."""
+        self.runs.append((seconds, lanes))
 
     @property
     def left(self) -> float:
         return self.budget - (time.monotonic() - self.started)
 
     def allows(self, lanes: int) -> bool:
-        """Whether there is time for a run of so many lanes."""
-        return self.overhead + self.rate * lanes <= self.left
+        """Whether there is time for a run of so many lanes: the shortest one so far tells what
+        every run takes, all together what a lane does."""
+        least = min((seconds for seconds, _ in self.runs), default=0.0)
+        spent = sum(seconds - least for seconds, _ in self.runs)
+        rate = spent / max(sum(lanes for _, lanes in self.runs), 1)
+        return least + rate * lanes <= self.left

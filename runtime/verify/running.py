@@ -19,6 +19,7 @@ import attrs
 from sketchc.diagnostics import DiagnosticError, UsageError
 from sketchc.evaluate import Value
 from sketchc.runtime.frontends.sizes import nearest
+from sketchc.runtime.verify.effort import effort
 from sketchc.runtime.verify.marks import marks_of
 from sketchc.runtime.verify.neighbours import SWAPPED, is_neighbour
 from sketchc.runtime.verify.reaching import Clock, Reaching
@@ -38,6 +39,8 @@ KINDS = ("normal", "structured", "mixed_scale", "large", "non_negative")
 _ENOUGH_FAILURES = 3
 #: Sizes tried in place of those of one case, and of all cases.
 _MOST_TRIES, _MOST_REFUSALS = 8, 48
+#: Seconds that a run may take even where less time is left.
+_SHORTEST = 10.0
 #: What a case that was looked for may cost: the clock decides about time.
 REACH_INTERPRETED = Limits(elements=1 << 21, programs=1 << 15)
 REACH_NATIVE = Limits(elements=1 << 22, programs=1 << 20)
@@ -190,7 +193,7 @@ class Runner:
 
     def _time(self, clock: Clock, reaching: Reaching, result: CaseResult) -> None:
         params = {**self.session.binding.params, **result.shape.numbers}
-        clock.ran(result.seconds, reaching.lanes(result.shape.symbols, params))
+        clock.ran(result.seconds, effort(reaching.plan, result.shape.symbols, params))
 
     def _further(
         self,
@@ -200,20 +203,23 @@ class Runner:
         tiles: Mapping[str, Value] | None = None,
     ) -> None:
         """Cases that reach more, as far as there is time for them."""
-        params = session.binding.params
-        while not self.settled and (case := reaching.take()) is not None:
-            if not clock.allows(reaching.lanes(case.symbols, params)):
+        interpreted = session.candidate.toolchain.status().interpreted
+        session.timeout = min(session.timeout, max(clock.left, _SHORTEST))
+        while not self.settled and (found := reaching.take()) is not None:
+            if not clock.allows(found.cost):
                 continue
-            case = attrs.evolve(case, tiles=tiles or {})
+            case = ShapeCase("further tiles", found.symbols, tiles=tiles or {})
             seed = self.seed + len(self.results)
             result = session.run(case, "normal", seed, 1)
             if _refused(result):
-                reaching.refuse(case)
+                reaching.refuse(case.symbols)
                 continue
+            if result.failure == "timeout" and interpreted:
+                return  # it would have taken longer than estimated: not reached, and not wrong
             self.results.append(result)
             if self.progress is not None:
                 self.progress(result)
-            self._time(clock, reaching, result)
+            clock.ran(result.seconds, found.cost)
             if result.passed:
                 reaching.ran(case, result.kind)
 
