@@ -65,6 +65,10 @@ class Reaching:
     possible: dict[Mark, Sizes] = attrs.field(factory=dict)
     reached: set[Mark] = attrs.field(factory=set)
     refused: list[Sizes] = attrs.field(factory=list)
+    #: Sizes of cases that are right, and those beside which one symbol is large, where the task
+    #: refuses small ones.
+    accepted: list[Sizes] = attrs.field(factory=list)
+    base: Sizes | None = None
     candidates: list[Candidate] | None = None
 
     def require(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> None:
@@ -81,6 +85,8 @@ class Reaching:
             for name, size in self.binding.symbols.items()
             if name in self.freedom.free
         )
+        if not small:
+            self.accepted.append(dict(case.symbols))
         if not small and kind != "structured":
             params = {**self.binding.params, **case.numbers}
             self.reached |= self.marks.at(case.symbols, params)
@@ -109,7 +115,7 @@ class Reaching:
         scored = [
             (len(one.marks & missing) / (_EVERY + one.cost), -number, one)
             for number, one in enumerate(self.candidates)
-            if one.marks & missing
+            if one.marks & missing and one.symbols not in self.refused
         ]
         if not scored:
             return None
@@ -118,8 +124,13 @@ class Reaching:
         return best
 
     def refuse(self, symbols: Mapping[str, int]) -> None:
-        """The task does not take these sizes."""
+        """The task does not take these sizes: from now on, sizes are looked for beside some that
+        it took."""
         self.refused.append(dict(symbols))
+        if self.base is None and self.accepted:
+            params = self.binding.params
+            self.base = min(self.accepted, key=lambda one: effort(self.plan, one, params))
+            self.candidates = None
 
     # ------------------------------------------------------------ candidates
 
@@ -157,7 +168,7 @@ class Reaching:
         for size in pool:
             yield {n: size if n in free else own[n] for n in own}, ""
         rest = max(2, round(_ROWS ** (1 / max(len(names) - 1, 1))))
-        beside = {n: min(rest, max(own[n], 2)) if n in free else own[n] for n in own}
+        beside = self.base or {n: min(rest, max(own[n], 2)) if n in free else own[n] for n in own}
         for size in pool:
             for name in names:
                 yield {**beside, name: size}, name

@@ -154,9 +154,21 @@ def test_lists_of_other_constants_are_named(
     lists = ["torch.randn(8, 9), 'up'", "torch.randn(4, 9), 'down'", "torch.randn(5, 9), 'up'"]
     path = task(tmp_path, "x, way", "torch.relu(x) if way == 'up' else -x", *lists)
     status, found = verify(capsys, path)
-    assert status == 0, found
+    assert (status, found["verdict"], found["passed"]) == (2, "incomplete", False), found
     assert own(found) == [(5, 9), (8, 9)]
     assert any("list 2 of get_inputs_dyn_list is not tried" in note for note in found["notes"])
+    assert ["list 2 of get_inputs_dyn_list" in gap for gap in found["unreached"]] == [True]
+
+
+def test_a_sketch_for_squares_alone_is_incomplete_where_a_list_holds_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    square = Path(RELU).read_text().replace("M, N;", "M;").replace("[M, N]", "[M, M]")
+    (tmp_path / "relu.sketch").write_text(square.replace("M*N", "M*M"))
+    path = task(tmp_path, "x", "torch.relu(x)", randn((64, 64)), randn((48, 64)))
+    status, found = verify(capsys, path, str(tmp_path / "relu.sketch"))
+    assert (status, found["verdict"], found["failure"]) == (2, "incomplete", ""), found
+    assert "list 2 of get_inputs_dyn_list, which is not run" in found["unreached"][0]
 
 
 SCALED = """
