@@ -76,11 +76,13 @@ def nearest(
     params: Mapping[str, Value],
     movable: Collection[str] | None = None,
     least: int = 0,
+    steps: int = _MOST_STEPS,
 ) -> dict[str, int] | None:
     """Sizes near `wishes` at which the sketch may be launched and no extent is below `least`.
 
     Condition by condition, the symbols in one that does not hold move to where it and those before
-    it hold, as little as possible; only those in `movable`, where given. None when that fails.
+    it hold, as little as possible; only those in `movable`, where given. None when that fails
+    within so many `steps` for each condition.
     """
     sizes = dict(wishes)
     conditions = _conditions(sketch, least)
@@ -94,7 +96,7 @@ def nearest(
         options = {name: _around(sizes[name]) for name in names}
 
         accept = _all_hold(sketch, conditions[: broken + 1], sizes, params)
-        found = choose(options, accept, _MOST_STEPS)
+        found = choose(options, accept, steps)
         if found is None:
             return None
         sizes |= found

@@ -27,6 +27,8 @@ _MOST_NUMBERS = 6
 #: An integer in C++, as a whole word.
 _INTEGER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+#: What runs along a half or a quarter of an axis has a second tile there.
+_FAR = "a fifth tile"
 #: How a mark that a kernel's text gives is called.
 _TEXT = "{name} behind the {number} of its text"
 
@@ -65,6 +67,8 @@ class Marks:
             for name, size in symbols.items():
                 where = _TEXT.format(name=name, number=number)
                 found |= {Mark(where, what) for what in behind(size, number)}
+                if 2 * size >= 9 * number:
+                    found.add(Mark(where, _FAR))
         return found
 
     def _shares(self, host: Mapping[str, Value]) -> set[Mark]:

@@ -36,6 +36,8 @@ _MOST_CANDIDATES = 240
 _MOST_REFUSALS = 12
 #: Steps towards a length that is wanted, and the largest size on the way.
 _STEPS, _FARTHEST = 5, 1 << 20
+#: How far others move to suit one symbol, and how often that may fail before it is left alone.
+_MOVES, _STUCK = 300, 3
 #: What every case takes beside its own effort, in lanes.
 _EVERY = 1 << 23
 
@@ -69,6 +71,7 @@ class Reaching:
     #: refuses small ones.
     accepted: list[Sizes] = attrs.field(factory=list)
     base: Sizes | None = None
+    stuck: dict[str, int] = attrs.field(factory=dict)
     candidates: list[Candidate] | None = None
 
     def require(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> None:
@@ -203,6 +206,7 @@ class Reaching:
         numbers = Settings(sketch, dict(self.binding.params)).numbers if self.plan.phases else []
         tiles |= {*self.marks.numbers, *(n for n in numbers[-_MOST_NUMBERS:] if n < 1 << 16)}
         found = {k * tile + tile // 2 + 1 for tile in tiles for k in (1, 2)}
+        found |= {4 * tile + tile // 2 + 1 for tile in self.marks.numbers}
         if self.plan.capabilities.persistent_grid:
             found |= {self.plan.cores(phase) + 1 for phase in self.plan.phases}
         return sorted({*_SIZES, *found})
@@ -213,10 +217,13 @@ class Reaching:
         for name, domain in self.binding.sizes.items():
             if name in free:
                 wanted = {**wanted, name: domain.near(wanted[name])}
-        for movable in (free - {focus}, free):
-            found = nearest(sketch, wanted, params, movable, least=1)
+        if self.stuck.get(focus, 0) >= _STUCK:
+            return None
+        for movable in (free - {focus}, free) if focus else (free,):
+            found = nearest(sketch, wanted, params, movable, least=1, steps=_MOVES)
             if found is not None and self.binding.allows(found):
                 return found
+        self.stuck[focus] = self.stuck.get(focus, 0) + 1
         return None
 
     def _scaled_own(self) -> list[Candidate]:
