@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 
 import attrs
@@ -24,6 +24,8 @@ from sketchc.runtime.verify.chains import host_scope
 #: Numbers of a kernel's text that may be tile sizes, and how many of them are looked at.
 _SMALLEST, _LARGEST = 4, 1 << 16
 _MOST_NUMBERS = 6
+#: Tiles are made so many times smaller, and no smaller than a matrix product needs.
+_SHRINK, _SMALLEST_TILE = 8, 16
 #: An integer in C++, as a whole word.
 _INTEGER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
@@ -38,7 +40,8 @@ class Marks:
     """What runs of one candidate reach."""
 
     plan: Plan
-    numbers: tuple[int, ...] = ()
+    #: Numbers of a kernel's text, and what stands in their place in the text that runs.
+    numbers: Mapping[int, int] = attrs.field(factory=dict)
     crossings: TileCrossings | None = None
 
     def at(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> frozenset[Mark]:
@@ -63,11 +66,11 @@ class Marks:
 
     def _of_text(self, symbols: Mapping[str, int]) -> set[Mark]:
         found = set()
-        for number in self.numbers:
+        for number, here in self.numbers.items():
             for name, size in symbols.items():
                 where = _TEXT.format(name=name, number=number)
-                found |= {Mark(where, what) for what in behind(size, number)}
-                if 2 * size >= 9 * number:
+                found |= {Mark(where, what) for what in behind(size, here)}
+                if 2 * size >= 9 * here:
                     found.add(Mark(where, _FAR))
         return found
 
@@ -89,11 +92,54 @@ def is_of_text(mark: Mark) -> bool:
     return mark.where.endswith("of its text")
 
 
+def is_far(mark: Mark) -> bool:
+    """Whether it is only tried: the task's own sizes may go that far along another axis."""
+    return mark.what == _FAR
+
+
+def smaller(text: str, least: int = _SMALLEST_TILE) -> tuple[str, dict[int, int]]:
+    """A kernel in Python with smaller tiles, and what each number has become: powers of two that a
+    name, a parameter's default or a keyword stands for. Whether it still means the same nobody
+    knows before it has run."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return text, {}
+    changes: dict[int, int] = {}
+    places = []
+    for node in _named_numbers(tree):
+        number = node.value
+        if type(number) is int and number & (number - 1) == 0 and least < number <= _LARGEST:
+            changes[number] = max(least, number // _SHRINK)
+            places.append((node.lineno, node.col_offset, node.end_col_offset, number))
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
+    for row, start, end, number in sorted(places, reverse=True):
+        line = lines[row - 1]
+        lines[row - 1] = line[:start] + str(changes[number]).encode() + line[end:]
+    return b"".join(lines).decode(), changes
+
+
+def _named_numbers(tree: ast.AST) -> Iterator[ast.Constant]:
+    """The literals that are all of what a name stands for."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Assign(value=ast.Constant() as value)
+                | ast.AnnAssign(value=ast.Constant() as value)
+                | ast.keyword(value=ast.Constant() as value)
+            ):
+                yield value
+            case ast.arguments(defaults=defaults, kw_defaults=more):
+                for default in (*defaults, *more):
+                    if isinstance(default, ast.Constant):
+                        yield default
+
+
 def marks_of(plan: Plan, kernel: Kernel) -> Marks:
     """What there is to reach of a candidate."""
     numbers = numbers_in(kernel.source, kernel.language) if kernel.foreign else ()
     crossings = TileCrossings(plan.sketch) if plan.phases else None
-    return Marks(plan, numbers, crossings)
+    return Marks(plan, {number: number for number in numbers}, crossings)
 
 
 def numbers_in(text: str, language: str) -> tuple[int, ...]:

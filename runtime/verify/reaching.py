@@ -23,7 +23,7 @@ from sketchc.runtime.frontends.binding import Binding
 from sketchc.runtime.frontends.sizes import nearest, refusal, tensor_shapes
 from sketchc.runtime.verify.effort import effort
 from sketchc.runtime.verify.free import Freedom
-from sketchc.runtime.verify.marks import Marks, is_of_text
+from sketchc.runtime.verify.marks import Marks, is_far, is_of_text
 from sketchc.runtime.verify.shapes import Limits, ShapeCase, cost_at
 
 #: Sizes whatever a sketch says, and how many numbers of a sketch have sizes around them.
@@ -36,8 +36,9 @@ _MOST_CANDIDATES = 240
 _MOST_REFUSALS = 12
 #: Steps towards a length that is wanted, and the largest size on the way.
 _STEPS, _FARTHEST = 5, 1 << 20
-#: How far others move to suit one symbol, and how often that may fail before it is left alone.
-_MOVES, _STUCK = 300, 3
+#: How far others move to suit one symbol, and how often in a row that may fail before it is left
+#: alone.
+_MOVES, _STUCK = 150, 8
 #: What every case takes beside its own effort, in lanes.
 _EVERY = 1 << 23
 
@@ -98,7 +99,8 @@ class Reaching:
     def known(self) -> set[Mark]:
         """All that there is to reach. What is only known of a kernel's text counts where the
         task's own sizes reach it."""
-        return self.required | {mark for mark in self.possible if not is_of_text(mark)}
+        required = {mark for mark in self.required if not is_far(mark)}
+        return required | {mark for mark in self.possible if not is_of_text(mark)}
 
     @property
     def missing(self) -> set[Mark]:
@@ -204,9 +206,12 @@ class Reaching:
         sketch = self.plan.sketch
         tiles = {int(c.value) for c in sketch.constants if c.dtype.is_integer and c.value > 1}
         numbers = Settings(sketch, dict(self.binding.params)).numbers if self.plan.phases else []
-        tiles |= {*self.marks.numbers, *(n for n in numbers[-_MOST_NUMBERS:] if n < 1 << 16)}
+        tiles |= {
+            *self.marks.numbers.values(),
+            *(n for n in numbers[-_MOST_NUMBERS:] if n < 1 << 16),
+        }
         found = {k * tile + tile // 2 + 1 for tile in tiles for k in (1, 2)}
-        found |= {4 * tile + tile // 2 + 1 for tile in self.marks.numbers}
+        found |= {4 * tile + tile // 2 + 1 for tile in self.marks.numbers.values()}
         if self.plan.capabilities.persistent_grid:
             found |= {self.plan.cores(phase) + 1 for phase in self.plan.phases}
         return sorted({*_SIZES, *found})
@@ -222,6 +227,7 @@ class Reaching:
         for movable in (free - {focus}, free) if focus else (free,):
             found = nearest(sketch, wanted, params, movable, least=1, steps=_MOVES)
             if found is not None and self.binding.allows(found):
+                self.stuck[focus] = 0
                 return found
         self.stuck[focus] = self.stuck.get(focus, 0) + 1
         return None

@@ -20,7 +20,7 @@ from sketchc.diagnostics import DiagnosticError, UsageError
 from sketchc.evaluate import Value
 from sketchc.runtime.frontends.sizes import nearest
 from sketchc.runtime.verify.effort import effort
-from sketchc.runtime.verify.marks import marks_of
+from sketchc.runtime.verify.marks import Marks, marks_of, smaller
 from sketchc.runtime.verify.neighbours import SWAPPED, is_neighbour
 from sketchc.runtime.verify.reaching import Clock, Reaching
 from sketchc.runtime.verify.session import Session
@@ -185,7 +185,7 @@ class Runner:
                 reaching.ran(result.shape, result.kind)
                 self._time(clock, reaching, result)
         self._further(reaching, clock, session)
-        if self._wants_smaller(reaching, interpreted):
+        if interpreted and reaching.missing and not self.failing and clock.left > 0:
             self._with_smaller_tiles(reaching, clock, folder)
         why = "" if clock.left > 0 else ", with a larger --budget"
         session.gaps += [] if self.failing else reaching.gaps(why)
@@ -223,33 +223,48 @@ class Runner:
             if result.passed:
                 reaching.ran(case, result.kind)
 
-    def _wants_smaller(self, reaching: Reaching, interpreted: bool) -> bool:
-        lowered = self.session.candidate.relower is not None
-        return interpreted and lowered and not self.failing and bool(reaching.missing)
-
     def _with_smaller_tiles(self, reaching: Reaching, clock: Clock, folder: Path) -> None:
-        """The same sketch with the smallest tiles of its own lists: another build, which runs
-        where this one would take too long."""
-        candidate = self.session.candidate
-        tiles = smallest_tiles(candidate)
-        if not tiles or candidate.relower is None or clock.left <= 0:
+        """Another build with smaller tiles, which runs where this one would take too long: the same
+        sketch with the smallest ones of its own lists, or the same text with smaller numbers. What
+        fails of the latter says nothing, since nobody said that its numbers may change."""
+        made = self._smaller()
+        if made is None:
             return
-        try:
-            plan, kernel = candidate.relower(tiles)
-        except (DiagnosticError, UsageError):
-            return  # these tiles do not go together
-        other = attrs.evolve(candidate, plan=plan, kernel=kernel, relower=None)
-        binding = attrs.evolve(self.session.binding, sketch=plan.sketch)
+        other, marks, tiles = made
+        binding = attrs.evolve(self.session.binding, sketch=other.plan.sketch)
         session = Session(other, binding, self.session.freedom, self.session.task, clock.left + 1)
-        small = attrs.evolve(
-            reaching, plan=plan, binding=binding, marks=marks_of(plan, kernel), candidates=None
-        )
+        small = attrs.evolve(reaching, plan=other.plan, binding=binding, marks=marks, stuck={})
+        small.candidates = None
+        before, known = len(self.results), set(reaching.reached)
         try:
             if session.build(folder / "smaller_tiles", self.session.timeout) is None:
                 clock.started += session.compiled
                 self._further(small, clock, session, tiles)
         finally:
             session.close()
+        if other.kernel.foreign and any(one.failed for one in self.results[before:]):
+            del self.results[before:]
+            reaching.reached.intersection_update(known)
+
+    def _smaller(self) -> tuple[Candidate, Marks, Mapping[str, Value]] | None:
+        """The candidate in smaller tiles, what its runs reach, and its tiles by name."""
+        candidate = self.session.candidate
+        if candidate.relower is not None and (tiles := smallest_tiles(candidate)):
+            try:
+                plan, kernel = candidate.relower(tiles)
+            except (DiagnosticError, UsageError):
+                return None  # these tiles do not go together
+            other = attrs.evolve(candidate, plan=plan, kernel=kernel, relower=None)
+            return other, marks_of(plan, kernel), tiles
+        kernel = candidate.kernel
+        if not kernel.foreign or kernel.language == "c++" or type(self.session) is not Session:
+            return None
+        text, numbers = smaller(kernel.source)
+        if not numbers:
+            return None
+        other = attrs.evolve(candidate, kernel=attrs.evolve(kernel, source=text))
+        marks = Marks(candidate.plan, numbers)
+        return other, marks, {str(number): here for number, here in numbers.items()}
 
 
 def smallest_tiles(candidate: Candidate) -> dict[str, Value]:

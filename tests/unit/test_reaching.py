@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.checker.tile_crossings import AGAIN, SECOND, TAIL, behind
+from sketchc.checker.tile_crossings import AGAIN, SECOND, TAIL, Mark, behind
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes import build_plan
 from sketchc.lowering.plan import Plan
@@ -17,7 +17,7 @@ from sketchc.runtime.frontends.description import TaskDescription, TensorSpec
 from sketchc.runtime.frontends.sizes import refusal
 from sketchc.runtime.verify.effort import effort
 from sketchc.runtime.verify.free import Freedom
-from sketchc.runtime.verify.marks import marks_of, numbers_in
+from sketchc.runtime.verify.marks import Marks, marks_of, numbers_in, smaller
 from sketchc.runtime.verify.reaching import Clock, Reaching
 from sketchc.runtime.verify.shapes import Limits, ShapeCase
 from sketchc.source import Source
@@ -181,6 +181,22 @@ def test_a_core_that_runs_several_programs_is_a_loop() -> None:
 )
 def test_numbers_of_a_text(language: str, text: str, expected: tuple[int, ...]) -> None:
     assert set(numbers_in(text, language)) == set(expected)
+
+
+def test_a_text_in_smaller_tiles() -> None:
+    """What a name, a default or a keyword stands for; other numbers mean something else."""
+    text = (
+        "BLOCK = 1024  # of 1024\nROWS: int = 64\n"
+        "def f(x, n, size=256, *, wide=48):\n    y = x * 128 + 'é512'\n"
+        "    return g(y, T=BLOCK, K=128)\n"
+    )
+    found, changes = smaller(text)
+    assert changes == {1024: 128, 64: 16, 256: 32, 128: 16}
+    expected = text.replace("= 1024", "= 128").replace("= 64", "= 16").replace("=256", "=32")
+    assert found == expected.replace("K=128", "K=16")
+    assert smaller("def f(:") == ("def f(:", {})
+    marks = Marks(plan_of("ceil(D, T)", WHOLE), {1024: 128})
+    assert Mark("D behind the 1024 of its text", SECOND) in marks.at({"M": 2, "D": 200}, {})
 
 
 def test_effort_follows_loops_and_costs_nothing_to_ask() -> None:
