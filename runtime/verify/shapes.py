@@ -28,6 +28,7 @@ from sketchc.runtime.frontends.lists import list_name
 from sketchc.runtime.frontends.sizes import elements, nearest, refusal, tensor_shapes
 from sketchc.runtime.verify.chains import host_scope
 from sketchc.runtime.verify.drawn_sizes import LEAST, MOST, Draws, next_prime
+from sketchc.runtime.verify.effort import effort
 
 #: Sizes that replace those of the symbols out of focus where a case would be too large.
 _SMALL = (17, 5, 3, 2, 1)
@@ -69,15 +70,16 @@ class ShapeCase:
 
 @attrs.frozen
 class Limits:
-    """What one run may cost: elements over all tensors, and programs over all launches. `longest`
-    is the largest size that is drawn."""
+    """What one run may cost: elements over all tensors, programs over all launches, and what an
+    interpreter takes for it all (`effort`). `longest` is the largest size that is drawn."""
 
     elements: int
     programs: int
     longest: int = MOST
+    effort: int = 1 << 62
 
 
-INTERPRETED = Limits(elements=1 << 17, programs=24, longest=512)
+INTERPRETED = Limits(elements=1 << 17, programs=24, longest=512, effort=1 << 25)
 NATIVE = Limits(elements=1 << 22, programs=1 << 20)
 #: The task's own sizes on a target that is not interpreted; the reference needs float64 of it all.
 OWN = Limits(elements=1 << 28, programs=1 << 40)
@@ -189,6 +191,7 @@ def at_least(limits: Limits, plan: Plan, binding: Binding, free: frozenset[str])
         limits,
         elements=max(limits.elements, 2 * needed.elements),
         programs=max(limits.programs, 2 * needed.programs),
+        effort=max(limits.effort, 2 * effort(plan, least, binding.params)),
     )
 
 
@@ -197,7 +200,9 @@ def _fits(plan: Plan, binding: Binding, symbols: Mapping[str, int], limits: Limi
         needed = cost(plan, binding, symbols)
     except (ArithmeticError, ValueError):
         return True  # no launch at all: such a case is left out later
-    return needed.elements <= limits.elements and needed.programs <= limits.programs
+    if needed.elements > limits.elements or needed.programs > limits.programs:
+        return False
+    return limits.effort >= 1 << 62 or effort(plan, symbols, binding.params) <= limits.effort
 
 
 def _costliest(
