@@ -29,8 +29,9 @@ MOST_CASES = 400
 MOST_FAILURES = 12
 #: Characters of a log that are looked at for its excerpt.
 _LOOKED_AT = 200_000
-#: What `sketchc verify` gives each run, in seconds, where nothing is said.
+#: What `sketchc verify` gives each run, and further cases, in seconds, where nothing is said.
 _TIMEOUT = 300.0
+_BUDGET = 120.0
 
 #: How sure it is who is wrong, from what the interpreter showed on the failing case.
 _BLAME = {
@@ -85,6 +86,9 @@ def _limits(asked: Fields) -> list[str]:
         found += ["--timeout", f"{run!r}"]
     if task is not None and task != max(run or _TIMEOUT, _TIMEOUT):
         found += ["--task-timeout", f"{task!r}"]
+    budget = asked.number("budget")
+    if budget is not None and budget != _BUDGET:
+        found += ["--budget", f"{budget!r}"]
     return found
 
 

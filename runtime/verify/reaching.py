@@ -68,6 +68,8 @@ class Reaching:
     possible: dict[Mark, Sizes] = attrs.field(factory=dict)
     reached: set[Mark] = attrs.field(factory=set)
     refused: list[Sizes] = attrs.field(factory=list)
+    #: What there was no time for.
+    untried: list[Candidate] = attrs.field(factory=list)
     #: Sizes of cases that are right, and those beside which one symbol is large, where the task
     #: refuses small ones.
     accepted: list[Sizes] = attrs.field(factory=list)
@@ -96,15 +98,19 @@ class Reaching:
             self.reached |= self.marks.at(case.symbols, params)
 
     @property
-    def known(self) -> set[Mark]:
-        """All that there is to reach. What is only known of a kernel's text counts where the
-        task's own sizes reach it."""
+    def missing(self) -> set[Mark]:
+        """What has to be reached, and was not: what the task's own sizes reach, and what others
+        would for which there was no time. Of sizes that the task refuses nothing is asked, and of a
+        kernel's text nothing beyond its own sizes."""
         required = {mark for mark in self.required if not is_far(mark)}
-        return required | {mark for mark in self.possible if not is_of_text(mark)}
+        others = {mark for one in self.untried for mark in one.marks if not is_of_text(mark)}
+        return (required | others) - self.reached
 
     @property
-    def missing(self) -> set[Mark]:
-        return self.known - self.reached
+    def told(self) -> list[str]:
+        """What was reached, in words."""
+        found = {m for m in self.reached if m in self.required or not is_of_text(m)}
+        return sorted(mark.text for mark in found)
 
     def take(self) -> Candidate | None:
         """The next case: sizes that reach most of what is missing for what they cost."""
@@ -116,7 +122,7 @@ class Reaching:
             self.candidates += self._scaled_own()
         if len(self.refused) >= _MOST_REFUSALS:
             return None
-        missing = {*self.known, *self.possible} - self.reached
+        missing = {*self.required, *self.possible} - self.reached
         scored = [
             (len(one.marks & missing) / (_EVERY + one.cost), -number, one)
             for number, one in enumerate(self.candidates)

@@ -167,6 +167,8 @@ class Runner:
         """Run further cases until everything is reached: what was, in words. What was not is a gap
         of the session."""
         session = self.session
+        if not any(result.passed for result in self.results):
+            return ()
         candidate, binding = session.candidate, session.binding
         interpreted = candidate.toolchain.status().interpreted
         limits = REACH_INTERPRETED if interpreted else REACH_NATIVE
@@ -189,7 +191,7 @@ class Runner:
             self._with_smaller_tiles(reaching, clock, folder)
         why = "" if clock.left > 0 else ", with a larger --budget"
         session.gaps += [] if self.failing else reaching.gaps(why)
-        return tuple(sorted(mark.text for mark in reaching.reached & reaching.known))
+        return tuple(reaching.told)
 
     def _time(self, clock: Clock, reaching: Reaching, result: CaseResult) -> None:
         params = {**self.session.binding.params, **result.shape.numbers}
@@ -207,6 +209,7 @@ class Runner:
         session.timeout = min(session.timeout, max(clock.left, _SHORTEST))
         while not self.settled and (found := reaching.take()) is not None:
             if not clock.allows(found.cost):
+                reaching.untried.append(found)
                 continue
             case = ShapeCase("further tiles", found.symbols, tiles=tiles or {})
             seed = self.seed + len(self.results)
@@ -215,6 +218,7 @@ class Runner:
                 reaching.refuse(case.symbols)
                 continue
             if result.failure == "timeout" and interpreted:
+                reaching.untried.append(found)
                 return  # it would have taken longer than estimated: not reached, and not wrong
             self.results.append(result)
             if self.progress is not None:

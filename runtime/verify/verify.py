@@ -151,7 +151,7 @@ def verify(
         constants_of(plan.sketch),
         dict(binding.params),
         candidate.described,
-        _asked(candidate, task, settings or {}, timeout),
+        {**_asked(candidate, task, settings or {}, timeout), "budget": budget},
         reached,
         tuple(dict.fromkeys(session.gaps)),
     )

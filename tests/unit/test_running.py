@@ -9,6 +9,8 @@ from typing import Any
 import attrs
 import pytest
 
+from sketchc.agents.workflows import ENDS, WORKFLOWS, agents_of, follow, load_workflow
+from sketchc.cli.gen import STATUS
 from sketchc.cli.verify_files import Outcome, VerifyRequest
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes import build_plan
@@ -16,6 +18,8 @@ from sketchc.parser import parse
 from sketchc.runtime.bench.suite import Entry, against, text
 from sketchc.runtime.frontends.binding import bind
 from sketchc.runtime.frontends.description import TaskDescription, TensorSpec
+from sketchc.runtime.report.fields import Fields
+from sketchc.runtime.report.files import Result, page_of
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.free import Freedom
 from sketchc.runtime.verify.report import summary
@@ -175,6 +179,26 @@ def test_a_verdict_is_one_of_three_words(found: Verdict, word: str, status: int)
     if word == "incomplete":
         assert found.gaps
         assert all(gap in summary(found) for gap in found.gaps)
+
+
+def test_a_page_says_that_a_verdict_is_incomplete() -> None:
+    right, open_ = verdict(""), verdict("", unreached=("a tile of X",))
+    for found, word in (([right], "passed"), ([right, open_], "incomplete")):
+        page = page_of([Result(Fields(to_json(one))) for one in found])
+        assert page.word == word
+    assert any("a tile of X" in note for note in page.verdicts[1].notes)
+    assert "1 of 2 kernels are right, 1 incomplete" in page.conclusion
+    wrong = page_of([Result(Fields(to_json(one))) for one in (verdict("numerical"), open_)])
+    assert wrong.word == "failed"
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_nobody_is_asked_to_mend_what_is_incomplete(name: str) -> None:
+    graph = load_workflow(name)
+    if "verifier" in agents_of(graph):
+        assert follow(graph, "verifier", "incomplete") == "end:incomplete"
+    assert STATUS.keys() == ENDS.keys()
+    assert STATUS["incomplete"] == 1
 
 
 def test_shares_count_what_is_incomplete_and_name_it() -> None:
