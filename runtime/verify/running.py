@@ -39,6 +39,8 @@ KINDS = ("normal", "structured", "mixed_scale", "large", "non_negative")
 _ENOUGH_FAILURES = 3
 #: Sizes tried in place of those of one case, and of all cases.
 _MOST_TRIES, _MOST_REFUSALS = 8, 48
+#: How far symbols move to suit each other where one is changed.
+_MOVES = 300
 #: Seconds that a run may take even where less time is left.
 _SHORTEST = 10.0
 #: What a case that was looked for may cost: the clock decides about time.
@@ -48,11 +50,12 @@ REACH_NATIVE = Limits(elements=1 << 22, programs=1 << 20)
 
 @attrs.define
 class Runner:
-    """One candidate's cases. `budget` (seconds) bounds what `reach` takes."""
+    """One candidate's cases. `interpreted`: its target is, so that large sizes take long."""
 
     session: Session
     seed: int
     progress: Progress | None = None
+    interpreted: bool = False
     results: list[CaseResult] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
     refused: set[tuple[int, ...]] = attrs.field(factory=set)
@@ -123,7 +126,7 @@ class Runner:
         }
         seen = set(self.refused)
         for wanted in _towards(case.symbols, own, free):
-            symbols = nearest(plan.sketch, wanted, binding.params, free, least=1)
+            symbols = nearest(plan.sketch, wanted, binding.params, free, least=1, steps=_MOVES)
             if symbols is None or not binding.allows(symbols):
                 continue
             key = tuple(symbols.values())
@@ -164,14 +167,13 @@ class Runner:
     # ------------------------------------------------------------ what was not reached
 
     def reach(self, folder: Path, budget: float) -> tuple[str, ...]:
-        """Run further cases until everything is reached: what was, in words. What was not is a gap
-        of the session."""
+        """Run further cases until everything is reached, for `budget` seconds: what was, in words.
+        What was not is a gap of the session."""
         session = self.session
         if not any(result.passed for result in self.results):
             return ()
         candidate, binding = session.candidate, session.binding
-        interpreted = candidate.toolchain.status().interpreted
-        limits = REACH_INTERPRETED if interpreted else REACH_NATIVE
+        limits = REACH_INTERPRETED if self.interpreted else REACH_NATIVE
         marks = marks_of(candidate.plan, candidate.kernel)
         reaching = Reaching(candidate.plan, binding, session.freedom, marks, limits)
         reaching.require(binding.symbols, binding.params)
@@ -187,9 +189,11 @@ class Runner:
                 reaching.ran(result.shape, result.kind)
                 self._time(clock, reaching, result)
         self._further(reaching, clock, session)
-        if interpreted and reaching.missing and not self.failing and clock.left > 0:
+        if self.interpreted and reaching.missing and not self.failing and clock.left > 0:
             self._with_smaller_tiles(reaching, clock, folder)
-        why = "" if clock.left > 0 else ", with a larger --budget"
+        why = ", with a larger --budget" if reaching.untried else ""
+        if self.interpreted and not why:
+            why = f", where {candidate.plan.target} runs at its own speed"
         session.gaps += [] if self.failing else reaching.gaps(why)
         return tuple(reaching.told)
 
@@ -205,7 +209,6 @@ class Runner:
         tiles: Mapping[str, Value] | None = None,
     ) -> None:
         """Cases that reach more, as far as there is time for them."""
-        interpreted = session.candidate.toolchain.status().interpreted
         session.timeout = min(session.timeout, max(clock.left, _SHORTEST))
         while not self.settled and (found := reaching.take()) is not None:
             if not clock.allows(found.cost):
@@ -217,7 +220,7 @@ class Runner:
             if _refused(result):
                 reaching.refuse(case.symbols)
                 continue
-            if result.failure == "timeout" and interpreted:
+            if result.failure == "timeout" and self.interpreted:
                 reaching.untried.append(found)
                 return  # it would have taken longer than estimated: not reached, and not wrong
             self.results.append(result)

@@ -115,9 +115,7 @@ def verify(
     freedom, status = find_freedom(binding, task), candidate.toolchain.status()
     tied = filter(None, [tied_note(binding, freedom)])
     notes = [*_read_off(candidate), *binding.notes, *odd, *tied]
-    interpreted = small or status.interpreted
-    limits = INTERPRETED if interpreted else NATIVE
-    limits = at_least(limits, plan, binding, freedom.free)
+    limits = _limits(candidate, binding, freedom, small=small)
     cases, others = _cases(candidate, binding, freedom, limits, seed)
     notes += others.notes
     cases = _without_some(binding, cases)
@@ -129,7 +127,7 @@ def verify(
     if candidate.kernel.foreign and not binding.description.corrects:
         cases = with_neighbours(cases)
     cases = [*cases, *session.more_cases(cases)]
-    runner = Runner(session, seed, progress)
+    runner = Runner(session, seed, progress, status.interpreted)
     refused = _other_types(binding)
     whole = budget if select is None else None
     reached = _run(runner, cases, refused, limits, whole, folder, compile_timeout)
@@ -138,6 +136,7 @@ def verify(
     notes += [*session.notes, *runner.notes]
     if not (held := worker.isolation()).complete:
         notes.append(f"workers are held by {held.text}")
+    asked = {**_asked(candidate, task, settings or {}, timeout), "budget": budget}
     return Verdict(
         plan.sketch.name,
         plan.target,
@@ -151,10 +150,17 @@ def verify(
         constants_of(plan.sketch),
         dict(binding.params),
         candidate.described,
-        {**_asked(candidate, task, settings or {}, timeout), "budget": budget},
+        asked,
         reached,
         tuple(dict.fromkeys(session.gaps)),
     )
+
+
+def _limits(candidate: Candidate, binding: Binding, freedom: Freedom, *, small: bool) -> Limits:
+    """What one run may cost."""
+    interpreted = small or candidate.toolchain.status().interpreted
+    limits = INTERPRETED if interpreted else NATIVE
+    return at_least(limits, candidate.plan, binding, freedom.free)
 
 
 def _run(
