@@ -124,18 +124,14 @@ def verify(
         notes.append(f"the task's own sizes are scaled down; runs: {status.how_it_runs}")
     session = session_of(candidate, binding, freedom, task, timeout)
     session.gaps += others.gaps
-    if candidate.kernel.foreign and not binding.description.corrects:
-        cases = with_neighbours(cases)
-    cases = [*cases, *session.more_cases(cases)]
+    cases = _more(session, cases)
     runner = Runner(session, seed, progress, status.interpreted)
     refused = _other_types(binding)
     whole = budget if select is None else None
     reached = _run(runner, cases, refused, limits, whole, folder, compile_timeout)
     results = runner.results
     _settle(task, seed, wrong=any(r.failure in ("design", "numerical") for r in results))
-    notes += [*session.notes, *runner.notes]
-    if not (held := worker.isolation()).complete:
-        notes.append(f"workers are held by {held.text}")
+    notes += [*session.notes, *runner.notes, *_held()]
     asked = {**_asked(candidate, task, settings or {}, timeout), "budget": budget}
     return Verdict(
         plan.sketch.name,
@@ -154,6 +150,19 @@ def verify(
         reached,
         tuple(dict.fromkeys(session.gaps)),
     )
+
+
+def _more(session: Session, cases: Cases) -> Cases:
+    """The cases with those that follow from them."""
+    if session.candidate.kernel.foreign and not session.binding.description.corrects:
+        cases = with_neighbours(cases)
+    return [*cases, *session.more_cases(cases)]
+
+
+def _held() -> list[str]:
+    """A note where workers are not held as they should be."""
+    held = worker.isolation()
+    return [] if held.complete else [f"workers are held by {held.text}"]
 
 
 def _limits(candidate: Candidate, binding: Binding, freedom: Freedom, *, small: bool) -> Limits:
