@@ -173,7 +173,8 @@ class Runner:
         if not any(result.passed for result in self.results):
             return ()
         candidate, binding = session.candidate, session.binding
-        limits = REACH_INTERPRETED if self.interpreted else REACH_NATIVE
+        slow = self.interpreted or session.task.is_sketch  # then the reference is interpreted
+        limits = REACH_INTERPRETED if slow else REACH_NATIVE
         marks = marks_of(candidate.plan, candidate.kernel)
         reaching = Reaching(candidate.plan, binding, session.freedom, marks, limits)
         reaching.require(binding.symbols, binding.params)

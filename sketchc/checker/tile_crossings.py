@@ -10,12 +10,15 @@ The axis is seen apart from the loop, since what is wrong may be the loop. One m
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import assert_never
 
 from sketchc import ir
 from sketchc import records as attrs
 from sketchc.checker.crossings import NO_VALUE, Crossings, Draw
-from sketchc.checker.scope import root_scope
+from sketchc.checker.scope import Branch, Step, host_path, root_scope
 from sketchc.checker.sites import Site, collect
 from sketchc.evaluate import Value
 from sketchc.symbolic import show
@@ -44,6 +47,12 @@ class TileCrossings(Crossings):
 
     def __init__(self, sketch: ir.Sketch) -> None:
         super().__init__(sketch, collect(sketch, root_scope(sketch)))
+        #: The ways to loops without an access inside, which lie on the way to no site.
+        self.bare = [
+            way
+            for phase, nest in enumerate(sketch.phases)
+            for way in _bare(nest.body, host_path(sketch, phase))
+        ]
         self.marks: set[Mark] = set()
         #: The tiled axes of the last run: the longest that each was, and its tile.
         self.axes: dict[str, tuple[int, int]] = {}
@@ -56,6 +65,13 @@ class TileCrossings(Crossings):
         """What a run with these host scalars reaches."""
         self.marks, self.axes = set(), {}
         self.at(host, _DRAWN)
+        generator = random.Random(0)
+        for draw in range(_DRAWN):
+            for way in self.bare:
+                drawn = _TileDraw(self, dict(host), generator, draw, set())
+                with suppress(*NO_VALUE):
+                    for step in way:
+                        drawn.step(step)
         return frozenset(self.marks)
 
 
@@ -131,6 +147,36 @@ def behind(length: int, width: int) -> Iterator[str]:
         yield SECOND
         if 4 * (length % width) >= width:
             yield TAIL
+
+
+def _bare(body: tuple[ir.Statement, ...], path: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+    """The ways to loops of a body that hold no access, the loops themselves at their ends."""
+    for statement in body:
+        match statement:
+            case ir.For():
+                if not _accesses(statement.body):
+                    yield (*path, statement)
+                yield from _bare(statement.body, (*path, statement))
+            case ir.If(condition, body=then, orelse=orelse):
+                for holds, part in ((True, then), (False, orelse)):
+                    yield from _bare(part, (*path, Branch(condition, holds)))
+            case ir.Bind() | ir.Fetch():
+                path = (*path, statement)
+            case ir.Alloc() | ir.Compute() | ir.Load() | ir.Store() | ir.Atomic():
+                pass
+            case _:
+                assert_never(statement)
+
+
+def _accesses(body: tuple[ir.Statement, ...]) -> bool:
+    return any(
+        _accesses(statement.body)
+        if isinstance(statement, ir.For)
+        else _accesses((*statement.body, *statement.orelse))
+        if isinstance(statement, ir.If)
+        else isinstance(statement, ir.Load | ir.Store | ir.Atomic | ir.Fetch)
+        for statement in body
+    )
 
 
 def _head(loop: ir.For | ir.HostFor) -> str:

@@ -152,6 +152,13 @@ def test_rows_of_one_value_and_sizes_of_one_count_for_little() -> None:
     assert not found.missing & found.required - found.reached
 
 
+def test_a_loop_without_an_access_is_one_too() -> None:
+    load = WHOLE + "\n            for k in range(D//8):\n                add(x, 1, x)"
+    marks = marks_of(plan_of("ceil(D, T)", load), KERNEL)
+    few, many = (marks.at({"M": 1, "D": size}, {}) for size in (8, 16))
+    assert [mark.text for mark in many - few] == [f"{AGAIN} of the loop `for k in range(D//8)`"]
+
+
 def test_equal_marks_at_other_tile_sizes_are_equal() -> None:
     """So that another build, in smaller tiles, reaches what this one does not."""
     large = marks_of(plan_of("ceil(D, T)", WHOLE), KERNEL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -71,7 +72,8 @@ def session(takes: Takes, free: str = "MN") -> Any:
     kernel = Kernel("cpp", "cpu", "copies", "copies", "c++", "", plan.sketch)
     candidate = Candidate(plan, kernel, toolchain("cpp"))
     binding = bind(plan.sketch, task)
-    return Task(candidate, binding, Freedom(frozenset(free), {}), None, 1.0, takes=takes)  # type: ignore[arg-type]
+    reference = SimpleNamespace(is_sketch=False)
+    return Task(candidate, binding, Freedom(frozenset(free), {}), reference, 1.0, takes=takes)  # type: ignore[arg-type]
 
 
 def cases(*sizes: tuple[int, int]) -> list[tuple[ShapeCase, str]]:
