@@ -31,11 +31,13 @@ class Use(Enum):
 @attrs.frozen
 class Survey:
     """`uses` by name; `dtypes` by the `id()` of each Alloc node, `parallel` by that of each For
-    and If."""
+    and If. `read` are the names that something depends on: not those of lets alone that nothing
+    uses."""
 
     uses: dict[str, set[Use]]
     dtypes: dict[int, DType]
     parallel: frozenset[int]  # id() of every For and If with a parallel loop in its body
+    read: frozenset[str] = frozenset()
 
 
 @attrs.define(eq=False)
@@ -61,7 +63,7 @@ def survey(tree: syntax.Sketch) -> Survey:
     walker.block(tree.body)
     walker.infer()
     dtypes = {key: tile.dtype or DType.F32 for key, tile in walker.allocs.items()}
-    return Survey(walker.uses, dtypes, frozenset(walker.parallel))
+    return Survey(walker.uses, dtypes, frozenset(walker.parallel), frozenset(walker.read))
 
 
 def names(node: object) -> Iterator[str]:
@@ -105,11 +107,13 @@ class _Walker:
     allocs: dict[int, _Tile] = attrs.field(factory=dict)
     writes: list[_Write] = attrs.field(factory=list)
     parallel: set[int] = attrs.field(factory=set)
+    read: set[str] = attrs.field(factory=set)
     _let_names: list[tuple[str, frozenset[str]]] = attrs.field(factory=list)
 
     def use(self, node: object, kind: Use) -> None:
         for name in names(node):
             self.uses.setdefault(name, set()).add(kind)
+            self.read.add(name)
 
     # ------------------------------------------------------------ declarations
 
@@ -119,7 +123,8 @@ class _Walker:
             match section:
                 case syntax.LetSection(lets=lets):
                     for let in lets:
-                        self.use(let.value, Use.HOST)
+                        for name in names(let.value):
+                            self.uses.setdefault(name, set()).add(Use.HOST)
                         self._let_names.append((let.name, frozenset(names(let.value))))
                         if _is_float(let.value, self.floats):
                             self.floats.add(let.name)
@@ -162,6 +167,7 @@ class _Walker:
     def infer(self) -> None:
         """Settle uses through lets, then the types of allocs from their writes."""
         for let, parts in reversed(self._let_names):
+            self.read |= parts if let in self.read else set()
             for name in parts:
                 self.uses.setdefault(name, set()).update(self.uses.get(let, ()))
         pending = [write for write in self.writes if write.destination.dtype is None]

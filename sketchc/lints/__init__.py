@@ -15,6 +15,7 @@ from sketchc.diagnostics import Diagnostic
 LINTS: tuple[str, ...] = (
     "sketchc.lints.unused_load",
     "sketchc.lints.unused_tile",
+    "sketchc.lints.unused_param",
     "sketchc.lints.narrow_accumulation",
     "sketchc.lints.scattered_lanes",
     "sketchc.lints.repeated_load",
