@@ -23,8 +23,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _ROUNDINGS = frozenset({"round", "floor", "ceil", "trunc", "sign"})
-_BUCKETS = frozenset({"bucketize", "searchsorted"})
-_COMPARISONS = frozenset({"lt", "le", "gt", "ge"})
+BUCKETS = frozenset({"bucketize", "searchsorted"})
+COMPARISONS = frozenset({"lt", "le", "gt", "ge"})
 #: Their quotient is what is rounded.
 _QUOTIENTS = frozenset({"floor_divide", "remainder", "fmod"})
 #: Operations that name places -> whether they name the largest; None: an argument says it.
@@ -37,10 +37,10 @@ _PLACES: dict[str, bool | None] = {
     "sort": None,
 }
 #: What gives elements of its operands (or no new ones), so that exact operands stay exact.
-_EXACT = (
+EXACT = (
     _ROUNDINGS
-    | _BUCKETS
-    | _COMPARISONS
+    | BUCKETS
+    | COMPARISONS
     | frozenset(_PLACES)
     | frozenset(
         {
@@ -81,7 +81,7 @@ class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.move, self.rtol = move, rtol
         #: Where exact elements are kept.
-        self.kept = {_storage(tensor) for tensor in exact}
+        self.kept = {storage_of(tensor) for tensor in exact}
         self.rounded: list[torch.Tensor] = []
         self.places: list[Place] = []
         #: Whether anything that is not exact was rounded.
@@ -116,7 +116,7 @@ class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _is_exact(self, value: object) -> bool:
         if not isinstance(value, torch.Tensor):
             return not isinstance(value, float) or _representable(value)
-        if not value.is_floating_point() or _storage(value) in self.kept:
+        if not value.is_floating_point() or storage_of(value) in self.kept:
             return True
         return not value.dim() and _representable(float(value))  # a number, wrapped
 
@@ -124,15 +124,15 @@ class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Whether what an operation gives is exact; integers are, whatever was rounded."""
         if name in _ROUNDINGS or name == "lift_fresh":
             return True
-        if name not in _EXACT and not (name in ("mul", "div") and _by_power_of_two(given)):
+        if name not in EXACT and not (name in ("mul", "div") and _by_power_of_two(given)):
             return False
-        return all(self._is_exact(value) for value in _flat(given))
+        return all(self._is_exact(value) for value in flat_values(given))
 
     def _mark(self, found: Any, *, exact: bool) -> None:
-        for value in _flat([found]):
+        for value in flat_values([found]):
             if isinstance(value, torch.Tensor) and value.is_floating_point():
                 change = self.kept.add if exact else self.kept.discard
-                change(_storage(value))
+                change(storage_of(value))
 
     # ------------------------------------------------------------ what is moved
 
@@ -145,7 +145,7 @@ class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in ("_to_copy", "copy"):
             target = given.get("dtype") if name == "_to_copy" else args[0].dtype
             return target in _INTEGERS
-        return _is_quotient(name, given) or name in _ROUNDINGS | _BUCKETS | _COMPARISONS
+        return _is_quotient(name, given) or name in _ROUNDINGS | BUCKETS | COMPARISONS
 
     def _moved(self, func: Any, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """The operation on what is moved."""
@@ -155,7 +155,7 @@ class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **given)
         at = _rounded_argument(name)
         value, quotient = args[at], _is_quotient(name, given)
-        exact = all(self._is_exact(one) for one in _flat([*args, *given.values()]))
+        exact = all(self._is_exact(one) for one in flat_values([*args, *given.values()]))
         self.open |= quotient or not exact
         if value.numel() <= _NOTED and not (self.move or quotient or exact):
             self.rounded.append(value.detach().clone())
@@ -164,9 +164,9 @@ class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name == "copy":
             target = args[0].dtype
             return func(args[0], self._one_step(value.to(target), self._pushed(value).to(target)))
-        if name in _COMPARISONS or quotient:
+        if name in COMPARISONS or quotient:
             by = self.rtol * value.abs()
-            if name in _COMPARISONS:
+            if name in COMPARISONS:
                 by = torch.maximum(self._tolerance_of(value), self._tolerance_of(args[1]))
             return func(value + self.move * by, *args[1:], **given)
         moved = func(*args[:at], self._pushed(value), *args[at + 1 :], **given)
@@ -269,7 +269,7 @@ def _is_quotient(name: str, given: Mapping[str, Any]) -> bool:
     return name in _QUOTIENTS or (name == "div" and given.get("rounding_mode") is not None)
 
 
-def _storage(tensor: torch.Tensor) -> int:
+def storage_of(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
@@ -286,10 +286,10 @@ def _by_power_of_two(given: Sequence[Any]) -> bool:
     return abs(math.frexp(one)[0]) == 0.5
 
 
-def _flat(values: Sequence[Any]) -> list[Any]:
+def flat_values(values: Sequence[Any]) -> list[Any]:
     found: list[Any] = []
     for value in values:
-        found += _flat(value) if isinstance(value, list | tuple) else [value]
+        found += flat_values(value) if isinstance(value, list | tuple) else [value]
     return found
 
 

@@ -82,6 +82,24 @@ class Readings:
 
 
 @attrs.frozen
+class Thresholds:
+    """The `numbers` that a task compares with, clamps to or takes beside its inputs. `selects`: it
+    does nothing but select, compare and copy. `shown`: its operations were seen; else the numbers
+    are those of its file."""
+
+    numbers: tuple[int | float, ...] = ()
+    selects: bool = False
+    shown: bool = False
+
+    def joined(self, other: Thresholds) -> Thresholds:
+        """What two looks at a task saw."""
+        if not self.numbers and not self.shown:
+            return other
+        numbers = dict.fromkeys([*self.numbers, *other.numbers])
+        return Thresholds(tuple(numbers), self.selects and other.selects, self.shown)
+
+
+@attrs.frozen
 class TaskDescription:
     """What a task consists of, at its own sizes.
 

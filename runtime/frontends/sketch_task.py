@@ -19,7 +19,7 @@ from sketchc.index_ranges import UNBOUNDED, index_ranges
 from sketchc.interpreter_inputs import into_range
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.frontends.arrays import Array
-from sketchc.runtime.frontends.description import Readings
+from sketchc.runtime.frontends.description import Readings, Thresholds
 from sketchc.runtime.frontends.sizes import choose, example_params, refusal, tensor_shapes
 from sketchc.runtime.frontends.torch_task import Scalar, TaskDescription, TaskFailure, TensorSpec
 from sketchc.runtime.toolchains.base import ToolchainError
@@ -147,6 +147,16 @@ class SketchTask:
         """Nothing else: an interpretation is as exact as the code should be."""
         del inputs, state, substitutes, rtol
         return Readings()
+
+    def thresholds(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array] | None = None,
+        substitutes: Mapping[int, int] | None = None,
+    ) -> Thresholds:
+        """Nothing but what the sketch says, which is looked at in any case."""
+        del inputs, state, substitutes
+        return Thresholds()
 
     def _symbols(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         from sketchc.runtime.frontends.binding import bind_symbols

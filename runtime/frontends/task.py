@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from sketchc.runtime.frontends.arrays import Array
-    from sketchc.runtime.frontends.description import Readings, Scalar, TaskDescription
+    from sketchc.runtime.frontends.description import (
+        Readings,
+        Scalar,
+        TaskDescription,
+        Thresholds,
+    )
     from sketchc.runtime.frontends.worker_task import WorkerTask
 
 
@@ -57,6 +62,14 @@ class Task(Protocol):
         rtol: float = 0.0,
     ) -> Readings:
         """What else it may give on these inputs; what it rounds counts as off by `rtol`."""
+
+    def thresholds(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array] | None = None,
+        substitutes: Mapping[int, int] | None = None,
+    ) -> Thresholds:
+        """The numbers at which its results may bend, seen on these inputs. Raises `TaskFailure`."""
 
 
 #: framework -> the class of its tasks.

@@ -9,6 +9,7 @@ installed.
 
 from __future__ import annotations
 
+import ast
 import json
 import linecache
 import os
@@ -299,6 +300,13 @@ class Task(TaskFile):
         del request
         return [], [], []
 
+    def thresholds(self, request: Request) -> dict[str, Any]:
+        """The numbers that the task compares with, clamps to and adds on given inputs, and whether
+        it does nothing but select (`selects`). `shown`: its operations say so; else these are the
+        numbers in its file."""
+        del request
+        return {"numbers": numbers_in(self.path), "selects": False, "shown": False}
+
     def _saved(self, start: str, values: Sequence[Any]) -> list[dict[str, Any]]:
         return [self.save(f"{start}_{place}.bin", value) for place, value in enumerate(values)]
 
@@ -465,6 +473,20 @@ class Task(TaskFile):
         }
 
 
+def numbers_in(path: Path) -> list[int | float]:
+    """The numbers that a file writes down, in its order, but for those of its inputs."""
+    found: dict[int | float, None] = {}
+    pending: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("get_"):
+            continue
+        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            found[node.value] = None
+        pending.extend(reversed(list(ast.iter_child_nodes(node))))
+    return list(found)
+
+
 def _scale(values: np.ndarray[Any, Any]) -> float:
     """The root mean square of finite floats; 0 for other values."""
     if values.dtype.kind != "f" or not values.size:
@@ -491,6 +513,7 @@ COMMANDS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
     "shapes": lambda task, request: task.state_shapes(request),
     "reference": lambda task, request: task.reference(request),
     "readings": lambda task, request: task.readings(request),
+    "thresholds": lambda task, request: task.thresholds(request),
     "probe": lambda task, request: task.probe(request),
     "determinism": lambda task, request: task.determinism(request),
     "numbers": lambda task, request: task.numbers(request),

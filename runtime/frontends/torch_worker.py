@@ -25,6 +25,7 @@ from sketchc.runtime.frontends.draws import Watch
 from sketchc.runtime.frontends.repeat import NOT_DETERMINISTIC
 from sketchc.runtime.frontends.task_file import Request, flat
 from sketchc.runtime.frontends.task_worker import COMMANDS
+from sketchc.runtime.frontends.thresholds import Thresholds
 from sketchc.runtime.frontends.user_code import Raised, TaskError
 from sketchc.runtime.sandbox.parent import die_with_parent
 from sketchc.runtime.sandbox.raw_bytes import raw_bytes
@@ -203,6 +204,20 @@ class Task(task_worker.Task):
             return explored(run, request["rtol"])
         except (Raised, TaskError):
             return [], [], []  # it does not bear to be looked at
+
+    def thresholds(self, request: Request) -> dict[str, Any]:
+        made: list[Thresholds] = []
+
+        def around(known: list[Any]) -> Thresholds:
+            made.append(Thresholds([value for value in known if isinstance(value, torch.Tensor)]))
+            return made[-1]
+
+        try:
+            self._run_on(request, 0, around=around)
+        except (Raised, TaskError):
+            return super().thresholds(request)  # it does not bear to be looked at
+        numbers = [value for value in made[-1].values if math.isfinite(value)]
+        return {"numbers": numbers, "selects": made[-1].selecting, "shown": True}
 
     # ------------------------------------------------------------ large tasks
 

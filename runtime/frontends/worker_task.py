@@ -35,6 +35,7 @@ from sketchc.runtime.frontends.description import (
     TaskDescription,
     TaskFailure,
     TensorSpec,
+    Thresholds,
 )
 from sketchc.runtime.frontends.elsewhere import Elsewhere, Repetition, hash_seeds
 from sketchc.runtime.frontends.outline import Outline, read_outline
@@ -419,6 +420,17 @@ class WorkerTask:
             tuple(NamedPlaces(_arrays(one["arrays"])[0], one["exact"]) for one in reply["places"]),
         )
 
+    def thresholds(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array] | None = None,
+        substitutes: Mapping[int, int] | None = None,
+    ) -> Thresholds:
+        """The numbers at which its results may bend, seen on these inputs."""
+        request = self._request(inputs, state or {}, substitutes or {}, double=True)
+        reply = self._ask({**request, "command": "thresholds"})
+        return Thresholds(tuple(reply["numbers"]), reply["selects"], reply["shown"])
+
     def _request(
         self,
         inputs: Sequence[Array | Scalar | None],
@@ -511,6 +523,7 @@ _DOING = {
     "determinism": "while forward was run twice on the same inputs",
     "numbers": "while forward was run on its own inputs",
     "readings": "while forward was run again",
+    "thresholds": "while forward was run and its numbers were noted",
 }
 
 

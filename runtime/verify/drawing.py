@@ -10,7 +10,8 @@ takes. Optional tensors are absent in every second case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -20,14 +21,23 @@ from sketchc.index_ranges import index_ranges
 from sketchc.interpreter_inputs import into_range
 from sketchc.runtime.frontends.arrays import Array, numpy_dtype
 from sketchc.runtime.frontends.binding import Binding, TensorSource
+from sketchc.runtime.frontends.hints import Domain
 from sketchc.runtime.frontends.task import Task
 from sketchc.runtime.frontends.torch_task import Scalar
 from sketchc.runtime.frontends.values import within
 from sketchc.runtime.verify.free import receiving
-from sketchc.runtime.verify.inputs import generate
+from sketchc.runtime.verify.inputs import LIKE, generate
+from sketchc.runtime.verify.planting import Plants, plant_floats, plant_integers
 from sketchc.runtime.verify.shapes import ShapeCase
+from sketchc.types import DType
 
 Argument: TypeAlias = "Array | Scalar | None"
+
+#: Kinds in which values are planted, and those that may hold the extremes of a type.
+PLANTED = frozenset({"normal", "mixed_scale", "large", "non_negative", LIKE})
+EXTREMES = frozenset({"mixed_scale", "large"})
+#: Sets what is planted apart from what is drawn, which comes from the same seed.
+_STREAM = 0x9A1
 
 
 @attrs.frozen
@@ -46,40 +56,16 @@ def draw(
     case: ShapeCase,
     kind: str,
     seed: int,
-    substitutes: Mapping[int, int],
+    substitutes: Mapping[int, Scalar],
+    plants: Plants | None = None,
 ) -> Inputs:
-    """The inputs of `case`; `substitutes` are the model's init inputs at these sizes."""
-    random = np.random.default_rng(seed)
+    """The inputs of `case`; `substitutes` are the model's init inputs at these sizes, `plants`
+    what is planted among random elements."""
     shapes = binding.shapes(case.symbols)
-    own = _own_inputs(binding, task, case, kind, seed)
-    scales: Mapping[str, float] = {}
-    if any(source.state is not None for source in binding.tensors):
-        scales = task.state_scales(substitutes)
+    found = _drawn(binding, task, case, kind, seed, substitutes, plants)
     arguments: dict[int, Argument] = dict.fromkeys(binding.nothing)
+    arguments |= dict.fromkeys(s.position for s in binding.tensors if s.position is not None)
     state: dict[str, Array] = {}
-    found: dict[str, Array] = {}
-    for source in binding.tensors:
-        tensor = source.tensor
-        given = own[source.position] if own and source.position is not None else None
-        if source.position is not None:
-            arguments[source.position] = None
-        if tensor.name in case.absent:
-            continue
-        if kind == "task" and given is not None:
-            assert isinstance(given, np.ndarray)
-            array = np.ascontiguousarray(given, numpy_dtype(tensor.dtype)).reshape(given.shape)
-        else:
-            chosen = _kind(source, kind)
-            array = generate(chosen, tensor.dtype, shapes[tensor.name], random)
-            array = _as_initialised(array, source, scales)
-            domain = None if source.position is None else binding.values.get(source.position)
-            if domain is not None:
-                array = within(array, domain, tensor.dtype)
-            elif isinstance(given, np.ndarray) and given.size and tensor.dtype.is_integer:
-                array = into_range(array, *_own_range(given, binding, case))
-        found[tensor.name] = array
-    if kind != "task":
-        _keep_indices(binding, case, found)
     for source in binding.tensors:
         if source.position is not None and source.tensor.name in found:
             arguments[source.position] = found[source.tensor.name]
@@ -94,11 +80,117 @@ def draw(
     return Inputs(found, ordered, state)
 
 
+def _drawn(
+    binding: Binding,
+    task: Task,
+    case: ShapeCase,
+    kind: str,
+    seed: int,
+    substitutes: Mapping[int, Scalar],
+    plants: Plants | None,
+) -> dict[str, Array]:
+    """The tensors that are given, by name."""
+    random = np.random.default_rng(seed)
+    shapes = binding.shapes(case.symbols)
+    own = _own_inputs(binding, task, case, kind, seed)
+    scales: Mapping[str, float] = {}
+    if any(source.state is not None for source in binding.tensors):
+        scales = task.state_scales(substitutes)
+    found: dict[str, Array] = {}
+    ranges: dict[str, tuple[int, int]] = {}
+    for source in binding.tensors:
+        tensor = source.tensor
+        if tensor.name in case.absent:
+            continue
+        given = own[source.position] if own and source.position is not None else None
+        owned = isinstance(given, np.ndarray) and given.size and tensor.dtype.is_integer
+        if owned:
+            ranges[tensor.name] = _own_range(np.asarray(given), binding, case)
+        if kind in ("task", LIKE) and isinstance(given, np.ndarray):
+            array = np.ascontiguousarray(given, numpy_dtype(tensor.dtype)).reshape(given.shape)
+            array = array if kind == "task" else fitted(array, shapes[tensor.name])
+        else:
+            chosen = _kind(source, kind)
+            array = generate(chosen, tensor.dtype, shapes[tensor.name], random)
+            array = _as_initialised(array, source, scales)
+        domain = None if source.position is None else binding.values.get(source.position)
+        if kind == "task":
+            pass
+        elif domain is not None:
+            array = within(array, domain, tensor.dtype)
+        elif owned:
+            array = into_range(array, *ranges[tensor.name])
+        found[tensor.name] = array
+    if kind != "task":
+        _keep_indices(binding, case, found, ranges)
+    if plants is not None:
+        planted = np.random.default_rng([seed, _STREAM])
+        _plant(binding, plants, kind, found, ranges, planted)
+    return found
+
+
+def _plant(
+    binding: Binding,
+    plants: Plants,
+    kind: str,
+    found: dict[str, Array],
+    ranges: Mapping[str, tuple[int, int]],
+    random: np.random.Generator,
+) -> None:
+    """Plant into forward's tensors, of values that a kind and the task's hints allow."""
+    if kind not in PLANTED:
+        return
+    others: list[Array] = []
+    for source in binding.tensors:
+        name, dtype = source.tensor.name, source.tensor.dtype
+        if source.position is None or name not in found or not found[name].size:
+            continue
+        array, domain = found[name], binding.values.get(source.position)
+        if dtype.is_integer and dtype is not DType.BOOL:
+            if domain is not None and domain.choices:
+                continue
+            lower, upper = ranges.get(name, (int(array.min()), int(array.max()) + 1))
+            if domain is not None:
+                lower, upper = max(lower, int(array.min())), min(upper, int(array.max()) + 1)
+            found[name] = plant_integers(array, plants, lower, upper, random)
+        elif dtype.is_float:
+            holds = _allowed(array, kind, domain)
+            extremes = kind in EXTREMES and domain is None
+            found[name] = plant_floats(
+                array, dtype, plants, others, holds, random, extremes=extremes
+            )
+            others.append(found[name])
+
+
+def _allowed(array: Array, kind: str, domain: Domain | None) -> Callable[[float], bool]:
+    """Which values may be planted among those of a kind."""
+    if domain is not None:
+        return domain.holds
+    if kind == "non_negative":
+        return lambda value: math.copysign(1.0, value) > 0
+    if kind == LIKE:
+        finite = array[np.isfinite(array)].astype(np.float64)
+        low, high = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
+        if finite.size:
+            low, high = float(finite.min()), float(finite.max())
+        return lambda value: low <= value <= high
+    return lambda value: True
+
+
+def fitted(array: Array, shape: tuple[int, ...]) -> Array:
+    """An array of another shape that looks alike: the start of each axis, and over again where it
+    is too short. Masks stay triangular, rows stay sorted as far as they go."""
+    for axis, extent in enumerate(shape):
+        if array.shape[axis] and array.shape[axis] != extent:
+            array = np.take(array, np.arange(extent), axis=axis, mode="wrap")
+    return np.ascontiguousarray(array).reshape(shape)
+
+
 def _own_inputs(
     binding: Binding, task: Task, case: ShapeCase, kind: str, seed: int
 ) -> list[Argument]:
     """The task's own inputs where they are wanted; none elsewhere."""
-    if kind != "task" and not _bounded(binding):
+    if kind not in ("task", LIKE) and not _bounded(binding):
         return []
     if case.variant:
         return task.own_inputs(seed % (1 << 31), case.variant)
@@ -118,7 +210,7 @@ def _kind(source: TensorSource, kind: str) -> str:
         return kind
     if source.state.endswith("var"):
         return "non_negative"
-    return "normal" if kind == "task" else kind
+    return "normal" if kind in ("task", LIKE) else kind
 
 
 def _as_initialised(array: Array, source: TensorSource, scales: Mapping[str, float]) -> Array:
@@ -145,19 +237,26 @@ def _own_range(own: Array, binding: Binding, case: ShapeCase) -> tuple[int, int]
     return lower, upper
 
 
-def _keep_indices(binding: Binding, case: ShapeCase, found: dict[str, Array]) -> None:
-    """Move elements that the sketch uses as indices into their axes."""
-    ranges = index_ranges(binding.sketch, case.symbols, binding.params)
-    for name, (lower, upper) in ranges.items():
+def _keep_indices(
+    binding: Binding,
+    case: ShapeCase,
+    found: dict[str, Array],
+    ranges: dict[str, tuple[int, int]],
+) -> None:
+    """Move elements that the sketch uses as indices into their axes; `ranges` follow."""
+    for name, (lower, upper) in index_ranges(binding.sketch, case.symbols, binding.params).items():
         if name in found:
             found[name] = into_range(found[name], lower, upper)
+            low, high = ranges.get(name, (lower, upper))
+            both = max(low, lower), min(high, upper)
+            ranges[name] = both if both[0] < both[1] else (lower, upper)
 
 
 def _corrected(
     binding: Binding,
     task: Task,
     arguments: list[Argument],
-    substitutes: Mapping[int, int],
+    substitutes: Mapping[int, Scalar],
     found: dict[str, Array],
 ) -> list[Argument]:
     """What the model makes of the arguments; `found` follows."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from sketchc.runtime.verify.classify import headline
 from sketchc.runtime.verify.compare import Comparison, WrongElement
-from sketchc.runtime.verify.inputs import KINDS, NON_CONTIGUOUS
+from sketchc.runtime.verify.inputs import KINDS, LIKE, NON_CONTIGUOUS
 from sketchc.runtime.verify.neighbours import base_kind
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
 
@@ -26,7 +26,11 @@ _LINE_CHARACTERS = 240
 _QUOTED_LINES = 8
 _CASES = 16
 
-_INPUTS = {**KINDS, NON_CONTIGUOUS: "signed, of one scale, not contiguous in memory"}
+_INPUTS = {
+    **KINDS,
+    NON_CONTIGUOUS: "signed, of one scale, not contiguous in memory",
+    LIKE: "cut from the task's own, or these over again",
+}
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PATH = re.compile(r"(?<![\w/.])/(?:[^\s/:'\"`<>()\[\],]+/)+([^\s/:'\"`<>()\[\],]*)")

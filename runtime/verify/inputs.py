@@ -30,8 +30,10 @@ KINDS: dict[str, str] = {
 }
 #: "normal" inputs in another memory layout; for models, which take torch's tensors as they come.
 NON_CONTIGUOUS = "non_contiguous"
+#: Drawn from what the task's own inputs look like: their range, sign and structure.
+LIKE = "task_like"
 #: Beyond the range of f16, squares in tasks that compute in f16 would overflow.
-_LARGE = {DType.F16: 16.0}
+LARGE = {DType.F16: 16.0}
 _SMALLEST = {DType.F16: 2.0**-24, DType.BF16: 2.0**-133, DType.F32: 2.0**-149}
 
 
@@ -56,7 +58,7 @@ def generate(kind: str, dtype: DType, shape: Sequence[int], random: np.random.Ge
 def _floats(
     kind: str, dtype: DType, shape: tuple[int, ...], random: np.random.Generator
 ) -> npt.NDArray[np.float64]:
-    large = _LARGE.get(dtype, 1e3)
+    large = LARGE.get(dtype, 1e3)
     match kind:
         case "normal":
             return np.asarray(random.standard_normal(shape))
@@ -94,7 +96,7 @@ def _structured(
             case 4:
                 row[:] = random.integers(-8, 9, columns) * _SMALLEST.get(dtype, 2.0**-1074)
             case _:
-                row[random.integers(columns)] = _LARGE.get(dtype, 1e3)
+                row[random.integers(columns)] = LARGE.get(dtype, 1e3)
     return values
 
 

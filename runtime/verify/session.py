@@ -17,7 +17,7 @@ import numpy as np
 
 from sketchc.runtime.frontends.arrays import Array
 from sketchc.runtime.frontends.binding import Binding
-from sketchc.runtime.frontends.description import Readings
+from sketchc.runtime.frontends.description import Readings, Thresholds
 from sketchc.runtime.frontends.repeat import ONLY_NAN, only_nan
 from sketchc.runtime.frontends.task import Task
 from sketchc.runtime.frontends.torch_task import TaskFailure
@@ -32,7 +32,8 @@ from sketchc.runtime.verify.classify import classify, headline
 from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.drawing import Inputs, draw
 from sketchc.runtime.verify.free import Freedom
-from sketchc.runtime.verify.neighbours import base_kind, neighbour
+from sketchc.runtime.verify.neighbours import neighbour
+from sketchc.runtime.verify.planting import Plants, plants_of
 from sketchc.runtime.verify.policy import (
     explanation,
     inspect_kernel,
@@ -42,6 +43,7 @@ from sketchc.runtime.verify.policy import (
 from sketchc.runtime.verify.reach import UNKNOWN_REACH, Reach, find_reach
 from sketchc.runtime.verify.references import EXTREME_KINDS, References, nudged
 from sketchc.runtime.verify.shapes import ShapeCase
+from sketchc.runtime.verify.telling import LEAST_SHARE, again_kinds, share_of_numbers
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
@@ -93,6 +95,9 @@ class Session:
     #: Which elements of inputs reach one of an output, once that was asked.
     reach: Reach | None = None
     reach_asked: bool = False
+    #: What the task compares with, as far as it was asked, and at how many more cases it is.
+    thresholds: Thresholds = Thresholds()
+    looks: int = 2
     #: Runs, in one process where the toolchain offers that.
     launcher: toolchains.Session | None = None
     #: Seconds that the compiler took.
@@ -174,12 +179,10 @@ class Session:
     def _run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
         lengths = self._lengths(case)
         started = time.monotonic()
-        found = Finding()
+        found, telling = Finding(), True
         try:
-            drawn = base_kind(kind)
-            inputs = draw(self.binding, self.task, case, drawn, seed, self._substitutes(case))
-            inputs = neighbour(inputs, kind, seed)
-            references = self._references(case, drawn, inputs)
+            kind, inputs, references = self._inputs(case, kind, seed)
+            telling = share_of_numbers(references.arrays) >= LEAST_SHARE
         except TaskFailure as error:
             if case.own and not self.task.is_sketch:
                 raise
@@ -206,7 +209,49 @@ class Session:
             found.sketch_right,
             found.code_as_sketch,
             found.undecided,
+            telling,
         )
+
+    def _inputs(self, case: ShapeCase, kind: str, seed: int) -> tuple[str, Inputs, References]:
+        """The inputs of a case and what the task makes of them, drawn again where these are hardly
+        any numbers; and the kind that they then are of. Raises `TaskFailure`."""
+        drawn, _, change = kind.partition("/")
+        plants = self._plants(case, drawn, seed)
+        found: tuple[str, Inputs, References] | None = None
+        best = -1.0
+        for tried in (drawn, *again_kinds(self.binding, drawn)):
+            substitutes = self._substitutes(case)
+            try:
+                inputs = draw(self.binding, self.task, case, tried, seed, substitutes, plants)
+                inputs = neighbour(inputs, f"{tried}/{change}", seed)
+                references = self._references(case, tried, inputs)
+            except TaskFailure:
+                if found is None:
+                    raise
+                continue
+            share = share_of_numbers(references.arrays)
+            if share > best:
+                found, best = (f"{tried}/{change}" if change else tried, inputs, references), share
+            if share >= LEAST_SHARE:
+                break
+        assert found is not None
+        return found
+
+    def _plants(self, case: ShapeCase, kind: str, seed: int) -> Plants:
+        """What is planted among the inputs of a case; the task is asked at the first sizes that it
+        takes."""
+        if self.looks:
+            self.looks -= 1
+            substitutes = self._substitutes(case)
+            try:
+                inputs = draw(self.binding, self.task, case, kind, seed, substitutes)
+                seen = self.task.thresholds(inputs.arguments, inputs.state, substitutes)
+            except TaskFailure:
+                self.looks += 1
+                seen = Thresholds()
+            else:
+                self.thresholds = self.thresholds.joined(seen)
+        return plants_of(self.candidate.plan.sketch, self.binding.params, self.thresholds)
 
     def _lengths(self, case: ShapeCase) -> Mapping[str, int]:
         """How many terms may be added up behind one element of each output."""

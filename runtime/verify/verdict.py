@@ -38,7 +38,8 @@ class CaseResult:
     `FAILURES`; `reason` is a sentence and `log` an excerpt of what a tool printed. The blame, where
     it was asked for: `sketch_right` says that the sketch's interpretation equals the reference on
     this case, `code_as_sketch` that the code equals the interpretation; `undecided` says why the
-    interpreter could not be asked, so that either may be wrong.
+    interpreter could not be asked, so that either may be wrong. `telling`: most of the reference
+    are numbers.
     """
 
     shape: ShapeCase
@@ -54,6 +55,7 @@ class CaseResult:
     sketch_right: bool | None = None
     code_as_sketch: bool | None = None
     undecided: str = ""
+    telling: bool = True
 
     @property
     def passed(self) -> bool:
