@@ -70,8 +70,8 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
     if _was_run(case, verdict):
         found["case"] = {
             "sizes": dict(case.shape.symbols),
-            "inputs": case.kind,
-            "inputs_are": _INPUTS.get(base_kind(case.kind), "the task's own"),
+            "inputs": case.drawn_as or case.kind,
+            "inputs_are": _INPUTS.get(base_kind(case.drawn_as or case.kind), "the task's own"),
         }
     wrong = next((c for c in case.comparisons if not c.passed), None)
     if wrong is not None:

@@ -106,7 +106,7 @@ def _table(verdict: Verdict) -> Table:
         worst = max(case.comparisons, key=lambda c: c.worst, default=None)
         table.add_row(
             escape(case.shape.text) + (" (own)" if case.shape.own else ""),
-            case.kind,
+            case.drawn_as or case.kind,
             str(case.reduction_length),
             f"{worst.max_error:.2g}" if worst else "",
             f"{worst.worst:.2g}" if worst else "",
@@ -132,8 +132,9 @@ def _paper(case: CaseResult) -> str:
 
 
 def _show_evidence(case: CaseResult, console: Console) -> None:
+    kind = case.drawn_as or case.kind
     console.print(
-        f"first failure at {case.shape.text} ({case.kind} inputs, seed {case.seed}): "
+        f"first failure at {case.shape.text} ({kind} inputs, seed {case.seed}): "
         f"{escape(case.reason)}",
         highlight=False,
         soft_wrap=True,

@@ -179,9 +179,9 @@ class Session:
     def _run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
         lengths = self._lengths(case)
         started = time.monotonic()
-        found, telling = Finding(), True
+        found, telling, drawn = Finding(), True, kind
         try:
-            kind, inputs, references = self._inputs(case, kind, seed)
+            drawn, inputs, references = self._inputs(case, kind, seed)
             telling = share_of_numbers(references.arrays) >= LEAST_SHARE
         except TaskFailure as error:
             if case.own and not self.task.is_sketch:
@@ -210,6 +210,7 @@ class Session:
             found.code_as_sketch,
             found.undecided,
             telling,
+            "" if drawn == kind else drawn,
         )
 
     def _inputs(self, case: ShapeCase, kind: str, seed: int) -> tuple[str, Inputs, References]:

@@ -39,7 +39,7 @@ class CaseResult:
     it was asked for: `sketch_right` says that the sketch's interpretation equals the reference on
     this case, `code_as_sketch` that the code equals the interpretation; `undecided` says why the
     interpreter could not be asked, so that either may be wrong. `telling`: most of the reference
-    are numbers.
+    are numbers; `drawn_as` is the kind of input that was drawn instead where they were none.
     """
 
     shape: ShapeCase
@@ -56,6 +56,7 @@ class CaseResult:
     code_as_sketch: bool | None = None
     undecided: str = ""
     telling: bool = True
+    drawn_as: str = ""
 
     @property
     def passed(self) -> bool:

@@ -29,6 +29,7 @@ from sketchc.runtime.sandbox import worker
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Toolchain
 from sketchc.runtime.verify.drawn_sizes import Draws
 from sketchc.runtime.verify.free import Freedom, find_freedom, tied_note
+from sketchc.runtime.verify.inputs import LIKE
 from sketchc.runtime.verify.neighbours import with_neighbours
 from sketchc.runtime.verify.running import KINDS, Cases, Progress, Runner
 from sketchc.runtime.verify.session import Session
@@ -45,6 +46,7 @@ from sketchc.runtime.verify.shapes import (
     own_case,
     ragged_cases,
 )
+from sketchc.runtime.verify.telling import has_own, too_few
 from sketchc.runtime.verify.verdict import CaseResult, Verdict
 from sketchc.source import Source
 
@@ -130,6 +132,7 @@ def verify(
     whole = budget if select is None else None
     reached = _run(runner, cases, refused, limits, whole, folder, compile_timeout)
     results = runner.results
+    session.gaps += filter(None, [too_few(results)])
     _settle(task, seed, wrong=any(r.failure in ("design", "numerical") for r in results))
     notes += [*session.notes, *runner.notes, *_held()]
     asked = {**_asked(candidate, task, settings or {}, timeout), "budget": budget}
@@ -290,7 +293,8 @@ def _cases(
     own = own_case(plan, binding, freedom.free, own_limits)
     if not refusal(plan.sketch, own.symbols, binding.params):
         # Else no smaller sizes satisfy the sketch's requires.
-        found += [(own, kind) for kind in (_OWN_KINDS if own.own else ("normal", "structured"))]
+        like = LIKE if has_own(binding) else "normal"
+        found += [(own, kind) for kind in (_OWN_KINDS if own.own else (like, "structured"))]
     names = freedom.free if foreign else freedom.free & binding.sizes.keys()
     for case in drawn_cases(plan, binding, names, limits, draws):
         found += [(case, next(kinds)) for _ in range(times)]
