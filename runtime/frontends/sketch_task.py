@@ -95,18 +95,18 @@ class SketchTask:
         return found
 
     def valid_inputs(
-        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, int]
+        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, Scalar]
     ) -> list[Array | Scalar | None]:
         """As they are: which values are valid indices is read off the sketch."""
         del substitutes
         return list(inputs)
 
-    def state_shapes(self, substitutes: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
+    def state_shapes(self, substitutes: Mapping[int, Scalar]) -> dict[str, tuple[int, ...]]:
         """A sketch has no parameters besides its inputs."""
         del substitutes
         return {}
 
-    def state_scales(self, substitutes: Mapping[int, int]) -> dict[str, float]:
+    def state_scales(self, substitutes: Mapping[int, Scalar]) -> dict[str, float]:
         """A sketch has no parameters besides its inputs."""
         del substitutes
         return {}
@@ -115,7 +115,7 @@ class SketchTask:
         self,
         inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, int] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
         double: bool = True,
     ) -> list[Array]:
         """The interpretation. Raises `TaskFailure` with the rule of the language that is broken."""
@@ -124,8 +124,11 @@ class SketchTask:
         given = {t.name: value for t, value in zip(read, inputs, strict=False)}
         arrays = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
         symbols = self._symbols(arrays)
+        numbers = zip(self.sketch.params, inputs[len(read) :], strict=False)
+        params = dict(self.params)
+        params |= {p.name: v for p, v in numbers if isinstance(v, bool | int | float)}
         try:
-            found = interpret_apart(self.sketch, arrays, symbols, self.params, self.timeout)
+            found = interpret_apart(self.sketch, arrays, symbols, params, self.timeout)
         except ToolchainError as error:
             msg = f"{self.path.name}: {error}"
             raise TaskFailure(msg) from error
@@ -137,11 +140,16 @@ class SketchTask:
             )
         ]
 
+    def scalars_of(self, substitutes: Mapping[int, Scalar]) -> dict[str, Scalar]:
+        """Its numbers are inputs."""
+        del substitutes
+        return {}
+
     def readings(
         self,
         inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, int] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
         rtol: float = 0.0,
     ) -> Readings:
         """Nothing else: an interpretation is as exact as the code should be."""
@@ -152,7 +160,7 @@ class SketchTask:
         self,
         inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, int] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
     ) -> Thresholds:
         """Nothing but what the sketch says, which is looked at in any case."""
         del inputs, state, substitutes

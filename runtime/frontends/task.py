@@ -35,21 +35,25 @@ class Task(Protocol):
         `variant` counts the further lists of `TaskDescription.others`."""
 
     def valid_inputs(
-        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, int]
+        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, Scalar]
     ) -> list[Array | Scalar | None]:
         """The inputs, made such that the task takes them; asked for only where it `corrects`."""
 
-    def state_shapes(self, substitutes: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
+    def state_shapes(self, substitutes: Mapping[int, Scalar]) -> dict[str, tuple[int, ...]]:
         """Shapes of parameters and buffers when init inputs (by position) have other values."""
 
-    def state_scales(self, substitutes: Mapping[int, int]) -> Mapping[str, float]:
+    def state_scales(self, substitutes: Mapping[int, Scalar]) -> Mapping[str, float]:
         """The root mean square of parameters and buffers as initialised; 0 for integers."""
+
+    def scalars_of(self, substitutes: Mapping[int, Scalar]) -> Mapping[str, Scalar]:
+        """The numbers among the model's attributes when init inputs (by position) have other
+        values. Raises `TaskFailure`."""
 
     def reference(
         self,
         inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, int] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
         double: bool = True,
     ) -> list[Array]:
         """The outputs, floats in float64. Raises `TaskFailure`."""
@@ -58,7 +62,7 @@ class Task(Protocol):
         self,
         inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, int] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
         rtol: float = 0.0,
     ) -> Readings:
         """What else it may give on these inputs; what it rounds counts as off by `rtol`."""
@@ -67,7 +71,7 @@ class Task(Protocol):
         self,
         inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, int] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
     ) -> Thresholds:
         """The numbers at which its results may bend, seen on these inputs. Raises `TaskFailure`."""
 

@@ -242,6 +242,7 @@ class Task(TaskFile):
             "scales": {n: _scale(self.array(v)) for n, v in state.items()}
             if "scales" in request
             else {},
+            "scalars": self.scalars(model) if "scalars" in request and self.method else {},
         }
 
     def reference(self, request: Request) -> dict[str, Any]:
@@ -481,8 +482,9 @@ def numbers_in(path: Path) -> list[int | float]:
         node = pending.pop()
         if isinstance(node, ast.FunctionDef) and node.name.startswith("get_"):
             continue
-        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-            found[node.value] = None
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            found[value] = None
         pending.extend(reversed(list(ast.iter_child_nodes(node))))
     return list(found)
 

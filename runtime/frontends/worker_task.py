@@ -114,7 +114,7 @@ class WorkerTask:
         self.lead = 0
         self._written: Sequence[int] = ()
         self._elsewhere: Elsewhere | None = None
-        self._scales: dict[tuple[tuple[int, int], ...], dict[str, float]] = {}
+        self._scales: dict[tuple[tuple[int, Scalar], ...], dict[str, float]] = {}
         check_hints(self.outline)
         if not self.outline.makes_inputs:
             check_declared(self.outline)
@@ -290,7 +290,7 @@ class WorkerTask:
         self,
         inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array],
-        substitutes: Mapping[int, int],
+        substitutes: Mapping[int, Scalar],
     ) -> None:
         """Raises `TaskFailure` where runs on these inputs differ, whatever that takes."""
         self._large = 0
@@ -337,7 +337,7 @@ class WorkerTask:
         ]
 
     def valid_inputs(
-        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, int]
+        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, Scalar]
     ) -> list[Array | Scalar | None]:
         """What the model's `valid_inputs` makes of these; its init inputs as in `reference`."""
         described = [self._send(f"given_{i}", value) for i, value in enumerate(inputs)]
@@ -345,12 +345,12 @@ class WorkerTask:
         reply = self._ask({**request, "folder": str(self.folder)})
         return [read_array(v) if "file" in v else v.get("value") for v in reply["inputs"]]
 
-    def state_shapes(self, substitutes: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
+    def state_shapes(self, substitutes: Mapping[int, Scalar]) -> dict[str, tuple[int, ...]]:
         """Shapes of parameters and buffers when init inputs (by position) have other values."""
         reply = self._ask({"command": "shapes", "substitutes": dict(substitutes)})
         return {name: tuple(shape) for name, shape in reply["state"].items()}
 
-    def state_scales(self, substitutes: Mapping[int, int]) -> dict[str, float]:
+    def state_scales(self, substitutes: Mapping[int, Scalar]) -> dict[str, float]:
         """The root mean square of each parameter and buffer of floats as the model initialises it,
         and 0 for others."""
         key = tuple(sorted(substitutes.items()))
@@ -359,10 +359,16 @@ class WorkerTask:
             self._scales[key] = dict(self._ask(request)["scales"])
         return self._scales[key]
 
+    def scalars_of(self, substitutes: Mapping[int, Scalar]) -> dict[str, Scalar]:
+        """The numbers among the model's attributes when init inputs (by position) have other
+        values."""
+        request = {"command": "shapes", "substitutes": dict(substitutes), "scalars": True}
+        return dict(self._ask(request)["scalars"])
+
     def probe(
         self,
         inputs: Sequence[TensorSpec | Scalar | None],
-        substitutes: Mapping[int, int],
+        substitutes: Mapping[int, Scalar],
         *,
         real: bool = False,
     ) -> tuple[tuple[TensorSpec, ...], dict[str, tuple[int, ...]]]:
@@ -387,7 +393,7 @@ class WorkerTask:
         self,
         inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, int] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
         double: bool = True,
     ) -> list[Array]:
         """The model's outputs on `inputs`, with parameters and buffers replaced by `state`.
@@ -407,7 +413,7 @@ class WorkerTask:
         self,
         inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, int] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
         rtol: float = 0.0,
     ) -> Readings:
         """What else the task may give on these inputs; what it rounds counts as off by `rtol`."""
@@ -424,7 +430,7 @@ class WorkerTask:
         self,
         inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, int] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
     ) -> Thresholds:
         """The numbers at which its results may bend, seen on these inputs."""
         request = self._request(inputs, state or {}, substitutes or {}, double=True)
@@ -435,7 +441,7 @@ class WorkerTask:
         self,
         inputs: Sequence[Array | Scalar | None],
         state: Mapping[str, Array],
-        substitutes: Mapping[int, int],
+        substitutes: Mapping[int, Scalar],
         double: bool,
         kept: int | None = None,
     ) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import attrs
 from sketchc.diagnostics import UsageError
 from sketchc.runtime.frontends.arrays import Array
 from sketchc.runtime.frontends.layout import is_text
-from sketchc.runtime.frontends.torch_task import OtherSpec, TensorSpec
+from sketchc.runtime.frontends.torch_task import OtherSpec, Scalar, TensorSpec
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.toolchains.torch_module import (
     BUILDS,
@@ -131,7 +131,7 @@ class ModuleSession(Session):
                 "seed, and keep the parameters that this gives them"
             )
 
-    def _init(self, substitutes: Mapping[int, int]) -> list[str]:
+    def _init(self, substitutes: Mapping[int, Scalar]) -> list[str]:
         """The init inputs as Python text. Raises `UsageError` for one that has none."""
         texts = []
         for position, value in enumerate(self.binding.description.init_inputs):

@@ -25,6 +25,7 @@ import numpy as np
 from sketchc.diagnostics import UsageError
 from sketchc.runtime.frontends.arrays import Array
 from sketchc.runtime.frontends.binding import Binding, TensorSource
+from sketchc.runtime.frontends.description import Scalar
 from sketchc.runtime.frontends.sizes import nearest
 from sketchc.runtime.frontends.task import Task
 from sketchc.runtime.verify.drawing import Inputs, draw
@@ -137,7 +138,7 @@ def _counts(
     }
 
 
-def _outputs(task: Task, inputs: Inputs, substitutes: Mapping[int, int]) -> Array:
+def _outputs(task: Task, inputs: Inputs, substitutes: Mapping[int, Scalar]) -> Array:
     """All floats among the task's outputs, one behind the other."""
     arrays = task.reference(inputs.arguments, inputs.state, substitutes)
     floats = [array.reshape(-1) for array in arrays if array.dtype.kind not in "iub"]
@@ -151,7 +152,7 @@ class _Asked:
 
     task: Task
     inputs: Inputs
-    substitutes: Mapping[int, int]
+    substitutes: Mapping[int, Scalar]
     outputs: Array
     left: int
 

@@ -10,6 +10,7 @@ would take too long, with the same sketch lowered to smaller tiles.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,11 +102,16 @@ class Runner:
 
     def _stand_in(self, case: ShapeCase, kind: str, seed: int, limits: Limits) -> None:
         """Other sizes in place of refused ones, until the task takes some."""
-        self.refused.add(tuple(case.symbols.values()))
-        for number, symbols in enumerate(self._others(case, limits)):
+        plain = _plain(case)
+        others = self._others(case, limits)
+        if plain is not case:
+            others = itertools.chain([dict(case.symbols)], others)
+        else:
+            self.refused.add(tuple(case.symbols.values()))
+        for number, symbols in enumerate(others):
             if number >= _MOST_TRIES or len(self.refused) >= _MOST_REFUSALS:
                 break
-            other = attrs.evolve(case, name=f"{case.name}, others", symbols=symbols)
+            other = attrs.evolve(plain, name=f"{case.name}, others", symbols=symbols)
             result = self.session.run(other, kind, seed, 1)
             if not _refused(result):
                 self.results.append(result)
@@ -288,6 +294,13 @@ def smallest_tiles(candidate: Candidate) -> dict[str, Value]:
 
 def _refused(result: CaseResult) -> bool:
     return result.failure == "skipped" and result.reason.startswith("the task refuses")
+
+
+def _plain(case: ShapeCase) -> ShapeCase:
+    """A case with the task's own numbers, and with all tensors."""
+    if not (case.numbers or case.absent):
+        return case
+    return attrs.evolve(case, numbers={}, init={}, absent=())
 
 
 def _towards(

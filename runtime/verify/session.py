@@ -17,7 +17,7 @@ import numpy as np
 
 from sketchc.runtime.frontends.arrays import Array
 from sketchc.runtime.frontends.binding import Binding
-from sketchc.runtime.frontends.description import Readings, Thresholds
+from sketchc.runtime.frontends.description import Readings, Scalar, Thresholds
 from sketchc.runtime.frontends.repeat import ONLY_NAN, only_nan
 from sketchc.runtime.frontends.task import Task
 from sketchc.runtime.frontends.torch_task import TaskFailure
@@ -300,8 +300,10 @@ class Session:
         path = str(self.task.path)
         return References(references, own, kind in EXTREME_KINDS, given, read, path, near)
 
-    def _substitutes(self, case: ShapeCase) -> dict[int, int]:
-        return {} if case.own else self.freedom.substitutes(case.symbols)
+    def _substitutes(self, case: ShapeCase) -> dict[int, Scalar]:
+        if case.own:
+            return dict(case.init)
+        return {**self.freedom.substitutes(case.symbols), **case.init}
 
     # ------------------------------------------------------------ the decision
 

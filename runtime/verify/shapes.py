@@ -47,8 +47,9 @@ class ShapeCase:
     """One assignment of all symbols. `own`: exactly the task's sizes. `absent`: optional tensors
     that are not given. `variant`: which of the task's lists of inputs has these sizes; 0 is the
     first, by which it was bound. `drawn`: all sizes that may vary were drawn. `numbers` are the
-    params that are not as in the first list. `tiles`: the tile sizes of another build, where it is
-    not the one that is verified."""
+    params that are not as in the first list, `init` the model's init inputs, by position, that
+    these follow. `tiles`: the tile sizes of another build, where it is not the one that is
+    verified."""
 
     name: str
     symbols: Mapping[str, int]
@@ -58,6 +59,7 @@ class ShapeCase:
     drawn: bool = False
     numbers: Mapping[str, Value] = attrs.field(factory=dict)
     tiles: Mapping[str, Value] = attrs.field(factory=dict)
+    init: Mapping[int, Value] = attrs.field(factory=dict)
 
     @property
     def text(self) -> str:

@@ -27,6 +27,7 @@ from sketchc.runtime.frontends.torch_task import Scalar
 from sketchc.runtime.frontends.worker_task import WorkerTask
 from sketchc.runtime.sandbox import worker
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Toolchain
+from sketchc.runtime.verify.branches import Branches
 from sketchc.runtime.verify.drawn_sizes import Draws
 from sketchc.runtime.verify.free import Freedom, find_freedom, tied_note
 from sketchc.runtime.verify.inputs import LIKE
@@ -47,6 +48,7 @@ from sketchc.runtime.verify.shapes import (
     ragged_cases,
 )
 from sketchc.runtime.verify.telling import has_own, too_few
+from sketchc.runtime.verify.variants import Varying, not_taken, with_variants
 from sketchc.runtime.verify.verdict import CaseResult, Verdict
 from sketchc.source import Source
 
@@ -122,6 +124,8 @@ def verify(
     notes += others.notes
     cases = _without_some(binding, cases)
     cases = cases if select is None else select(cases)
+    varying = _varying(candidate, binding, task, freedom, settings or {}, cases)
+    cases = with_variants(cases, varying, more=select is None)
     if not any(case.own for case, _ in cases):
         notes.append(f"the task's own sizes are scaled down; runs: {status.how_it_runs}")
     session = session_of(candidate, binding, freedom, task, timeout)
@@ -133,6 +137,9 @@ def verify(
     reached = _run(runner, cases, refused, limits, whole, folder, compile_timeout)
     results = runner.results
     session.gaps += filter(None, [too_few(results)])
+    untaken, told = not_taken(varying, [result.shape for result in results if result.passed])
+    session.gaps += untaken
+    notes += told
     _settle(task, seed, wrong=any(r.failure in ("design", "numerical") for r in results))
     notes += [*session.notes, *runner.notes, *_held()]
     asked = {**_asked(candidate, task, settings or {}, timeout), "budget": budget}
@@ -301,13 +308,33 @@ def _cases(
     return found, others
 
 
+def _varying(
+    candidate: Candidate,
+    binding: Binding,
+    task: Task,
+    freedom: Freedom,
+    settings: Mapping[str, Scalar],
+    cases: Cases,
+) -> Varying:
+    """Other numbers that the task takes, where there are any."""
+    planned = list({case.text: case for case, _ in cases}.values())
+    branches = Branches(candidate.plan.sketch)
+    found = Varying(binding, task, freedom, branches, settings, planned)
+    if binding.params and planned:
+        found.find()
+    return found
+
+
 def _without_some(binding: Binding, cases: Cases) -> Cases:
-    """Every second case, from the last on, goes without the optional tensors."""
-    absent = binding.omissible
-    if not absent:
+    """Every second case, from the last on, goes without the optional tensors; of several, some
+    cases go without one of them each."""
+    names = binding.omissible
+    if not names:
         return cases
+    some = [*((name,) for name in names)] if len(names) > 1 else []
+    turns = [(), names, *some]
     return [
-        (attrs.evolve(case, absent=absent if (len(cases) - place) % 2 else ()), kind)
+        (attrs.evolve(case, absent=turns[(len(cases) - place) % len(turns)]), kind)
         for place, (case, kind) in enumerate(cases)
     ]
 
