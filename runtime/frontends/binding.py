@@ -195,13 +195,21 @@ def bind(
         symbols,
         bound.values,
         bound.positions,
-        (*notes, *bound.notes, *unused),
+        (*notes, *bound.notes, *_left_out(task), *unused),
         constants | bound.left_out,
         receivers,
         sizes,
         value_domains(task),
         _other_types(tensors, outputs, task.outputs),
     )
+
+
+def _left_out(task: TaskDescription) -> Iterable[str]:
+    """A note on arguments that the task's own inputs leave to their defaults."""
+    names = task.names[len(task.inputs) :]
+    if names:
+        verb = "takes its default" if len(names) == 1 else "take their defaults"
+        yield f"{', '.join(names)} of {task.subject} {verb} in all runs: no input gives a value"
 
 
 def _require_plain(task: TaskDescription, positions: Iterable[int]) -> None:

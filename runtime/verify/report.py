@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,6 +14,8 @@ from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
 
 #: Relaxations that are printed one by one.
 _MOST_RELAXED = 6
+#: Values of one name that are printed.
+_MOST_TRIED = 16
 
 
 def show(verdict: Verdict, console: Console) -> None:
@@ -29,6 +32,8 @@ def show(verdict: Verdict, console: Console) -> None:
     if verdict.failures:
         _show_evidence(verdict.failures[0], console)
     for line in relaxed(verdict):
+        console.print(escape(line), highlight=False, soft_wrap=True)
+    for line in tried(verdict):
         console.print(escape(line), highlight=False, soft_wrap=True)
     skipped = [case for case in verdict.cases if case.failure == "skipped"]
     for case in skipped[:3]:
@@ -64,6 +69,31 @@ def summary(verdict: Verdict) -> str:
         f"failed ({verdict.failure}: {FAILURES.get(verdict.failure, 'see above')}): "
         f"{len(verdict.failures)} of {len(ran)} cases, seed {verdict.seed}"
     )
+
+
+def tried(verdict: Verdict) -> list[str]:
+    """The sizes, numbers, values and branches that the cases without a failure had."""
+    found: dict[str, dict[object, None]] = {}
+    for case in verdict.cases:
+        if case.passed:
+            shape = case.shape
+            for name, value in {**shape.symbols, **verdict.params, **shape.numbers}.items():
+                found.setdefault(name, {})[value] = None
+    lines = [f"{name} in {_few(values)}" for name, values in found.items()]
+    said = [f"tried: {'; '.join(lines)}"] if lines else []
+    if verdict.planted:
+        said.append(f"planted, with their neighbours: {_few(verdict.planted)}")
+    if verdict.branches:
+        said.append(f"branches taken: {'; '.join(verdict.branches)}")
+    return said
+
+
+def _few(values: Iterable[object]) -> str:
+    """The first of some values, in their order."""
+    ordered = sorted(values, key=lambda value: float(value))  # type: ignore[arg-type]
+    texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in ordered]
+    more = len(texts) - _MOST_TRIED
+    return ", ".join(texts[:_MOST_TRIED]) + (f" and {more} more" if more > 0 else "")
 
 
 def relaxed(verdict: Verdict) -> list[str]:

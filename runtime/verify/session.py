@@ -30,7 +30,7 @@ from sketchc.runtime.verify.buffers import Buffers
 from sketchc.runtime.verify.chains import adds_in_any_order, reduction_lengths
 from sketchc.runtime.verify.classify import classify, headline
 from sketchc.runtime.verify.compare import Comparison
-from sketchc.runtime.verify.drawing import Inputs, draw
+from sketchc.runtime.verify.drawing import PLANTED, Inputs, draw
 from sketchc.runtime.verify.free import Freedom
 from sketchc.runtime.verify.neighbours import neighbour
 from sketchc.runtime.verify.planting import Plants, plants_of
@@ -98,6 +98,8 @@ class Session:
     #: What the task compares with, as far as it was asked, and at how many more cases it is.
     thresholds: Thresholds = Thresholds()
     looks: int = 2
+    #: The numbers that were planted among inputs, with their neighbours.
+    planted: dict[Scalar, None] = attrs.field(factory=dict)
     #: Runs, in one process where the toolchain offers that.
     launcher: toolchains.Session | None = None
     #: Seconds that the compiler took.
@@ -252,7 +254,9 @@ class Session:
                 seen = Thresholds()
             else:
                 self.thresholds = self.thresholds.joined(seen)
-        return plants_of(self.candidate.plan.sketch, self.binding.params, self.thresholds)
+        found = plants_of(self.candidate.plan.sketch, self.binding.params, self.thresholds)
+        self.planted |= dict.fromkeys(found.numbers if kind in PLANTED else ())
+        return found
 
     def _lengths(self, case: ShapeCase) -> Mapping[str, int]:
         """How many terms may be added up behind one element of each output."""

@@ -308,6 +308,17 @@ def _somewhere(varying: Varying, variant: Variant, cases: Sequence[ShapeCase]) -
     return None
 
 
+def taken_sides(varying: Varying, ran: Sequence[ShapeCase]) -> list[str]:
+    """What was taken of the branches, in words."""
+    taken = set().union(*(varying.sides(case) for case in ran))
+    return [
+        decision.text(holds=holds)
+        for place, decision in enumerate(varying.branches.decisions)
+        for holds in (True, False)
+        if (place, holds) in taken
+    ]
+
+
 def not_taken(varying: Varying, ran: Sequence[ShapeCase]) -> tuple[list[str], list[str]]:
     """What was never taken of the branches: why that leaves a verdict incomplete, and notes on what
     the task refuses."""

@@ -75,7 +75,9 @@ class Verdict:
     has to be. `failure` is the class of the smallest failing case. `kernel`: the file's "path", its
     "entry", and whether it is "foreign". `asked` is what else was asked for, and decides: see
     `verify`. `reached`: the loops that ran again, and the tiles that met others, in words;
-    `unreached`: why a verdict without a failure is `incomplete`, a sentence each.
+    `unreached`: why a verdict without a failure is `incomplete`, a sentence each. `planted`: the
+    numbers that inputs held, with their neighbours; `branches`: the sides that were taken of those
+    that params and optional tensors decide, in words.
     """
 
     sketch: str
@@ -93,6 +95,8 @@ class Verdict:
     asked: Mapping[str, Any] = attrs.field(factory=dict)
     reached: tuple[str, ...] = ()
     unreached: tuple[str, ...] = ()
+    planted: tuple[int | float | bool, ...] = ()
+    branches: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:

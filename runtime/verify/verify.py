@@ -48,7 +48,7 @@ from sketchc.runtime.verify.shapes import (
     ragged_cases,
 )
 from sketchc.runtime.verify.telling import has_own, too_few
-from sketchc.runtime.verify.variants import Varying, not_taken, with_variants
+from sketchc.runtime.verify.variants import Varying, not_taken, taken_sides, with_variants
 from sketchc.runtime.verify.verdict import CaseResult, Verdict
 from sketchc.source import Source
 
@@ -137,7 +137,8 @@ def verify(
     reached = _run(runner, cases, refused, limits, whole, folder, compile_timeout)
     results = runner.results
     session.gaps += filter(None, [too_few(results)])
-    untaken, told = not_taken(varying, [result.shape for result in results if result.passed])
+    passed = [result.shape for result in results if result.passed]
+    untaken, told = not_taken(varying, passed)
     session.gaps += untaken
     notes += told
     _settle(task, seed, wrong=any(r.failure in ("design", "numerical") for r in results))
@@ -159,6 +160,8 @@ def verify(
         asked,
         reached,
         tuple(dict.fromkeys(session.gaps)),
+        tuple(session.planted),
+        tuple(taken_sides(varying, passed)),
     )
 
 
