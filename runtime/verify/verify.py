@@ -9,7 +9,7 @@ also do its work itself (`policy`). Whatever its text, what comes out is a verdi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +136,8 @@ def verify(
     whole = budget if select is None else None
     reached = _run(runner, cases, refused, limits, whole, folder, compile_timeout)
     results = runner.results
-    session.gaps += filter(None, [too_few(results)])
     passed = [result.shape for result in results if result.passed]
-    untaken, told = not_taken(varying, passed)
-    session.gaps += untaken
-    notes += told
+    notes += _lacking(session, varying, results, chosen=select is not None)
     _settle(task, seed, wrong=any(r.failure in ("design", "numerical") for r in results))
     notes += [*session.notes, *runner.notes, *_held()]
     asked = {**_asked(candidate, task, settings or {}, timeout), "budget": budget}
@@ -163,6 +160,17 @@ def verify(
         tuple(session.planted),
         tuple(taken_sides(varying, passed)),
     )
+
+
+def _lacking(
+    session: Session, varying: Varying, results: Sequence[CaseResult], *, chosen: bool
+) -> list[str]:
+    """Notes on branches that nothing took; what makes a verdict incomplete becomes a gap of the
+    session, unless somebody has `chosen` the cases."""
+    untaken, told = not_taken(varying, [result.shape for result in results if result.passed])
+    if not chosen:
+        session.gaps += [*untaken, *filter(None, [too_few(results)])]
+    return told
 
 
 def _more(session: Session, cases: Cases) -> Cases:
