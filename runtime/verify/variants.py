@@ -308,15 +308,15 @@ def _somewhere(varying: Varying, variant: Variant, cases: Sequence[ShapeCase]) -
     return None
 
 
-def taken_sides(varying: Varying, ran: Sequence[ShapeCase]) -> list[str]:
+def taken_sides(varying: Varying, ran: Sequence[ShapeCase]) -> tuple[str, ...]:
     """What was taken of the branches, in words."""
     taken = set().union(*(varying.sides(case) for case in ran))
-    return [
+    return tuple(
         decision.text(holds=holds)
         for place, decision in enumerate(varying.branches.decisions)
         for holds in (True, False)
         if (place, holds) in taken
-    ]
+    )
 
 
 def not_taken(varying: Varying, ran: Sequence[ShapeCase]) -> tuple[list[str], list[str]]:

@@ -124,7 +124,7 @@ def verify(
     notes += others.notes
     cases = _without_some(binding, cases)
     cases = cases if select is None else select(cases)
-    varying = _varying(candidate, binding, task, freedom, settings or {}, cases)
+    varying = _varying(binding, task, freedom, settings or {}, cases)
     cases = with_variants(cases, varying, more=select is None)
     if not any(case.own for case, _ in cases):
         notes.append(f"the task's own sizes are scaled down; runs: {status.how_it_runs}")
@@ -136,7 +136,6 @@ def verify(
     whole = budget if select is None else None
     reached = _run(runner, cases, refused, limits, whole, folder, compile_timeout)
     results = runner.results
-    passed = [result.shape for result in results if result.passed]
     notes += _lacking(session, varying, results, chosen=select is not None)
     _settle(task, seed, wrong=any(r.failure in ("design", "numerical") for r in results))
     notes += [*session.notes, *runner.notes, *_held()]
@@ -158,7 +157,7 @@ def verify(
         reached,
         tuple(dict.fromkeys(session.gaps)),
         tuple(session.planted),
-        tuple(taken_sides(varying, passed)),
+        taken_sides(varying, [result.shape for result in results if result.passed]),
     )
 
 
@@ -320,7 +319,6 @@ def _cases(
 
 
 def _varying(
-    candidate: Candidate,
     binding: Binding,
     task: Task,
     freedom: Freedom,
@@ -329,7 +327,7 @@ def _varying(
 ) -> Varying:
     """Other numbers that the task takes, where there are any."""
     planned = list({case.text: case for case, _ in cases}.values())
-    branches = Branches(candidate.plan.sketch)
+    branches = Branches(binding.sketch)
     found = Varying(binding, task, freedom, branches, settings, planned)
     if binding.params and planned:
         found.find()
