@@ -85,6 +85,14 @@ def headline(state: RunState, stopped: str) -> str:
     return "stopped" if stopped else state.outcome or "unfinished"
 
 
+def ending(state: RunState, stopped: str) -> str:
+    """How the run ended, and why where that is not in the word."""
+    if stopped:
+        return f"stopped: {stopped}"
+    told = state.reason if state.outcome not in ("passed", "generated") else ""
+    return f"{headline(state, '')}: {told}" if told else headline(state, "")
+
+
 def conclusion(state: RunState, stopped: str) -> str:
     """The verdict in words."""
     if stopped:

@@ -37,7 +37,7 @@ def render_json(
     document = {
         "version": 1,
         "tool": {"name": "sketchc", "version": __version__},
-        "diagnostics": [_diagnostic(found) for found in diagnostics],
+        "diagnostics": [diagnostic_json(found) for found in diagnostics],
         "sketches": [_sketch(report) for report in sketches],
         "summary": {
             "files": files,
@@ -48,7 +48,8 @@ def render_json(
     return json.dumps(document, indent=2) + "\n"
 
 
-def _diagnostic(found: Diagnostic) -> dict[str, Any]:
+def diagnostic_json(found: Diagnostic) -> dict[str, Any]:
+    """One diagnostic as plain data."""
     return {
         "code": found.code,
         "severity": found.severity.value,

@@ -27,7 +27,7 @@ _PRELOADED = ["sketchc.cli.verify_files", "sketchc.runtime.verify.verify"]
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SAFE_PATH = "PYTHONSAFEPATH"
 #: Seconds that a process has to end when it is asked to.
-_GRACE = 5.0
+_GRACE = 1.0
 #: Seconds between two looks whether a process has died.
 _LOOK = 1.0
 

@@ -130,30 +130,43 @@ def bench(
       sketchc bench mine.cpp --task examples/tasks/rms.py --target cpp --baseline all
       sketchc bench a.sketch b.cpp --task a.py --task b.py --target cpp
     """
-    from sketchc.cli.lower import resolve_target
+    with task_errors(as_json=as_json):
+        constants = options.parse_assignments(settings, "--set")
+        request = VerifyRequest("", target, hardware, constants, name, entry, signature, seed)
+        command = _Command(
+            request,
+            _settings(request, seed, threads, samples, cold, _sizes(symbols), baseline),
+            measure_machine,
+            store,
+            as_json,
+        )
+        return _all(command, _pairs(files, tasks), as_json)
 
-    resolve_target(target, hardware, None, None, None)
-    constants = options.parse_assignments(settings, "--set")
-    request = VerifyRequest("", target, hardware, constants, name, entry, signature, seed)
+
+def _settings(
+    request: VerifyRequest,
+    seed: int | None,
+    threads: int | None,
+    samples: int,
+    cold: bool,
+    sizes: dict[str, int],
+    baseline: str,
+) -> Settings:
+    """How to measure. Raises `UsageError` for an unknown target, and `ImportError` without
+    PyTorch, which everything is measured against."""
+    from sketchc.cli.lower import resolve_target
     from sketchc.runtime.bench.measurement import Settings
     from sketchc.runtime.bench.timing import Schedule
 
-    command = _Command(
-        request,
-        Settings(
-            fresh_seed() if seed is None else seed,
-            threads or len(os.sched_getaffinity(0)),
-            Schedule(samples=samples, cold=cold),
-            _sizes(symbols),
-            constants,
-            baselines=BASELINES[:1] if baseline == "eager" else BASELINES,
-        ),
-        measure_machine,
-        store,
-        as_json,
+    resolve_target(request.target, request.hardware, None, None, None)
+    return Settings(
+        fresh_seed() if seed is None else seed,
+        threads or len(os.sched_getaffinity(0)),
+        Schedule(samples=samples, cold=cold),
+        sizes,
+        request.constants,
+        baselines=BASELINES[:1] if baseline == "eager" else BASELINES,
     )
-    with task_errors(as_json=as_json):
-        return _all(command, _pairs(files, tasks), as_json)
 
 
 def _pairs(files: tuple[str, ...], tasks: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -182,7 +195,12 @@ def _one(command: _Command, file: str, task: str, as_json: bool) -> int:
     try:
         found = _measure(command, file, task)
     except options.SketchError as error:
-        options.show_diagnostics(error.source, error.diagnostics)
+        if as_json:
+            told = {"passed": False, "failure": "", "error": str(error)}
+            told |= {"kernel_file": file, "task": task, **options.diagnostics_json(error)}
+            click.echo(json.dumps(told, indent=2))
+        else:
+            options.show_diagnostics(error.source, error.diagnostics)
         return 1
     except MeasurementFailedError as error:
         if as_json:

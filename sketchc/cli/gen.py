@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +10,7 @@ import click
 
 from sketchc.cli import options
 from sketchc.cli.store_option import store_option
+from sketchc.cli.task_errors import task_errors
 from sketchc.diagnostics import UsageError
 
 if TYPE_CHECKING:
@@ -86,25 +85,30 @@ def gen(**given: Any) -> int:
       sketchc gen task.py --target triton_cuda --llm openai --model NAME -o out
       sketchc gen task.py --target cpp --llm mailbox:letters --coder llm
     """
+    with task_errors(as_json=given["as_json"]):
+        return _gen(given)
+
+
+def _gen(given: dict[str, Any]) -> int:
+    """The exit status. Raises `UsageError`."""
     from sketchc.agents.run import INTERRUPTED
     from sketchc.cli.gen_run import generate
 
     configuration = _configuration(given)
     wanted, task_source = _options(given, configuration)
-    if given["sketch"] and not _holds(given["sketch"], wanted):
+    if given["sketch"] and not _holds(given["sketch"], wanted, as_json=given["as_json"]):
         return 1
-    with _ended_politely():
-        result = generate(
-            wanted,
-            Path(given["task"]),
-            task_source,
-            None if given["output"] is None else Path(given["output"]),
-            configuration,
-            resume=given["resume"],
-            bench=not given["no_bench"],
-            quiet=given["quiet"],
-            store=given["store"],
-        )
+    result = generate(
+        wanted,
+        Path(given["task"]),
+        task_source,
+        None if given["output"] is None else Path(given["output"]),
+        configuration,
+        resume=given["resume"],
+        bench=not given["no_bench"],
+        quiet=given["quiet"],
+        store=given["store"],
+    )
     _report(result, as_json=given["as_json"])
     if result.stopped:
         return 130 if result.stopped == INTERRUPTED else STOPPED
@@ -184,8 +188,8 @@ def _fitting(workflow: str, coder: str, given: dict[str, Any]) -> None:
         raise UsageError(msg)
 
 
-def _holds(path: str, wanted: RunOptions) -> bool:
-    """Whether a given sketch lowers for the target; if not, its diagnostics are on the screen."""
+def _holds(path: str, wanted: RunOptions, *, as_json: bool) -> bool:
+    """Whether a given sketch lowers for the target; if not, its diagnostics are told."""
     from sketchc.cli.lower import check_bindable
     from sketchc.diagnostics import DiagnosticError
     from sketchc.lowering.passes import build_plan
@@ -199,7 +203,11 @@ def _holds(path: str, wanted: RunOptions) -> bool:
         except DiagnosticError as error:
             raise options.SketchError(source, error) from error
     except options.SketchError as error:
-        options.show_diagnostics(error.source, error.diagnostics)
+        if as_json:
+            found = {"outcome": "failed", "reason": str(error), **options.diagnostics_json(error)}
+            click.echo(json.dumps(found, indent=2))
+        else:
+            options.show_diagnostics(error.source, error.diagnostics)
         return False
     return True
 
@@ -219,41 +227,25 @@ def _text(path: str, what: str) -> str:
     return text
 
 
-@contextmanager
-def _ended_politely() -> Iterator[None]:
-    """SIGTERM is Ctrl-C here: what is known is written, and the run can go on."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _report(result: RunResult, *, as_json: bool) -> None:
     from sketchc.agents.llm.errors import ReplayMissError
 
     if as_json:
         click.echo((result.folder / "trace.json").read_text("utf-8"), nl=False)
         return
-    click.echo(headline(result))
     for path in result.files:
-        click.echo(f"  {path}")
+        click.echo(path)
+    click.echo(headline(result))  # last, where whoever follows a log looks
     if result.stopped and ReplayMissError.kind not in result.stopped:
         click.echo("go on with: the same command and --resume", err=True)
 
 
 def headline(result: RunResult) -> str:
     """One line on how the run ended."""
-    from sketchc.agents.summary import counted
+    from sketchc.agents.summary import counted, ending
 
     state, asked, spend = result.state, result.options, result.spend
-    ended = f"stopped: {result.stopped}" if result.stopped else state.outcome
-    if state.reason and not result.stopped and state.outcome not in ("passed", "generated"):
-        ended += f": {state.reason}"
+    ended = ending(state, result.stopped)
     used = f"{counted(spend.calls, 'call')}, {spend.input_tokens + spend.output_tokens:,} tokens"
     cost = f", {spend.cost:.4f} spent" if spend.cost else ""
     attempts = f"attempt {state.attempt} of {asked.max_attempts}; "

@@ -26,6 +26,7 @@ from sketchc.agents.run import (
     require_own_folder,
     settle_options,
 )
+from sketchc.agents.summary import ending
 from sketchc.agents.workflows import agents_of, load_workflow
 from sketchc.cli.gen_progress import Display
 from sketchc.cli.gen_recording import RunRecorder
@@ -101,6 +102,7 @@ def generate(
                     ),
                     bench,
                 )
+                display.note("end", ending(state, stopped))
             spend = Spend() if client is None else client.spend
             files = write_outputs(folder.path, asked, state, task, spend, stopped)
             kept.end(state, stopped)

@@ -10,6 +10,7 @@ import errno
 import gc
 import importlib
 import os
+import signal
 import sys
 from typing import Any
 
@@ -17,6 +18,7 @@ import click
 
 from sketchc import __version__
 from sketchc.cli.consoles import forced
+from sketchc.cli.extras import lacking
 from sketchc.diagnostics import UsageError
 
 #: command -> "module:attribute", and the short help shown in the list.
@@ -42,6 +44,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 #: What an output that takes no more bytes reports: a full disk, a quota, a limit on file sizes.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+#: Seconds after which a command that was told to end is ended, whatever it holds.
+_PATIENCE = 4.0
+#: Status of a command that was told to end.
+_INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
@@ -83,7 +91,24 @@ def main(arguments: list[str] | None = None) -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-    sys.exit(run(arguments))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _told_to_end)
+    try:
+        status = run(arguments)
+    except KeyboardInterrupt:
+        status = _INTERRUPTED
+    # From here on nothing is left to be written.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    sys.exit(status)
+
+
+def _told_to_end(*_: object) -> None:
+    """Ctrl-C and SIGTERM alike: what is known is written, what was started is ended; and what does
+    not come to its end by then is ended by the alarm, from within any call."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
+    raise KeyboardInterrupt
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -92,7 +117,7 @@ def run(arguments: list[str] | None = None) -> int:
         result: Any = cli.main(args=arguments, prog_name="sketchc", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
-        return 130
+        return _INTERRUPTED
     except click.ClickException as error:
         error.show()
         return 2
@@ -107,6 +132,9 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _FULL:
             click.echo(f"error: cannot write: {error.strerror}", err=True)
+            return 2
+        if isinstance(error, ImportError) and (missing := lacking(error)):
+            click.echo(f"error: {missing}", err=True)
             return 2
         return _internal(error)
     return result if isinstance(result, int) else 0

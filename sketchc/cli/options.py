@@ -129,6 +129,15 @@ def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
         click.echo(text, nl=False, err=True)
 
 
+def diagnostics_json(error: SketchError | None) -> dict[str, Any]:
+    """{"diagnostics": ...} as `sketchc check --format json` has them; nothing for None."""
+    from sketchc.reporting_machine import diagnostic_json
+
+    if error is None:
+        return {}
+    return {"diagnostics": [diagnostic_json(found) for found in error.diagnostics]}
+
+
 def write_output(text: str, path: str | None) -> None:
     """Write to `path`, or to standard output. Raises `UsageError` when the file refuses."""
     if path is None or path == "-":

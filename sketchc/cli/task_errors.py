@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import click
 
+from sketchc.cli.extras import lacking
+
 
 @contextmanager
 def task_errors(*, as_json: bool) -> Iterator[None]:
@@ -18,7 +20,12 @@ def task_errors(*, as_json: bool) -> Iterator[None]:
     from sketchc.runtime.frontends.description import TaskFailure
 
     try:
-        yield
+        try:
+            yield
+        except ImportError as error:
+            if missing := lacking(error):
+                raise UsageError(missing) from error
+            raise
     except UsageError as error:
         if as_json:
             kind = "task" if isinstance(error, TaskFailure) else "usage"

@@ -27,7 +27,6 @@ from sketchc.cli.verify_pool import jobs_option
 from sketchc.diagnostics import UsageError
 
 if TYPE_CHECKING:
-    from sketchc.runtime.frontends.worker_task import WorkerTask
     from sketchc.runtime.verify.verdict import CaseResult
 
 #: Verdicts up to so many are shown in full, before the table.
@@ -123,32 +122,45 @@ def verify(
       sketchc verify --print-signature --task examples/tasks/rms.py --target cpp
       sketchc verify mine.cpp other.cpp --task examples/tasks/rms.py --target cpp
     """
+    with task_errors(as_json=as_json):
+        constants = options.parse_assignments(settings, "--set")
+        request = VerifyRequest(
+            "", target, hardware, constants, name, entry, signature, seed, timeout, budget=budget
+        )
+        # The task is given no less than its default: importing torch alone may take seconds.
+        patience = task_timeout or max(timeout, 300.0)
+        if print_signature:
+            return _print_signature(request, task, patience)
+        return _verify(request, files, task, patience, as_json, jobs, store)
+
+
+def _verify(
+    request: VerifyRequest,
+    files: tuple[str, ...],
+    task: str,
+    patience: float,
+    as_json: bool,
+    jobs: int | None,
+    store: Path | None,
+) -> int:
+    """All files; the exit status."""
     from sketchc.cli.lower import resolve_target
     from sketchc.runtime.frontends.task import load_task
 
-    constants = options.parse_assignments(settings, "--set")
-    request = VerifyRequest("", target, hardware, constants, name, entry, signature, seed, timeout)
-    request = attrs.evolve(request, budget=budget)
-    if not files and not print_signature:
+    if not files:
         msg = "say which FILE to verify: a sketch, or a kernel (.cpp, .py)"
         raise UsageError(msg)
-    resolve_target(target, hardware, None, None, None)
+    resolve_target(request.target, request.hardware, None, None, None)
+    if len(files) > 1 and jobs != 1:
+        requests = [_for(request, file) for file in files]
+        return _report(_at_once(requests, task, patience, store, jobs), as_json)
     try:
         # What is wrong with the only sketch is told before the task is loaded.
-        if len(files) == 1 and not (print_signature or _for(request, files[0]).is_kernel):
+        if len(files) == 1 and not _for(request, files[0]).is_kernel:
             request = attrs.evolve(request, lowered=lower(_for(request, files[0])))
     except options.SketchError as error:
-        options.show_diagnostics(error.source, error.diagnostics)
-        return 1
-    # The task is given no less than its default: importing torch alone may take seconds.
-    patience = task_timeout or max(timeout, 300.0)
-    if len(files) > 1 and jobs != 1 and not print_signature:
-        with task_errors(as_json=as_json):
-            requests = [_for(request, file) for file in files]
-            return _report(_at_once(requests, task, patience, store, jobs), as_json)
-    with task_errors(as_json=as_json), load_task(task, patience) as loaded:
-        if print_signature:
-            return _print_signature(request, loaded)
+        return _report([Outcome(_for(request, files[0]), diagnostics=error)], as_json)
+    with load_task(task, patience) as loaded:
         kept = recorder(store, loaded)
         found = [verify_one(_for(request, file), loaded, _progress, kept) for file in files]
         return _report(found, as_json)
@@ -195,9 +207,14 @@ def _progress(result: CaseResult) -> None:
         click.echo(f"{result.shape.text} ({result.kind}): {result.failure or 'ok'}", err=True)
 
 
-def _print_signature(request: VerifyRequest, task: WorkerTask) -> int:
+def _print_signature(request: VerifyRequest, task: str, patience: float) -> int:
+    from sketchc.cli.lower import resolve_target
+    from sketchc.runtime.frontends.task import load_task
+
+    resolve_target(request.target, request.hardware, None, None, None)
     try:
-        click.echo(signature_text(request, task))
+        with load_task(task, patience) as loaded:
+            click.echo(signature_text(request, loaded))
     except options.SketchError as error:
         options.show_diagnostics(error.source, error.diagnostics)
         return 1
@@ -233,8 +250,8 @@ def _show_json(outcomes: list[Outcome]) -> None:
         word = "passed" if passed else "failed" if "failed" in words else "incomplete"
         whole = {"verdict": word, "passed": passed, "verdicts": verdicts}
         click.echo(json.dumps(whole, indent=2))
-    elif only.verdict is None:
-        _show(only, many=False)
+    elif only.verdict is None and only.diagnostics is None:
+        raise UsageError(only.error)
     else:
         click.echo(json.dumps(to_json(only), indent=2))
 

@@ -139,7 +139,8 @@ def verify_one(
 
 
 def to_json(outcome: Outcome) -> dict[str, Any]:
-    """The verdict as plain data; without one, the file and why there is none."""
+    """The verdict as plain data; without one, the file and why there is none, with all
+    "diagnostics" of a sketch that has errors."""
     from sketchc.runtime.verify import verdict
 
     if outcome.verdict is not None:
@@ -152,7 +153,9 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "entry": outcome.request.entry,
         "foreign": outcome.request.is_kernel,
     }
-    return {"kernel": kernel, "verdict": "", "passed": False, "failure": "", "error": error}
+    word = "" if outcome.diagnostics is None else "failed"
+    plain = {"kernel": kernel, "verdict": word, "passed": False, "failure": "", "error": error}
+    return plain | options.diagnostics_json(outcome.diagnostics)
 
 
 def require_running(toolchain: Toolchain) -> None:
