@@ -252,6 +252,19 @@ def test_every_text_can_be_read(name: str, browser: Chrome, pages: Pages) -> Non
             assert shown <= room == width
 
 
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "hostile"])
+def test_no_table_is_cut_on_a_usual_screen(name: str, browser: Chrome, pages: Pages) -> None:
+    for width in (1100, 1200, 1400):
+        show(browser, pages.pages[name], width)
+        script = (
+            "return [...document.querySelectorAll('.scroll')]"
+            ".map((one) => [one.getAttribute('aria-label'), one.scrollWidth - one.clientWidth])"
+        )
+        regions = browser.execute_script(script)
+        assert regions
+        assert [label for label, beyond in regions if beyond > 0] == []
+
+
 def test_lines_that_belong_together_are_marked(browser: Chrome, pages: Pages) -> None:
     from selenium.webdriver import ActionChains, Keys
 
