@@ -163,6 +163,23 @@ MODEL_REMEMBERS = MODEL.replace("class", "KEPT = {}\n\n\nclass").replace(
 MODEL_PATCHES = "import time\n" + MODEL.replace(
     "class", "true = time.perf_counter_ns\ntime.perf_counter_ns = lambda: true() // 2\n\n\nclass"
 )
+#: It makes torch's own sums slower when it is imported: what it is compared with, if that ran here.
+SLEPT = 40
+MODEL_WRAPS = "import time\n" + MODEL.replace(
+    "class",
+    f"""true = torch.Tensor.__add__
+
+
+def add(self, other):
+    time.sleep({SLEPT}e-3)
+    return true(self, other)
+
+
+torch.Tensor.__add__ = add
+
+
+class""",
+)
 
 #: Verification refuses some of these by what they call; here, they are to meet the clock.
 CHEATS = {
@@ -175,6 +192,7 @@ CHEATS = {
     "honest.py": MODEL,
     "remembers.py": MODEL_REMEMBERS,
     "patches.py": MODEL_PATCHES,
+    "wraps.py": MODEL_WRAPS,
 }
 RIGHT = ("honest.cpp", "waits.cpp", "honest.py")
 #: Also the pipe on which it is waited for.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import numpy as np
@@ -31,6 +32,8 @@ from sketchc.runtime.bench.judgement import outdone, problems
 from sketchc.runtime.bench.launcher import MODEL
 from sketchc.runtime.bench.machine import Machine, better, this_machine, versions
 from sketchc.runtime.bench.measurement import Baseline, Measurement, Settings, surroundings
+from sketchc.runtime.bench.other_work import OtherWork, busy_note
+from sketchc.runtime.bench.own_lists import OwnList, bound_to
 from sketchc.runtime.bench.precision import precision_of
 from sketchc.runtime.bench.roofline import Floor, Work, floor_of, work_of
 from sketchc.runtime.bench.statistics import speedup, summarise
@@ -54,11 +57,13 @@ from sketchc.runtime.verify.verify import Candidate
 __all__ = ["Measurement", "Settings", "arguments_of", "bench", "environment",
            "sizes_of"]  # fmt: skip
 
-#: Sets of input values, and places in memory; the most bytes that all of them may take together.
+#: Sets of input values, and places in memory; the most bytes that all of them may take together,
+#: in both of the processes that time.
 INPUT_SETS = 3
 _INPUT_BYTES = 4 << 30
 #: The baseline is taken to be slowed down beside the kernel when it takes so much longer.
 _SLOWED = 1.5
+_IDLE = "{name} only makes a view, and computes nothing: no speedup is quoted"
 _SEEDED = "the parameters of ModelNew are not the task's: both models draw theirs after one seed"
 
 
@@ -82,9 +87,11 @@ def bench(
     settings: Settings,
     machine: Machine,
     progress: Progress | None = None,
+    own_list: OwnList | None = None,
 ) -> Measurement:
     """Compile, time and verify; `progress` hears what is being done, never while something is
-    timed. Raises `UsageError` for what does not fit or cannot run,
+    timed. `own_list`: which of the task's lists of inputs is measured; by default the first that
+    fits. Raises `UsageError` for what does not fit or cannot run,
     `TaskFailure` for a task that is broken or not deterministic, and `MeasurementFailedError`
     where the kernel does not compile or ends the process."""
     if task.framework != "torch":
@@ -93,7 +100,7 @@ def bench(
     say = progress or _nobody
     plan, task_text = candidate.plan, task.path.read_text("utf-8", errors="replace")
     say("checks the task")
-    binding = _bound(candidate, task, settings)
+    binding = _bound(candidate, task, settings, own_list)
     symbols, substitutes = sizes_of(binding, task, settings.sizes)
     seed = settings.seed % (1 << 31)
     task.require_deterministic(seed, wait=False)
@@ -110,8 +117,9 @@ def bench(
     }
     # Where the task corrects its inputs, sets take turns as they are.
     turned = {} if binding.description.corrects else sizes
+    others = OtherWork(driver.processors(settings.threads))
     run, inputs = _run(job, inputs, folder, settings, turned, say)
-    surrounding = {"before": before, "after": surroundings()}
+    surrounding = {"before": before, "after": surroundings(), "other_work": others.share()}
     # Where there is no sketch, the task says what may be added up.
     reach = None if plan.phases else find_reach(binding, task, find_freedom(binding, task))
     length = reduction_length(plan, binding, symbols, reach)
@@ -132,7 +140,8 @@ def bench(
         work,
         floor,
     )
-    return attrs.evolve(measured, task_text=task_text)
+    name = "" if own_list is None else own_list.name
+    return attrs.evolve(measured, task_text=task_text, own_list=name)
 
 
 def _run(
@@ -236,9 +245,15 @@ def _job(
     )
 
 
-def _bound(candidate: Candidate, task: WorkerTask, settings: Settings) -> Binding:
+def _bound(
+    candidate: Candidate, task: WorkerTask, settings: Settings, own_list: OwnList | None
+) -> Binding:
     """Raises `UsageError` also where types differ: no kernel of such a sketch is right."""
-    binding = bind_task(candidate.plan.sketch, task, settings.seed, settings.values)
+    sketch, seed = candidate.plan.sketch, settings.seed
+    if own_list is None:
+        binding = bind_task(sketch, task, seed, settings.values)
+    else:
+        binding = bound_to(sketch, task, own_list.number, seed, settings.values)
     if binding.other_types:
         msg = f"nothing is measured, since types differ: {'; '.join(binding.other_types)}"
         raise UsageError(msg)
@@ -292,8 +307,8 @@ def _draw(
     """Signed inputs of one scale. Parameters are the same in all sets: a model has one set."""
     shapes = binding.shapes(symbols)
     total = sum(math.prod(shapes[s.tensor.name]) * s.tensor.dtype.bytes for s in binding.tensors)
-    # The same again for the places in memory.
-    count = max(1, min(INPUT_SETS, _INPUT_BYTES // max(2 * total, 1)))
+    # The same again for the places in memory, and all of it in two processes.
+    count = max(1, min(INPUT_SETS, _INPUT_BYTES // max(4 * total, 1)))
     case = ShapeCase("measured", symbols, own=not substitutes)
     fixed = {s.tensor.name: s.state for s in binding.tensors if s.state is not None}
     sets: list[Inputs] = []
@@ -394,7 +409,7 @@ def _measurement(
     machine: Machine,
     run: Run,
     verifier: _Verifier,
-    surrounding: Mapping[str, object],
+    surrounding: Mapping[str, Any],
     work: Work,
     floor: Floor,
 ) -> Measurement:
@@ -403,7 +418,7 @@ def _measurement(
     precision = precision_of(plan, candidate.kernel)
     kernel = summarise(run.seconds(KERNEL))
     comparisons = verifier.comparisons([one for one in run.kept if one.contender == KERNEL])
-    baselines = {}
+    baselines, comparable = {}, precision.comparable
     for name in run.baselines:
         seconds = run.seconds(name)
         times = summarise(seconds)
@@ -411,9 +426,10 @@ def _measurement(
             name,
             precision.of_baseline,
             times,
-            speedup(seconds, run.seconds(KERNEL)) if precision.comparable else None,
+            speedup(seconds, run.seconds(KERNEL)) if comparable and name not in run.idle else None,
             floor.roofline / times.median,
             verifier.comparisons([one for one in run.kept if one.contender == name]),
+            name in run.idle,
         )
     return Measurement(
         plan.sketch.name,
@@ -441,7 +457,10 @@ def _measurement(
         attrs.evolve(run, kept=()),
         surrounding,
         versions(settings.device),
-        (*binding.notes, *task.notes, *run.notes, *_notes(run, baselines, precision.comparable)),
+        (
+            *filter(None, [busy_note(surrounding["other_work"])]),
+            *(*binding.notes, *task.notes, *run.notes, *_notes(run, baselines, comparable)),
+        ),
     )
 
 
@@ -452,7 +471,9 @@ def _notes(run: Run, baselines: Mapping[str, Baseline], comparable: bool) -> lis
         wrong = next((c for c in baseline.comparisons if not c.passed), None)
         if wrong is not None:
             found.append(f"an output of {baseline.name} breaks the rule, too: {wrong.reason}")
-        if not comparable:
+        if baseline.idle:
+            found.append(_IDLE.format(name=baseline.name))
+        elif not comparable:
             found.append(f"{baseline.name} runs in {baseline.precision}: no speedup is quoted")
     if run.alone:
         alone, beside = (
@@ -461,7 +482,7 @@ def _notes(run: Run, baselines: Mapping[str, Baseline], comparable: bool) -> lis
         )
         if beside > _SLOWED * alone:
             found.append(
-                f"{run.baselines[0]} took {alone:.3g} s before the kernel was loaded and "
+                f"{run.baselines[0]} took {alone:.3g} s before the kernel's process was there and "
                 f"{beside:.3g} s beside it"
             )
     return found

@@ -1,5 +1,6 @@
-"""The process that times, started by `driver` as `python -P -m sketchc.runtime.bench.child FOLDER
-READ WRITE PROCESSORS`. It pins itself before torch starts its threads, then serves (`server`).
+"""A process that times, started by `driver` as `python -P -m sketchc.runtime.bench.child FOLDER
+READ WRITE PROCESSORS SIDE`: "kernel", or "baselines" for one that never loads the kernel. It pins
+itself before torch starts its threads, then serves (`server`).
 
 The folder holds `job.pickle`, made by the parent of the parent's own data, and the inputs.
 """
@@ -60,14 +61,14 @@ class Job:
 
 def main(arguments: list[str]) -> int:
     """Serve until the parent closes the pipe."""
-    folder, read_from, write_to, processors = arguments
+    folder, read_from, write_to, processors, side = arguments
     os.sched_setaffinity(0, {int(one) for one in processors.split(",")})
     from sketchc.runtime.bench.server import serve
     from sketchc.runtime.sandbox.parent import die_with_parent
 
     die_with_parent()
     job: Job = pickle.loads((Path(folder) / "job.pickle").read_bytes())
-    serve(job, Path(folder), int(read_from), int(write_to))
+    serve(job, Path(folder), side, int(read_from), int(write_to))
     return 0
 
 

@@ -1,9 +1,11 @@
 """The parent's side of a measurement: it says what is timed when, and takes the time itself, too.
 
-Rounds: in each, every contender gets the same fresh inputs at the same place, in an order that
-turns from round to round. Which samples' outputs are looked at is drawn here, and told only after
-the call. The parent's own clock runs from "go" to the answer; it is slower to hear of the end than
-the process that times, by as much for the kernel as for the baseline.
+The baselines are timed in a process that never loads the kernel, and the kernel in another one, on
+the same processors; while one is timed the other one is stopped. Rounds: in each, every contender
+gets the same fresh inputs at the same place, in an order that turns from round to round. Which
+samples' outputs are looked at is drawn here, and told only after the call. The parent's own clock
+runs from "go" to the answer; it is slower to hear of the end than the process that times, by as
+much for the kernel as for the baseline.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import math
 import os
 import pickle
 import select
+import signal
 import statistics
 import subprocess
 import sys
@@ -33,7 +36,7 @@ from sketchc.runtime.frontends.arrays import Array, read_array
 from sketchc.runtime.sandbox.environment import python_environment
 from sketchc.runtime.sandbox.worker import end_group, kill_group
 
-KERNEL = "kernel"
+KERNEL, BASELINES = "kernel", "baselines"
 #: Samples of the kernel whose outputs are verified.
 LOOKED_AT = 3
 #: Seconds that a burst of calls shall take, and the most calls in it.
@@ -44,7 +47,8 @@ _BURST_CALLS = 2000
 #: counts, and other work on the machine lengthens a burst more than a sample, which follows a rest.
 BURST_RATIO = 2.0
 _MORE_BURSTS = 5
-#: Samples of the first baseline before the kernel is loaded, which could slow it down.
+#: Samples of the first baseline before there is a process with the kernel, which could take
+#: processors, memory or a device from it.
 _ALONE = 5
 #: Seconds that a process that has closed its pipe has to end.
 _GRACE = 5.0
@@ -114,10 +118,11 @@ class Kept:
 
 @attrs.frozen
 class Run:
-    """Everything that came of one process, on "cpu" or "cuda". `variations` are by round; `changes`
-    says what the kernel did that it must leave alone; `settings` are torch's, as the baselines ran;
-    `alone` and `alone_bursts` are of the first baseline, from before the kernel was loaded, and
-    `handshakes` the parent's seconds for a sample without a call, one for each round."""
+    """Everything that came of both processes, on "cpu" or "cuda". `variations` are by round;
+    `changes` says what the kernel did that it must leave alone; `settings` are torch's, as the
+    baselines ran; `alone` and `alone_bursts` are of the first baseline, from before the kernel's
+    process was there, and `handshakes` the parent's seconds for a sample without a call, one for
+    each round. `idle` names baselines that compute nothing: their outputs are views of inputs."""
 
     device: str
     baselines: tuple[str, ...]
@@ -132,6 +137,7 @@ class Run:
     alone: tuple[Sample, ...] = ()
     alone_bursts: tuple[Burst, ...] = ()
     handshakes: tuple[float, ...] = ()
+    idle: tuple[str, ...] = ()
 
     def seconds(self, contender: str) -> list[float]:
         """The samples of one contender, in order."""
@@ -179,21 +185,23 @@ def processors(threads: int) -> list[int]:
 
 
 class _Process:
-    """The process that times."""
+    """A process that times one side: "baselines", or the kernel, whose failures are the kernel's.
+    `deadline` is by the monotonic clock, `timeout` how long that was."""
 
-    def __init__(self, job: Job, folder: Path, timeout: float) -> None:
+    def __init__(self, job: Job, folder: Path, side: str, deadline: float, timeout: float) -> None:
+        folder.mkdir(exist_ok=True)
         (folder / "job.pickle").write_bytes(pickle.dumps(job))
-        self._deadline = time.monotonic() + timeout
-        self._timeout, self._log = timeout, folder / "log.txt"
+        self._deadline, self._timeout = deadline, timeout
+        self._log = folder / "log.txt"
         self._pending = b""
-        self.loading = False
+        self._of_kernel = side == KERNEL
         child_reads, self._to = os.pipe()
         self._from, child_writes = os.pipe()
         pinned = ",".join(map(str, processors(job.threads)))
         command = [sys.executable, "-P", "-m", "sketchc.runtime.bench.child", str(folder)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, str(child_reads), str(child_writes), pinned],
+                [*command, str(child_reads), str(child_writes), pinned, side],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -210,6 +218,16 @@ class _Process:
         if self._process.returncode is None:  # else its number may be another's by now
             kill_group(self._process.pid)
             self._process.wait()
+
+    def pause(self) -> None:
+        """Stop it, with whatever threads and processes it has: it takes no time from the others."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """After `pause`."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGCONT)
 
     def tell(self, message: Mapping[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError):
@@ -245,8 +263,8 @@ class _Process:
         return dict(message)
 
     def _failure(self, message: str, failure: str) -> UsageError:
-        """The kernel's failure once it was loaded; before that, nobody's."""
-        return MeasurementFailedError(message, failure) if self.loading else UsageError(message)
+        """The kernel's failure, or nobody's."""
+        return MeasurementFailedError(message, failure) if self._of_kernel else UsageError(message)
 
     def _ended(self) -> UsageError:
         end_group(self._process.pid, _GRACE)
@@ -269,37 +287,43 @@ def run(
     Raises `UsageError` for what cannot be timed, `MeasurementFailedError` where that is due to the
     kernel, and `StateMismatchError`.
     """
-    process = _Process(job, folder, settings.timeout)
     random = np.random.default_rng([settings.seed, 7])
-    try:
-        return _Session(process, job, settings.schedule, sizes, random, progress).run()
-    finally:
-        process.close()
+    deadline = time.monotonic() + settings.timeout
+    with contextlib.ExitStack() as stack:
+
+        def start(side: str) -> _Process:
+            process = _Process(job, folder / side, side, deadline, settings.timeout)
+            stack.callback(process.close)
+            return process
+
+        return _Session(start, job, settings.schedule, sizes, random, progress).run()
 
 
 class _Session:
-    """One process from its first word to its last."""
+    """Both processes from their first word to their last; `start` starts one of a side."""
 
     def __init__(
         self,
-        process: _Process,
+        start: Callable[[str], _Process],
         job: Job,
         schedule: Schedule,
         sizes: Mapping[str, tuple[int, bool]],
         random: np.random.Generator,
         progress: Progress,
     ) -> None:
-        self._process, self._job, self._schedule = process, job, schedule
+        self._start, self._job, self._schedule = start, job, schedule
         self._sizes, self._random, self._progress = sizes, random, progress
+        self._processes: dict[str, _Process] = {}
+        self._running = ""
         self._samples: list[Sample] = []
         self._kept: list[Kept] = []
         self._changes: dict[str, None] = {}
 
     def run(self) -> Run:
         self._progress("warms PyTorch up")
-        ready = self._process.hear()
-        self._progress(f"times {ready['baselines'][0]} alone")
+        ready = self._begin(BASELINES)
         baselines = tuple(ready["baselines"])
+        self._progress(f"times {baselines[0]} alone")
         for number in range(_ALONE):
             place = number % self._job.places
             variation = draw_variation(self._random, self._sizes, len(self._job.inputs), place)
@@ -307,10 +331,8 @@ class _Session:
         alone = tuple(self._samples)
         alone_bursts = tuple(self._burst(baselines[0], n) for n in range(self._schedule.bursts))
         self._samples.clear()
-        self._process.loading = True
         self._progress("warms the kernel up")
-        self._process.tell({"do": "load"})
-        self._note(self._process.hear())
+        self._note(self._begin(KERNEL))
         names = (*baselines, KERNEL)
         chosen = self._random.permutation(self._schedule.samples)[:LOOKED_AT]
         looked_at = {int(number) for number in chosen}
@@ -325,16 +347,15 @@ class _Session:
             bases = len(self._job.inputs)
             variations.append(draw_variation(self._random, self._sizes, bases, place))
             orders.append(turn_order(names, number))
-            handshakes.append(self._ask({"do": "nothing"})[1])
+            handshakes.append(self._ask(self._of(baselines[0]), {"do": "nothing"})[1])
             # The first one that is looked at is looked at on all sides.
             for name in orders[-1]:
                 keep = number in looked_at and (name == KERNEL or number == min(looked_at))
                 self._sample(name, number, variations[-1], keep)
         self._progress("times bursts of calls")
         bursts = self._bursts(baselines[0])
-        self._process.tell({"do": "end"})
-        last = self._process.hear()
-        self._note(last)
+        self._note(self._last(KERNEL))
+        settings = self._last(baselines[0])["settings"]
         return Run(
             self._job.device,
             baselines,
@@ -344,12 +365,42 @@ class _Session:
             tuple(variations),
             tuple(orders),
             tuple(self._changes),
-            last["settings"],
+            settings,
             tuple(ready["notes"]),
             alone,
             alone_bursts,
             tuple(handshakes),
+            tuple(ready["idle"]),
         )
+
+    # ------------------------------------------------------------ both processes
+
+    def _begin(self, side: str) -> dict[str, Any]:
+        """Start the process of a side; what it says when it is warm."""
+        self._give_way()
+        self._processes[side] = self._start(side)
+        self._running = side
+        return self._processes[side].hear()
+
+    def _give_way(self) -> None:
+        if self._running:
+            self._processes[self._running].pause()
+
+    def _of(self, name: str) -> _Process:
+        """The process in which `name` is timed, with the other one stopped."""
+        side = KERNEL if name == KERNEL else BASELINES
+        if side != self._running:
+            self._give_way()
+            self._processes[side].go_on()
+            self._running = side
+        return self._processes[side]
+
+    def _last(self, name: str) -> dict[str, Any]:
+        process = self._of(name)
+        process.tell({"do": "end"})
+        return process.hear()
+
+    # ------------------------------------------------------------ samples
 
     def _go_on(self, number: int, elapsed: float) -> bool:
         schedule = self._schedule
@@ -358,10 +409,11 @@ class _Session:
         return elapsed < schedule.at_least_seconds
 
     def _sample(self, name: str, number: int, variation: Variation, keep: bool) -> None:
-        process = self._process
+        process = self._of(name)
         turns = {key: [turn.offset, turn.factor] for key, turn in variation.turns.items()}
         request = {"contender": name, "base": variation.base, "place": variation.place}
-        timed, wall = self._ask({"do": "sample", "number": number, "turns": turns, **request})
+        asked = {"do": "sample", "number": number, "turns": turns, **request}
+        timed, wall = self._ask(process, asked)
         process.tell({"do": "keep" if keep else "drop"})
         answer = process.hear()
         self._note(answer)
@@ -394,16 +446,16 @@ class _Session:
         least = max(statistics.median(own), 1e-9)
         calls = min(_BURST_CALLS, max(1, math.ceil(_BURST_SECONDS / least)))
         request = {"contender": name, "place": number % self._job.places, "calls": calls}
-        timed, wall = self._ask({"do": "burst", **request})
+        timed, wall = self._ask(self._of(name), {"do": "burst", **request})
         return Burst(name, calls, float(timed["seconds"]), wall)
 
-    def _ask(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    def _ask(self, process: _Process, request: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
         """Have something timed: what the process says, and the seconds by this process's clock."""
-        self._process.tell(request)
-        self._process.hear()
+        process.tell(request)
+        process.hear()
         started = time.perf_counter_ns()
-        self._process.tell({"do": "go"})
-        timed = self._process.hear()
+        process.tell({"do": "go"})
+        timed = process.hear()
         return timed, (time.perf_counter_ns() - started) * 1e-9
 
     def _note(self, answer: Mapping[str, Any]) -> None:

@@ -69,33 +69,31 @@ def clocks(run: Run) -> list[Problem]:
     """Where the parent's clock does not agree with the one beside the kernel.
 
     How much later the parent usually hears of an end is known from samples before the kernel was
-    loaded, and from samples without a call, which the other clock has no part in: with a clock that
-    the kernel replaced, the baseline is timed wrongly, too.
+    loaded, and from samples without a call; both are of the other process, whose clock no kernel
+    can reach.
     """
     handshake = statistics.median(run.handshakes)
     usual = max(handshake, _unexplained(run.alone))
     usual_in_burst = max(0.0, _unexplained_in_burst(run.alone_bursts))
-    found = []
-    for name in (KERNEL, run.baselines[0]):
-        own = [sample for sample in run.samples if sample.contender == name]
-        bursts = [burst for burst in run.bursts if burst.contender == name]
-        typical = statistics.median(sample.seconds for sample in own)
-        found += _samples(name, own, typical, usual)
-        found += _bursts(name, bursts, usual_in_burst, handshake)
-        # On a GPU the calls of a burst may take what their launches take, a sample does not.
-        if run.device == "cpu":
-            found += _slower_in_burst(name, bursts, typical, _allowed(run, name, usual_in_burst))
+    own = [sample for sample in run.samples if sample.contender == KERNEL]
+    bursts = [burst for burst in run.bursts if burst.contender == KERNEL]
+    typical = statistics.median(sample.seconds for sample in own)
+    found = _samples(own, typical, usual)
+    found += _bursts(bursts, usual_in_burst, handshake)
+    # On a GPU the calls of a burst may take what their launches take, a sample does not.
+    if run.device == "cpu":
+        found += _slower_in_burst(bursts, typical, _allowed(run, usual_in_burst))
     if (late := _late(run)) is not None:
         found.append(late)
     return found
 
 
-def _samples(name: str, own: Sequence[Sample], typical: float, usual: float) -> list[Problem]:
+def _samples(own: Sequence[Sample], typical: float, usual: float) -> list[Problem]:
     unexplained = _unexplained(own)
     if unexplained <= CLOCK_SHARE * typical + 2 * usual + CLOCK_SECONDS:
         return []
     reason = (
-        f"the measuring process says {typical:.3g} s a call of the {name}, and the parent's clock "
+        f"the measuring process says {typical:.3g} s a call of the kernel, and the parent's clock "
         f"{typical + unexplained - usual:.3g} s"
     )
     return [Problem("policy", reason)]
@@ -129,7 +127,7 @@ def _unexplained_in_burst(bursts: Sequence[Burst]) -> float:
     return min(((burst.wall - burst.seconds) / burst.calls for burst in bursts), default=0.0)
 
 
-def _bursts(name: str, bursts: Sequence[Burst], usual: float, handshake: float) -> list[Problem]:
+def _bursts(bursts: Sequence[Burst], usual: float, handshake: float) -> list[Problem]:
     """Bursts have up to thousands of short calls, so that the parent's clock can tell them, too."""
     if not bursts:
         return []
@@ -140,36 +138,36 @@ def _bursts(name: str, bursts: Sequence[Burst], usual: float, handshake: float) 
     if unexplained <= CLOCK_SHARE * each + 2 * usual + BURST_SECONDS + shared:
         return []
     reason = (
-        f"the measuring process says {each:.3g} s a call of the {name} in a burst of {most}, and "
+        f"the measuring process says {each:.3g} s a call of the kernel in a burst of {most}, and "
         f"the parent's clock {each + unexplained:.3g} s"
     )
     return [Problem("policy", reason)]
 
 
-def _allowed(run: Run, name: str, usual: float) -> tuple[float, float]:
+def _allowed(run: Run, usual: float) -> tuple[float, float]:
     """By what a call in a burst may exceed a sample: a factor, and seconds.
 
     Bursts are as long for everybody, however short a call, and a busy machine takes the processor
     away from whoever works longest without a rest.
     """
     baseline = run.baselines[0]
-    seen = [burst_ratio(baseline, run.alone, run.alone_bursts)]
-    if name == KERNEL:
-        seen.append(burst_ratio(baseline, run.samples, run.bursts))
+    seen = [
+        burst_ratio(baseline, run.alone, run.alone_bursts),
+        burst_ratio(baseline, run.samples, run.bursts),
+    ]
     weather = min(BURST_WEATHER, max(1.0, *seen))
     return BURST_RATIO * weather, 2 * usual + BURST_SECONDS
 
 
 def _slower_in_burst(
-    name: str, bursts: Sequence[Burst], typical: float, allowed: tuple[float, float]
+    bursts: Sequence[Burst], typical: float, allowed: tuple[float, float]
 ) -> list[Problem]:
     """Without other contenders in between and on warm data, a call is no slower than a sample."""
     factor, seconds = allowed
     if not bursts or _each(bursts) <= factor * typical + seconds:
         return []
-    reason = (
-        f"a sample of the {name} takes {typical:.3g} s, and a call in a burst {_each(bursts):.3g} s"
-    )
+    each = _each(bursts)
+    reason = f"a sample of the kernel takes {typical:.3g} s, and a call in a burst {each:.3g} s"
     return [Problem("policy", reason)]
 
 

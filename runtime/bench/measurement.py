@@ -37,7 +37,8 @@ class Settings:
 @attrs.frozen
 class Baseline:
     """One baseline: its class of precision, its time, and what the kernel gains on it. `speedup` is
-    None where the classes differ; `comparisons` are of one sample's outputs."""
+    None where the classes differ, and where the baseline is `idle`: it only makes a view.
+    `comparisons` are of one sample's outputs."""
 
     name: str
     precision: str
@@ -45,13 +46,15 @@ class Baseline:
     speedup: Speedup | None
     roofline: float
     comparisons: tuple[Comparison, ...]
+    idle: bool = False
 
 
 @attrs.frozen
 class Measurement:
     """What was measured. Times in seconds; `roofline` is the time of a perfect kernel over the
     median. `comparisons` are of the outputs of timed samples; `problems` say why the times do not
-    count, if they do not. `task_text` is the task's file as it was when it was checked."""
+    count, if they do not. `task_text` is the task's file as it was when it was checked; `own_list`
+    names the one of the task's lists of inputs that was measured, "" for the one that leads."""
 
     sketch: str
     target: str
@@ -80,6 +83,7 @@ class Measurement:
     versions: Mapping[str, str]
     notes: tuple[str, ...] = ()
     task_text: str = attrs.field(default="", repr=False)
+    own_list: str = ""
 
     @property
     def passed(self) -> bool:

@@ -28,7 +28,7 @@ def show(measured: Measurement, console: Console) -> None:
     sizes = ", ".join(f"{name}={value}" for name, value in measured.symbols.items())
     console.print(
         f"[bold]{escape(measured.sketch)}[/bold] for {measured.target} ({measured.hardware}) at "
-        f"{sizes or 'fixed sizes'}, {measured.precision.name}, on "
+        f"{sizes or 'fixed sizes'}{_list(measured)}, {measured.precision.name}, on "
         f"{escape(measured.machine.name)}, {measured.settings.threads} threads, "
         f"{'cold' if measured.settings.schedule.cold else 'warm'} caches",
         highlight=False,
@@ -52,6 +52,11 @@ def show(measured: Measurement, console: Console) -> None:
     console.print(summary(measured), highlight=False, soft_wrap=True)
 
 
+def _list(measured: Measurement) -> str:
+    """Which list of the task's inputs it is, where that does not go without saying."""
+    return f" ({escape(measured.own_list)})" if measured.own_list else ""
+
+
 def _row(table: Table, name: str, times: Summary, measured: Measurement, roofline: float) -> None:
     table.add_row(
         name,
@@ -68,7 +73,8 @@ def gain_text(baseline: Baseline) -> str:
     """What the kernel gains on one baseline."""
     gain = baseline.speedup
     if gain is None:
-        return f"no speedup over {baseline.name} is quoted ({baseline.precision})"
+        why = "it only makes a view" if baseline.idle else baseline.precision
+        return f"no speedup over {baseline.name} is quoted ({why})"
     return (
         f"{gain.of_medians:.2f}x of {baseline.name} ({gain.low:.2f} to {gain.high:.2f}; "
         f"of means {gain.of_means:.2f}x)"
@@ -82,7 +88,7 @@ def summary(measured: Measurement) -> str:
         return f"failed: {'; '.join(p.reason for p in measured.problems)}; {times}"
     largest = max((comparison.max_error for comparison in measured.comparisons), default=0.0)
     return (
-        f"{times}; outputs of timed runs verified, largest error {largest:.2g}; "
+        f"passed: {times}; outputs of timed runs verified, largest error {largest:.2g}; "
         f"bandwidth {measured.machine.bandwidth / 1e9:.1f} GB/s"
     )
 

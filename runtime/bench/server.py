@@ -1,5 +1,6 @@
-"""Inside the process that times: it does what the parent says, one sample at a time, and decides
-nothing.
+"""Inside a process that times: it does what the parent says, one sample at a time, and decides
+nothing. One such process has the baselines, another one the kernel: code that is to be measured
+never shares a process with what it is compared with.
 
 A sample is made in steps, so that the parent can take the time itself: the parent names a contender
 and how the inputs are to be varied; this process writes them, poisons what outputs will be
@@ -47,6 +48,7 @@ from sketchc.runtime.frontends.torch_worker import (
     save_tensor,
     state,
 )
+from sketchc.runtime.toolchains.torch_state import torch_settings
 
 #: Calls one contender on the inputs at one place and returns its outputs.
 Call = Callable[[int], list[torch.Tensor]]
@@ -83,7 +85,7 @@ class _Channel:
 
 
 class Server:
-    """The contenders, the inputs, and the clock."""
+    """The task, the inputs, and the clock; `Baselines` and `Candidate` have the contenders."""
 
     def __init__(self, job: Job, folder: Path) -> None:
         self.job, self.folder = job, folder
@@ -108,45 +110,10 @@ class Server:
         self.clock: Clock = CudaClock(job.flush_bytes) if cuda else CpuClock(job.flush_bytes)
         self.calls: dict[str, Call] = {}
         self.poisoned: list[tuple[int, int]] = []  # (address, bytes)
-        self.launch: Launch | None = None
-        self._baselines()
-        self.guard = Guard(self._watched())
-
-    # ------------------------------------------------------------ contenders
-
-    def _baselines(self) -> None:
-        """The task's model with the sets' parameters, as it is and compiled; warmed up."""
-        job = self.job
         self.task = Task(job.task, job.subject, job.makes_inputs)
         self.task.follow(job.lead)
-        torch.manual_seed(SEED)
-        self.model = self.task.model(dict(job.substitutes))
-        if isinstance(self.model, torch.nn.Module):
-            self.model.to(job.device)
-        own = {} if job.seeded else state(self.model)
-        for name, tensor_name in job.state.items() if own else ():
-            own[name].data = self.places[0][tensor_name]
-        # What the task returns where it returns nothing: the inputs that it is seen to write.
-        self.task.forward(self.model, self._arguments(0))
-        for name in job.baselines:
-            if name == "eager":
-                self.calls[name] = self._calling(self.model)
-            else:
-                self._compile(name)
-        for name, call in self.calls.items():
-            self._warm_up(name, call)
 
-    def _compile(self, name: str) -> None:
-        """`torch.compile` with its defaults for these sizes; a note where it cannot be had."""
-        try:
-            call = self._calling(torch.compile(self.model, dynamic=False))
-            for place in range(self.job.places):
-                call(place)
-        except Exception as error:
-            reason = str(error).strip().split("\n")[0][:200]
-            self.notes.append(f"torch.compile does not run here: {type(error).__name__}: {reason}")
-            return
-        self.calls[name] = call
+    # ------------------------------------------------------------ contenders
 
     def _arguments(self, place: int) -> list[Any]:
         values = self.places[place]
@@ -158,59 +125,15 @@ class Server:
         arguments, named = self.task.arguments(inputs)
         return model(*arguments, **named)
 
-    def _calling(self, model: Callable[..., Any]) -> Call:
-        written = sorted(self.task.written)
-
-        def call(place: int) -> list[torch.Tensor]:
-            result = self._run(model, self.places[place])
-            if result is None:
-                inputs = self._arguments(place)
-                return [inputs[position] for position in written]
-            return as_outputs(result)
-
-        return call
-
-    def _watched(self) -> dict[str, Any]:
-        """What the candidate must leave alone besides torch: the task, and this machinery."""
-        found: dict[str, Any] = {"the task": self.task.module}
-        if isinstance(self.model, torch.nn.Module):
-            found["the task's model"] = type(self.model)
-        for module in (timing, guarding, launching, sys.modules[__name__]):
-            found[module.__name__] = module
-        return found | {"the clock": type(self.clock), "the server": Server, "the guard": Guard}
-
-    def load(self) -> None:
-        """The candidate, warmed up. Raises `CandidateError`."""
-        job = self.job
-        try:
-            if job.is_model:
-                values = self.task.init_inputs()
-                for position, value in job.substitutes.items():
-                    values[int(position)] = value
-                states = {name: self.bases[0][tensor] for name, tensor in job.state.items()}
-                given = None if job.seeded else states
-                launch = model_launcher(job.code, job.device, values, given, self._run)
-            else:
-                launch = launcher(job.kernel, job.code, job.symbols, job.params)
-            self.launch = launch
-            self.calls[KERNEL] = lambda place: launch(self.places[place])
-            self._warm_up(KERNEL, self.calls[KERNEL])
-        except (CandidateError, StateMismatchError):
-            raise
-        except Exception as error:
-            raise _raised(error) from error
-
-    def _warm_up(self, name: str, call: Call) -> None:
-        """Calls for as long as the schedule says, on every place at least once."""
+    def _warm_up(self, call: Call) -> list[torch.Tensor]:
+        """Calls for as long as the schedule says, on each place at least once; its last outputs."""
         started, number = _now(), 0
         while number < self.job.places or (_now() - started) * 1e-9 < self.job.warm_up_seconds:
             outputs = call(number % self.job.places)
             number += 1
         if self.job.device == "cuda":
             torch.cuda.synchronize()
-        if name == KERNEL and not all(isinstance(one, torch.Tensor) for one in outputs):
-            msg = "it returns something that is no tensor"
-            raise CandidateError(msg)
+        return outputs
 
     # ------------------------------------------------------------ samples
 
@@ -218,7 +141,7 @@ class Server:
         """One sample, in the steps of the module's docstring."""
         name, place = request["contender"], request["place"]
         turns = {key: Turn(*turn) for key, turn in request["turns"].items()}
-        self._prepare(name, request["base"], place, turns)
+        self._prepare(request["base"], place, turns)
         call = self.calls[name]
         kept: list[list[torch.Tensor]] = []
         copies: list[torch.Tensor] = []
@@ -229,18 +152,14 @@ class Server:
                 lambda: copies.extend(output.clone() for output in kept[0]),
             )
         except Exception as error:
-            raise self._blamed(name, error) from error
+            raise self.blamed(name, error) from error
         channel.send({"seconds": timed.seconds, "late": timed.late, "copy": timed.copying})
         # At rest until the parent has heard: it may have to wait for this processor.
         keep = channel.receive()["do"] == "keep"
-        reply: dict[str, Any] = {"changes": self.guard.changes() if name == KERNEL else []}
-        given = name == KERNEL and isinstance(self.launch, NativeLaunch)
-        reply["poisoned"] = given or all(self._was_poisoned(one) for one in kept[0])
+        reply: dict[str, Any] = {"changes": self.changes()}
+        reply["poisoned"] = all(self._was_poisoned(one) for one in kept[0])
         if keep:
-            if name == KERNEL:
-                reply["changes"] += self._changed_inputs(request["base"], place, turns)
-                if self.clock.astray(lambda: call(place)):
-                    reply["changes"].append("it works on another stream than the one timed")
+            reply["changes"] += self._astray(request["base"], place, turns)
             stem = f"{name}_{request['number']}"
             reply["files"] = [
                 save_tensor(str(self.folder / f"{stem}_{position}.bin"), copy)
@@ -257,7 +176,7 @@ class Server:
         try:
             seconds = self.clock.burst(lambda: call(place), request["calls"])
         except Exception as error:
-            raise self._blamed(name, error) from error
+            raise self.blamed(name, error) from error
         channel.send({"seconds": seconds})
 
     def nothing(self, channel: _Channel) -> None:
@@ -266,21 +185,18 @@ class Server:
         self._wait_for_go(channel)
         channel.send({})
 
-    def _prepare(self, contender: str, base: int, place: int, turns: Mapping[str, Turn]) -> None:
+    def _prepare(self, base: int, place: int, turns: Mapping[str, Turn]) -> None:
         """Fresh inputs at the same addresses, poison where outputs will be, cold caches."""
         for name in self.job.varied:
             write_varied(self.bases[base][name], turns.get(name, Turn()), self.places[place][name])
-        self._poison(contender)
+        self._poison()
         if self.job.flush_bytes:
             self.clock.flush()
         self.clock.rest()
 
-    def _poison(self, name: str) -> None:
-        """Where the kernel is given its outputs, poison them. Everybody else allocates: take as
-        much, poison it and give it back, so that the allocator hands it out again."""
-        if name == KERNEL and isinstance(self.launch, NativeLaunch):
-            self.launch.prepare()
-            return
+    def _poison(self) -> None:
+        """Who is timed allocates: take as much, poison it and give it back, so that the allocator
+        hands it out again."""
         filled = [
             poison(torch.empty(shape, dtype=DTYPES[dtype], device=self.job.device))
             for dtype, shape in self.job.outputs
@@ -293,13 +209,172 @@ class Server:
         shared = (min(start + size, p + n) - max(start, p) for p, n in self.poisoned)
         return 2 * max(shared, default=0) >= size
 
-    def _blamed(self, name: str, error: Exception) -> Exception:
+    def blamed(self, name: str, error: Exception) -> Exception:
         """What an exception of a timed call is reported as."""
-        return _raised(error) if name == KERNEL else RuntimeError(f"{name}: {_raised(error)}")
+        return RuntimeError(f"{name}: {_raised(error)}")
+
+    def changes(self) -> list[str]:
+        """What a contender did to this process."""
+        return []
+
+    def _astray(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
+        """What a contender did where nobody times it."""
+        del base, place, turns
+        return []
+
+    def end(self) -> dict[str, Any]:
+        """What is to be said when all is done."""
+        return {"changes": []}
 
     def _wait_for_go(self, channel: _Channel) -> None:
         channel.send({"ready": True})
         channel.receive()
+
+
+class Baselines(Server):
+    """The task's model with the sets' parameters, as it is and compiled; warmed up."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        super().__init__(job, folder)
+        torch.manual_seed(SEED)
+        self.model = self.task.model(dict(job.substitutes))
+        if isinstance(self.model, torch.nn.Module):
+            self.model.to(job.device)
+        own = {} if job.seeded else state(self.model)
+        for name, tensor_name in job.state.items() if own else ():
+            own[name].data = self.places[0][tensor_name]
+        # What the task returns where it returns nothing: the inputs that it is seen to write.
+        self.task.forward(self.model, self._arguments(0))
+        for name in job.baselines:
+            if name == "eager":
+                self.calls[name] = self._calling(self.model)
+            else:
+                self._compile(name)
+        for call in self.calls.values():
+            self._warm_up(call)
+
+    def hello(self) -> dict[str, Any]:
+        """What there is to be timed; "idle" are those that compute nothing."""
+        idle = [name for name, call in self.calls.items() if self._only_views(call)]
+        return {"baselines": list(self.calls), "notes": self.notes, "idle": idle}
+
+    def _compile(self, name: str) -> None:
+        """`torch.compile` with its defaults for these sizes; a note where it cannot be had."""
+        try:
+            call = self._calling(torch.compile(self.model, dynamic=False))
+            for place in range(self.job.places):
+                call(place)
+        except Exception as error:
+            reason = str(error).strip().split("\n")[0][:200]
+            self.notes.append(f"torch.compile does not run here: {type(error).__name__}: {reason}")
+            return
+        self.calls[name] = call
+
+    def _calling(self, model: Callable[..., Any]) -> Call:
+        written = sorted(self.task.written)
+
+        def call(place: int) -> list[torch.Tensor]:
+            result = self._run(model, self.places[place])
+            if result is None:
+                inputs = self._arguments(place)
+                return [inputs[position] for position in written]
+            return as_outputs(result)
+
+        return call
+
+    def _only_views(self, call: Call) -> bool:
+        """Whether all outputs lie in the memory of inputs, and nothing was written there."""
+        held = list(self.places[0].values())
+        own = state(self.model) if isinstance(self.model, torch.nn.Module) else {}
+        held += list(own.values())
+        before = [tensor._version for tensor in held]
+        outputs = call(0)
+        if [tensor._version for tensor in held] != before:
+            return False
+        places = {tensor.untyped_storage().data_ptr() for tensor in held if tensor.nbytes}
+        return bool(outputs) and all(
+            not one.nbytes or one.untyped_storage().data_ptr() in places for one in outputs
+        )
+
+    def end(self) -> dict[str, Any]:
+        """The settings that the baselines ran with."""
+        return {"changes": [], "settings": torch_settings()}
+
+
+class Candidate(Server):
+    """The kernel, in a process of its own, and what it must leave alone."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        super().__init__(job, folder)
+        self.parameters = {
+            name: self.bases[0][name].clone()
+            for name in job.state.values()
+            if name in self.bases[0]
+        }
+        self.launch: Launch | None = None
+        self.guard = Guard(self._watched())
+
+    def _watched(self) -> dict[str, Any]:
+        """What the candidate must leave alone besides torch: the task, and this machinery."""
+        found: dict[str, Any] = {"the task": self.task.module}
+        for module in (timing, guarding, launching, sys.modules[__name__]):
+            found[module.__name__] = module
+        return found | {
+            "the clock": type(self.clock),
+            "the server": Server,
+            "the candidate": Candidate,
+            "the guard": Guard,
+        }
+
+    def load(self) -> None:
+        """The candidate, warmed up. Raises `CandidateError`."""
+        job = self.job
+        try:
+            if job.is_model:
+                values = self.task.init_inputs()
+                for position, value in job.substitutes.items():
+                    values[int(position)] = value
+                states = {name: self.bases[0][tensor] for name, tensor in job.state.items()}
+                given = None if job.seeded else states
+                launch = model_launcher(job.code, job.device, values, given, self._run)
+            else:
+                launch = launcher(job.kernel, job.code, job.symbols, job.params)
+            self.launch = launch
+            self.calls[KERNEL] = lambda place: launch(self.places[place])
+            outputs = self._warm_up(self.calls[KERNEL])
+        except (CandidateError, StateMismatchError):
+            raise
+        except Exception as error:
+            raise _raised(error) from error
+        if not all(isinstance(one, torch.Tensor) for one in outputs):
+            msg = "it returns something that is no tensor"
+            raise CandidateError(msg)
+
+    def blamed(self, name: str, error: Exception) -> Exception:
+        """It is the kernel's."""
+        del name
+        return _raised(error)
+
+    def changes(self) -> list[str]:
+        """What it replaced or set."""
+        return self.guard.changes()
+
+    def _poison(self) -> None:
+        """Where the kernel is given its outputs, poison them."""
+        if isinstance(self.launch, NativeLaunch):
+            self.launch.prepare()
+        else:
+            super()._poison()
+
+    def _was_poisoned(self, output: torch.Tensor) -> bool:
+        return isinstance(self.launch, NativeLaunch) or super()._was_poisoned(output)
+
+    def _astray(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
+        """Inputs that it changed, and work on another stream."""
+        found = self._changed_inputs(base, place, turns)
+        if self.clock.astray(lambda: self.calls[KERNEL](place)):
+            found.append("it works on another stream than the one timed")
+        return found
 
     def _changed_inputs(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
         """Inputs that are not what was written there."""
@@ -313,11 +388,11 @@ class Server:
 
     def end(self) -> dict[str, Any]:
         """What is to be said when all is done."""
-        changes = self.guard.changes()
+        changes = self.guard.changes(whole=True)
         for name, before in self.parameters.items():
             if not torch.equal(before, self.bases[0][name]):
                 changes.append(f"it changed its input {name}")
-        return {"changes": changes, "settings": dict(self.guard.settings)}
+        return {"changes": changes}
 
 
 def _raised(error: Exception) -> CandidateError:
@@ -325,20 +400,22 @@ def _raised(error: Exception) -> CandidateError:
     return CandidateError(f"{type(error).__name__}: {text}")
 
 
-def serve(job: Job, folder: Path, read_from: int, write_to: int) -> None:
-    """Answer until the parent closes the pipe. A failure is a message with "error" (of the task or
-    the machinery) or "candidate"."""
+def serve(job: Job, folder: Path, side: str, read_from: int, write_to: int) -> None:
+    """Answer until the parent closes the pipe; `side` says who is timed here. A failure is a
+    message with "error" (of the task or the machinery) or "candidate"."""
     channel = _Channel(read_from, write_to)
     try:
         with torch.no_grad():
-            server = Server(job, folder)
-            channel.send({"baselines": list(server.calls), "notes": server.notes})
-            while (request := channel.receive())["do"] != "load":
-                _answer(server, request, channel)
-            server.load()
+            server: Server
+            if side == KERNEL:
+                server = candidate = Candidate(job, folder)
+                candidate.load()
+                channel.send({"loaded": True, "changes": candidate.guard.changes(whole=True)})
+            else:
+                server = baselines = Baselines(job, folder)
+                channel.send(baselines.hello())
             gc.collect()
             gc.disable()
-            channel.send({"loaded": True, "changes": server.guard.changes()})
             while True:
                 _answer(server, channel.receive(), channel)
     except _Closed:

@@ -20,7 +20,7 @@ class Entry:
     """One kernel and its task: what was measured, or the class of failure and why not.
 
     A `broken` task is nobody's failure: the kernel is not counted. One that is "incomplete" is: it
-    is not known to be right.
+    is not known to be right. `own_list`: which of several lists of the task's inputs it is.
     """
 
     kernel: str
@@ -29,6 +29,12 @@ class Entry:
     failure: str = ""
     reason: str = ""
     broken: bool = False
+    own_list: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the kernel, and of the list where it is not the leading one."""
+        return f"{self.kernel} ({self.own_list})" if self.own_list else self.kernel
 
     @property
     def passed(self) -> bool:

@@ -159,8 +159,13 @@ def _is_withheld(data: Fields, key: str) -> bool:
 def _withheld(data: Fields, contenders: tuple[Contender, ...]) -> tuple[str, ...]:
     """Why no speedup over a baseline is quoted."""
     return tuple(
-        f"No speedup over {one.name} is quoted"
-        + (f": it computes in {one.precision}" if one.precision else "")
+        f"No speedup over {one.name} is quoted{_why_withheld(data, one)}"
         for one in contenders
         if not one.own and _is_withheld(data, one.key)
     )
+
+
+def _why_withheld(data: Fields, one: Contender) -> str:
+    if data.within("baselines").within(one.key).raw("idle") is True:
+        return ": it only makes a view, and computes nothing"
+    return f": it computes in {one.precision}" if one.precision else ""

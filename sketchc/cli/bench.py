@@ -7,6 +7,8 @@ import os
 import shlex
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from sketchc.runtime.verify.words import INCOMPLETE
 
 if TYPE_CHECKING:
     from sketchc.runtime.bench.measurement import Measurement, Settings
+    from sketchc.runtime.bench.own_lists import OwnList
     from sketchc.runtime.bench.suite import Entry
     from sketchc.runtime.frontends.worker_task import WorkerTask
     from sketchc.runtime.store.recording import Recorder
@@ -193,7 +196,7 @@ def _one(command: _Command, file: str, task: str, as_json: bool) -> int:
     from sketchc.runtime.bench.driver import MeasurementFailedError
 
     try:
-        found = _measure(command, file, task)
+        entries = _measure(command, file, task)
     except options.SketchError as error:
         if as_json:
             told = {"passed": False, "failure": "", "error": str(error)}
@@ -212,25 +215,28 @@ def _one(command: _Command, file: str, task: str, as_json: bool) -> int:
         else:
             click.echo(f"failed ({error.failure}): {file}: {error}", err=True)
         return 2 if error.failure == INCOMPLETE else 1
+    found = entries[0].measurement
+    if len(entries) > 1 or found is None:
+        return _tell(command, entries, as_json)
     if as_json:
         click.echo(json.dumps(_data(found), indent=2))
     else:
-        from sketchc.cli.consoles import make_console
-        from sketchc.runtime.bench import report
-
-        report.show(found, make_console())
+        _show(entries[0])
     return 0 if found.passed else 1
 
 
 def _many(command: _Command, pairs: list[tuple[str, str]], as_json: bool) -> int:
     """Several kernels: each fails for itself, and counts as not fast."""
-    from sketchc.runtime.bench import report, suite
-
     entries = []
     for number, (file, task) in enumerate(pairs, 1):
-        entries.append(_entry(command, file, task, number, len(pairs)))
-        if not as_json:
-            _show(entries[-1])
+        entries += _entries(command, file, task, number, len(pairs))
+    return _tell(command, entries, as_json)
+
+
+def _tell(command: _Command, entries: list[Entry], as_json: bool) -> int:
+    """Several measurements, and what they come to; the exit status."""
+    from sketchc.runtime.bench import report, suite
+
     totals = suite.against(entries, command.settings.baselines)
     if as_json:
         summaries = [suite.to_json(total) for total in totals]
@@ -238,13 +244,16 @@ def _many(command: _Command, pairs: list[tuple[str, str]], as_json: bool) -> int
         click.echo(json.dumps({"results": results, "against": summaries}, indent=2))
     else:
         for one in entries:
+            _show(one)
+            click.echo()
+        for one in entries:
             if one.broken:
-                click.echo(f"{one.kernel}: not measured: {one.reason}")
+                click.echo(f"{one.name}: not measured: {one.reason}")
             elif one.measurement is None:
                 word = one.failure if one.incomplete else f"failed ({one.failure})"
-                click.echo(f"{one.kernel}: {word}: {one.reason}")
+                click.echo(f"{one.name}: {word}: {one.reason}")
             else:
-                click.echo(f"{one.kernel}: {report.summary(one.measurement)}")
+                click.echo(f"{one.name}: {report.summary(one.measurement)}")
         for total in totals:
             click.echo(suite.text(total))
     if any(one.broken for one in entries):
@@ -262,7 +271,7 @@ def _result(entry: Entry) -> dict[str, Any]:
     """One kernel of several as plain data."""
     if entry.measurement is not None:
         return _data(entry.measurement)
-    named = {"kernel_file": entry.kernel, "task": entry.task}
+    named = {"kernel_file": entry.kernel, "task": entry.task, "own_list": entry.own_list}
     if entry.broken:
         return {"error": {"class": "task", "reason": entry.reason}, **named}
     verdict = _word(entry.failure)
@@ -270,26 +279,36 @@ def _result(entry: Entry) -> dict[str, Any]:
     return {"verdict": verdict, **failed, **named}
 
 
-def _entry(command: _Command, file: str, task: str, number: int, of: int) -> Entry:
-    """One kernel of several. A target that cannot be timed here is an error for all of them."""
+def _entries(command: _Command, file: str, task: str, number: int, of: int) -> list[Entry]:
+    """One kernel of several, on each list of its task's inputs. A target that cannot be timed here
+    is an error for all of them."""
+    return _guarded(file, task, "", lambda: _measure(command, file, task, number, of))
+
+
+def _guarded(
+    file: str, task: str, own_list: str, measure: Callable[[], list[Entry]]
+) -> list[Entry]:
+    """What was measured; a failure as an entry of its own."""
     from sketchc.runtime.bench.driver import MeasurementFailedError
     from sketchc.runtime.bench.suite import Entry
     from sketchc.runtime.frontends.description import TaskFailure
 
+    named = Entry(file, task, own_list=own_list)
     try:
-        return Entry(file, task, _measure(command, file, task, number, of))
+        return measure()
     except options.SketchError as error:
         options.show_diagnostics(error.source, error.diagnostics)
-        return Entry(file, task, failure="design", reason="the sketch does not lower")
+        failed = attrs.evolve(named, failure="design", reason="the sketch does not lower")
     except MeasurementFailedError as error:
-        return Entry(file, task, failure=error.failure, reason=str(error))
+        failed = attrs.evolve(named, failure=error.failure, reason=str(error))
     except TaskFailure as error:
         click.echo(f"error: {error}", err=True)
-        return Entry(file, task, reason=str(error), broken=True)
+        failed = attrs.evolve(named, reason=str(error), broken=True)
     except _NotTimedHereError:
         raise
     except UsageError as error:
-        return Entry(file, task, failure="infrastructure", reason=str(error))
+        failed = attrs.evolve(named, failure="infrastructure", reason=str(error))
+    return [failed]
 
 
 def _show(entry: Entry) -> None:
@@ -299,7 +318,6 @@ def _show(entry: Entry) -> None:
     from sketchc.runtime.bench import report
 
     report.show(entry.measurement, make_console())
-    click.echo()
 
 
 def _data(measured: Measurement) -> dict[str, Any]:
@@ -316,9 +334,12 @@ class _NotTimedHereError(UsageError):
     """The target does not run at its own speed on this machine."""
 
 
-def _measure(command: _Command, file: str, task: str, number: int = 1, of: int = 1) -> Measurement:
-    """Kernel `number` of `of`. Raises `SketchError`, `UsageError`, and `MeasurementFailedError`
-    where the kernel fails."""
+def _measure(command: _Command, file: str, task: str, number: int = 1, of: int = 1) -> list[Entry]:
+    """Kernel `number` of `of`, on each list of the task's inputs that it serves; with --symbols, at
+    these sizes alone. Raises `SketchError`, `UsageError`, and `MeasurementFailedError` where the
+    kernel fails on the first."""
+    from sketchc.runtime.bench.suite import Entry
+
     request = attrs.evolve(command.request, file=file)
     if not request.is_kernel:
         # What is wrong with a sketch is told before the task is loaded.
@@ -333,9 +354,38 @@ def _measure(command: _Command, file: str, task: str, number: int = 1, of: int =
         kept = recorder(command.store, loaded)
         if candidate.kernel.foreign:
             _require_right(request, loaded, kept, say)
-        measured = _time(command, candidate, loaded, Path(folder), say)
-        kept.measurement(candidate, measured)
-        return measured
+
+        def time(place: Path, own: OwnList | None) -> list[Entry]:
+            place.mkdir()
+            measured = _time(command, candidate, loaded, place, say, own)
+            kept.measurement(candidate, measured)
+            return [Entry(file, task, measured, own_list=measured.own_list)]
+
+        found = time(Path(folder) / "first", None)
+        lists, refused = _other_lists(command, candidate, loaded)
+        first = found[0].measurement
+        assert first is not None
+        found[0] = attrs.evolve(
+            found[0], measurement=attrs.evolve(first, notes=(*first.notes, *refused))
+        )
+        for own in lists:
+            place = Path(folder) / f"list {own.number}"
+            found += _guarded(file, task, own.name, partial(time, place, own))
+        return found
+
+
+def _other_lists(
+    command: _Command, candidate: Candidate, task: WorkerTask
+) -> tuple[list[OwnList], list[str]]:
+    """The task's lists of inputs that are still to be measured, and notes on those that are not."""
+    from sketchc.runtime.bench.own_lists import other_lists
+
+    settings = command.settings
+    if settings.sizes:
+        return [], []
+    lists = other_lists(candidate.plan.sketch, task, settings.seed, settings.values)
+    refused = [f"{one.name} is not measured: {one.refused}" for one in lists if one.refused]
+    return [one for one in lists if not one.refused], refused
 
 
 def _loaded(task: str, say: Say) -> WorkerTask:
@@ -369,10 +419,16 @@ def _require_right(request: VerifyRequest, task: WorkerTask, kept: Recorder, say
 
 
 def _time(
-    command: _Command, candidate: Candidate, task: WorkerTask, folder: Path, say: Say
+    command: _Command,
+    candidate: Candidate,
+    task: WorkerTask,
+    folder: Path,
+    say: Say,
+    own: OwnList | None,
 ) -> Measurement:
-    """Measure. Where times alone are disputed, all is measured once more, the machine as well, and
-    that counts: other work may have held up this process's clock, or slowed the machine down."""
+    """Measure on one list of inputs; by default on the first that fits. Where times alone are
+    disputed, all is measured once more, the machine as well, and that counts: other work may have
+    held up this process's clock, or slowed the machine down."""
     from sketchc.runtime.bench.bench import bench as measure
     from sketchc.runtime.bench.machine import this_machine
 
@@ -380,13 +436,13 @@ def _time(
     settings = attrs.evolve(command.settings, device=device)
     say("measures the machine, unless it was measured before")
     machine = this_machine(device, command.measure_machine)
-    measured = measure(candidate, task, folder, settings, machine, say)
+    measured = measure(candidate, task, folder, settings, machine, say, own)
     if not measured.disputed:
         return measured
     (folder / "again").mkdir()
     say("measures the machine, and then all once more")
     machine = this_machine(device, measure=True)
-    again = measure(candidate, task, folder / "again", settings, machine, say)
+    again = measure(candidate, task, folder / "again", settings, machine, say, own)
     first = "; ".join(problem.reason for problem in measured.problems)
     return attrs.evolve(again, notes=(*again.notes, f"measured twice; at first, {first}"))
 

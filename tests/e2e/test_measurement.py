@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from shared_work import measuring
-from timed_kernels import CHEATS, CLOSES, HONEST, RIGHT, TASK, UNVERIFIED, WAITED
+from timed_kernels import CHEATS, CLOSES, HONEST, RIGHT, SLEPT, TASK, UNVERIFIED, WAITED
 from toolchains import require
 
 from sketchc.cli.bench import bench as command
@@ -129,6 +129,15 @@ def test_a_kernel_that_slows_the_baseline_down_is_refused(timed: Results) -> Non
     assert "it changed threads from" in reasons(found)
 
 
+def test_a_kernel_cannot_reach_what_it_is_compared_with(timed: Results) -> None:
+    """The baseline is timed in a process that never loads the kernel; and what the kernel changed
+    in torch is refused all the same."""
+    found = timed["wraps.py"]
+    assert found["failure"] == "policy"
+    assert "it replaced torch.Tensor.__add__" in reasons(found)
+    assert found["eager"]["minimum"] * 1e3 < SLEPT
+
+
 def test_failed_kernels_count_as_not_fast(timed: Results) -> None:
     (total,) = timed["against"]
     assert timed["status"] == 1
@@ -137,6 +146,41 @@ def test_failed_kernels_count_as_not_fast(timed: Results) -> None:
     gains = [timed[name]["speedup"]["of_medians"] for name in RIGHT]
     assert total["geometric_mean"] == pytest.approx(math.prod(gains) ** (1 / 3))
     assert total["fast_p"]["1"] == pytest.approx(sum(gain > 1 for gain in gains) / len(CHEATS))
+
+
+VIEW = TASK.replace("x + 2.0 * x", "x.view(-1, 1)")
+LISTS = TASK.replace(
+    "def get_inputs() -> list[torch.Tensor]:\n    return [torch.randn(40_009)]",
+    "def get_inputs_dyn_list() -> list[list[torch.Tensor]]:\n"
+    "    return [[torch.randn(size)] for size in (40_009, 1_003, 40_009)]",
+)
+
+
+def test_what_only_makes_a_view_is_no_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sketchc.cli.bench._require_right", lambda *_: None)
+    (tmp_path / "view.py").write_text(VIEW)
+    (tmp_path / "copies.cpp").write_text(HONEST.replace("3.0f * ", "").replace("triple", "view"))
+    files = [str(tmp_path / name) for name in ("copies.cpp", "view.py")]
+    status, found = bench(files[0], "--task", files[1], "--target", "cpp", "--samples", "5")
+    assert status == 0, reasons(found)
+    assert found["speedup"] is None
+    assert any("only makes a view" in note for note in found["notes"])
+
+
+def test_each_list_of_a_task_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And lists of the same sizes once."""
+    monkeypatch.setattr("sketchc.cli.bench._require_right", lambda *_: None)
+    (tmp_path / "lists.py").write_text(LISTS)
+    (tmp_path / "triple.cpp").write_text(HONEST)
+    files = [str(tmp_path / name) for name in ("triple.cpp", "lists.py")]
+    status, found = bench(files[0], "--task", files[1], "--target", "cpp", "--samples", "5")
+    assert status == 0, found
+    sizes = [list(one["symbols"].values()) for one in found["results"]]
+    assert sizes == [[40_009], [1_003]]
+    assert [one["own_list"] for one in found["results"]] == ["", "list 2 of get_inputs_dyn_list"]
+    assert found["against"][0]["compared"] == 2
 
 
 def test_what_does_not_pass_verification_is_not_timed(tmp_path: Path) -> None:

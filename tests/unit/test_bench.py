@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+import time
 from collections import Counter
 from itertools import pairwise
 
@@ -10,9 +13,11 @@ import attrs
 import numpy as np
 import pytest
 from bench_evidence import MACHINE, RIGHT, made_up
+from processes import started
 
 from sketchc.runtime.bench.driver import turn_order
 from sketchc.runtime.bench.machine import Machine, better
+from sketchc.runtime.bench.other_work import OtherWork, busy_note
 from sketchc.runtime.bench.precision import Precision
 from sketchc.runtime.bench.probe import read_probe
 from sketchc.runtime.bench.report import seconds_text, summary, to_json
@@ -192,3 +197,26 @@ def test_a_summary_of_several_kernels() -> None:
 )
 def test_times_are_readable(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
+
+
+def test_a_baseline_that_only_makes_a_view_gives_no_ratio() -> None:
+    measured = made_up(0.1)
+    eager = attrs.evolve(measured.baselines["eager"], speedup=None, idle=True)
+    idle = attrs.evolve(measured, baselines={"eager": eager})
+    assert "no speedup over eager is quoted (it only makes a view)" in summary(idle)
+    assert to_json(idle)["speedup"] is None
+    (total,) = against([Entry("a", "t", idle), Entry("b", "t", measured)], ("eager",))
+    assert (total.kernels, total.compared) == (2, 1)
+
+
+def test_other_work_is_seen_and_said() -> None:
+    others = OtherWork(sorted(os.sched_getaffinity(0)))
+    ended = time.monotonic() + 0.3
+    with started([sys.executable, "-c", "while True: pass"]):
+        while time.monotonic() < ended:
+            time.sleep(0.05)
+    # It was waited for: what it used was this process's own.
+    share = others.share()
+    assert share is None or share >= 0.0
+    assert "other work took 37 % of the processors" in busy_note(0.37)
+    assert busy_note(0.01) == busy_note(None) == ""

@@ -1,0 +1,184 @@
+"""What a file may not change of torch: in the processes that run somebody's kernels, and in those
+that time them.
+
+Noted before the file is imported, and compared afterwards: the functions and classes of torch's
+public modules (with the code of those in Python), `Tensor`, modules and hooks, the kernels that the
+dispatcher knows for each operation, and every setting that times and precision depend on. What a
+file adds under names of its own is its own affair.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.modules.module
+
+#: What is looked up by name, and made when it is asked for the first time.
+_NAMESPACES = frozenset({"torch.ops", "torch.classes"})
+_DESCRIPTORS = (property, classmethod, staticmethod, types.MemberDescriptorType)
+#: One value as it was: itself, and of a function in Python what it runs.
+_Seen = tuple[Any, ...]
+
+
+def torch_settings() -> dict[str, str]:
+    """What a baseline's time and precision depend on, as text."""
+    cuda: Any = torch.backends.cuda.matmul
+    readers: dict[str, Callable[[], Any]] = {
+        "threads": torch.get_num_threads,
+        "gradients": torch.is_grad_enabled,
+        "inference mode": torch.is_inference_mode_enabled,
+        "anomaly detection": torch.is_anomaly_enabled,
+        "autocast": lambda: [torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")],
+        "default type": torch.get_default_dtype,
+        "default device": torch.get_default_device,
+        "float32 matmul precision": torch.get_float32_matmul_precision,
+        "cuda.matmul.allow_tf32": lambda: cuda.allow_tf32,
+        "cudnn.allow_tf32": lambda: torch.backends.cudnn.allow_tf32,
+        "cudnn.benchmark": lambda: torch.backends.cudnn.benchmark,
+        "cudnn": lambda: torch.backends.cudnn.enabled,
+        "reduced f16 reduction": lambda: cuda.allow_fp16_reduced_precision_reduction,
+        "reduced bf16 reduction": lambda: cuda.allow_bf16_reduced_precision_reduction,
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled,
+        "mkldnn": lambda: getattr(torch.backends.mkldnn, "enabled", None),
+        "modes of functions": lambda: torch._C._len_torch_function_stack(),
+        "modes of operations": lambda: torch._C._len_torch_dispatch_stack(),
+        "hooks of all modules": _hooks,
+        "processors": lambda: sorted(os.sched_getaffinity(0)),
+        "niceness": lambda: os.getpriority(os.PRIO_PROCESS, 0),
+    }
+    found = {}
+    for name, read in readers.items():
+        try:
+            found[name] = str(read())
+        except (RuntimeError, AttributeError, TypeError) as error:
+            # torch refuses to answer where two of its APIs were mixed, or has no such setting.
+            found[name] = type(error).__name__
+    return found
+
+
+def _hooks() -> int:
+    """How many hooks there are that every module calls."""
+    held = vars(torch.nn.modules.module)
+    return sum(
+        len(held[name]) for name in held if name.startswith("_global_") and _sized(held[name])
+    )
+
+
+def _sized(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+class TorchState:
+    """torch as it was when this was made. `without` names settings that do not matter."""
+
+    def __init__(self, without: Iterable[str] = ()) -> None:
+        self._without = frozenset(without)
+        self._owners = _owners()
+        self._seen = {name: seen(owner) for name, owner in self._owners.items()}
+        self.settings = torch_settings()
+        self._kernels = _kernels()
+        self._registered = _registered()
+
+    def changes(self) -> list[str]:
+        """What was changed since, in words; nothing is put back."""
+        found = [f"it replaced {name}" for name in self._replaced()]
+        for name, value in torch_settings().items():
+            if value != self.settings[name] and name not in self._without:
+                found.append(f"it changed {name} from {self.settings[name]} to {value}")
+        if _registered() != self._registered:
+            found += self.registrations()
+        return found
+
+    def registrations(self) -> list[str]:
+        """Operations that were torch's before and have other kernels now. This looks at all there
+        are, which takes a tenth of a second; `changes` does it where anything was registered from
+        Python, or a library was loaded."""
+        self._registered = _registered()
+        now = _kernels()
+        changed = sorted(n for n, kernels in self._kernels.items() if now.get(n) != kernels)
+        return [f"it registered another kernel for {name}" for name in changed]
+
+    def _replaced(self) -> list[str]:
+        found = []
+        for name, owner in self._owners.items():
+            found += [f"{name}.{key}" for key in replaced(owner, self._seen[name])]
+        return found
+
+
+def seen(owner: Any) -> dict[str, _Seen]:
+    """What there is to be replaced of a module or class."""
+    return {name: _as_seen(value) for name, value in list(vars(owner).items()) if _counts(value)}
+
+
+def replaced(owner: Any, before: Mapping[str, _Seen]) -> list[str]:
+    """Names that have other values than before, or none; of a class, also those that are new: they
+    hide what its bases have, as a new name of a module hides what is built in."""
+    now = vars(owner)
+    found = [name for name, known in before.items() if not _same(now.get(name), known)]
+    is_class = isinstance(owner, type)
+    for name in [name for name in list(now) if name not in before]:
+        hides = is_class or hasattr(builtins, name)
+        if hides and _counts(now[name]) and not name.startswith("__abstract"):
+            found.append(name)
+    return found
+
+
+def _counts(value: Any) -> bool:
+    return callable(value) or isinstance(value, _DESCRIPTORS)
+
+
+def _as_seen(value: Any) -> _Seen:
+    if type(value) is types.FunctionType:
+        return (value, value.__code__, value.__defaults__, value.__kwdefaults__)
+    return (value,)
+
+
+def _same(value: Any, known: _Seen) -> bool:
+    if value is not known[0]:
+        return False
+    return all(one is other for one, other in zip(_as_seen(value), known, strict=True))
+
+
+def _owners() -> dict[str, Any]:
+    """torch's public modules that are loaded, and classes whose methods everybody calls."""
+    found: dict[str, Any] = {}
+    for name, module in list(sys.modules.items()):
+        parts = name.split(".")
+        if parts[0] != "torch" or any(part.startswith("_") for part in parts):
+            continue
+        if isinstance(module, types.ModuleType) and name not in _NAMESPACES:
+            found[name] = module
+    classes: list[type] = [
+        *torch.Tensor.__mro__[:-1],
+        *(torch.nn.Parameter, torch.autograd.Function, torch.autograd.grad_mode.no_grad),
+        *(value for value in vars(torch.nn).values() if isinstance(value, type)),
+        *(torch.cuda.Event, torch.cuda.Stream),
+    ]
+    for one in classes:
+        module = "torch.nn" if issubclass(one, torch.nn.Module) else one.__module__
+        found[f"{module}.{one.__qualname__}"] = one
+    return found
+
+
+def _kernels() -> dict[str, int]:
+    """Each operation with a number that stands for the kernels it has."""
+    names = torch._C._dispatch_get_all_op_names()
+    return {name: hash(torch._C._dispatch_dump(name)) for name in names}
+
+
+def _registered() -> tuple[int, int]:
+    """What changes when somebody registers kernels: from Python, or from a library."""
+    import torch.library
+
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            libraries = sum(b" r-xp " in line and b".so" in line for line in file)
+    except OSError:
+        libraries = -1
+    return len(torch.library._impls), libraries
