@@ -53,4 +53,6 @@ class Guard:
             for (name, owner), before in zip(self._owners, self._seen, strict=True)
             for key in replaced(owner, before)
         ]
-        return found + self._torch.changes() + (self._torch.registrations() if whole else [])
+        if whole:
+            self._torch.registrations()
+        return found + self._torch.changes()

@@ -49,7 +49,8 @@ def busy_note(share: float | None) -> str:
     """What a reader must know of a busy machine; "" for others."""
     if share is None or share < BUSY:
         return ""
+    percent = 100 * min(share, 1.0)
     return (
-        f"the machine is busy: other work took {100 * min(share, 1.0):.0f} % of the processors meanwhile, "
-        "and single numbers say little"
+        f"the machine is busy: other work took {percent:.0f} % of the processors meanwhile, and "
+        "single numbers say little"
     )

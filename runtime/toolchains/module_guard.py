@@ -4,8 +4,8 @@ Beyond `wrapper_guard`, which sees every operation of torch, this looks at what 
 of a process (audit events, which no code can take back): programs that are started, threads,
 libraries that are loaded, files that are opened, modules that are imported. Arrays of NumPy that a
 model gets refuse to compute; calls into libraries that the model has built are counted as
-launches; functions of torch, of `time` and of this guard must be the ones that they were. What is
-refused is remembered, whether or not the model swallows the exception.
+launches; functions of `time` and of this guard must be the ones that they were, and torch as it was
+(`torch_state`). What is refused is remembered, whether or not the model swallows the exception.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import torch
 import torch.utils._python_dispatch
 
 from sketchc.runtime.toolchains import array_guard, wrapper_guard
+from sketchc.runtime.toolchains.torch_state import TorchState
 from sketchc.runtime.toolchains.wrapper_guard import PolicyError
 from sketchc.runtime.toolchains.written import Writes
 from sketchc.runtime.verify import binary
@@ -57,11 +58,13 @@ _MODULES = frozenset(
 _SYSTEM = ("libc.so", "libm.so", "libmvec.so", "libgomp.so", "libstdc++.so", "libpthread.so")
 #: Extension modules that Triton builds for itself.
 _OF_TRITON = ("cuda_utils", "__triton_launcher", "triton_launcher")
+#: In the first of so many runs all that torch's dispatcher knows is looked at.
+_WHOLE = 8
 #: Attributes from which the frames of callers can be reached.
 _LEAD_TO_FRAMES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
 #: Whose functions must stay what they are.
 _KEPT = (
-    *("torch", "torch._C", "torch.nn.functional", "torch.utils._python_dispatch", "time"),
+    *("torch._C", "torch.utils._python_dispatch", "time"),
     *("builtins", "os", "sys", "gc", "subprocess", "threading", "_thread"),
 )
 
@@ -88,6 +91,8 @@ class Guard(wrapper_guard.Watch):
         self.hearing = False
         self.own = os.path.realpath(tempfile.gettempdir())
         self.kept: dict[str, dict[str, Any]] = {}
+        self.torch: TorchState | None = None
+        self.runs = 0
         self.writes = Writes()
         self.theirs = (source, self.own + os.sep)
 
@@ -169,6 +174,7 @@ class Guard(wrapper_guard.Watch):
     def running(self) -> Iterator[None]:
         """Around forward. At the end, the guard is tried: it must still refuse."""
         self.writes.begin()
+        self.runs += 1
         with self._during("forward"), self.watching():
             yield
             self._try()
@@ -180,8 +186,19 @@ class Guard(wrapper_guard.Watch):
             yield
         finally:
             self.phase = before
-            if (replaced := self._replaced()) and replaced not in self.sentences:
-                self.sentences.append(replaced)
+            found = [*filter(None, [self._replaced()]), *self._changed(phase)]
+            self.sentences += [one for one in found if one not in self.sentences]
+
+    def _changed(self, phase: str) -> list[str]:
+        """What is no longer as it was of torch. All kernels of all operations are looked at now and
+        then, whoever registered them."""
+        if self.torch is None:
+            return []
+        if phase == "load":
+            return self.torch.changes()
+        if self.runs % _WHOLE == 1:
+            self.torch.registrations()
+        return self.torch.changes(("gradients",))  # forward runs without
 
     def _try(self) -> None:
         self.testing, self.answered = True, False
@@ -203,6 +220,7 @@ class Guard(wrapper_guard.Watch):
         self.kept = {name: _callables(vars(sys.modules[name])) for name in _KEPT}
         for name, owner in _CLASSES.items():
             self.kept[name] = _callables(vars(owner))
+        self.torch = TorchState()
         sys.addaudithook(self.heard)
 
     def _replaced(self) -> str:
@@ -212,7 +230,7 @@ class Guard(wrapper_guard.Watch):
             now: Mapping[str, Any] = vars(owner) if owner is not None else {}
             for attribute, value in kept.items():
                 if now.get(attribute) is not value:
-                    return f"it replaces {name}.{attribute}"
+                    return f"it replaced {name}.{attribute}"
         return ""
 
     # ------------------------------------------------------------ audit events
@@ -330,8 +348,6 @@ def building(name: str) -> str:
 _ONE = torch.ones(1)
 #: Whose methods must stay what they are.
 _CLASSES: dict[str, type] = {
-    "torch.Tensor": torch.Tensor,
-    "torch.nn.Module": torch.nn.Module,
     "ctypes.CDLL": ctypes.CDLL,
     "the guard": Guard,
     "the watch": wrapper_guard.Watch,

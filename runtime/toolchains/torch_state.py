@@ -75,25 +75,27 @@ def _sized(value: Any) -> bool:
 
 
 class TorchState:
-    """torch as it was when this was made. `without` names settings that do not matter."""
+    """torch as it was when this was made."""
 
-    def __init__(self, without: Iterable[str] = ()) -> None:
-        self._without = frozenset(without)
+    def __init__(self) -> None:
         self._owners = _owners()
         self._seen = {name: seen(owner) for name, owner in self._owners.items()}
         self.settings = torch_settings()
         self._kernels = _kernels()
         self._registered = _registered()
+        self._told: list[str] = []
 
-    def changes(self) -> list[str]:
-        """What was changed since, in words; nothing is put back."""
+    def changes(self, without: Iterable[str] = ()) -> list[str]:
+        """What was changed since, in words; nothing is put back. `without` names settings that do
+        not matter."""
         found = [f"it replaced {name}" for name in self._replaced()]
+        ignored = frozenset(without)
         for name, value in torch_settings().items():
-            if value != self.settings[name] and name not in self._without:
+            if value != self.settings[name] and name not in ignored:
                 found.append(f"it changed {name} from {self.settings[name]} to {value}")
         if _registered() != self._registered:
-            found += self.registrations()
-        return found
+            self.registrations()
+        return found + self._told
 
     def registrations(self) -> list[str]:
         """Operations that were torch's before and have other kernels now. This looks at all there
@@ -102,13 +104,24 @@ class TorchState:
         self._registered = _registered()
         now = _kernels()
         changed = sorted(n for n, kernels in self._kernels.items() if now.get(n) != kernels)
-        return [f"it registered another kernel for {name}" for name in changed]
+        self._told = [f"it registered another kernel for {name}" for name in changed]
+        return self._told
 
     def _replaced(self) -> list[str]:
         found = []
         for name, owner in self._owners.items():
             found += [f"{name}.{key}" for key in replaced(owner, self._seen[name])]
         return found
+
+
+_OF_THIS_PROCESS: list[TorchState] = []
+
+
+def first_state() -> TorchState:
+    """torch as it was when this was first asked for in this process."""
+    if not _OF_THIS_PROCESS:
+        _OF_THIS_PROCESS.append(TorchState())
+    return _OF_THIS_PROCESS[0]
 
 
 def seen(owner: Any) -> dict[str, _Seen]:

@@ -43,7 +43,7 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
     """
     import torch
 
-    from sketchc.runtime.toolchains import triton_interpreter, wrapper_guard
+    from sketchc.runtime.toolchains import torch_state, triton_interpreter, wrapper_guard
 
     gpu = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
     if not gpu:
@@ -53,6 +53,7 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
     if watch is not None:
         _count_launches(watch)  # of this call: the one before has ended
         watch.theirs = (request["source"],)
+    before = None if watch is None else torch_state.first_state()
     device = "cuda" if gpu else "cpu"
     placed = {name: placement(array, device) for name, array in arrays.items()}
     tensors = request["tensors"]
@@ -75,6 +76,8 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
         if watch is not None and watch.refused:
             return _failed("policy", watch.verdict(0)), {}
         raise
+    if before is not None and (changes := before.changes()):
+        return _failed("policy", "; ".join(changes)), {}
     try:
         outputs = wrapper_guard.named_outputs(names, returned)
         found = {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}

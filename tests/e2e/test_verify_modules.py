@@ -211,6 +211,25 @@ CPP: dict[str, tuple[Edits, str, str]] = {
     "system": ((SYSTEM, ("float v", 'if (m < 0) system("true"); float v')), "policy", "`system`"),
     "constructor": ((EARLY,), "policy", "runs by itself"),
     "replaces_torch": (start("torch.empty_like = torch.zeros_like"), "policy", "empty_like"),
+    "hides_what_torch_has": (
+        start("torch.Tensor.mean = lambda self: 0"),
+        "policy",
+        "it replaced torch.Tensor.mean",
+    ),
+    "registers_kernels": (
+        start(
+            "lib = importlib.import_module('torch.' + 'library').Library('aten', 'IMPL')\n"
+            "lib.impl('mean.dim', lambda *a, **k: None, 'CPU')"
+        ),
+        "policy",
+        "another kernel for aten::mean.dim",
+    ),
+    "sets_threads": (after("torch.set_num_threads(7)"), "policy", "it changed threads from"),
+    "sets_precision": (
+        start("torch.backends.cudnn.allow_tf32 = not torch.backends.cudnn.allow_tf32"),
+        "policy",
+        "cudnn.allow_tf32",
+    ),
     "replaces_time": (start("time.perf_counter = lambda: 0.0"), "policy", "perf_counter"),
     "modes_off": (after(MODES_OFF), "policy", "takes off the guard"),
     "compiles": (instead("y = torch.compile(torch.relu)(x + bias)"), "policy", "compile"),

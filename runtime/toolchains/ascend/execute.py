@@ -22,7 +22,7 @@ import torch
 from sketchc.runtime.sandbox.inside import exception_kinds
 from sketchc.runtime.sandbox.raw_bytes import raw_bytes
 from sketchc.runtime.sandbox.worker import run_inside
-from sketchc.runtime.toolchains import wrapper_guard
+from sketchc.runtime.toolchains import torch_state, wrapper_guard
 from sketchc.runtime.toolchains.ascend import frontend, standin
 from sketchc.runtime.toolchains.ascend.environment import cache_folder, find_tools
 from sketchc.runtime.toolchains.ascend.launch import Buffer, IllegalAccessError, run_library
@@ -255,6 +255,7 @@ def execute(
     before = {name: tensors[name].clone() for name in request["unchanged"] if name in tensors}
     watch = wrapper_guard.Watch() if request.get("foreign") and not request["dry"] else None
     clock = host_limit(HOST_SECONDS) if request["dry"] else nullcontext()
+    torch_before = None if watch is None else torch_state.first_state()
     try:
         with wrapper_guard.watched(watch), clock:
             wrapper, machine = _load(request, watch)
@@ -269,6 +270,8 @@ def execute(
         if watch is not None and watch.refused:
             return {"failure": _told("policy", watch.verdict(0))}, {}
         return {"failure": _failure(error)}, {}
+    if torch_before is not None and (changes := torch_before.changes()):
+        return {"failure": _told("policy", "; ".join(changes))}, {}
     elements = sum(array.size for array in results.values())
     if watch is not None and (against := watch.verdict(elements)):
         return {"failure": _told("policy", against)}, {}
