@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from sketchc.runtime.frontends.arrays import Array
-from sketchc.runtime.frontends.hints import Hint, TaskFailure
+from sketchc.runtime.frontends.hints import Hint, TaskFailure, TaskKilledError
 from sketchc.runtime.frontends.layout import Layout
 from sketchc.types import DType
 
@@ -21,6 +21,7 @@ __all__ = [
     "Scalar",
     "TaskDescription",
     "TaskFailure",
+    "TaskKilledError",
     "TensorSpec",
 ]
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import attrs
 
 from sketchc.runtime.frontends.arrays import Array
-from sketchc.runtime.frontends.description import TaskFailure
+from sketchc.runtime.frontends.description import TaskFailure, TaskKilledError
 from sketchc.runtime.frontends.repeat import NOT_DETERMINISTIC, difference
 
 #: What depends on hashes or on addresses where a file says it.
@@ -97,6 +97,8 @@ class Elsewhere:
                     why = f"a run in another process differs ({found})"
                     msg = f"{self._path}: {NOT_DETERMINISTIC.format(why=why)}"
                     self._failure = TaskFailure(msg)
+        except TaskKilledError:
+            pass  # for want of memory: what it would have said nobody knows
         except TaskFailure as error:
             self._failure = self._failure or error
         except (OSError, ValueError) as error:

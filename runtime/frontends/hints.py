@@ -33,6 +33,10 @@ class TaskFailure(UsageError):
     """The task's file, or its code, does not do what a task must do."""
 
 
+class TaskKilledError(TaskFailure):
+    """Somebody killed the task's process, twice: that says nothing about the task."""
+
+
 class HintError(TaskFailure):
     """A hint that cannot be read, or does not fit the task."""
 

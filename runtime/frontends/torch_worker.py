@@ -346,7 +346,15 @@ class _Channels(TorchFunctionMode):
 
 
 def _copied_to_meta(model: Any) -> Any:
-    return copy.deepcopy(model).to("meta") if isinstance(model, torch.nn.Module) else model
+    """A model without data; no weight is there twice on the way."""
+    if not isinstance(model, torch.nn.Module):
+        return model
+    known: dict[int, Any] = {}
+    for own in model.parameters():
+        empty = torch.empty_like(own, device="meta")
+        known[id(own)] = torch.nn.Parameter(empty, requires_grad=own.requires_grad)
+    known |= {id(own): torch.empty_like(own, device="meta") for own in model.buffers()}
+    return copy.deepcopy(model, known).to("meta")
 
 
 def _version(value: object) -> int:

@@ -12,7 +12,6 @@ import json
 import os
 import select
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -34,11 +33,13 @@ from sketchc.runtime.frontends.description import (
     Scalar,
     TaskDescription,
     TaskFailure,
+    TaskKilledError,
     TensorSpec,
     Thresholds,
 )
 from sketchc.runtime.frontends.elsewhere import Elsewhere, Repetition, hash_seeds
 from sketchc.runtime.frontends.outline import Outline, read_outline
+from sketchc.runtime.frontends.task_ends import DOING, ended, raised, wait_for_memory
 from sketchc.runtime.frontends.values import (
     check_declared,
     check_hints,
@@ -46,6 +47,7 @@ from sketchc.runtime.frontends.values import (
     other_sizes,
     own_sizes,
 )
+from sketchc.runtime.sandbox import memory
 from sketchc.runtime.sandbox.environment import python_environment
 from sketchc.runtime.sandbox.worker import end_group, kill_group
 from sketchc.types import DType
@@ -118,21 +120,37 @@ class WorkerTask:
         check_hints(self.outline)
         if not self.outline.makes_inputs:
             check_declared(self.outline)
+        self._described: Mapping[str, Any] | None = None
         self.folder = Path(tempfile.mkdtemp(prefix="sketchc-task-"))
         try:
-            self._start()
-            self._ask(
-                {
-                    "command": "load",
-                    "path": str(path.resolve()),
-                    "subject": self.outline.subject,
-                    "makes_inputs": self.outline.makes_inputs,
-                    **({} if beside is None else {"beside": beside.process, "lead": beside.lead}),
-                }
-            )
+            self._begin()
         except BaseException:
             self.close()
             raise
+
+    def _begin(self) -> None:
+        """Start the process and load the file."""
+        self._start()
+        request = {
+            "command": "load",
+            "path": str(self.path.resolve()),
+            "subject": self.outline.subject,
+            "makes_inputs": self.outline.makes_inputs,
+        }
+        beside = self.beside
+        if beside is not None:
+            request |= {"beside": beside.process, "lead": beside.lead}
+        self._ask_once(request)
+
+    def _begin_again(self) -> None:
+        """In place of a process that was killed: what that knew of earlier requests, too."""
+        self._close_pipes()
+        self._gone = False
+        self._begin()
+        if self.lead:
+            self._ask_once({"command": "follow", "lead": self.lead})
+        if self._described is not None:
+            self._ask_once(self._described)
 
     def command(self) -> Sequence[str]:
         """The program of the worker; its pipes' numbers follow."""
@@ -149,6 +167,7 @@ class WorkerTask:
         worker_reads, self._to_worker = os.pipe()
         self._from_worker, worker_writes = os.pipe()
         self._pending = b""
+        self._kills = memory.kills()
         try:
             with (self.folder / "log.txt").open("wb") as log:
                 self.process = self._spawn(worker_reads, worker_writes, log.fileno())
@@ -181,18 +200,22 @@ class WorkerTask:
             kill_group(self.process.pid)
             self.process.wait()
             self._gone = True
+        self._close_pipes()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _close_pipes(self) -> None:
         for name in ("_to_worker", "_from_worker"):
             if getattr(self, name, -1) >= 0:
                 os.close(getattr(self, name))
                 setattr(self, name, -1)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     # ------------------------------------------------------------ requests
 
     def describe(self, seed: int = 0) -> TaskDescription:
         """Shapes and dtypes at the task's own sizes, made without the data where possible."""
-        request = {"command": "describe", "sizes": other_sizes(self.outline)}
-        reply = self._ask({**request, **self._own(seed)})
+        request = {"command": "describe", "sizes": other_sizes(self.outline), **self._own(seed)}
+        reply = self._ask(request)
+        self._described = request
         self._written = reply["written"]
         return TaskDescription(
             self.path,
@@ -470,7 +493,18 @@ class WorkerTask:
     # ------------------------------------------------------------ the channel
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """One request and its reply. Raises `TaskFailure`."""
+        """One request and its reply. Where the process is killed, which the kernel does when memory
+        runs out, another one is asked, once. Raises `TaskFailure`."""
+        try:
+            return self._ask_once(request)
+        except TaskKilledError:
+            if self.beside is not None:
+                raise
+            wait_for_memory()
+            self._begin_again()
+            return self._ask_once(request)
+
+    def _ask_once(self, request: Mapping[str, Any]) -> dict[str, Any]:
         with contextlib.suppress(BrokenPipeError):
             os.write(self._to_worker, json.dumps(request).encode() + b"\n")
         line = self._read_line(str(request["command"]))
@@ -479,7 +513,7 @@ class WorkerTask:
             msg = f"{self.path}: {reply['refused']}"
             raise TaskFailure(msg)
         if "raised" in reply:
-            raise TaskFailure(_raised(self.path, reply["raised"]))
+            raise TaskFailure(raised(self.path, reply["raised"]))
         return reply
 
     def _read_line(self, command: str) -> bytes:
@@ -488,24 +522,22 @@ class WorkerTask:
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._from_worker], [], [], left)[0]:
-                msg = f"{self.path}: no answer within {limit:g} s ({_DOING[command]})"
+                msg = f"{self.path}: no answer within {limit:g} s ({DOING[command]})"
                 raise TaskFailure(msg)
             chunk = os.read(self._from_worker, 1 << 16)
             if not chunk:
-                raise TaskFailure(self._ended(command))
+                raise self._ended(command)
             self._pending += chunk
         line, self._pending = self._pending.split(b"\n", 1)
         return line
 
-    def _ended(self, command: str) -> str:
+    def _ended(self, command: str) -> TaskFailure:
         """Why the worker is gone, in one line."""
         end_group(self.process.pid, _GRACE)
         status = self.process.wait()
         self._gone = True  # its number may be another's from now on
-        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        log = (self.folder / "log.txt").read_text(errors="replace").strip().split("\n")
-        said = f"; its last line: {log[-1][:300]}" if log[-1] else ""
-        return f"{self.path}: the task ended its process ({how}, {_DOING[command]}){said}"
+        log = (self.folder / "log.txt").read_text(errors="replace")
+        return ended(self.path, status, command, log, killed=memory.kills() > self._kills)
 
 
 def _arrays(described: Sequence[Mapping[str, Any]]) -> tuple[Array, ...]:
@@ -515,29 +547,6 @@ def _arrays(described: Sequence[Mapping[str, Any]]) -> tuple[Array, ...]:
 def _elements(values: Sequence[Array | Scalar | None]) -> int:
     """Over all arrays."""
     return sum(value.size for value in values if isinstance(value, np.ndarray))
-
-
-_DOING = {
-    "load": "while the file was loaded",
-    "follow": "while another list of inputs was chosen",
-    "describe": "while the model and its inputs were made and forward was run on them",
-    "inputs": "in get_inputs",
-    "valid": "in valid_inputs",
-    "shapes": "in Model.__init__",
-    "reference": "in Model.forward",
-    "probe": "while it was run at other sizes",
-    "determinism": "while forward was run twice on the same inputs",
-    "numbers": "while forward was run on its own inputs",
-    "readings": "while forward was run again",
-    "thresholds": "while forward was run and its numbers were noted",
-}
-
-
-def _raised(path: Path, report: Mapping[str, Any]) -> str:
-    """One line for an exception of the task's own code."""
-    line = f" (line {report['line']}: {report['text']})" if report["line"] else ""
-    said = f": {report['message']}" if report["message"] else ""
-    return f"{path}: {report['where']} raised {report['type']}{said}{line}"
 
 
 def _tensor(value: Mapping[str, Any]) -> TensorSpec:

@@ -38,6 +38,8 @@ class _SharedSlots:
 
     def __init__(self, context: BaseContext, compiling: int, devices: list[str]) -> None:
         self._compiling = context.BoundedSemaphore(compiling)
+        self._most, self._spare = compiling, len(devices) - 1
+        self._alone = context.Lock()
         self._devices: Any = context.SimpleQueue()
         for device in devices:
             self._devices.put(device)
@@ -45,6 +47,15 @@ class _SharedSlots:
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
         with self._compiling:
+            yield
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._alone, contextlib.ExitStack() as held:  # two at once would wait for each other
+            for _ in range(self._most):
+                held.enter_context(self._compiling)
+            for _ in range(self._spare):
+                held.callback(self._devices.put, self._devices.get())
             yield
 
     @contextlib.contextmanager

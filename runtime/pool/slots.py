@@ -20,6 +20,10 @@ class Slots(Protocol):
     def running(self) -> AbstractContextManager[None]:
         """Around a run, or a measurement: nobody else uses the device meanwhile."""
 
+    def alone(self) -> AbstractContextManager[None]:
+        """Around a run for which nobody else may compile, or run on another device. A device is
+        asked for within, as ever."""
+
 
 class _Free:
     """Nobody else is there."""
@@ -28,6 +32,9 @@ class _Free:
         return nullcontext()
 
     def running(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def alone(self) -> AbstractContextManager[None]:
         return nullcontext()
 
 
@@ -42,6 +49,11 @@ def compiling() -> AbstractContextManager[None]:
 def running() -> AbstractContextManager[None]:
     """Around a run, in this process's slots."""
     return _current.running()
+
+
+def alone() -> AbstractContextManager[None]:
+    """Around a run for which nobody else may compile or run, in this process's slots."""
+    return _current.alone()
 
 
 def use(slots: Slots) -> None:

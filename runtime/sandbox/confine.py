@@ -20,14 +20,14 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 if __package__:
-    from sketchc.runtime.sandbox import cgroups, gate, namespaces, seccomp
+    from sketchc.runtime.sandbox import cgroups, gate, memory, namespaces, seccomp
 else:  # started by path, where sketchc is not installed: the folder is on the path (see inside)
     import cgroups  # type: ignore[import-not-found,no-redef]
     import gate  # type: ignore[import-not-found,no-redef]
+    import memory  # type: ignore[import-not-found,no-redef]
     import namespaces  # type: ignore[import-not-found,no-redef]
     import seccomp  # type: ignore[import-not-found,no-redef]
 
@@ -73,13 +73,11 @@ def keep(settings: Settings, descriptors: Descriptors, candidate: Callable[[], i
         else:
             _enter(settings)
         namespaces.prctl(namespaces.PR_SET_DUMPABLE, 0)  # nobody looks into this process
-        with _bounded(settings) as group:
+        with _bounded(settings) as groups:
             watcher = os.fork()
             if watcher == 0:
                 os.close(descriptors.lifeline)
-                if group is not None:
-                    cgroups.join(group)
-                _watch_over(settings, descriptors, candidate)
+                _watch_over(settings, descriptors, candidate, groups)
             descriptors.leave()
             _wait(watcher, descriptors.lifeline)
             if mode == PLAIN:
@@ -91,12 +89,13 @@ def keep(settings: Settings, descriptors: Descriptors, candidate: Callable[[], i
         os._exit(code)
 
 
-def _bounded(settings: Settings) -> contextlib.AbstractContextManager[Path | None]:
-    """A control group where no rlimit bounds the number of processes: for root without namespaces,
-    or with files that only root may read."""
-    if os.geteuid() == 0 and not settings["nobody"] and settings["processes"] is not None:
-        return cgroups.bounded(settings["processes"])
-    return contextlib.nullcontext()
+def _bounded(settings: Settings) -> contextlib.AbstractContextManager[cgroups.Groups]:
+    """Control groups, which only root can make: for what is held in memory, and where no rlimit
+    bounds the number of processes (without namespaces, or with files that only root may read)."""
+    if os.geteuid() != 0:
+        return cgroups.bounded(None, None)
+    processes = None if settings["nobody"] else settings["processes"]
+    return cgroups.bounded(processes, settings["memory_bytes"])
 
 
 def _enter(settings: Settings) -> None:
@@ -146,7 +145,12 @@ def _wait(watcher: int, lifeline: int) -> None:
 # ---------------------------------------------------------------- the watcher
 
 
-def _watch_over(settings: Settings, descriptors: Descriptors, candidate: Callable[[], int]) -> None:
+def _watch_over(
+    settings: Settings,
+    descriptors: Descriptors,
+    candidate: Callable[[], int],
+    groups: cgroups.Groups,
+) -> None:
     """The watcher: starts the candidate, bounds what it and its children use together, says how it
     ended. Does not return; its end is the end of the PID namespace."""
     mode, status = settings["mode"], descriptors.status
@@ -158,12 +162,11 @@ def _watch_over(settings: Settings, descriptors: Descriptors, candidate: Callabl
         else:
             namespaces.mount_proc()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        child, listener = _start(settings, mode, status, candidate)
+        child, listener = _start(settings, mode, status, candidate, groups)
         descriptors.leave()
         if settings["gated"]:
             gate.Gate(listener, status, child, lambda: _own(mode)).start()
-        code, why = _supervise(settings, mode, child)
-        _tell(status, {"status": code, "why": why})
+        _tell(status, _supervise(settings, mode, child, groups))
     except BaseException as error:
         _tell(status, {"failed": f"{type(error).__name__}: {error}"})
     finally:
@@ -171,7 +174,11 @@ def _watch_over(settings: Settings, descriptors: Descriptors, candidate: Callabl
 
 
 def _start(
-    settings: Settings, mode: str, status: int, candidate: Callable[[], int]
+    settings: Settings,
+    mode: str,
+    status: int,
+    candidate: Callable[[], int],
+    groups: cgroups.Groups,
 ) -> tuple[int, int | None]:
     """Fork the candidate; it runs when its user is mapped. Also what listens at its gate."""
     asks, answered = os.pipe()
@@ -183,6 +190,7 @@ def _start(
         try:
             for descriptor in (asks, answers, status, ours.detach()):
                 os.close(descriptor)
+            groups.join()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
@@ -245,11 +253,16 @@ def _give_up(settings: Settings, mode: str, asks: int, answered: int) -> None:
     seccomp.install(network=settings["network"])
 
 
-def _supervise(settings: Settings, mode: str, child: int) -> tuple[int, str]:
-    """(status of the candidate as `waitstatus_to_exitcode` has it, what it was ended for)."""
+def _supervise(settings: Settings, mode: str, child: int, groups: cgroups.Groups) -> dict[str, Any]:
+    """How the candidate ended: "status" as `waitstatus_to_exitcode` has it; "why" it was ended, for
+    "memory" or "processes"; and, of memory, what it held at most ("held"), what the machine had
+    left at the start ("free") and at least ("least"), whether the kernel ended processes for want
+    of it ("kills"), and some of the candidate at its own bound ("own")."""
     most_memory, most_processes = settings["memory_bytes"], settings["processes"]
     ended: int | None = None
     why = ""
+    kills, free = memory.kills(), memory.available()
+    least, most = free, 0
     while ended is None:
         signal.sigtimedwait({signal.SIGCHLD}, _LOOK)
         while True:
@@ -262,14 +275,17 @@ def _supervise(settings: Settings, mode: str, child: int) -> tuple[int, str]:
             if process == 0:
                 break
         if ended is None and not why:
-            processes, memory = _usage(_own(mode))
-            if most_memory is not None and memory > most_memory:
+            processes, held = _usage(_own(mode))
+            most, least = max(most, held), min(least, memory.available())
+            if most_memory is not None and held > most_memory:
                 why = "memory"
             elif most_processes is not None and processes > most_processes:
                 why = "processes"
             if why:
                 os.kill(child, signal.SIGKILL)
-    return ended, why
+    found = {"held": most, "free": free, "least": least}
+    found |= {"kills": memory.kills() - kills, "own": groups.kills()}
+    return {"status": ended, "why": why, **found}
 
 
 def _own(mode: str) -> Iterator[int]:

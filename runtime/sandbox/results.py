@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.runtime.sandbox import confine
+from sketchc.runtime.sandbox import confine, memory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +22,10 @@ PROCESSES = 512
 CPU_SECONDS = 4 * 3600
 #: Of the machine's memory, for one worker.
 _MEMORY_SHARE = 0.8
+#: Kinds of a worker's end: somebody killed it while the machine was short of memory, or while there
+#: was enough. A worker that held this share of what was free when it started made it short itself.
+SHORT, KILLED = "MachineShortError", "KilledError"
+_OWN_SHARE = 0.5
 
 
 @attrs.frozen
@@ -59,6 +63,36 @@ class WorkerResult:
         if self.exit_code < 0:
             return f"the process was ended by {_signal_name(-self.exit_code)}"
         return f"the process ended with status {self.exit_code} and no answer"
+
+
+def outcome_of_end(plain: WorkerResult, told: Mapping[str, Any], limits: Limits) -> WorkerResult:
+    """The result of a worker that ended, by what its watcher saw of it."""
+    why, cap = str(told.get("why", "")), limits.settings()["memory_bytes"]
+    if why == "memory" or told.get("own"):
+        msg = f"MemoryError: its processes held more than {memory.text(cap)} of memory"
+        return attrs.evolve(plain, error=msg, kinds=("MemoryError",))
+    if why == "processes":
+        msg = f"OSError: it started more than {limits.processes} processes"
+        return attrs.evolve(plain, error=msg, kinds=("OSError",))
+    if plain.exit_code != -signal.SIGKILL or "least" not in told:
+        return plain
+    return _killed(plain, told)
+
+
+def _killed(plain: WorkerResult, told: Mapping[str, Any]) -> WorkerResult:
+    """The result of a worker that somebody killed: the kernel does so where memory runs out."""
+    held, free, least = (int(told[name]) for name in ("held", "free", "least"))
+    if not (told["kills"] or memory.is_short(least)):
+        msg = f"the process was ended by SIGKILL, with {memory.text(least)} of memory free"
+        return attrs.evolve(plain, error=msg, kinds=(KILLED,))
+    if held > _OWN_SHARE * free:
+        msg = f"its processes held {memory.text(held)} of the {memory.text(free)} that were free"
+        return attrs.evolve(plain, error=f"MemoryError: {msg}", kinds=("MemoryError",))
+    msg = (
+        "the process was ended by SIGKILL while the machine was short of memory "
+        f"({memory.text(least)} of {memory.text(memory.total())} left)"
+    )
+    return attrs.evolve(plain, error=msg, kinds=(SHORT,))
 
 
 @attrs.frozen

@@ -28,7 +28,7 @@ import attrs
 
 from sketchc.runtime.sandbox import confine, gate, messages, view
 from sketchc.runtime.sandbox.environment import clean_environment
-from sketchc.runtime.sandbox.results import Isolation, Limits, WorkerResult
+from sketchc.runtime.sandbox.results import Isolation, Limits, WorkerResult, outcome_of_end
 from sketchc.runtime.sandbox.templates import INSIDE, template
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class Worker:
         )
         if "failed" in told:
             return attrs.evolve(plain, error=f"OSError: {told['failed']}", kinds=("OSError",))
-        return _outgrown(plain, str(told.get("why", "")), self._limits)
+        return outcome_of_end(plain, told, self._limits)
 
     def _printed(self, offset: int) -> str:
         """The end of what was printed since `offset`."""
@@ -306,18 +306,6 @@ def _understood(
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         # The candidate shares the process with the channel: a garbled reply is its doing.
         return attrs.evolve(plain, error=f"the worker's reply cannot be read: {error}")
-
-
-def _outgrown(plain: WorkerResult, why: str, limits: Limits) -> WorkerResult:
-    """The result of a worker that the watcher ended."""
-    if why == "memory":
-        held = limits.settings()["memory_bytes"] / (1 << 30)
-        msg = f"MemoryError: its processes held more than {held:.1f} GiB of memory"
-        return attrs.evolve(plain, error=msg, kinds=("MemoryError",))
-    if why == "processes":
-        msg = f"OSError: it started more than {limits.processes} processes"
-        return attrs.evolve(plain, error=msg, kinds=("OSError",))
-    return plain
 
 
 class _Deadline:

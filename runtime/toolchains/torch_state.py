@@ -174,8 +174,8 @@ def _owners() -> dict[str, Any]:
         *(torch.cuda.Event, torch.cuda.Stream),
     ]
     for one in classes:
-        module = "torch.nn" if issubclass(one, torch.nn.Module) else one.__module__
-        found[f"{module}.{one.__qualname__}"] = one
+        place = "torch.nn" if issubclass(one, torch.nn.Module) else one.__module__
+        found[f"{place}.{one.__qualname__}"] = one
     return found
 
 

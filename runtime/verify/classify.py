@@ -11,6 +11,7 @@ import re
 
 import attrs
 
+from sketchc.runtime.sandbox.results import SHORT
 from sketchc.runtime.toolchains.base import ToolchainError
 
 #: These stages are classes already: the toolchain has seen the behaviour itself.
@@ -87,7 +88,13 @@ _CPP_MISUSE = (
     r"invalid (controlling|increment|form of) "
 )
 
+#: What gcc's driver says of a part of it that somebody killed.
+_COMPILER_KILLED = r"Killed signal terminated program"
+
 TABLE: tuple[Row, ...] = (
+    # A process that was killed while the machine was short of memory, for all that it had taken.
+    Row("infrastructure", kinds=frozenset({SHORT})),
+    Row("infrastructure", ("compile",), says=_COMPILER_KILLED, where="log", language="c++"),
     Row("illegal_access", kinds=frozenset({"IllegalAccessError"})),
     Row("illegal_access", ("launch",), says=_MEMORY_FAULT, where="log"),
     Row("timeout", says=r"no answer within|took more than [\d.]+ s"),

@@ -17,7 +17,12 @@ import numpy as np
 
 from sketchc.runtime.frontends.arrays import Array
 from sketchc.runtime.frontends.binding import Binding
-from sketchc.runtime.frontends.description import Readings, Scalar, Thresholds
+from sketchc.runtime.frontends.description import (
+    Readings,
+    Scalar,
+    TaskKilledError,
+    Thresholds,
+)
 from sketchc.runtime.frontends.repeat import ONLY_NAN, only_nan
 from sketchc.runtime.frontends.task import Task
 from sketchc.runtime.frontends.torch_task import TaskFailure
@@ -25,6 +30,7 @@ from sketchc.runtime.pool import slots
 from sketchc.runtime.toolchains import base as toolchains
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.interpreter import interpret_apart
+from sketchc.runtime.verify import machine
 from sketchc.runtime.verify.binary import NotElfError, in_libc, inspect_elf, refusal
 from sketchc.runtime.verify.buffers import Buffers
 from sketchc.runtime.verify.chains import adds_in_any_order, reduction_lengths
@@ -76,6 +82,8 @@ class Finding:
     code_as_sketch: bool | None = None
     #: Why the interpreter could not say who is to blame.
     undecided: str = ""
+    #: Somebody ended the process, and it is not known to be the kernel's doing (see `machine`).
+    killed: bool = False
 
 
 @attrs.define
@@ -117,18 +125,30 @@ class Session:
             return "policy", refused, ""
         self.explanation = explanation(findings)
         self.folder = folder
+        found = self._compile(timeout)
+        if found.killed:
+            with machine.alone():
+                found = self._compile(timeout)
+        if self.artefact is None:
+            return found.failure, found.reason, found.log
+        refused = self._look_at_library(self.artefact) if kernel.foreign else ""
+        return ("policy", refused, self.explanation) if refused else None
+
+    def _compile(self, timeout: float) -> Finding:
+        """Set `artefact`, or say what is wrong."""
         started = time.monotonic()
         try:
             with slots.compiling():
-                self.artefact = self.candidate.toolchain.compile(kernel, folder, timeout)
+                self.artefact = self.candidate.toolchain.compile(
+                    self.candidate.kernel, self.folder, timeout
+                )
             self.compiled = time.monotonic() - started
         except ToolchainError as error:
             found = self._failed(error)
-            return found.failure, found.reason, found.log
+            return attrs.evolve(found, killed=found.killed or found.failure == "infrastructure")
         except OSError as error:
-            return "infrastructure", f"the build failed: {error}", ""
-        refused = self._look_at_library(self.artefact) if kernel.foreign else ""
-        return ("policy", refused, self.explanation) if refused else None
+            return Finding("infrastructure", f"the build failed: {error}", killed=True)
+        return Finding()
 
     def _look_at_library(self, artefact: Artefact) -> str:
         """Why what the compiler made of a foreign kernel is refused; "" for no reason."""
@@ -155,7 +175,8 @@ class Session:
         if failure == "policy":
             log = f"{log}\n{self.explanation}".strip()
         message = headline(self._placeless(str(error)))
-        return Finding(failure, message, log=log[-LOG_CHARACTERS:])
+        killed = machine.was_killed(error)
+        return Finding(failure, message, log=log[-LOG_CHARACTERS:], killed=killed)
 
     def _language(self, error: ToolchainError) -> str:
         """The language of what failed."""
@@ -185,17 +206,19 @@ class Session:
         try:
             drawn, inputs, references = self._inputs(case, kind, seed)
             telling = share_of_numbers(references.arrays) >= LEAST_SHARE
+        except TaskKilledError as error:
+            found = Finding("infrastructure", str(error))
         except TaskFailure as error:
             if case.own and not self.task.is_sketch:
                 raise
             found = Finding("skipped", f"the task refuses these sizes: {error}")
         else:
-            try:
-                found = self._decide(case, inputs, references, lengths, runs)
-            except ToolchainError as error:
-                found = self._failed(error)
-            except OSError as error:
-                found = Finding("infrastructure", f"the run failed: {error}")
+            found = self._tried(case, inputs, references, lengths, runs)
+            if found.killed:
+                reason = found.reason
+                with machine.alone():
+                    found = self._tried(case, inputs, references, lengths, runs)
+                self.notes.append(machine.told_twice(case, kind, reason, not found.failure))
             found = self._blame(case, inputs.values, references, lengths, found)
         return CaseResult(
             case,
@@ -215,6 +238,22 @@ class Session:
             "" if drawn == kind else drawn,
         )
 
+    def _tried(
+        self,
+        case: ShapeCase,
+        inputs: Inputs,
+        references: References,
+        lengths: Mapping[str, int],
+        runs: int,
+    ) -> Finding:
+        """What one case shows, also where it cannot be run."""
+        try:
+            return self._decide(case, inputs, references, lengths, runs)
+        except ToolchainError as error:
+            return self._failed(error)
+        except OSError as error:
+            return Finding("infrastructure", f"the run failed: {error}", killed=True)
+
     def _inputs(self, case: ShapeCase, kind: str, seed: int) -> tuple[str, Inputs, References]:
         """The inputs of a case and what the task makes of them, drawn again where these are hardly
         any numbers; and the kind that they then are of. Raises `TaskFailure`."""
@@ -228,8 +267,8 @@ class Session:
                 inputs = draw(self.binding, self.task, case, tried, seed, substitutes, plants)
                 inputs = neighbour(inputs, f"{tried}/{change}", seed)
                 references = self._references(case, tried, inputs)
-            except TaskFailure:
-                if found is None:
+            except TaskFailure as error:
+                if found is None or isinstance(error, TaskKilledError):
                     raise
                 continue
             share = share_of_numbers(references.arrays)

@@ -31,6 +31,7 @@ from sketchc.runtime.verify.branches import Branches
 from sketchc.runtime.verify.drawn_sizes import Draws
 from sketchc.runtime.verify.free import Freedom, find_freedom, tied_note
 from sketchc.runtime.verify.inputs import LIKE
+from sketchc.runtime.verify.machine import memory_note, within_memory
 from sketchc.runtime.verify.neighbours import with_neighbours
 from sketchc.runtime.verify.running import KINDS, Cases, Progress, Runner
 from sketchc.runtime.verify.session import Session
@@ -304,7 +305,8 @@ def _cases(
     for case in ragged_cases(plan, binding, freedom.free, limits, around):
         found += [(case, next(kinds)) for _ in range(times)]
     found += [(case, "normal") for case in corner_cases(plan, binding, freedom.free, limits)]
-    own_limits = limits if interpreted else OWN
+    own_limits = limits if interpreted else within_memory(OWN)
+    short = "" if interpreted else memory_note(OWN, own_limits)
     others = other_cases(plan, binding, freedom.free, own_limits)
     found += [(case, "task" if case.own else "normal") for case in others.cases]
     own = own_case(plan, binding, freedom.free, own_limits)
@@ -315,7 +317,7 @@ def _cases(
     names = freedom.free if foreign else freedom.free & binding.sizes.keys()
     for case in drawn_cases(plan, binding, names, limits, draws):
         found += [(case, next(kinds)) for _ in range(times)]
-    return found, others
+    return found, attrs.evolve(others, notes=(*others.notes, *filter(None, [short])))
 
 
 def _varying(

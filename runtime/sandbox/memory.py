@@ -1,0 +1,89 @@
+"""What memory there is, and whether the machine ran out of it.
+
+Only the standard library: also in the trusted processes around a candidate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+_ROOT = Path("/sys/fs/cgroup")
+#: The machine is short where less than this share of its memory, or as many bytes, are left.
+_SHORT_SHARE = 0.04
+_SHORT_BYTES = 256 << 20
+
+
+def total() -> int:
+    """Bytes of memory that this process and all beside it may take: the machine's, or what a
+    control group allows. 0 where nobody says."""
+    return min([_meminfo("MemTotal"), *(limit for limit, _ in _groups())])
+
+
+def available() -> int:
+    """Bytes that can be had now without anything being killed; 0 where nobody says."""
+    return min([_meminfo("MemAvailable"), *(max(0, most - used) for most, used in _groups())])
+
+
+def is_short(left: int) -> bool:
+    """Whether a machine with so many bytes left is short of memory."""
+    whole = total()
+    return whole > 0 and left < max(_SHORT_SHARE * whole, min(_SHORT_BYTES, whole // 8))
+
+
+def kills() -> int:
+    """How many processes the kernel has ended so far for want of memory, in all groups."""
+    return _field("/proc/vmstat", "oom_kill")
+
+
+def text(size: float) -> str:
+    """Bytes for people."""
+    return f"{size / (1 << 30):.1f} GiB"
+
+
+def _meminfo(name: str) -> int:
+    return _field("/proc/meminfo", f"{name}:") << 10
+
+
+def _field(path: str, name: str) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError), open(path) as file:
+        for line in file:
+            words = line.split()
+            if words and words[0] == name:
+                return int(words[1])
+    return 0
+
+
+def _groups() -> list[tuple[int, int]]:
+    """(limit, use) in bytes of the control groups of this process that have a limit."""
+    found = []
+    for folder, most, used in _places():
+        with contextlib.suppress(OSError, ValueError):
+            limit = int((folder / most).read_text())  # "max" is no number
+            held = int((folder / used).read_text())
+            if limit < 1 << 60:
+                cached = _field(str(folder / "memory.stat"), "inactive_file")
+                found.append((limit, max(0, held - cached)))
+    return found
+
+
+def _places() -> list[tuple[Path, str, str]]:
+    """Folders of this process's groups, and the names of the files that say limit and use."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            root, names = _ROOT, ("memory.max", "memory.current")
+        elif "memory" in controllers.split(","):
+            root, names = _ROOT / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        else:
+            continue
+        # A container may see its own group as the root of the tree.
+        inner = root / path.lstrip("/")
+        for folder in (inner, *(p for p in inner.parents if p.is_relative_to(root))):
+            found.append((folder, *names))
+    return found

@@ -1,0 +1,66 @@
+"""What is the machine's doing and no kernel's: processes that were killed because memory ran out.
+
+A case whose process was killed is run once more, alone: no other candidate of this pool compiles or
+runs meanwhile, and it is waited for until there is memory again. A second kill while memory is free
+is the kernel's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import attrs
+
+from sketchc.runtime.frontends.task_ends import wait_for_memory
+from sketchc.runtime.pool import slots
+from sketchc.runtime.sandbox import memory
+from sketchc.runtime.sandbox.results import KILLED, SHORT
+from sketchc.runtime.toolchains.base import ToolchainError
+from sketchc.runtime.verify.shapes import Limits, ShapeCase
+
+#: Bytes that one element of a task's tensors takes at its own sizes, in all processes together: the
+#: inputs as they are in three of them, in float64 in two, and what the task computes on the way.
+ELEMENT_BYTES = 48
+#: Of the memory that is free, what one case may plan to take.
+_SHARE = 0.75
+_WORDS = frozenset({KILLED, SHORT})
+
+
+def was_killed(error: ToolchainError) -> bool:
+    """Whether somebody killed the process, for no reason that its watcher knows."""
+    return bool(_WORDS & set(error.kinds))
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Nobody else of this pool works meanwhile, and there is memory, or there was none for a
+    while."""
+    with slots.alone():
+        wait_for_memory()
+        yield
+
+
+def told_twice(case: ShapeCase, kind: str, reason: str, passed: bool) -> str:
+    """A note on a case that was run again."""
+    then = "passed" if passed else "failed"
+    return f"{case.text} ({kind}): {reason}; it was run once more, alone, and {then}"
+
+
+def within_memory(limits: Limits, left: Callable[[], int] = memory.available) -> Limits:
+    """The limits of one run, where the memory that is free now allows no more."""
+    free = left()
+    if not free:
+        return limits
+    most = max(1 << 20, int(_SHARE * free) // ELEMENT_BYTES)
+    return attrs.evolve(limits, elements=min(limits.elements, most))
+
+
+def memory_note(limits: Limits, bounded: Limits) -> str:
+    """Why sizes are smaller than they would be; "" where they are not."""
+    if bounded.elements >= limits.elements:
+        return ""
+    return (
+        f"{memory.text(memory.available())} of memory are free: sizes of more than "
+        f"{bounded.elements:,} elements in all tensors are scaled down"
+    )
