@@ -29,6 +29,8 @@ DOCUMENT_TOKENS = 1500
 CODE_CHARACTERS = 24_000
 #: Failures that another way of doing it may cure.
 _WANTS_STRATEGIES = ("resource", "timeout")
+#: The key of a reply that says so.
+NOTHING_WRONG = "nothing_is_wrong"
 #: Fields of a reply are cut off there (characters).
 _LONGEST_FIELD = 2000
 
@@ -36,21 +38,24 @@ _LONGEST_FIELD = 2000
 @attrs.frozen
 class Advice:
     """`agent` is "coder" or "designer" where the model was asked to decide, else ""; all is empty
-    when no reply could be used. `problems` say what was wrong with replies."""
+    when no reply could be used. `nothing_wrong` is why neither sketch nor code can be at fault,
+    where the model says so. `problems` say what was wrong with replies."""
 
     agent: str = ""
     diagnosis: str = ""
     suggestion: str = ""
+    nothing_wrong: str = ""
     problems: tuple[str, ...] = ()
 
 
 def ask(model: LanguageModel, state: RunState, session: Session, found: Route) -> Advice:
     """Ask about the failure of the last step. Raises `LlmError`, except where the prompt or the
     reply is too long: then, as after unusable replies, there is no advice."""
-    decide = not found.certain
+    decide, dispute = not found.certain, may_dispute(state)
+    known = facts(state, session, found)
     messages: tuple[Message, ...] = (
         Message("system", render("conductor_system.jinja", decide=decide)),
-        Message("user", render("conductor.jinja", decide=decide, **facts(state, session, found))),
+        Message("user", render("conductor.jinja", decide=decide, dispute=dispute, **known)),
     )
     problems: list[str] = []
     for _ in range(1 + CORRECTIONS):
@@ -59,7 +64,7 @@ def ask(model: LanguageModel, state: RunState, session: Session, found: Route) -
         except (ContextOverflowError, TruncatedError) as error:
             return Advice(problems=(*problems, str(error)))
         try:
-            return attrs.evolve(parse(text, decide), problems=tuple(problems))
+            return attrs.evolve(parse(text, decide, dispute), problems=tuple(problems))
         except ReplyError as error:
             problems.append(str(error))
             correction = render("conductor_correction.jinja", reason=str(error))
@@ -67,11 +72,18 @@ def ask(model: LanguageModel, state: RunState, session: Session, found: Route) -
     return Advice(problems=tuple(problems))
 
 
-def parse(text: str, decide: bool) -> Advice:
-    """The advice in a reply: one JSON object with exactly the fields asked for. Raises
-    `ReplyError`."""
+def may_dispute(state: RunState) -> bool:
+    """Whether a model may say that nothing is wrong: of what the Verifier found, once a verdict."""
+    return state.history[-1].agent == "verifier" and not state.disputed
+
+
+def parse(text: str, decide: bool, dispute: bool = False) -> Advice:
+    """The advice in a reply: one JSON object with exactly the fields asked for; with `dispute` it
+    may say instead that nothing is wrong. Raises `ReplyError`."""
     data = json_object(text)
     wanted = ["route", "diagnosis", "suggestion"] if decide else ["diagnosis", "suggestion"]
+    if dispute and NOTHING_WRONG in data:
+        wanted = [NOTHING_WRONG]
     if sorted(data) != sorted(wanted):
         msg = f"the object's keys must be exactly: {', '.join(wanted)}"
         raise ReplyError(msg)
@@ -79,6 +91,8 @@ def parse(text: str, decide: bool) -> Advice:
         if not isinstance(value, str) or not value.strip():
             msg = f"{key!r} must be a text that is not empty"
             raise ReplyError(msg)
+    if NOTHING_WRONG in data:
+        return Advice(nothing_wrong=data[NOTHING_WRONG].strip()[:_LONGEST_FIELD])
     agent = data.get("route", "")
     if decide and agent not in ("coder", "designer"):
         msg = f'"route" must be "coder" or "designer", not {json.dumps(agent)}'

@@ -196,18 +196,20 @@ def _last_design(history: Sequence[Step]) -> int:
 
 def _since_design(history: Sequence[Step], failure: str) -> int:
     """How many candidates failed so since the Designer's last step."""
+    return sum(step.failure == failure for step in _candidates(history))
+
+
+def _candidates(history: Sequence[Step]) -> list[Step]:
+    """The Verifier's steps since the Designer's last one, each of another candidate."""
     steps = history[_last_design(history) :]
-    return sum(step.agent == "verifier" and step.failure == failure for step in steps)
+    return [step for step in steps if step.agent == "verifier" and not step.details.get("again")]
 
 
 def _repeated(failure: str, reason: str, history: Sequence[Step]) -> int:
     """How many candidates since the Designer's last step failed with the same evidence."""
-    steps = history[_last_design(history) :]
     wanted = _fingerprint(failure, reason)
-    return sum(
-        step.agent == "verifier" and _fingerprint(step.failure, step.reason) == wanted
-        for step in steps
-    )
+    steps = _candidates(history)
+    return sum(_fingerprint(step.failure, step.reason) == wanted for step in steps)
 
 
 def _fingerprint(failure: str, reason: str) -> tuple[str, str]:
@@ -263,6 +265,9 @@ class Conductor:
             reason = f"{last.reason}; no attempt is left ({session.max_attempts} made)"
             return Turn(state, "exhausted", reason, last.failure, record)
         found, suggestion = self._advised(found, state, session, record)
+        if found.agent == "verifier":
+            left = attrs.evolve(state, disputed="asked")
+            return Turn(left, "retry_verifier", found.reason, last.failure, record)
         feedback = Feedback(
             failure_of(last),
             f"{told(last)}. Sent to the {found.agent.capitalize()} because: {found.reason}.",
@@ -283,6 +288,12 @@ class Conductor:
         session.progress.note("conductor", "asks the model who mends this, and how")
         advice = ask(session.model, state, session, found)
         record["advice"] = attrs.asdict(advice)
+        if advice.nothing_wrong:
+            record["decided_by"] = "model"
+            reason = f"a model says that nothing is wrong here: {advice.nothing_wrong}"
+            found = Route("verifier", f"{reason} (the evidence is taken again)")
+            record["route"] = attrs.asdict(found)
+            return found, ""
         if not found.certain and advice.agent:
             record["decided_by"] = "model"
             found = Route(advice.agent, f"{advice.diagnosis} (evidence did not decide)")

@@ -63,6 +63,8 @@ class RunState:
     Designer wrote it; `verdict` is `runtime.verify.verdict.to_json`; `outcome` is "" while running,
     then "passed", "generated" (no verification asked for), "exhausted", "failed", "rejected" or
     "incomplete".
+    `disputed`: a model said of this verdict that nothing is wrong ("asked": the evidence is to be
+    taken again; "taken": it was, and a model may not say so again); "" for any other verdict.
     """
 
     node: str
@@ -75,6 +77,7 @@ class RunState:
     history: tuple[Step, ...] = ()
     outcome: str = ""
     reason: str = ""
+    disputed: str = ""
 
 
 @attrs.frozen

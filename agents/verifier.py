@@ -37,14 +37,16 @@ class Verifier:
         from sketchc.runtime.verify.verdict import to_json
 
         candidate = candidate_of(state, session)
-        verdict = self._verify(candidate, state, session)
-        left = attrs.evolve(state, verdict=to_json(verdict), measurement=None)
+        again = state.disputed == "asked" and state.verdict is not None
+        verdict = (self._verify_again if again else self._verify)(candidate, state, session)
+        told = "taken" if again else ""
+        left = attrs.evolve(state, verdict=to_json(verdict), measurement=None, disputed=told)
         if verdict.incomplete:
             reason = f"not all was reached: {'; '.join(verdict.gaps)}"
             return Turn(left, "incomplete", reason, details=_counts(verdict))
         if not verdict.passed:
             found = evidence(verdict)
-            details = {"evidence": found, **_counts(verdict)}
+            details = {"evidence": found, **_counts(verdict)} | ({"again": True} if again else {})
             return Turn(left, "failed", _failed(verdict, found), verdict.failure, details)
         details = _counts(verdict)
         reason = f"right in {details['passed']} cases, {verdict.how_it_runs}"
@@ -58,7 +60,19 @@ class Verifier:
                 reason += f"; {measurement['speedup']['of_medians']:.2f}x of eager"
         return Turn(left, "passed", reason, details=details)
 
-    def _verify(self, candidate: Candidate, state: RunState, session: Session) -> Verdict:
+    def _verify_again(self, candidate: Candidate, state: RunState, session: Session) -> Verdict:
+        """A model says that nothing is wrong: with the inputs that failed, and with others."""
+        from sketchc.runtime.verify.again import taken_again
+
+        assert state.verdict is not None
+        session.progress.note("verifier", "takes the disputed evidence again")
+        same = self._verify(candidate, state, session, int(state.verdict["seed"]))
+        return taken_again(state.verdict, same, self._verify(candidate, state, session))
+
+    def _verify(
+        self, candidate: Candidate, state: RunState, session: Session, old: int | None = None
+    ) -> Verdict:
+        """With the seed of this step, or with an old one."""
         from sketchc.runtime.verify.verify import verify
 
         done, told = 0, time.monotonic()
@@ -74,9 +88,10 @@ class Verifier:
                 session.progress.note("verifier", text)
 
         # Other inputs for each attempt, and the same ones when a step is done again.
-        seed = session.seed + 1000 * len(state.history)
+        seed = session.seed + 1000 * len(state.history) if old is None else old
         settings = session.configuration.target(session.target)
-        folder = session.folder / "build" / f"{len(state.history) + 1:03}"
+        number = f"{len(state.history) + 1:03}"
+        folder = session.folder / "build" / (number if old is None else f"{number}-again")
         return verify(
             candidate,
             session.task,

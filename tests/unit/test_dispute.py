@@ -1,0 +1,153 @@
+"""A model may say, once a verdict, that nothing is wrong: then the evidence is taken again, and
+counts. Nothing that a kernel itself was seen to do is talked away.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from llm_server import reply
+from small_tasks import small_task
+from test_conductor import ADVICE, failed, model, prompt_of, session_of, state_after
+from toolchains import require
+
+from sketchc.agents.advice import NOTHING_WRONG, parse
+from sketchc.agents.conductor import Conductor, Evidence, Team, route
+from sketchc.agents.configuration import Configuration
+from sketchc.agents.llm.replies import ReplyError
+from sketchc.agents.serialise import dump_state, load_state
+from sketchc.agents.session import Session
+from sketchc.agents.state import KernelText, RunState
+from sketchc.agents.verifier import Verifier
+from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.runtime.verify.again import taken_again
+from sketchc.runtime.verify.shapes import ShapeCase
+from sketchc.runtime.verify.verdict import CaseResult, Verdict, to_json
+
+DISPUTE = {NOTHING_WRONG: "the process was killed, and the machine had no memory left"}
+
+
+def test_the_conductors_model_may_say_so_once_a_verdict() -> None:
+    state = state_after(failed("launch"))
+    with model([reply(json.dumps(DISPUTE)), reply(json.dumps(ADVICE))]) as (client, server):
+        turn = Conductor().run(state, session_of(client))
+        assert f'"{NOTHING_WRONG}"' in prompt_of(server, 0)
+        assert (turn.outcome, turn.state.disputed) == ("retry_verifier", "asked")
+        assert (turn.state.attempt, turn.state.kernel) == (state.attempt, state.kernel)
+        assert "a model says that nothing is wrong here: the process was killed" in turn.reason
+        assert load_state(dump_state(turn.state)) == turn.state
+        # It failed again: now somebody mends it.
+        later = attrs.evolve(state, disputed="taken")
+        turn = Conductor().run(later, session_of(client))
+        assert NOTHING_WRONG not in prompt_of(server, 1)
+        assert turn.outcome == "to_coder"
+
+
+def test_only_where_it_may_be_said_it_is_read() -> None:
+    said = json.dumps(DISPUTE)
+    assert parse(said, decide=True, dispute=True).nothing_wrong == DISPUTE[NOTHING_WRONG]
+    assert parse(json.dumps(ADVICE), decide=False, dispute=True).suggestion == "mask line 3"
+    for text, dispute in ((said, False), (json.dumps({NOTHING_WRONG: ""}), True),
+                          (json.dumps({**DISPUTE, **ADVICE}), True)):  # fmt: skip
+        with pytest.raises(ReplyError):
+            parse(text, decide=False, dispute=dispute)
+
+
+def test_evidence_that_was_taken_again_is_no_other_candidate() -> None:
+    again = attrs.evolve(failed("resource"), details={"again": True})
+    history = [failed("resource"), again]
+    assert route("resource", Evidence(), history, Team()).agent == "coder"
+
+
+# ---------------------------------------------------------------- both verdicts as one
+
+
+def case(failure: str = "", seed: int = 3, size: int = 5) -> CaseResult:
+    return CaseResult(ShapeCase("ragged", {"M": size}), "normal", seed, failure, "why")
+
+
+def verdict(*cases: CaseResult, seed: int = 3) -> Verdict:
+    return Verdict("s", "cpp", "cpu", "t.py", "natively", seed, cases)
+
+
+def merged(before: CaseResult, same: CaseResult, new: CaseResult) -> Verdict:
+    first: dict[str, Any] = to_json(verdict(case(size=1), before))
+    return taken_again(first, verdict(case(size=1), same), verdict(new, seed=9))
+
+
+@pytest.mark.parametrize("failure", ["launch", "timeout", "infrastructure", "resource"])
+def test_what_may_be_the_machines_doing_may_pass(failure: str) -> None:
+    found = merged(case(failure), case(), case(seed=9))
+    assert found.passed
+    assert "the evidence was taken again" in found.notes[0]
+
+
+@pytest.mark.parametrize("failure", ["numerical", "nondeterministic", "illegal_access"])
+def test_what_the_kernel_did_on_these_inputs_is_not_talked_away(failure: str) -> None:
+    found = merged(case(failure), case(), case(seed=9))
+    assert not found.passed
+    assert found.failure == "nondeterministic"
+    assert "failed before on the same inputs" in found.failures[0].reason
+
+
+@pytest.mark.parametrize("failure", ["launch", "numerical", "policy", "design"])
+def test_every_failure_of_either_counts(failure: str) -> None:
+    for same, new in ((case(failure), case(seed=9)), (case(), case(failure, seed=9))):
+        found = merged(case("launch"), same, new)
+        assert (found.passed, found.failure) == (False, failure)
+
+
+def test_failures_of_the_machinery_count_as_not_run() -> None:
+    found = merged(case("launch"), case("infrastructure"), case(seed=9))
+    assert found.passed
+    nothing = taken_again(
+        to_json(verdict(case("launch"))),
+        verdict(case("infrastructure")),
+        verdict(case("infrastructure", seed=9)),
+    )
+    assert not nothing.passed
+
+
+# ---------------------------------------------------------------- real kernels
+
+RELU = """#include <cstdint>
+extern "C" int64_t relu(const float *X, float *Y, int64_t M, int64_t N)
+{
+    for (int64_t i = 0; i < M * N; ++i) {
+        Y[i] = X[i] > LIMIT ? X[i] : 0.0f;
+    }
+    return 0;
+}
+"""
+
+
+class Quiet:
+    def note(self, agent: str, text: str) -> None:
+        del agent, text
+
+
+@pytest.mark.parametrize(("limit", "passes"), [("0.0f", True), ("0.01f", False)])
+def test_only_a_right_kernel_gains_by_it(limit: str, passes: bool, tmp_path: Path) -> None:
+    require("cpp")
+    path = small_task("relu", tmp_path)
+    task_text = path.read_text()
+    with TorchTask(path) as task:
+        session = Session(
+            task, task.describe(0), task_text, "cpp", "cpu", {}, "llm", None, Configuration(), 7,
+            tmp_path, Quiet(), 5, 4, bench=False,
+        )  # fmt: skip
+        blamed = to_json(verdict(case("launch"), seed=11))
+        kernel = KernelText(RELU.replace("LIMIT", limit), "relu", "c++", "llm")
+        state = RunState("verifier", kernel=kernel, verdict=blamed, disputed="asked")
+        turn = Verifier().run(state, session)
+    assert turn.outcome == ("passed" if passes else "failed"), turn.reason
+    assert turn.state.disputed == "taken"
+    assert turn.state.verdict is not None
+    seeds = {one["seed"] for one in turn.state.verdict["cases"]}
+    assert any(11 <= seed < 100 for seed in seeds)
+    if passes:
+        assert any(7 <= seed < 11 for seed in seeds), "seed 7 is that of this step"
