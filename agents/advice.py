@@ -11,7 +11,7 @@ import attrs
 from sketchc.agents.llm.client import complete_whole
 from sketchc.agents.llm.errors import ContextOverflowError, TruncatedError
 from sketchc.agents.llm.messages import LanguageModel, Message, Request
-from sketchc.agents.llm.replies import ReplyError, json_object
+from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError, json_object
 from sketchc.agents.prompts.rendering import render
 from sketchc.agents.state import RunState
 
@@ -29,8 +29,6 @@ DOCUMENT_TOKENS = 1500
 CODE_CHARACTERS = 24_000
 #: Failures that another way of doing it may cure.
 _WANTS_STRATEGIES = ("resource", "timeout")
-#: The key of a reply that says so.
-NOTHING_WRONG = "nothing_is_wrong"
 #: Fields of a reply are cut off there (characters).
 _LONGEST_FIELD = 2000
 

@@ -7,6 +7,7 @@ long is asked again with fewer documents. Repairs are edits of the code, not rew
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from sketchc.agents.llm.client import complete_whole
 from sketchc.agents.llm.edits import apply_edits, parse_edits
 from sketchc.agents.llm.errors import ContextOverflowError
 from sketchc.agents.llm.messages import LanguageModel, Message, Request
-from sketchc.agents.llm.replies import ReplyError, single_block
+from sketchc.agents.llm.replies import ReplyError, nothing_wrong, single_block
 from sketchc.agents.prompts.rendering import render
 from sketchc.agents.state import Feedback
 from sketchc.lowering.kernel import Kernel
@@ -36,6 +37,10 @@ _CORRECTIONS = 2
 
 class UnusableReplyError(Exception):
     """The model gave no code, or no edits that apply, however often it was told why."""
+
+
+class NothingWrongError(Exception):
+    """The model says that neither sketch nor code is at fault; the message is why."""
 
 
 @attrs.frozen
@@ -76,21 +81,24 @@ def repair_kernel(
     documents: DocSpec | None,
     settings: CoderSettings = CoderSettings(),
     earlier: Sequence[str] = (),
+    dispute: bool = False,
 ) -> Kernel:
     """`source` mended by edits; where no edits apply, by one whole rewrite.
 
-    `earlier` holds a line on each failed attempt before. Raises `UnusableReplyError`, `LlmError`.
+    `earlier` holds a line on each failed attempt before. Raises `UnusableReplyError`, `LlmError`;
+    and `NothingWrongError` where the model may (`dispute`), and does, say so.
     """
 
     def messages(budget: int, whole: bool = False) -> tuple[Message, ...]:
         text = selected(documents, assignment, budget, feedback.failure)
-        return repair_messages(assignment, source, feedback, text, earlier, whole)
+        return repair_messages(assignment, source, feedback, text, earlier, whole, dispute)
 
     half = settings.docs_tokens // 2
     try:
-        mended = _Conversation(model, "coder-repair", messages, half).edited(source)
+        mended = _Conversation(model, "coder-repair", messages, half, dispute).edited(source)
     except UnusableReplyError:
-        again = _Conversation(model, "coder-repair", lambda n: messages(n, whole=True), half)
+        whole = functools.partial(messages, whole=True)
+        again = _Conversation(model, "coder-repair", whole, half, dispute)
         mended = again.code(assignment.contract.fence)
     return _kernel(assignment, mended)
 
@@ -133,12 +141,14 @@ def _kernel(assignment: Assignment, source: str) -> Kernel:
 @attrs.define
 class _Conversation:
     """A question and what follows until the reply can be used. `opening` makes the first messages
-    for a budget of documents in tokens, which is halved when the prompt is too long."""
+    for a budget of documents in tokens, which is halved when the prompt is too long. `dispute`: a
+    reply may be that nothing is wrong."""
 
     model: LanguageModel
     purpose: str
     opening: Callable[[int], tuple[Message, ...]]
     budget: int
+    dispute: bool = False
     rest: tuple[Message, ...] = ()
 
     def code(self, language: str) -> str:
@@ -153,6 +163,8 @@ class _Conversation:
         """What `read` makes of the first reply that it can use."""
         for _ in range(1 + _CORRECTIONS):
             text = self._ask()
+            if self.dispute and (why := nothing_wrong(text)):
+                raise NothingWrongError(why)
             try:
                 return read(text)
             except ReplyError as error:

@@ -12,6 +12,7 @@ import attrs
 from sketchc.agents.candidates import plan_of, signature_plan
 from sketchc.agents.code_writer import (
     CoderSettings,
+    NothingWrongError,
     UnusableReplyError,
     repair_kernel,
     write_kernel,
@@ -80,8 +81,12 @@ def _by_model(state: RunState, session: Session, assignment: Assignment, mending
             documents,
             settings,
             _earlier(state),
+            dispute=state.verdict is not None and not state.disputed,
         )
         return _coded(state, kernel, "llm", f"mended by a model after {state.feedback.failure}")
+    except NothingWrongError as error:
+        reason = f"a model says that nothing is wrong here: {error} (the evidence is taken again)"
+        return Turn(attrs.evolve(state, feedback=None, disputed="asked"), "coded", reason)
     except UnusableReplyError as error:
         return _gave_up(state, str(error), mending)
 
@@ -112,7 +117,9 @@ def _assignment(state: RunState, session: Session) -> Assignment:
 
 def _coded(state: RunState, kernel: Kernel, origin: str, reason: str) -> Turn:
     text = KernelText(kernel.source, kernel.entry, kernel.language, origin)
-    left = attrs.evolve(state, kernel=text, feedback=None, verdict=None, measurement=None)
+    left = attrs.evolve(
+        state, kernel=text, feedback=None, verdict=None, measurement=None, disputed=""
+    )
     details = {"origin": origin, "lines": len(kernel.source.splitlines())}
     return Turn(left, "coded", reason, details=details)
 

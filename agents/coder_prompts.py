@@ -99,9 +99,10 @@ def repair_messages(
     documents: str,
     earlier: Sequence[str] = (),
     whole: bool = False,
+    dispute: bool = False,
 ) -> tuple[Message, ...]:
     """Ask for edits of `source`, or (`whole`) for the mended file. `earlier`: one line on each
-    failed attempt before this one."""
+    failed attempt before this one. `dispute`: the reply may be that nothing is wrong."""
     from sketchc.agents.llm.edits import EDIT_FORMAT
     from sketchc.runtime.verify.verdict import FAILURES
 
@@ -119,6 +120,7 @@ def repair_messages(
         suggestion=feedback.suggestion,
         edit_format=EDIT_FORMAT,
         whole=whole,
+        dispute=dispute,
     )
     return (_system(assignment), Message("user", text))
 

@@ -15,6 +15,7 @@ import attrs
 
 from sketchc.agents.code_writer import (
     CoderSettings,
+    NothingWrongError,
     UnusableReplyError,
     repair_kernel,
     write_kernel,
@@ -38,12 +39,20 @@ Note = Callable[[str], None]
 @attrs.frozen
 class Attempt:
     """One candidate. `kernel` and `verdict` are None when the model gave no usable reply, and
-    `problem` then says so."""
+    `problem` then says so. `again`: it is the one before, whose evidence was taken again."""
 
     number: int
     kernel: Kernel | None
     verdict: Verdict | None
     problem: str = ""
+    again: bool = False
+
+    @property
+    def checked(self) -> tuple[Kernel, Verdict]:
+        """The candidate and its verdict, of one that has both."""
+        assert self.kernel is not None
+        assert self.verdict is not None
+        return self.kernel, self.verdict
 
 
 @attrs.frozen
@@ -68,7 +77,8 @@ def code_until_right(
     max_attempts: int,
     note: Note = lambda text: None,
 ) -> Coding:
-    """Up to `max_attempts` candidates; each after the first is a repair of the one before.
+    """Up to `max_attempts` candidates; each after the first is a repair of the one before, or, once
+    for each, that one again, where the model says that nothing is wrong with it.
 
     It ends early when the model gives nothing usable, and when the machinery fails (a verdict of
     "infrastructure", or one without a case): there is nothing to repair then. Raises `LlmError`.
@@ -78,11 +88,14 @@ def code_until_right(
         note(f"attempt {number} of {max_attempts}")
         try:
             kernel = _next(assignment, model, documents, settings, attempts)
+            attempts.append(Attempt(number, kernel, check(kernel, number)))
+        except NothingWrongError as error:
+            note(f"the model says that nothing is wrong: {error}; the evidence is taken again")
+            attempts.append(_again(attempts[-1], number, check))
         except UnusableReplyError as error:
             attempts.append(Attempt(number, None, None, str(error)))
             break
-        verdict = check(kernel, number)
-        attempts.append(Attempt(number, kernel, verdict))
+        kernel, verdict = attempts[-1].checked
         if verdict.passed:
             return Coding(kernel, tuple(attempts))
         note(_told(attempts[-1]))
@@ -101,18 +114,29 @@ def _next(
     """The first candidate, or the last one mended."""
     if not attempts:
         return write_kernel(assignment, model, documents, settings)
-    last = attempts[-1]
-    assert last.kernel is not None
-    assert last.verdict is not None
+    kernel, verdict = attempts[-1].checked
     earlier = [_told(attempt) for attempt in attempts[:-1]]
     return repair_kernel(
         assignment,
-        last.kernel.source,
-        feedback_of(last.verdict),
+        kernel.source,
+        feedback_of(verdict),
         model,
         documents,
         settings,
         earlier,
+        dispute=not attempts[-1].again,
+    )
+
+
+def _again(last: Attempt, number: int, check: Check) -> Attempt:
+    """The candidate before once more: with the inputs of that verdict, and with others."""
+    from sketchc.runtime.verify.again import taken_again
+    from sketchc.runtime.verify.verdict import to_json
+
+    kernel, verdict = last.checked
+    same = check(kernel, last.number)
+    return Attempt(
+        number, kernel, taken_again(to_json(verdict), same, check(kernel, number)), again=True
     )
 
 

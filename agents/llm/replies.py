@@ -22,6 +22,10 @@ _END_OF_THOUGHTS = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
 _ALIASES = {"py": "python", "python3": "python", "c++": "cpp", "cc": "cpp", "cxx": "cpp"}
 
 
+#: The key of a reply that says that neither sketch nor code is at fault.
+NOTHING_WRONG = "nothing_is_wrong"
+
+
 class ReplyError(Exception):
     """A reply that cannot be used; the message tells the model what is wrong with it."""
 
@@ -201,3 +205,13 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _no_constant(name: str) -> Any:
     msg = f"{name} is no number of JSON"
     raise ValueError(msg)
+
+
+def nothing_wrong(text: str) -> str:
+    """Why nothing is wrong, where a reply says that and nothing else; "" for any other."""
+    try:
+        data = json_object(text)
+    except ReplyError:
+        return ""
+    said = data.get(NOTHING_WRONG)
+    return said.strip() if isinstance(said, str) and len(data) == 1 else ""

@@ -15,19 +15,27 @@ from small_tasks import small_task
 from test_conductor import ADVICE, failed, model, prompt_of, session_of, state_after
 from toolchains import require
 
-from sketchc.agents.advice import NOTHING_WRONG, parse
+from sketchc.agents.advice import parse
+from sketchc.agents.code_writer import CoderSettings
+from sketchc.agents.coder import Coder
+from sketchc.agents.coder_prompts import for_plan
+from sketchc.agents.coding_loop import Coding, code_until_right
 from sketchc.agents.conductor import Conductor, Evidence, Team, route
 from sketchc.agents.configuration import Configuration
-from sketchc.agents.llm.replies import ReplyError
+from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError
 from sketchc.agents.serialise import dump_state, load_state
 from sketchc.agents.session import Session
-from sketchc.agents.state import KernelText, RunState
+from sketchc.agents.state import Feedback, KernelText, RunState
 from sketchc.agents.verifier import Verifier
+from sketchc.cli import options
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.passes import build_plan
 from sketchc.runtime.frontends.torch_task import TorchTask
 from sketchc.runtime.verify.again import taken_again
 from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.verdict import CaseResult, Verdict, to_json
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 DISPUTE = {NOTHING_WRONG: "the process was killed, and the machine had no memory left"}
 
 
@@ -61,6 +69,55 @@ def test_evidence_that_was_taken_again_is_no_other_candidate() -> None:
     again = attrs.evolve(failed("resource"), details={"again": True})
     history = [failed("resource"), again]
     assert route("resource", Evidence(), history, Team()).agent == "coder"
+
+
+EDIT = "```edit\n<<<<<<< SEARCH\nint x = 1;\n=======\nint x = 2;\n>>>>>>> REPLACE\n```"
+
+
+def test_the_coders_model_may_say_so_as_well() -> None:
+    feedback = Feedback("launch", "it was killed", {"reason": "it was killed"})
+    kernel = KernelText("int x = 1;\n", "softmax", "c++", "llm")
+    state = attrs.evolve(state_after(failed("launch")), kernel=kernel, feedback=feedback)
+    with model([reply(json.dumps(DISPUTE)), reply(EDIT)]) as (client, server):
+        turn = Coder().run(state, session_of(client))
+        assert (turn.outcome, turn.state.disputed) == ("coded", "asked")
+        assert turn.state.kernel == kernel
+        assert turn.state.verdict == state.verdict
+        assert f'"{NOTHING_WRONG}"' in prompt_of(server, 0)
+        # A second time it has to mend; the next candidate may be disputed again.
+        turn = Coder().run(attrs.evolve(state, disputed="taken"), session_of(client))
+        assert NOTHING_WRONG not in prompt_of(server, 1)
+    assert turn.state.kernel is not None
+    assert turn.state.kernel.source == "int x = 2;\n"
+    assert turn.state.disputed == ""
+
+
+def coding(verdicts: list[Verdict], replies: list[str]) -> tuple[Coding, list[int]]:
+    """What `lower --coder llm` makes of these verdicts and replies, and the numbers checked."""
+    plan = build_plan(options.load_sketch(str(EXAMPLES / "softmax.sketch"))[1], "cpp").plan
+    numbers: list[int] = []
+
+    def check(kernel: Kernel, number: int) -> Verdict:
+        del kernel
+        numbers.append(number)
+        return verdicts.pop(0)
+
+    with model([reply(text) for text in replies]) as (client, _):
+        found = code_until_right(for_plan(plan), client, None, CoderSettings(), check, 4)
+    return found, numbers
+
+
+def test_without_a_conductor_evidence_is_taken_again_too() -> None:
+    first, right = verdict(case("launch")), verdict(case())
+    code, said = "```cpp\nint x = 1;\n```", json.dumps(DISPUTE)
+    found, numbers = coding([first, right, right], [code, said])
+    assert found.kernel is not None
+    assert numbers == [1, 1, 2], "the inputs of that verdict, and others"
+    # It fails again, and is to be mended now.
+    found, numbers = coding([first, first, right, right], [code, said, EDIT])
+    assert found.kernel is not None
+    assert found.kernel.source == "int x = 2;\n"
+    assert numbers == [1, 1, 2, 3]
 
 
 # ---------------------------------------------------------------- both verdicts as one
