@@ -390,6 +390,9 @@ def _run_bounded(command: list[str], timeout: float) -> tuple[int | None, str]:
         kill_group(process.pid)
         process.communicate()
         return None, ""
+    except BaseException:  # told to end: a compiler would go on for a while
+        kill_group(process.pid)
+        raise
     return process.returncode, printed.decode("utf-8", "replace")
 
 
