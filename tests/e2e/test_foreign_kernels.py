@@ -112,6 +112,8 @@ PYTHON: tuple[tuple[str, Edits], ...] = (
     ("policy", edit("    return Y\n", "    return X + X\n")),
     ("policy", edit(LAUNCH, "Y.copy_(X)")),
     ("policy", edit("import torch\n", "import torch\nimport subprocess\n")),
+    ("policy", edit("import torch\n", "import torch\ntorch.Tensor.mean = torch.Tensor.sum\n")),
+    ("policy", edit("    return Y\n", "    torch.set_num_threads(3)\n    return Y\n")),
 )  # fmt: skip
 #: Only where a GPU's compiler is asked: pipelined tiles that do not fit into shared memory.
 PRODUCT = """total = tl.zeros((128, 128), tl.float32)
