@@ -79,7 +79,7 @@ def clocks(run: Run) -> list[Problem]:
     bursts = [burst for burst in run.bursts if burst.contender == KERNEL]
     typical = statistics.median(sample.seconds for sample in own)
     found = _samples(own, typical, usual)
-    found += _bursts(bursts, usual_in_burst, handshake)
+    found += _bursts(bursts, 2 * (handshake + _unexplained_of_burst(run.alone_bursts)))
     # On a GPU the calls of a burst may take what their launches take, a sample does not.
     if run.device == "cpu":
         found += _slower_in_burst(bursts, typical, _allowed(run, usual_in_burst))
@@ -127,15 +127,20 @@ def _unexplained_in_burst(bursts: Sequence[Burst]) -> float:
     return min(((burst.wall - burst.seconds) / burst.calls for burst in bursts), default=0.0)
 
 
-def _bursts(bursts: Sequence[Burst], usual: float, handshake: float) -> list[Problem]:
-    """Bursts have up to thousands of short calls, so that the parent's clock can tell them, too."""
+def _unexplained_of_burst(bursts: Iterable[Burst]) -> float:
+    """The same for a burst as a whole: however many calls it has, an end is heard of once."""
+    return max(0.0, min((burst.wall - burst.seconds for burst in bursts), default=0.0))
+
+
+def _bursts(bursts: Sequence[Burst], usual: float) -> list[Problem]:
+    """Bursts have up to thousands of short calls, so that the parent's clock can tell them, too.
+    `usual`: how much later the parent may hear of the end of a burst."""
     if not bursts:
         return []
     each, most = _each(bursts), max(burst.calls for burst in bursts)
     unexplained = _unexplained_in_burst(bursts)
-    # The handshake is shared by the calls of a burst.
-    shared = (CLOCK_SECONDS + 2 * handshake) / most
-    if unexplained <= CLOCK_SHARE * each + 2 * usual + BURST_SECONDS + shared:
+    # What is usual is shared by the calls of a burst.
+    if unexplained <= CLOCK_SHARE * each + BURST_SECONDS + (CLOCK_SECONDS + usual) / most:
         return []
     reason = (
         f"the measuring process says {each:.3g} s a call of the kernel in a burst of {most}, and "

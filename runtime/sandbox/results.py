@@ -76,10 +76,10 @@ def outcome_of_end(plain: WorkerResult, told: Mapping[str, Any], limits: Limits)
         return attrs.evolve(plain, error=msg, kinds=("OSError",))
     if plain.exit_code != -signal.SIGKILL or "least" not in told:
         return plain
-    return _killed(plain, told)
+    return killed(plain, told)
 
 
-def _killed(plain: WorkerResult, told: Mapping[str, Any]) -> WorkerResult:
+def killed(plain: WorkerResult, told: Mapping[str, Any]) -> WorkerResult:
     """The result of a worker that somebody killed: the kernel does so where memory runs out."""
     held, free, least = (int(told[name]) for name in ("held", "free", "least"))
     if not (told["kills"] or memory.is_short(least)):

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.runtime.sandbox import confine, gate, messages, view
+from sketchc.runtime.sandbox import confine, gate, memory, messages, view
 from sketchc.runtime.sandbox.environment import clean_environment
-from sketchc.runtime.sandbox.results import Isolation, Limits, WorkerResult, outcome_of_end
+from sketchc.runtime.sandbox.results import Isolation, Limits, WorkerResult, killed, outcome_of_end
 from sketchc.runtime.sandbox.templates import INSIDE, template
 
 if TYPE_CHECKING:
@@ -401,6 +401,7 @@ def run_inside(
 ) -> WorkerResult:
     """For handlers: call another handler in another interpreter, inside of the same sandbox."""
     variables = clean_environment({"PYTHONDONTWRITEBYTECODE": "1", **(environment or {})})
+    free, kills = memory.available(), memory.kills()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     started = time.monotonic()
     with ours, tempfile.TemporaryFile() as output:
@@ -431,7 +432,10 @@ def run_inside(
         output.seek(max(0, size - OUTPUT_TAIL))
         said = output.read().decode("utf-8", "replace")
     plain = WorkerResult(code, timed_out, time.monotonic() - started, said)
-    return _understood(plain, body, {}) if body else plain
+    if body or timed_out or code != -signal.SIGKILL:
+        return _understood(plain, body, {}) if body else plain
+    left = {"held": 0, "free": free, "least": min(free, memory.available())}
+    return killed(plain, {**left, "kills": memory.kills() - kills})
 
 
 def file_limit(arrays: Mapping[str, np.ndarray[Any, Any]]) -> int:

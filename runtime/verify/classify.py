@@ -88,13 +88,16 @@ _CPP_MISUSE = (
     r"invalid (controlling|increment|form of) "
 )
 
-#: What gcc's driver says of a part of it that somebody killed.
+#: What gcc's driver says of a part of it that somebody killed, and what is said of a tool that was:
+#: tools have no bound of their own at which they are killed.
 _COMPILER_KILLED = r"Killed signal terminated program"
+_TOOL_KILLED = r"\bended with status -9\b"
 
 TABLE: tuple[Row, ...] = (
     # A process that was killed while the machine was short of memory, for all that it had taken.
     Row("infrastructure", kinds=frozenset({SHORT})),
     Row("infrastructure", ("compile",), says=_COMPILER_KILLED, where="log", language="c++"),
+    Row("infrastructure", ("compile",), says=_TOOL_KILLED, language="python"),
     Row("illegal_access", kinds=frozenset({"IllegalAccessError"})),
     Row("illegal_access", ("launch",), says=_MEMORY_FAULT, where="log"),
     Row("timeout", says=r"no answer within|took more than [\d.]+ s"),

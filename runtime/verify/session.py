@@ -144,8 +144,7 @@ class Session:
                 )
             self.compiled = time.monotonic() - started
         except ToolchainError as error:
-            found = self._failed(error)
-            return attrs.evolve(found, killed=found.killed or found.failure == "infrastructure")
+            return self._failed(error)
         except OSError as error:
             return Finding("infrastructure", f"the build failed: {error}", killed=True)
         return Finding()
@@ -175,7 +174,7 @@ class Session:
         if failure == "policy":
             log = f"{log}\n{self.explanation}".strip()
         message = headline(self._placeless(str(error)))
-        killed = machine.was_killed(error)
+        killed = machine.was_killed(error) or failure == "infrastructure"
         return Finding(failure, message, log=log[-LOG_CHARACTERS:], killed=killed)
 
     def _language(self, error: ToolchainError) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from sketchc.runtime.frontends.description import TaskKilledError
 from sketchc.runtime.frontends.torch_task import TorchTask
 from sketchc.runtime.sandbox import memory
 from sketchc.runtime.sandbox.results import KILLED, SHORT, Limits, WorkerResult, outcome_of_end
-from sketchc.runtime.sandbox.worker import Worker
+from sketchc.runtime.sandbox.worker import Worker, run_inside
 from sketchc.runtime.toolchains.base import Artefact, Session, ToolchainError
 from sketchc.runtime.verify import machine
 from sketchc.runtime.verify.classify import classify
@@ -100,6 +101,15 @@ def test_a_kill_is_the_machines_only_where_that_was_short(name: str) -> None:
 def test_a_compiler_that_was_killed_says_nothing_about_the_code() -> None:
     log = "g++: fatal error: Killed signal terminated program cc1plus"
     assert classify(ToolchainError("compile", "g++ failed", log), "c++") == "infrastructure"
+    for tool in ("triton-adapter-opt", "llc"):
+        error = ToolchainError("compile", f"{tool} ended with status -9: ")
+        assert classify(error, "python") == "infrastructure"
+    assert classify(ToolchainError("compile", "llc ended with status -6"), "python") == "compile"
+
+
+def test_a_tool_within_a_worker_that_was_killed_is_told_apart(handlers: str) -> None:
+    found = run_inside(f"{handlers}:killed", {}, python=sys.executable, timeout=30.0)
+    assert found.kinds == (KILLED,)
 
 
 # ---------------------------------------------------------------- once more, alone

@@ -119,6 +119,9 @@ def _build_in(folder: Path, tools: Tools) -> None:
         except subprocess.TimeoutExpired as error:
             message = f"{program} took more than {TIMEOUT:.0f} s"
             raise BuildError(message, "") from error
+        if done.returncode < 0:
+            message = f"{program} ended with status {done.returncode}"
+            raise BuildError(message, done.stderr[-8000:])
         if done.returncode:
             message = f"{program} cannot translate the front end's Linalg"
             raise BuildError(message, done.stderr[-8000:])
