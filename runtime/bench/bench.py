@@ -91,9 +91,9 @@ def bench(
 ) -> Measurement:
     """Compile, time and verify; `progress` hears what is being done, never while something is
     timed. `own_list`: which of the task's lists of inputs is measured; by default the first that
-    fits. Raises `UsageError` for what does not fit or cannot run,
-    `TaskFailure` for a task that is broken or not deterministic, and `MeasurementFailedError`
-    where the kernel does not compile or ends the process."""
+    fits. Raises `UsageError` for what does not fit or cannot run, `TaskFailure` for a task that
+    is broken or not deterministic, and `MeasurementFailedError` where the kernel does not compile
+    or ends the process."""
     if task.framework != "torch":
         msg = f"{task.path} is a task in {task.framework}; kernels are timed against PyTorch"
         raise UsageError(msg)
@@ -128,17 +128,8 @@ def bench(
     machine, floor = _held_against(machine, work, candidate, settings, run, say)
     say("verifies timed outputs")
     measured = _measurement(
-        candidate,
-        task,
-        binding,
-        symbols,
-        settings,
-        machine,
-        run,
-        verifier,
-        surrounding,
-        work,
-        floor,
+        *(candidate, task, binding, symbols, settings, machine),
+        *(run, verifier, surrounding, work, floor),
     )
     name = "" if own_list is None else own_list.name
     return attrs.evolve(measured, task_text=task_text, own_list=name)
@@ -457,16 +448,18 @@ def _measurement(
         attrs.evolve(run, kept=()),
         surrounding,
         versions(settings.device),
-        (
-            *filter(None, [busy_note(surrounding["other_work"])]),
-            *(*binding.notes, *task.notes, *run.notes, *_notes(run, baselines, comparable)),
-        ),
+        (*_busy(surrounding), *binding.notes, *task.notes, *_notes(run, baselines, comparable)),
     )
+
+
+def _busy(surrounding: Mapping[str, Any]) -> list[str]:
+    note = busy_note(surrounding["other_work"])
+    return [note] if note else []
 
 
 def _notes(run: Run, baselines: Mapping[str, Baseline], comparable: bool) -> list[str]:
     """What a reader must know of these numbers."""
-    found = []
+    found = list(run.notes)
     for baseline in baselines.values():
         wrong = next((c for c in baseline.comparisons if not c.passed), None)
         if wrong is not None:

@@ -88,20 +88,11 @@ def generate(
                 ledger.begin(_header(asked))
                 client = _client(provider, ledger, folder, configuration, display)
                 kept = RunRecorder(recorder(store, task), folder, asked)
-                state, stopped = _run_to_end(
-                    Run(
-                        asked,
-                        folder,
-                        task,
-                        task_source,
-                        configuration,
-                        client,
-                        ledger,
-                        display,
-                        kept.step,
-                    ),
-                    bench,
+                run = Run(
+                    *(asked, folder, task, task_source, configuration),
+                    *(client, ledger, display, kept.step),
                 )
+                state, stopped = _run_to_end(run, bench)
                 display.note("end", ending(state, stopped))
             spend = Spend() if client is None else client.spend
             files = write_outputs(folder.path, asked, state, task, spend, stopped)
