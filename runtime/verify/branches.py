@@ -17,7 +17,6 @@ from sketchc import ir
 from sketchc.checker.scope import free_names
 from sketchc.diagnostics import InternalError
 from sketchc.evaluate import Value, evaluate, host_sample
-from sketchc.lowering.plan import walk
 from sketchc.symbolic import children, show
 
 #: One side of a branch: which condition, and whether it holds.
@@ -219,7 +218,7 @@ def _everything(sketch: ir.Sketch) -> Iterator[ir.HostStep | ir.Statement]:
 
     yield from on_host(sketch.steps)
     for phase in sketch.phases:
-        yield from walk(phase.body)
+        yield from ir.walk(phase.body)
 
 
 @attrs.define

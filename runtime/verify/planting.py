@@ -19,7 +19,6 @@ import numpy as np
 
 from sketchc import ir
 from sketchc.evaluate import Value
-from sketchc.lowering.plan import walk
 from sketchc.runtime.frontends.arrays import Array, numpy_dtype
 from sketchc.runtime.frontends.description import Thresholds
 from sketchc.runtime.verify.inputs import LARGE
@@ -97,7 +96,7 @@ def literals(sketch: ir.Sketch) -> Iterator[Value]:
     constants = {constant.name: constant.value for constant in sketch.constants}
     pending: list[ir.Expr] = [let.value for let in sketch.lets]
     for phase in sketch.phases:
-        for statement in walk(phase.body):
+        for statement in ir.walk(phase.body):
             match statement:
                 case ir.Compute(operands=operands):
                     pending += [o.value for o in operands if not isinstance(o, ir.TileOperand)]
