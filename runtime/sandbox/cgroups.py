@@ -8,6 +8,7 @@ each controller).
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -63,7 +64,7 @@ def _make(controller: str, most: int) -> Path | None:
             if (group / name).exists():  # there is such a controller in this tree
                 (group / name).write_text(str(most))
                 return group
-        if new:
+        if new and group.exists():
             _remove(group)
     return None
 
@@ -82,9 +83,9 @@ def _remove(group: Path) -> None:
     for _ in range(100):
         try:
             group.rmdir()
-        except FileNotFoundError:
-            return
-        except OSError:
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                return
             time.sleep(0.01)
         else:
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,10 @@ class TritonCuda:
                 missing.append(name)
             else:
                 versions[name] = importlib.metadata.version(name)
+        # An empty list hides all GPUs from CUDA's driver.
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
         gpu = Path("/dev/nvidiactl").exists() and "+cpu" not in versions.get("torch", "+cpu")
+        gpu = gpu and not hidden
         usable = not missing
         how = "on the GPU" if gpu else "Triton's interpreter on the CPU"
         return ToolchainStatus(

@@ -69,6 +69,7 @@ def case(failure: str = "", **fields: Any) -> dict[str, Any]:
 def verdict(failure: str = "") -> dict[str, Any]:
     cases = [case(), case("skipped", comparisons=[]), *([case(failure)] if failure else [])]
     return {
+        "verdict": "failed" if failure else "passed",
         "passed": not failure,
         "failure": failure,
         "cases": cases,
@@ -170,8 +171,8 @@ def test_the_trace(kernel: KernelText) -> None:
     assert data["totals"]["calls"] == 3
     assert data["totals"]["input_tokens"] == 12345
     assert data["verdict"] == {
-        "passed": False, "failure": "numerical", "cases": 3, "passed_cases": 1,
-        "how_it_runs": "on the GPU",
+        "verdict": "failed", "passed": False, "failure": "numerical", "cases": 3,
+        "passed_cases": 1, "how_it_runs": "on the GPU",
     }  # fmt: skip
     assert data["versions"]["triton"] == "3.6"
 

@@ -7,9 +7,7 @@ import signal
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from sketchc.diagnostics import UsageError
 from sketchc.runtime.frontends import torch_template
 from sketchc.runtime.frontends.torch_task import TorchTask
 
@@ -60,14 +58,14 @@ def test_a_template_that_is_gone_is_replaced(tmp_path: Path) -> None:
         template = task.process.template
         template.process.kill()
         template.process.wait()
-        with pytest.raises(UsageError, match="ended its process"):
-            outputs(task)
+        assert outputs(task) == [2.0] * 3
+        assert task.process.template is not template
     with TorchTask(path) as task:
         assert outputs(task) == [2.0] * 3
 
 
 def test_a_task_does_not_outlive_its_template(tmp_path: Path) -> None:
     with TorchTask(write(tmp_path, "a", 2.0)) as task:
+        process = task.process
         torch_template.close_templates()
-        with pytest.raises(UsageError, match="signal SIGKILL"):
-            outputs(task)
+        assert process.wait() == -signal.SIGKILL
