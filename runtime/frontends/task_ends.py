@@ -45,7 +45,7 @@ def ended(path: Path, status: int, command: str, log: str, *, killed: bool) -> T
     if status == -signal.SIGKILL:
         left = f"{memory.text(memory.available())} of memory are free now"
         why = f"the machine ran out of memory; {left}" if killed else left
-        return TaskKilledError(f"{path}: the task's process was killed {doing}: {why}")
+        return TaskKilledError(f"{path}: the task's process was killed (SIGKILL) {doing}: {why}")
     how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     last = log.strip().split("\n")[-1]
     said = f"; its last line: {last[:300]}" if last else ""

@@ -91,7 +91,7 @@ BROKEN = {
         "must return a list of lists",
     ),
     "it ends its process": (function("import os; os._exit(7)"), "exit status 7"),
-    "it is killed": (function("import os; os.kill(os.getpid(), 9)"), "signal SIGKILL"),
+    "it is killed": (function("import os; os.kill(os.getpid(), 9)"), "was killed (SIGKILL) while"),
     "it hangs": (function("time.sleep(1000)"), "no answer within 0.5 s"),
     "nothing comes out": (function("pass"), "returns nothing and changes none of its inputs"),
     "text comes out": (function("return 'text'"), "must return a tensor or several"),

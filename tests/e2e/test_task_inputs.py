@@ -71,7 +71,8 @@ def kernel(a, b, w, y, z, M, N, scale, T: tl.constexpr):
 
 class ModelNew(torch.nn.Module):
     def forward(self, xs, kind, scale, weights, rows=(1, 1), bias=None, dim=1):
-        assert (kind, rows, bias, dim, weights["order"]) == ("sum", (1, 1), None, 1, 3)
+        assert (kind, rows, bias, dim) == ("sum", (1, 1), None, 1)
+        assert type(weights["order"]) is int
         (a, (b,)) = xs
         w = weights["w"]
         a, b, w = a.contiguous(), b.contiguous(), w.contiguous()

@@ -326,16 +326,19 @@ def test_cpp_through_ctypes(tmp_path: Path, task: Path, capsys: pytest.CaptureFi
     assert "dense only" in refused[0]["reason"]
 
 
-def tuned(*widths: int) -> str:
-    """The Triton file with a configuration for each number of lanes."""
-    configurations = ", ".join(f"triton.Config({{'COLUMNS': {width}}})" for width in widths)
+def tuned(*cuts: int) -> str:
+    """The Triton file with a configuration for each number of columns that it leaves out."""
+    configurations = ", ".join(
+        f"triton.Config({{'CUT': {cut}}}, num_warps={1 << place})" for place, cut in enumerate(cuts)
+    )
     return edited(
         IN_TRITON,
         (
             "@triton.jit\n",
             f"@triton.autotune(configs=[{configurations}], key=['N'])\n@triton.jit\n",
         ),
-        (", COLUMNS=triton.next_power_of_2(columns)", ""),
+        ("COLUMNS: tl.constexpr", "COLUMNS: tl.constexpr, CUT: tl.constexpr"),
+        ("mask = lanes < N", "mask = lanes < N - CUT"),
     )
 
 
@@ -362,8 +365,8 @@ def test_triton(
     if target == "triton_cuda":
         sources |= {
             "too_many_warps.py": edited(IN_TRITON, ("(columns))", "(columns), num_warps=64)")),
-            "tuned.py": tuned(512, 1024),  # rows of any size that is drawn
-            "tuned_wrong.py": tuned(512, 32),  # 32 lanes hold no row of 33
+            "tuned.py": tuned(0, 0),
+            "tuned_wrong.py": tuned(0, 1),
         }
         expected |= {"too_many_warps.py": "resource", "tuned.py": "", "tuned_wrong.py": "numerical"}
     status, verdicts = judge(capsys, write(tmp_path, sources), task, target)
