@@ -253,7 +253,9 @@ def _refused(refused: tuple[str, str, str] | None, cases: Cases, seed: int) -> l
     if refused is None or not cases:
         return []
     failure, reason, log = refused
-    return [CaseResult(*cases[0], seed, failure, reason, log=log)]
+    # What has another type is what the sketch declares.
+    right = False if failure == "wrong_shape" else None
+    return [CaseResult(*cases[0], seed, failure, reason, log=log, sketch_right=right)]
 
 
 def _oddities(task: Task, seed: int) -> tuple[str, ...]:
