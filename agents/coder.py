@@ -18,6 +18,7 @@ from sketchc.agents.code_writer import (
     write_kernel,
 )
 from sketchc.agents.coder_prompts import Assignment, for_plan
+from sketchc.agents.prompts.sizes import reach
 from sketchc.agents.state import Feedback, KernelText, RunState, Turn
 from sketchc.diagnostics import DiagnosticError, Severity, UsageError
 from sketchc.source import Source
@@ -102,8 +103,10 @@ def _assignment(state: RunState, session: Session) -> Assignment:
     """What is to be written. Raises `DiagnosticError` for a sketch that does not lower."""
     # A kernel that somebody gave may have a name of its own.
     entry = "" if state.kernel is None else state.kernel.entry
+    sizes = reach(session.description, session.target)
     if state.sketch:
-        return attrs.evolve(for_plan(plan_of(state.sketch, session)), entry=entry)
+        planned = for_plan(plan_of(state.sketch, session))
+        return attrs.evolve(planned, entry=entry, reach=sizes)
     signature = signature_plan(session)
     return Assignment(
         session.target,
@@ -112,6 +115,7 @@ def _assignment(state: RunState, session: Session) -> Assignment:
         task_source=session.task_source,
         parts=tuple(session.description.constants.items()),
         entry=entry,
+        reach=sizes,
     )
 
 

@@ -47,7 +47,8 @@ class Assignment:
     `plan` and the built-in Coder's kernel for it are None where there is only a task; `sketch` is
     then a signature without phases. `task_source` is the task's text, None where there is none or
     it is not to be shown, and `parts` the constants of the parts of its model. `entry` is the name
-    that the function must have, "" for the usual one.
+    that the function must have, "" for the usual one, `reach` what is said of the sizes that the
+    code will be verified at.
     `for_plan` makes an assignment from a plan.
     """
 
@@ -59,6 +60,7 @@ class Assignment:
     task_source: str | None = None
     entry: str = ""
     parts: Sequence[tuple[str, str]] = ()
+    reach: str = ""
 
     @property
     def language(self) -> str:
@@ -174,6 +176,7 @@ def _common(assignment: Assignment) -> dict[str, Any]:
         "operations": [] if plan is None else _operations(plan),
         "task_source": assignment.task_source,
         "parts": assignment.parts,
+        "reach": assignment.reach,
     }
 
 

@@ -111,8 +111,8 @@ BRANCHES = {
     "the other mode": Fault("avg_pool1d", "div(y, kernel_size, y)", "div(y, kernel_size + 1, y)"),
     "the mask": Fault("causal_attention", "add(scores, mask, scores)", "sub(scores, mask, scores)"),
     "the bias": Fault("conv2d", "add(y, bias, y)", "sub(y, bias, y)"),
-    "a constant eps": Fault("group_norm", "add(variance, eps,", "add(variance, 1e-5,"),
-    "another constant eps": Fault("layer_norm", "add(variance, eps,", "add(variance, 1e-5,"),
+    "another eps": Fault("group_norm", "add(variance, eps,", "add(variance, 1e-3,"),
+    "no eps": Fault("layer_norm", "add(variance, eps,", "add(variance, 0.0,"),
     "no dilation": Fault("conv2d", "(k%KW*dilation)", "(k%KW)"),
     "the first group": Fault("conv2d", "c = g*CG + k//(KH*KW)", "c = k//(KH*KW)"),
     "one stride": Fault(

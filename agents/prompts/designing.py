@@ -11,6 +11,7 @@ import attrs
 from sketchc.agents.prompts.hardware import hardware
 from sketchc.agents.prompts.language import language
 from sketchc.agents.prompts.rendering import render
+from sketchc.agents.prompts.sizes import reach
 from sketchc.runtime.frontends.torch_task import OtherSpec, Scalar, TensorSpec
 from sketchc.runtime.verify.inputs import KINDS
 
@@ -68,6 +69,7 @@ def user_message(state: RunState, session: Session) -> str:
         scalars=sorted(task.scalars.items()),
         parts=list(task.constants.items()),
         outputs=[_value(value) for value in task.outputs],
+        reach=reach(task, session.target),
         constants=[f"{name} = {value}" for name, value in sorted(session.constants.items())],
         feedback=None if state.feedback is None else attrs.asdict(state.feedback),
         previous=state.sketch,

@@ -40,6 +40,11 @@ class OtherSignatureError(UsageError):
     """A list of inputs that is for another kernel: of other types or ranks."""
 
 
+_CHANGES = (
+    "the task changes inputs that it does not return: these are outputs, too, after the others"
+)
+
+
 @attrs.frozen
 class TensorSource:
     """Where one tensor of the sketch comes from: position `position` of forward's inputs, or the
@@ -173,6 +178,8 @@ def bind(
     numbers = numbers_of(sketch, task)
     tensors, constants, receivers = _tensor_sources(sketch, task, numbers)
     notes = [note for source in tensors if (note := _conversion(source))]
+    if task.returns == "changes":
+        notes.append(_CHANGES)
     bound = bind_params(sketch, task, settings or {}, numbers)
     _require_plain(task, bound.left_out)
     shapes = {source.tensor.name: source.specification.shape for source in tensors}

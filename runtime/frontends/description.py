@@ -106,8 +106,9 @@ class TaskDescription:
 
     `inputs` are those of what is called, by position (keyword-only ones last); `state` the
     parameters and then the buffers; `scalars` the numbers among the model's attributes; `returns`
-    says what holds the outputs: "tensor", "tuple", "list", "dict", "nested" or "none" (the inputs
-    that were written are the outputs). `defaults` holds the positions of inputs that are None when
+    says what holds the outputs: "tensor", "tuple", "list", "dict", "nested", "none" (the inputs
+    that were written are the outputs) or "changes" (what is returned, and then the inputs that were
+    written). `defaults` holds the positions of inputs that are None when
     they are left out; `corrects`: the model has `valid_inputs`. `written` are the positions of
     inputs that the task writes into. `others` are further lists of inputs (`get_inputs_dyn_list`).
     `hints` restrict sizes and values; `axes` say which axes a size of the hints stands for.

@@ -399,10 +399,8 @@ class TaskFile:
         return self.outputs(result, inputs, changed)
 
     def outputs(self, result: object, inputs: Sequence[Any], changed: Sequence[int]) -> list[Any]:
-        """What the task returned, as a list of tensors: what it wrote where it returned nothing.
-
-        Raises `TaskError` for anything else, and where an input was written and not returned.
-        """
+        """What the task returned, as a list of tensors, and then the inputs that it wrote without
+        returning them. Raises `TaskError` for anything else."""
         self.written |= set(changed)
         if result is None:
             self.returns = "none"
@@ -416,16 +414,14 @@ class TaskFile:
                 kind = type(value).__name__
                 msg = f"{self.where} must return a tensor or several, and returns {kind}"
                 raise TaskError(msg)
-        for place in changed:
-            if not any(self.aliases(output, inputs[place]) for output in outputs):
-                name = f" (`{self.entries()[place][0]}`)"
-                msg = (
-                    f"{self.where} changes its input {place + 1}{name} and does not return it: "
-                    "return it as well, work on a copy, or return nothing at all, so that the "
-                    "changed inputs are the outputs"
-                )
-                raise TaskError(msg)
-        return outputs
+        further = [
+            inputs[place]
+            for place in sorted(self.written)
+            if not any(self.aliases(output, inputs[place]) for output in outputs)
+        ]
+        if further:
+            self.returns = "changes"
+        return [*outputs, *further]
 
 
 def _is_constant(value: object) -> bool:

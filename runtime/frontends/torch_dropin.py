@@ -78,8 +78,8 @@ def _require_model(binding: Binding) -> None:
     if task.framework != "torch" or task.kind != "class":
         reason = f"the task is a {task.framework} {task.kind}"
     elif not reason and task.returns not in ("tensor", "tuple", "list"):
-        what = "nothing" if task.returns == "none" else f"a {task.returns}"
-        reason = f"the task returns {what}"
+        words = {"none": "the task returns nothing", "changes": "the task changes its inputs"}
+        reason = words.get(task.returns, f"the task returns a {task.returns}")
     if reason:
         msg = (
             f"{reason}; a drop-in stands for a class of PyTorch that returns tensors "
