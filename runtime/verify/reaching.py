@@ -251,19 +251,28 @@ class Reaching:
 
     def _smallest(self, symbols: Sizes, mark: Mark) -> Sizes:
         """Smaller sizes that still reach a mark: symbol by symbol, the largest first."""
-        params = self.binding.params
         for name in sorted(symbols, key=lambda name: -symbols[name]):
             if name not in self.freedom.free:
                 continue
-            for size in self._pool():
-                tried = {**symbols, name: size}
-                if size >= symbols[name]:
-                    break
-                if not self._holds(tried) or mark not in self.marks.at(tried, params):
-                    continue
-                symbols = tried
-                break
+            smaller = ({**symbols, name: size} for size in self._pool() if size < symbols[name])
+            reaching = (tried for tried in smaller if self._reaches(tried, mark))
+            symbols = next(reaching, None) or self._halved(symbols, name, mark)
         return symbols
+
+    def _halved(self, symbols: Sizes, name: str, mark: Mark) -> Sizes:
+        """About the smallest size of one symbol that reaches a mark, where all larger ones do: a
+        loop over blocks runs again only behind many tiles."""
+        low, high = 1, symbols[name]  # at a size of 1 much cancels
+        while high - low > max(high // 16, 1):
+            tried = {**symbols, name: (low + high) // 2}
+            if self._reaches(tried, mark):
+                symbols, high = tried, tried[name]
+            else:
+                low = tried[name]
+        return symbols
+
+    def _reaches(self, symbols: Sizes, mark: Mark) -> bool:
+        return self._holds(symbols) and mark in self.marks.at(symbols, self.binding.params)
 
     def _holds(self, symbols: Sizes) -> bool:
         sketch, params = self.plan.sketch, self.binding.params
