@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from sketchc.runtime.frontends.description import TaskDescription, TensorSpec
+from sketchc.types import DType
+
 TASKS = Path(__file__).resolve().parents[1] / "examples" / "tasks"
 #: Their sizes stand on lines of their own: `rows = 8192`. Each of a task becomes one of these.
 SIZES = (37, 130, 67, 41, 29)
@@ -22,3 +25,9 @@ def small_task(name: str, folder: Path) -> Path:
         re.sub(r"^(\w+ = )(\d{3,})$", lambda m: m[1] + str(chosen[m[2]]), text, flags=re.M)
     )
     return copy
+
+
+def described(path: Path) -> TaskDescription:
+    """The description of a task from a matrix to a matrix, without running it."""
+    matrix = TensorSpec("x", DType.F32, (37, 130))
+    return TaskDescription(path, (matrix,), (), (), {}, (matrix,))

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pytest
 from llm_server import LlmServer, reply
+from small_tasks import described
 
 from sketchc.agents.coder import Coder
 from sketchc.agents.configuration import Configuration, LlmSettings, ModelSettings
@@ -47,7 +48,7 @@ def session_of(coder: str = "builtin", server: LlmServer | None = None, **fields
     hardware = {"cpp": "cpu", "triton_cuda": "h200", "triton_ascend": "ascend910b4"}[target]
     return Session(
         task,
-        None,  # type: ignore[arg-type]
+        described(EXAMPLES / "tasks" / "softmax.py"),
         "class Model: ...\n",
         target,
         hardware,

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import pytest
 from llm_server import LlmServer, Script, overflow, reply
+from small_tasks import described
 
 from sketchc.agents import conductor
 from sketchc.agents.advice import Advice, parse
@@ -239,10 +240,9 @@ def state_after(step: Step, right: bool | None = None, **fields: Any) -> RunStat
 
 def session_of(client: Client | None, coder: str = "llm", **fields: Any) -> Session:
     task: Any = SimpleNamespace(path=EXAMPLES / "tasks" / "softmax.py")
-    description: Any = None
     return Session(
         task,
-        description,
+        described(EXAMPLES / "tasks" / "softmax.py"),
         "class Model: ...\n",
         fields.pop("target", "cpp"),
         "cpu",
