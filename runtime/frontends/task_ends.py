@@ -38,13 +38,16 @@ def raised(path: Path, report: Mapping[str, Any]) -> str:
     return f"{path}: {report['where']} raised {report['type']}{said}{line}"
 
 
-def ended(path: Path, status: int, command: str, log: str, *, killed: bool) -> TaskFailure:
+def ended(
+    path: Path, status: int, command: str, log: str, *, by_others: bool, short: bool
+) -> TaskFailure:
     """What is said of a process that ended with this status while it was at a command and had
-    printed `log`; `killed`: the kernel has ended processes for want of memory since it started."""
+    printed `log`; `by_others`: it was not ended for going on without its pipe; `short`: the kernel
+    has ended processes for want of memory since it started."""
     doing = DOING[command]
-    if status == -signal.SIGKILL:
+    if status == -signal.SIGKILL and by_others:
         left = f"{memory.text(memory.available())} of memory are free now"
-        why = f"the machine ran out of memory; {left}" if killed else left
+        why = f"the machine ran out of memory; {left}" if short else left
         return TaskKilledError(f"{path}: the task's process was killed (SIGKILL) {doing}: {why}")
     how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     last = log.strip().split("\n")[-1]

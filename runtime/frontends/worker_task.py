@@ -533,11 +533,12 @@ class WorkerTask:
 
     def _ended(self, command: str) -> TaskFailure:
         """Why the worker is gone, in one line."""
-        end_group(self.process.pid, _GRACE)
+        by_others = end_group(self.process.pid, _GRACE)
         status = self.process.wait()
         self._gone = True  # its number may be another's from now on
         log = (self.folder / "log.txt").read_text(errors="replace")
-        return ended(self.path, status, command, log, killed=memory.kills() > self._kills)
+        short = memory.kills() > self._kills
+        return ended(self.path, status, command, log, by_others=by_others, short=short)
 
 
 def _arrays(described: Sequence[Mapping[str, Any]]) -> tuple[Array, ...]:

@@ -450,18 +450,21 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def end_group(leader: int, patience: float) -> None:
+def end_group(leader: int, patience: float) -> bool:
     """`kill_group` once the process has ended by itself, or has not within `patience` seconds: one
-    that has closed its pipes may go on for ever. It must not have been waited for."""
+    that has closed its pipes may go on for ever. It must not have been waited for. Returns whether
+    it had ended."""
+    gone = True
     with contextlib.suppress(OSError):  # it is gone, or this machine has no such descriptors
         descriptor = os.pidfd_open(leader)
         try:
             ended = select.poll()
             ended.register(descriptor, select.POLLIN)
-            ended.poll(1000 * patience)
+            gone = bool(ended.poll(1000 * patience))
         finally:
             os.close(descriptor)
     kill_group(leader)
+    return gone
 
 
 def _printable(text: str) -> str:
