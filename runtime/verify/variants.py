@@ -111,6 +111,11 @@ class Varying:
             return False
         return all(extent > 0 for shape in shapes.values() for extent in shape)
 
+    def suits(self, case: ShapeCase) -> bool:
+        """Whether the sketch may be launched there and the task takes it, as far as asking is
+        cheap: a window may be larger than a small image."""
+        return self.fits(case) and (self.elements(case) > _ELEMENTS or self._takes(case))
+
     def _missing(self, taken: set[Side]) -> bool:
         return len(taken) < 2 * len(self.branches.decisions)
 
@@ -261,7 +266,7 @@ def with_variants(
         return attrs.evolve(case, numbers=variant.numbers, init=variant.init)
 
     def place(variant: Variant, places: list[int]) -> bool:
-        fitting = (p for p in places if varying.fits(changed(variant, found[p][0])))
+        fitting = (p for p in places if varying.suits(changed(variant, found[p][0])))
         chosen = next(fitting, None)
         if chosen is not None:
             found[chosen] = changed(variant, found[chosen][0]), found[chosen][1]
