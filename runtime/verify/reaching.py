@@ -256,7 +256,8 @@ class Reaching:
                 continue
             smaller = ({**symbols, name: size} for size in self._pool() if size < symbols[name])
             reaching = (tried for tried in smaller if self._reaches(tried, mark))
-            symbols = next(reaching, None) or self._halved(symbols, name, mark)
+            found: Sizes | None = next(reaching, None)
+            symbols = self._halved(symbols, name, mark) if found is None else found
         return symbols
 
     def _halved(self, symbols: Sizes, name: str, mark: Mark) -> Sizes:
