@@ -40,6 +40,10 @@ EXTREMES = frozenset({"mixed_scale", "large"})
 _STREAM = 0x9A1
 
 
+#: Kinds of input are "KIND/rising" where elements are in order.
+RISING = "rising"
+
+
 @attrs.frozen
 class Inputs:
     """`values`: the in and inout tensors that are given, by name; `arguments`: forward's inputs by
@@ -58,11 +62,16 @@ def draw(
     seed: int,
     substitutes: Mapping[int, Scalar],
     plants: Plants | None = None,
+    *,
+    rising: bool = False,
 ) -> Inputs:
     """The inputs of `case`; `substitutes` are the model's init inputs at these sizes, `plants`
-    what is planted among random elements."""
+    what is planted among random elements. With `rising`, floats stand in the order of their
+    magnitudes, so that extremes lie in last tiles."""
     shapes = binding.shapes(case.symbols)
     found = _drawn(binding, task, case, kind, seed, substitutes, plants)
+    if rising:
+        found = {name: _risen(array) for name, array in found.items()}
     arguments: dict[int, Argument] = dict.fromkeys(binding.nothing)
     arguments |= dict.fromkeys(s.position for s in binding.tensors if s.position is not None)
     state: dict[str, Array] = {}
@@ -78,6 +87,14 @@ def draw(
     if kind != "task" and binding.description.corrects:
         ordered = _corrected(binding, task, ordered, substitutes, found)
     return Inputs(found, ordered, state)
+
+
+def _risen(array: Array) -> Array:
+    if array.dtype.kind in "iub":
+        return array
+    flat = array.reshape(-1)
+    order = np.argsort(np.abs(flat.astype(np.float64)), kind="stable")
+    return np.ascontiguousarray(flat[order].reshape(array.shape))
 
 
 def _drawn(

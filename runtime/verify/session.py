@@ -36,7 +36,7 @@ from sketchc.runtime.verify.buffers import Buffers
 from sketchc.runtime.verify.chains import adds_in_any_order, reduction_lengths
 from sketchc.runtime.verify.classify import classify, headline
 from sketchc.runtime.verify.compare import Comparison
-from sketchc.runtime.verify.drawing import PLANTED, Inputs, draw
+from sketchc.runtime.verify.drawing import PLANTED, RISING, Inputs, draw
 from sketchc.runtime.verify.free import Freedom
 from sketchc.runtime.verify.neighbours import neighbour
 from sketchc.runtime.verify.planting import Plants, plants_of
@@ -263,8 +263,11 @@ class Session:
         for tried in (drawn, *again_kinds(self.binding, drawn)):
             substitutes = self._substitutes(case)
             try:
-                inputs = draw(self.binding, self.task, case, tried, seed, substitutes, plants)
-                inputs = neighbour(inputs, f"{tried}/{change}", seed)
+                rising = change == RISING
+                inputs = draw(
+                    self.binding, self.task, case, tried, seed, substitutes, plants, rising=rising
+                )
+                inputs = inputs if rising else neighbour(inputs, f"{tried}/{change}", seed)
                 references = self._references(case, tried, inputs)
             except TaskFailure as error:
                 if found is None or isinstance(error, TaskKilledError):
