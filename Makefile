@@ -66,7 +66,7 @@ $(DONE)/dev: pyproject.toml $(DONE)/package
 # The front end of triton-ascend, in an environment of its own in the user's data folder. Only where
 # its output can be executed; no step depends on its success.
 ascend: environment
-	@if $(BIN)/python -m sketchc.runtime.toolchains.ascend.environment; then \
+	@if $(BIN)/python -m sketchc.runtime.toolchains.triton_ascend.environment; then \
 	    $(BIN)/sketchc toolchain install triton_ascend || true; \
 	else \
 	    echo "triton_ascend will not be executed. $(MLIR_ADVICE); then make again"; \

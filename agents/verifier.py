@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.agents.candidates import candidate_of
-from sketchc.agents.session import Session
-from sketchc.agents.state import RunState, Turn
-from sketchc.diagnostics import UsageError
+from sketchc.agents.state.candidates import candidate_of
+from sketchc.agents.state.run_context import Session
+from sketchc.agents.state.state import RunState, Turn
+from sketchc.base.diagnostics import UsageError
 
 if TYPE_CHECKING:
     from sketchc.runtime.verify.verdict import CaseResult, Verdict
@@ -108,7 +108,7 @@ class Verifier:
         status = candidate.toolchain.status()
         if status.interpreted:
             return {"not_measured": f"it runs {status.how_it_runs}, not at its own speed"}, ""
-        from sketchc.runtime.bench import report
+        from sketchc.runtime.bench import text as report
         from sketchc.runtime.bench.bench import Settings, bench
         from sketchc.runtime.bench.machine import this_machine
         from sketchc.runtime.bench.timing import Schedule

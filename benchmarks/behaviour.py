@@ -36,7 +36,15 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 TARGETS = ("triton_cuda", "triton_ascend", "cpp")
 SEED = "20231"
 #: From the weakest to the strongest.
-TIERS = ("refuted", "unproved", "assumed", "tested", "proved")
+TIERS = (
+    "refuted",
+    "unproved",
+    "assumed",
+    "tested",
+    "checked at launch",
+    "proved for these shapes",
+    "proved",
+)
 OPTIONS = "# sketchc check"
 Entry = dict[str, Any]
 

@@ -187,10 +187,10 @@ def main() -> None:
 
 def run(name: str, target: str) -> dict[str, str]:
     """Column -> "yes", or what stands against it, in a few words."""
+    from sketchc.base.diagnostics import UsageError
+    from sketchc.cli.commands.verify import prepare
     from sketchc.cli.options import SketchError
-    from sketchc.cli.verify import prepare
-    from sketchc.diagnostics import UsageError
-    from sketchc.runtime.frontends.torch_task import TorchTask
+    from sketchc.runtime.tasks.torch_task import TorchTask
     from sketchc.runtime.toolchains import interpreter
     from sketchc.runtime.verify.verify import Candidate, verify
 

@@ -24,17 +24,17 @@ from typing import Any
 
 import attrs
 
+from sketchc.base.diagnostics import UsageError
+from sketchc.cli.commands.verify import prepare
 from sketchc.cli.options import SketchError
-from sketchc.cli.verify import prepare
-from sketchc.diagnostics import UsageError
 from sketchc.runtime.bench import suite
 from sketchc.runtime.bench.bench import bench
 from sketchc.runtime.bench.machine import Machine, this_machine
 from sketchc.runtime.bench.measurement import Measurement, Settings
-from sketchc.runtime.bench.report import summary, to_json
 from sketchc.runtime.bench.suite import Entry
+from sketchc.runtime.bench.text import summary, to_json
 from sketchc.runtime.bench.timing import Schedule
-from sketchc.runtime.frontends.task import load_task
+from sketchc.runtime.tasks.task import load_task
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 TARGETS = {"cpu": "cpp", "cuda": "triton_cuda"}

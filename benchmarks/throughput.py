@@ -116,8 +116,8 @@ def together(folder: Path, paths: list[str]) -> dict[str, float]:
 def apart(folder: Path, paths: list[str]) -> list[dict[str, float]]:
     """One by one in this process: seconds in all, in the compiler, in the worker, and the rest."""
     from sketchc.cli.verify_files import VerifyRequest, verify_one
-    from sketchc.runtime.frontends.task import load_task
-    from sketchc.runtime.pool import slots
+    from sketchc.runtime.process import slots
+    from sketchc.runtime.tasks.task import load_task
 
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache apart")
     rows = []

@@ -30,12 +30,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from sketchc.runtime.frontends.borders import explored
-from sketchc.runtime.frontends.description import NamedPlaces, Readings
+from sketchc.base.types import DType
+from sketchc.runtime.tasks.description import NamedPlaces, Readings
+from sketchc.runtime.tasks.inputs import KINDS, generate
+from sketchc.runtime.tasks.worker.borders import explored
 from sketchc.runtime.verify.compare import Comparison
-from sketchc.runtime.verify.inputs import KINDS, generate
 from sketchc.runtime.verify.references import EXTREME_KINDS, References, nudged
-from sketchc.types import DType
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "data" / "tolerance.json"
 Array = np.ndarray[Any, Any]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.diagnostics import DiagnosticError, UsageError
+from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.docspec.manifest import MANIFEST, parse_manifest
 from sketchc.docspec.markdown import parse_document
 from sketchc.docspec.needs import needs_of
@@ -26,8 +26,8 @@ from sketchc.docspec.schema import (
 )
 
 if TYPE_CHECKING:
-    from sketchc import ir
-    from sketchc.diagnostics import Diagnostic
+    from sketchc.base.diagnostics import Diagnostic
+    from sketchc.ir import nodes as ir
 
 #: target -> the folder with its documents, beside this file.
 TARGETS: dict[str, str] = {
@@ -87,10 +87,10 @@ def inspect(folder: Path) -> tuple[DocSpec | None, tuple[Finding, ...]]:
 def _elaborated(file: str, text: str) -> tuple[int, ir.Sketch | None, tuple[Diagnostic, ...]]:
     """How many sketches the text has (1 where it cannot be read), the one, and what was found.
     Kept, since a run loads the same documents for each of its prompts."""
-    from sketchc.checker.elaborate import elaborate
-    from sketchc.diagnostics import has_errors
-    from sketchc.parser import parse
-    from sketchc.source import Source
+    from sketchc.base.diagnostics import has_errors
+    from sketchc.base.source import Source
+    from sketchc.checker.elaboration.elaborate import elaborate
+    from sketchc.parsing.parser import parse
 
     try:
         tree, found = parse(Source(file, text))
@@ -150,7 +150,7 @@ class _Folder:
 
     def elaborated(self, example: Example) -> Example | None:
         """The example with what its sketch does; None when the sketch is wrong."""
-        from sketchc.diagnostics import has_errors
+        from sketchc.base.diagnostics import has_errors
 
         count, sketch, found = _elaborated(example.sketch_file, example.sketch)
         if count != 1:

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from sketchc.base.types import DType
 from sketchc.docspec.schema import (
     FRONTENDS,
     LANGUAGES,
@@ -19,8 +20,7 @@ from sketchc.docspec.schema import (
     StatedCapabilities,
     ToolchainCommands,
 )
-from sketchc.ops import OPS
-from sketchc.types import DType
+from sketchc.ops.table import OPS
 
 #: Name of the manifest in its folder.
 MANIFEST = "docspec.toml"

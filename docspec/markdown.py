@@ -14,9 +14,9 @@ import re
 
 import attrs
 
+from sketchc.base.types import DType
 from sketchc.docspec.schema import FAILURES, TOPICS, Category, Fence, Finding, Section
-from sketchc.ops import OPS
-from sketchc.types import DType
+from sketchc.ops.table import OPS
 
 #: What an `ops:` line may hold.
 OPERATIONS = frozenset(OPS) | {"load", "store", "atomic_add", "atomic_max", "atomic_min"}

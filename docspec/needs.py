@@ -7,9 +7,9 @@ from typing import assert_never
 
 import attrs
 
-from sketchc import ir
-from sketchc.ops import OPS, Category
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ops.table import OPS, Category
 
 _CATEGORIES = {
     Category.ELEMENTWISE: "elementwise",

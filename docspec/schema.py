@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 
 class Category(Enum):

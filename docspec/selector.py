@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterable
 
 import attrs
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.types import DType
 from sketchc.docspec.schema import FAILURES, LANGUAGES, Category, DocSpec, Example, Section
-from sketchc.ops import OPS
-from sketchc.types import DType
+from sketchc.ops.table import OPS
 
 #: The order in which categories are taken.
 ORDER = (

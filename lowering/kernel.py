@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from sketchc import ir
+from sketchc.ir import nodes as ir
 from sketchc.lowering.source_map import SourceMap
 
 

@@ -1,15 +1,15 @@
 """What a plan adds to the conditions of a launch: limits of the target, one list for all that have
 them. They concern one phase and are checked where it is launched, for they may depend on what the
-host fetched or counts by then; `sketchc/launch_conditions.py` has those of the sketch itself.
+host fetched or counts by then; `sketchc/launch/conditions.py` has those of the sketch itself.
 """
 
 from __future__ import annotations
 
-from sketchc import ir
-from sketchc.launch_conditions import Condition, Kind
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import show
+from sketchc.launch.conditions import Condition, Kind
+from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.plan import PhasePlan, Plan
-from sketchc.magnitudes import never_negative
-from sketchc.symbolic import show
 
 
 def programs(plan: Plan, phase: PhasePlan) -> ir.Expr:

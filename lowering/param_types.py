@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from sketchc import ir, symbolic
-from sketchc.checker.flow import expressions
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.checker.elaboration.flow import expressions
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
 
 
 def params_to_round(sketch: ir.Sketch) -> tuple[ir.Param, ...]:

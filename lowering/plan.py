@@ -11,11 +11,11 @@ from typing import Any, TypeGuard
 
 import attrs
 
-from sketchc import ir
-from sketchc.checker.flow import expressions
-from sketchc.ops import OPS, Category
-from sketchc.source import NOWHERE, Span
-from sketchc.symbolic import has_floats
+from sketchc.base.source import NOWHERE, Span
+from sketchc.checker.elaboration.flow import expressions
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import has_floats
+from sketchc.ops.table import OPS, Category
 
 
 @attrs.frozen

@@ -14,16 +14,17 @@ from typing import Any
 import attrs
 import numpy as np
 
-from sketchc import ir, syntax
+from sketchc.base.diagnostics import DiagnosticError, UsageError, has_errors
+from sketchc.base.source import Source
 from sketchc.checker.api import CheckedSketch, judge_sketch
-from sketchc.checker.workload import workload
-from sketchc.diagnostics import DiagnosticError, UsageError, has_errors
-from sketchc.interpreter import Options, Result, interpret
-from sketchc.interpreter_inputs import indices_exist, random_inputs
-from sketchc.interpreter_launch import bind_values, tensor_shapes
-from sketchc.parser import parse
-from sketchc.selfcheck import tile_size_verdict
-from sketchc.source import Source
+from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
+from sketchc.checker.testing.workload import workload
+from sketchc.interpreter.api import Options, Result, interpret
+from sketchc.interpreter.inputs import indices_exist, random_inputs
+from sketchc.interpreter.launch import bind_values, tensor_shapes
+from sketchc.ir import nodes as ir
+from sketchc.parsing import syntax
+from sketchc.parsing.parser import parse
 
 #: Settings of sizes and params at which each sketch runs, and how many are drawn to find them.
 SETTINGS = 8

@@ -12,20 +12,20 @@ import ml_dtypes
 import numpy as np
 from example_sizes import sizes_for
 
-from sketchc import ir
-from sketchc.evaluate import evaluate, host_values
-from sketchc.index_ranges import index_ranges
-from sketchc.interpreter import interpret
-from sketchc.interpreter_inputs import into_range
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.interpreter.api import interpret
+from sketchc.interpreter.inputs import into_range
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate, host_values
+from sketchc.launch.index_inputs import index_ranges
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import target_module
-from sketchc.parser import parse
-from sketchc.runtime.frontends.sizes import refusal
-from sketchc.runtime.toolchains.cpp import TOOLCHAIN
-from sketchc.source import Source
-from sketchc.types import DType
+from sketchc.parsing.parser import parse
+from sketchc.runtime.cases.sizes import refusal
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.sketch"))

@@ -13,9 +13,9 @@ from triton_cases import Array, Case, lower, make_case, run_cases
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.toolchains.cpp import FLAGS, LIBRARIES, UNHURRIED, _build
-from sketchc.runtime.toolchains.cpp_calls import signature
-from sketchc.runtime.toolchains.triton_cuda import TOOLCHAIN as TRITON_CUDA
+from sketchc.runtime.toolchains.cpp.calls import signature
+from sketchc.runtime.toolchains.cpp.toolchain import FLAGS, LIBRARIES, UNHURRIED, _build
+from sketchc.runtime.toolchains.triton_cuda.toolchain import TOOLCHAIN as TRITON_CUDA
 
 CPP_BATCH = Path(__file__).parent / "e2e" / "cpp_random_batch.py"
 Outcome = dict[str, Array] | str
@@ -103,7 +103,7 @@ def _run_cpp(cases: Sequence[Case], folder: Path, level: str) -> list[Outcome]:
 
 
 def _run_ascend(case: Case, folder: Path) -> Outcome:
-    from sketchc.runtime.toolchains.triton_ascend import TOOLCHAIN
+    from sketchc.runtime.toolchains.triton_ascend.toolchain import TOOLCHAIN
 
     TOOLCHAIN.place(case.kernel, folder)
     artefact = Artefact(case.kernel, folder)

@@ -12,12 +12,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from sketchc import ir
-from sketchc.evaluate import Value
-from sketchc.index_ranges import index_ranges
-from sketchc.interpreter_inputs import into_range
-from sketchc.runtime.frontends.sizes import example_params, nearest, tensor_shapes
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.interpreter.inputs import into_range
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import Value
+from sketchc.launch.index_inputs import index_ranges
+from sketchc.runtime.cases.sizes import example_params, nearest, tensor_shapes
 
 Array = np.ndarray[Any, Any]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from sketchc import syntax
+from sketchc.base.source import Source
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
-from sketchc.parser import parse
-from sketchc.runtime.frontends.sketch_task import SketchTask
+from sketchc.parsing import syntax
+from sketchc.parsing.parser import parse
 from sketchc.runtime.toolchains.base import toolchain
+from sketchc.runtime.verify.sketch_task import SketchTask
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.verify import Candidate, verify
-from sketchc.source import Source
 
 SKETCH = """sketch twice {
     symbols: N;

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from launch_cases import GRID, Launch, Refusal, Value, case
 
-from sketchc.launch_conditions import Kind
+from sketchc.launch.conditions import Kind
 
 
 def scaled(name: str, sections: str, body: str) -> str:

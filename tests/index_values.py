@@ -1,6 +1,6 @@
 """Index tiles evaluated with NumPy, lane by lane as the language defines them (LANGUAGE R1).
 
-An oracle for tests of the checker: it shares no code with `sketchc.checker.index_ranges`.
+An oracle for tests of the checker: it shares no code with `sketchc.checker.facts.lane_forms`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sketchc import ir
+from sketchc.ir import nodes as ir
 
 OPERATORS: dict[str, Any] = {
     "+": np.add,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from sketchc.launch_conditions import Kind
+from sketchc.launch.conditions import Kind
 
 GRID = '@llm_hint("parallel", "grididx")'
 Value = int | float

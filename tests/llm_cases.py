@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from llm_server import Action, LlmServer
 
-from sketchc.agents.configuration import LlmSettings, ModelSettings
+from sketchc.agents.config.settings import LlmSettings, ModelSettings
 from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header
 from sketchc.agents.llm.messages import Message, Reply, Request

@@ -6,14 +6,14 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from sketchc.checker.domains import infer_domains
-from sketchc.checker.elaborate import elaborate
-from sketchc.diagnostics import has_errors
-from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import random_array
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.types import DType
+from sketchc.base.diagnostics import has_errors
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.checker.domains.inference import infer_domains
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.interpreter.api import Options, interpret
+from sketchc.interpreter.inputs import random_array
+from sketchc.parsing.parser import parse
 
 F = torch.nn.functional
 FLOATS = ("f32", "f16", "bf16", "f64")

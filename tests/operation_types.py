@@ -13,13 +13,13 @@ import attrs
 import numpy as np
 from triton_cases import Array, dtype_of
 
-from sketchc.checker.elaborate import elaborate
-from sketchc.diagnostics import Severity
-from sketchc.op_rows import Category, Op
-from sketchc.ops import OPS
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.types import DType
+from sketchc.base.diagnostics import Severity
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.ops.rows import Category, Op
+from sketchc.ops.table import OPS
+from sketchc.parsing.parser import parse
 
 TYPES = tuple(dtype.value for dtype in DType)
 #: Operands that are no tiles: their kind, and how they are written.

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from sketchc.runtime.pool import local, slots
+from sketchc.runtime.process import local, slots
 
 
 def square(number: int) -> int:

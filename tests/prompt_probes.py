@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sketchc.agents.prompts.language import language
+from sketchc.base.diagnostics import Severity
+from sketchc.base.source import Source
 from sketchc.checker.api import CheckResult, check
-from sketchc.diagnostics import Severity
-from sketchc.source import Source
 
 PROMPT = " ".join(language().split())
 

@@ -8,16 +8,16 @@ from itertools import product
 
 import numpy as np
 
-from sketchc import ir
-from sketchc.checker.domains import infer_domains
-from sketchc.checker.elaborate import elaborate
-from sketchc.checker.proofs import prove
-from sketchc.diagnostics import DiagnosticError, UsageError, has_errors
-from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import random_inputs
-from sketchc.interpreter_launch import bind_values, tensor_shapes
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.base.diagnostics import DiagnosticError, UsageError, has_errors
+from sketchc.base.source import Source
+from sketchc.checker.claims.proofs import prove
+from sketchc.checker.domains.inference import infer_domains
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.interpreter.api import Options, interpret
+from sketchc.interpreter.inputs import random_inputs
+from sketchc.interpreter.launch import bind_values, tensor_shapes
+from sketchc.ir import nodes as ir
+from sketchc.parsing.parser import parse
 
 Claim = tuple[str, str]
 Numbers = Mapping[str, int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sketchc.runtime.frontends.description import TaskDescription, TensorSpec
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 
 TASKS = Path(__file__).resolve().parents[1] / "examples" / "tasks"
 #: Their sizes stand on lines of their own: `rows = 8192`. Each of a task becomes one of these.

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from triton_cases import Array, dtype_of
 
-from sketchc.types import DType
+from sketchc.base.types import DType
 
 #: Rows and columns of every tile, and the symbols' values.
 ROWS, COLUMNS = 3, 13

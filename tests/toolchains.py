@@ -27,7 +27,7 @@ def require(target: str) -> Toolchain:
 
 def require_mindspore() -> None:
     """MindSpore's environment for a test, or a visible skip; a failure where all are required."""
-    from sketchc.runtime.frontends.mindspore_environment import INSTALL_LINE, mindspore_python
+    from sketchc.runtime.tasks.mindspore_environment import INSTALL_LINE, mindspore_python
 
     if mindspore_python() is not None:
         return

@@ -10,23 +10,23 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from sketchc import ir
-from sketchc.evaluate import evaluate, host_values
-from sketchc.interpreter import interpret
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.interpreter.api import interpret
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import target_module
-from sketchc.parser import parse
+from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.toolchains.triton_cuda import (
+from sketchc.runtime.toolchains.triton_cuda.toolchain import (
     INTERPRETED,
     _request,
     _write,
     example_values,
 )
-from sketchc.source import Source
-from sketchc.types import DType
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 BATCH = Path(__file__).parent / "e2e" / "triton_batch.py"

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, TypeVar
 import attrs
 
 from sketchc.agents.llm.messages import Message, Reply, Request, Usage
-from sketchc.diagnostics import InternalError, UsageError
+from sketchc.base.diagnostics import InternalError, UsageError
 
 VERSION = 1
 

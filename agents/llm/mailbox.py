@@ -22,7 +22,7 @@ from sketchc.agents.llm.errors import ServerError, TimeoutFailure
 from sketchc.agents.llm.ledger import Record
 from sketchc.agents.llm.messages import Reply, Request, Usage
 from sketchc.agents.llm.openai_replies import estimate_tokens
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 _PROMPT = re.compile(r"(\d{4,})-(.+)-([0-9a-f]{8})\.prompt\.md")
 

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.agents.configuration import LlmSettings, ModelSettings
+from sketchc.agents.config.settings import LlmSettings, ModelSettings
 from sketchc.agents.llm.errors import ContentFilterError
 from sketchc.agents.llm.messages import Reply, Request, Usage
 from sketchc.agents.llm.openai_errors import Said, Translator, said, too_long
 from sketchc.agents.llm.openai_replies import Gathered, ShapeError
 from sketchc.agents.llm.secret import redact
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 if TYPE_CHECKING:
     import openai

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sketchc.agents.configuration import LlmSettings, TargetSettings, require_prices
-from sketchc.diagnostics import UsageError
+from sketchc.agents.config.settings import LlmSettings, TargetSettings, require_prices
+from sketchc.base.diagnostics import UsageError
 
 if TYPE_CHECKING:
     from sketchc.agents.llm.client import Provider

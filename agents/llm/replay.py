@@ -17,7 +17,7 @@ import attrs
 from sketchc.agents.llm.errors import ReplayMissError
 from sketchc.agents.llm.ledger import Header, Record, read_ledger
 from sketchc.agents.llm.messages import Reply, Request
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 #: How much of a differing line is shown, and how much of it stands before the difference.
 _SHOWN, _BEFORE = 100, 30

@@ -13,10 +13,10 @@ from typing import Any
 import attrs
 
 from sketchc.agents.prompts.rendering import render
-from sketchc.checker.hints import LOOP_HINTS, TILE_HINTS
-from sketchc.ops import OPS, Attribute, Category, Op, Result, Shape
-from sketchc.types import DType
-from sketchc.vocabulary import SECTIONS
+from sketchc.base.types import DType
+from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
+from sketchc.ops.table import OPS, Attribute, Category, Op, Result, Shape
+from sketchc.parsing.vocabulary import SECTIONS
 
 #: The complete sketches that the prompts show, the simplest first.
 EXAMPLES: tuple[str, ...] = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from sketchc.runtime.frontends.description import TaskDescription, TensorSpec
+from sketchc.runtime.cases.shapes import INTERPRETED, OWN
+from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.machine import memory_note, within_memory
-from sketchc.runtime.verify.shapes import INTERPRETED, OWN
 
 
 def reach(task: TaskDescription, target: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 if TYPE_CHECKING:
     import networkx
@@ -24,10 +24,10 @@ WORKFLOWS: dict[str, str] = {
 
 #: agent -> "module:class".
 AGENTS: dict[str, str] = {
-    "designer": "sketchc.agents.designer:Designer",
-    "coder": "sketchc.agents.coder:Coder",
+    "designer": "sketchc.agents.designer.designer:Designer",
+    "coder": "sketchc.agents.coder.coder:Coder",
     "verifier": "sketchc.agents.verifier:Verifier",
-    "conductor": "sketchc.agents.conductor:Conductor",
+    "conductor": "sketchc.agents.conductor.conductor:Conductor",
 }
 
 #: How a run can end, and what each end means.

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from sketchc import ir
-from sketchc.launch_conditions import (
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import references, show
+from sketchc.launch.conditions import (
     Condition,
     Kind,
     fetch_conditions,
@@ -26,14 +28,12 @@ from sketchc.launch_conditions import (
     refusal_text,
     solved_sizes,
 )
+from sketchc.launch.symbol_sources import SymbolSource, sources_of
 from sketchc.lowering.cpp.expressions import ROUNDED, literal, number_literal, scalar
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.cpp.prelude import prelude
 from sketchc.lowering.cpp.refusals import broken
 from sketchc.lowering.param_types import params_to_round
-from sketchc.symbol_sources import SymbolSource, sources_of
-from sketchc.symbolic import references, show
-from sketchc.types import DType
 
 _HELPERS = r"""
 namespace py = pybind11;

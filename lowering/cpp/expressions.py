@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import assert_never
 
-from sketchc import ir
-from sketchc.lowering import loops
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import OPPOSITE
 from sketchc.lowering.cpp.names import identifier
+from sketchc.lowering.loops import nodes
 from sketchc.lowering.precedence import CPP, Code
-from sketchc.symbolic import OPPOSITE
-from sketchc.types import DType
 
 #: The C++ type of each element type; `half` and `bfloat16` are the prelude's.
 CPP_TYPES = {
@@ -202,26 +202,26 @@ def _function(name: str, arguments: tuple[ir.Expr, ...]) -> Code:
 # ---------------------------------------------------------------- values
 
 
-def value(node: loops.Value) -> Code:
+def value(node: nodes.Value) -> Code:
     """The text of a typed value."""
     match node:
-        case loops.Number(number, dtype):
+        case nodes.Number(number, dtype):
             return number_literal(number, dtype)
-        case loops.Local(name):
+        case nodes.Local(name):
             return Code(identifier(name))
-        case loops.Scalar(expression, _):
+        case nodes.Scalar(expression, _):
             return scalar(expression)
-        case loops.Element(buffer, index):
+        case nodes.Element(buffer, index):
             return Code(f"{identifier(buffer)}[{scalar(index)}]")
-        case loops.Convert(inner, dtype, rounding, saturate):
+        case nodes.Convert(inner, dtype, rounding, saturate):
             return _convert(inner, dtype, rounding, saturate)
-        case loops.Apply():
+        case nodes.Apply():
             code = _apply(node)
             if node.result in PROMOTED and node.operation not in _KEEPS_TYPE:
                 # Arithmetic on short integers happens on int.
                 return CPP.call(f"static_cast<{CPP_TYPES[node.result]}>", code)
             return code
-        case loops.Select(condition, then, otherwise, dtype):
+        case nodes.Select(condition, then, otherwise, dtype):
             parts = (value(then), _typed_literal_of(otherwise, dtype))
             return conditional(scalar(condition), *parts)
         case _:
@@ -243,16 +243,16 @@ def conditional(condition: Code, then: Code, otherwise: Code) -> Code:
     return Code("{} ? {} : {}".format(*shown), 1)
 
 
-def _typed_literal_of(node: loops.Value, dtype: DType) -> Code:
-    return _typed_literal(node.value, dtype) if isinstance(node, loops.Number) else value(node)
+def _typed_literal_of(node: nodes.Value, dtype: DType) -> Code:
+    return _typed_literal(node.value, dtype) if isinstance(node, nodes.Number) else value(node)
 
 
-def printed_dtype(node: loops.Value) -> DType:
+def printed_dtype(node: nodes.Value) -> DType:
     """The C++ type that a value has as printed."""
     match node:
-        case loops.Scalar(expression):
+        case nodes.Scalar(expression):
             return scalar_dtype(expression)
-        case loops.Apply(result=result):
+        case nodes.Apply(result=result):
             return result
         case _:
             return node.dtype
@@ -302,12 +302,12 @@ def _float_literal(number: float, dtype: DType) -> Code:
 _MODES = {"down": "-1", "up": "1", "zero": "0"}
 
 
-def _convert(inner: loops.Value, dtype: DType, rounding: str, saturate: bool) -> Code:
+def _convert(inner: nodes.Value, dtype: DType, rounding: str, saturate: bool) -> Code:
     source = printed_dtype(inner)
     code = value(inner)
     if source is dtype:
         return code
-    if isinstance(inner, loops.Number):
+    if isinstance(inner, nodes.Number):
         if rounding == "default" or dtype is DType.BOOL:
             return number_literal(inner.value, dtype)
         if dtype.is_float and source.is_float:
@@ -365,7 +365,7 @@ _OF_FLOATS = {"floordiv": "whole_quotient", "mod": "floor_rest"}
 _ATTRIBUTES = {"elu": ("alpha",), "leaky_relu": ("slope",)}
 
 
-def _apply(node: loops.Apply) -> Code:
+def _apply(node: nodes.Apply) -> Code:
     codes = [_argument(argument) for argument in node.arguments]
     operation = node.operation
     if operation in _OPERATORS:
@@ -400,9 +400,9 @@ def _apply(node: loops.Apply) -> Code:
             return CPP.call(f"sketch::{_RENAMED.get(operation, operation)}", *codes, *extra)
 
 
-def _argument(argument: loops.Value) -> Code:
+def _argument(argument: nodes.Value) -> Code:
     """An operand; templates need 64-bit literals to be of that type."""
-    if isinstance(argument, loops.Number):
+    if isinstance(argument, nodes.Number):
         return _typed_literal(argument.value, argument.dtype)
     return value(argument)
 
@@ -413,7 +413,7 @@ def _typed_literal(number: int | float | bool, dtype: DType) -> Code:
     return Code(f"{CPP_TYPES[dtype]}{{{code}}}") if exact else code
 
 
-def _clamp(node: loops.Apply, code: Code) -> Code:
+def _clamp(node: nodes.Apply, code: Code) -> Code:
     for attribute, helper in (("low", "at_least"), ("high", "at_most")):
         bound = node.attributes.get(attribute)
         if bound is not None:

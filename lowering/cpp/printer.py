@@ -9,13 +9,13 @@ from typing import assert_never
 
 import attrs
 
-from sketchc import ir
-from sketchc.lowering import loops
+from sketchc.base.source import Span
+from sketchc.ir import nodes as ir
 from sketchc.lowering.cpp.expressions import CPP_TYPES, PROMOTED, scalar, value
 from sketchc.lowering.cpp.names import identifier
+from sketchc.lowering.loops import nodes
 from sketchc.lowering.precedence import CPP, Code
 from sketchc.lowering.source_map import Marks
-from sketchc.source import Span
 
 INDENT = "    "
 WIDTH = 100
@@ -94,55 +94,55 @@ class Printer:
         self.depth -= 1
         self.line("}")
 
-    def statements(self, body: tuple[loops.Statement, ...]) -> None:
+    def statements(self, body: tuple[nodes.Statement, ...]) -> None:
         for statement in body:
             self.statement(statement)
 
-    def statement(self, statement: loops.Statement) -> None:
+    def statement(self, statement: nodes.Statement) -> None:
         with self.tracing(*statement.origins):
             self._statement(statement)
 
-    def _statement(self, statement: loops.Statement) -> None:
+    def _statement(self, statement: nodes.Statement) -> None:
         match statement:
-            case loops.Note(text):
+            case nodes.Note(text):
                 self.comment(text)
-            case loops.Define(name, dtype, initial, mutable):
+            case nodes.Define(name, dtype, initial, mutable):
                 kind = CPP_TYPES[dtype] if mutable else f"const {CPP_TYPES[dtype]}"
                 self.line(f"{kind} {identifier(name)} = {value(initial)};")
-            case loops.Row(name, dtype=dtype, writable=writable):
+            case nodes.Row(name, dtype=dtype, writable=writable):
                 constant = "" if writable else "const "
                 self.line(
                     f"{constant}{CPP_TYPES[dtype]} *const {identifier(name)} ="
                     f" {_offset(statement.buffer, statement.base)};"
                 )
-            case loops.Assign(name, new):
+            case nodes.Assign(name, new):
                 self.line(f"{identifier(name)} = {value(new)};")
-            case loops.Write(buffer, index, new):
+            case nodes.Write(buffer, index, new):
                 self.line(f"{identifier(buffer)}[{scalar(index)}] = {value(new)};")
-            case loops.AtomicUpdate(operation, buffer, index, new):
+            case nodes.AtomicUpdate(operation, buffer, index, new):
                 self.line(
                     f"sketch::atomic_{operation}(&{identifier(buffer)}[{scalar(index)}],"
                     f" {value(new)});"
                 )
-            case loops.Accumulate():
+            case nodes.Accumulate():
                 self._accumulate(statement)
-            case loops.MatrixProduct():
+            case nodes.MatrixProduct():
                 self._product(statement)
-            case loops.TileCall():
+            case nodes.TileCall():
                 self._call(statement)
-            case loops.Loop(variable, lower, upper, body, step, unrolled):
+            case nodes.Loop(variable, lower, upper, body, step, unrolled):
                 if unrolled:
                     self.lines.append(f"{INDENT * self.depth}#pragma GCC unroll 16")
                 self._for(variable, lower, upper, body, step)
-            case loops.LaneLoop():
+            case nodes.LaneLoop():
                 self._lanes(statement)
-            case loops.StreamedLoop():
+            case nodes.StreamedLoop():
                 self._streamed(statement)
-            case loops.SerialLoop():
+            case nodes.SerialLoop():
                 self._serial(statement)
-            case loops.Branch():
+            case nodes.Branch():
                 self._branch(statement)
-            case loops.Barrier():
+            case nodes.Barrier():
                 pass  # the lanes of one program run in one thread
             case _:
                 assert_never(statement)
@@ -152,7 +152,7 @@ class Printer:
         variable: str,
         lower: ir.Expr,
         upper: ir.Expr,
-        body: tuple[loops.Statement, ...],
+        body: tuple[nodes.Statement, ...],
         step: int = 1,
     ) -> None:
         name = identifier(variable)
@@ -161,7 +161,7 @@ class Printer:
         self.statements(body)
         self.close()
 
-    def _lanes(self, loop: loops.LaneLoop) -> None:
+    def _lanes(self, loop: nodes.LaneLoop) -> None:
         clauses: dict[str, list[str]] = {}
         for reduction in loop.reductions:
             clause = _CLAUSES[reduction.operation][0 if reduction.dtype.is_float else 1]
@@ -170,7 +170,7 @@ class Printer:
         self.pragma(f"simd{text}")
         self._for(loop.variable, loop.lower, loop.upper, loop.body)
 
-    def _streamed(self, streamed: loops.StreamedLoop) -> None:
+    def _streamed(self, streamed: nodes.StreamedLoop) -> None:
         """Blocks of lanes; those of large outputs are written from a buffer, past the caches."""
         loop, name, end = streamed.loop, identifier(streamed.variable), streamed.end
         first = ir.Ref(streamed.variable, ir.NameKind.LOOP)
@@ -195,7 +195,7 @@ class Printer:
             self.close()
         self.close()
 
-    def _serial(self, loop: loops.SerialLoop) -> None:
+    def _serial(self, loop: nodes.SerialLoop) -> None:
         name = identifier(loop.variable)
         if loop.text:
             self.comment(loop.text)
@@ -205,7 +205,7 @@ class Printer:
         self.statements(loop.body)
         self.close()
 
-    def _branch(self, branch: loops.Branch) -> None:
+    def _branch(self, branch: nodes.Branch) -> None:
         if branch.text:
             self.comment(branch.text)
         body, orelse, condition = branch.body, branch.orelse, branch.condition
@@ -219,7 +219,7 @@ class Printer:
             self.statements(orelse)
         self.close()
 
-    def _accumulate(self, statement: loops.Accumulate) -> None:
+    def _accumulate(self, statement: nodes.Accumulate) -> None:
         target = value(statement.target)
         new = value(statement.value)
         operators = {"reduce_sum": "+", "reduce_prod": "*"}
@@ -239,7 +239,7 @@ class Printer:
             case operation:
                 self.line(f"{target} = {_COMBINERS[operation]}({target}, {new});")
 
-    def _product(self, product: loops.MatrixProduct) -> None:
+    def _product(self, product: nodes.MatrixProduct) -> None:
         extents = (product.rows, product.columns, product.depth)
         arguments = [
             ", ".join(str(scalar(extent)) for extent in extents),
@@ -255,7 +255,7 @@ class Printer:
         self.line(f"{arguments[-1]});")
         self.depth -= 1
 
-    def _call(self, call: loops.TileCall) -> None:
+    def _call(self, call: nodes.TileCall) -> None:
         parameters = f"<{', '.join(call.parameters)}>" if call.parameters else ""
         arguments = [
             _tile(view, number not in call.written) for number, view in enumerate(call.tiles)
@@ -277,7 +277,7 @@ def serial_head(name: str, start: Code, stop: ir.Expr, step: ir.Expr, direction:
     return f"for (int64_t {name} = {start}; {more[direction]}; {turn})"
 
 
-def _tile(view: loops.TileView, constant: bool) -> str:
+def _tile(view: nodes.TileView, constant: bool) -> str:
     """A tile as `sketch::tile<type, rank>{data, {lower}, {upper}, {strides}}`."""
     qualifier = "const " if constant else ""
     shown = (
@@ -299,7 +299,7 @@ def _offset(buffer: str, base: ir.Expr) -> str:
     return f"{identifier(buffer)} + {CPP.binary('+', Code('0'), scalar(base)).text[4:]}"
 
 
-def _view(view: loops.MatrixView, constant: bool) -> str:
+def _view(view: nodes.MatrixView, constant: bool) -> str:
     kind = CPP_TYPES[view.dtype]
     origin = "" if view.origin == ir.Literal(0) else f" + {scalar(view.origin)}"
     data = f"{identifier(view.buffer)}{origin}"

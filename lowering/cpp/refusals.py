@@ -3,9 +3,9 @@ calculated in `sketch::natural`, which does not wrap around."""
 
 from __future__ import annotations
 
-from sketchc import ir
-from sketchc.diagnostics import InternalError
-from sketchc.launch_conditions import Condition, Kind
+from sketchc.base.diagnostics import InternalError
+from sketchc.ir import nodes as ir
+from sketchc.launch.conditions import Condition, Kind
 from sketchc.lowering.cpp.expressions import fails, logical, scalar
 from sketchc.lowering.precedence import CPP, Code
 

@@ -7,17 +7,17 @@ from typing import assert_never
 
 import attrs
 
-from sketchc import ir
-from sketchc.launch_conditions import Condition, fetch_conditions, fetched_conditions
-from sketchc.lowering import loops
+from sketchc.ir import nodes as ir
+from sketchc.launch.conditions import Condition, fetch_conditions, fetched_conditions
 from sketchc.lowering.cpp.expressions import CPP_TYPES, scalar, scalar_dtype, value
-from sketchc.lowering.cpp.indices import row_major
-from sketchc.lowering.cpp.lower import step_sign
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.cpp.printer import Printer, serial_head
-from sketchc.lowering.cpp.reads import fetch
 from sketchc.lowering.cpp.refusals import broken
-from sketchc.lowering.cpp.streams import streamed_tensors
+from sketchc.lowering.loops import nodes
+from sketchc.lowering.loops.build import step_sign
+from sketchc.lowering.loops.indices import row_major
+from sketchc.lowering.loops.reads import fetch
+from sketchc.lowering.loops.streams import streamed_tensors
 from sketchc.lowering.plan import GridAxis, PhasePlan
 
 
@@ -26,7 +26,7 @@ class Steps:
     """Prints the host's steps; `launches` maps the phases that are launched to their programs."""
 
     sketch: ir.Sketch
-    launches: Mapping[int, tuple[PhasePlan, loops.Program]]
+    launches: Mapping[int, tuple[PhasePlan, nodes.Program]]
     out: Printer
 
     def steps(self, steps: tuple[ir.HostStep, ...]) -> None:
@@ -57,11 +57,11 @@ class Steps:
             case ir.Bind(name, bound):
                 self._comment(step.text)
                 dtype = scalar_dtype(bound)
-                self._define(loops.Define(name, dtype, loops.Scalar(bound, dtype)))
+                self._define(nodes.Define(name, dtype, nodes.Scalar(bound, dtype)))
             case _:
                 assert_never(step)
 
-    def _define(self, scalar: loops.Define) -> None:
+    def _define(self, scalar: nodes.Define) -> None:
         kind, name = CPP_TYPES[scalar.dtype], identifier(scalar.name)
         self.out.line(f"[[maybe_unused]] const {kind} {name} = {value(scalar.value)};")
 
@@ -89,7 +89,7 @@ class Steps:
 
     # ------------------------------------------------------------ launches
 
-    def _phase(self, phase: PhasePlan, program: loops.Program) -> None:
+    def _phase(self, phase: PhasePlan, program: nodes.Program) -> None:
         out = self.out
         several = len(self.launches) > 1
         if several:
@@ -119,7 +119,7 @@ class Steps:
             out.close()
 
     def _parallel(
-        self, phase: PhasePlan, program: loops.Program, arenas: list[loops.Storage]
+        self, phase: PhasePlan, program: nodes.Program, arenas: list[nodes.Storage]
     ) -> None:
         out = self.out
         collapse = f" collapse({len(phase.grid)})" if len(phase.grid) > 1 else ""
@@ -147,14 +147,14 @@ class Steps:
         if region:
             out.close()
 
-    def _thread_storage(self, arenas: list[loops.Storage], thread: str) -> None:
+    def _thread_storage(self, arenas: list[nodes.Storage], thread: str) -> None:
         for storage in arenas:
             kind, name = CPP_TYPES[storage.dtype], identifier(storage.name)
             self.out.line(
                 f"{kind} *const __restrict {name} = arena.at<{kind}>({name}_place, {thread});"
             )
 
-    def _stack(self, program: loops.Program) -> None:
+    def _stack(self, program: nodes.Program) -> None:
         for storage in program.storages:
             if storage.memory == "stack":
                 kind, name = CPP_TYPES[storage.dtype], identifier(storage.name)
@@ -192,7 +192,7 @@ class Steps:
         return f"const int64_t {name} = {scalar(start)};"
 
 
-def reserved(arena: str, item: ir.Tensor | loops.Storage) -> str:
+def reserved(arena: str, item: ir.Tensor | nodes.Storage) -> str:
     """The call that reserves memory for a tensor or a storage."""
     kind = CPP_TYPES[item.dtype]
     extents = ", ".join(str(scalar(extent)) for extent in item.extents)
@@ -206,9 +206,9 @@ def refuse_unless(condition: Condition, out: Printer) -> None:
     out.close()
 
 
-def host_element(sketch: ir.Sketch, access: ir.Access) -> loops.Element:
+def host_element(sketch: ir.Sketch, access: ir.Access) -> nodes.Element:
     """An element of a tensor at scalar subscripts, which are in range."""
     indices = tuple(s.index for s in access.subscripts if isinstance(s, ir.ScalarSubscript))
     base = sketch.tensor(access.tensor)
     index = row_major(indices, sketch.extents(access.tensor), base)
-    return loops.Element(base.name, index, base.dtype)
+    return nodes.Element(base.name, index, base.dtype)

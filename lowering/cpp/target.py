@@ -12,9 +12,9 @@ import textwrap
 
 import attrs
 
-from sketchc import ir
-from sketchc.launch_conditions import Kind, actual_extent, launch_conditions, launch_steps
-from sketchc.lowering import loops
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.launch.conditions import Kind, actual_extent, launch_conditions, launch_steps
 from sketchc.lowering.cpp.answers import answers as answers
 from sketchc.lowering.cpp.binding import module_source
 from sketchc.lowering.cpp.expressions import (
@@ -24,11 +24,7 @@ from sketchc.lowering.cpp.expressions import (
     number_literal,
     scalar,
 )
-from sketchc.lowering.cpp.forwarding import Versions, find_versions
-from sketchc.lowering.cpp.indices import step_name
-from sketchc.lowering.cpp.lower import lower_phase
 from sketchc.lowering.cpp.names import entry_name, identifier
-from sketchc.lowering.cpp.nest_maker import NestMaker
 from sketchc.lowering.cpp.prelude import prelude
 from sketchc.lowering.cpp.printer import (
     REDUCTION_DECLARATIONS,
@@ -36,12 +32,16 @@ from sketchc.lowering.cpp.printer import (
     streams_name,
 )
 from sketchc.lowering.cpp.steps import Steps, refuse_unless, reserved
-from sketchc.lowering.cpp.streams import add_streams, streamed_tensors, unread_outputs
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.loops import nodes
+from sketchc.lowering.loops.build import lower_phase
+from sketchc.lowering.loops.forwarding import Versions, find_versions
+from sketchc.lowering.loops.indices import step_name
+from sketchc.lowering.loops.nest_maker import NestMaker
+from sketchc.lowering.loops.streams import add_streams, streamed_tensors, unread_outputs
 from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.plan import Capabilities, PhasePlan, Plan
 from sketchc.lowering.source_map import source_map
-from sketchc.types import DType
 
 CAPABILITIES = Capabilities(
     name="cpp",
@@ -104,7 +104,7 @@ def emit(plan: Plan) -> Kernel:
     )
 
 
-def placements(plan: Plan) -> loops.Placements:
+def placements(plan: Plan) -> nodes.Placements:
     """Where each tile of the sketch really lives after fusion, and what each phase reserves; for a
     plan whose phases are mapped."""
     memories = {tile.name: "fused" for tile in plan.sketch.tiles}
@@ -117,7 +117,7 @@ def placements(plan: Plan) -> loops.Placements:
             tile = versions.origin(storage.name)
             if tile in memories and memories[tile] != "arena":
                 memories[tile] = storage.memory
-    return loops.Placements(memories, tuple(storages))
+    return nodes.Placements(memories, tuple(storages))
 
 
 #: The conditions that are known when the host has fetched something.
@@ -160,7 +160,7 @@ class _Host:
         head = self._signature(body + constants)
         return f"{self._contract(body)}{head}\n{{\n{constants}{body}\n}}"
 
-    def program(self, phase: PhasePlan, versions: Versions) -> loops.Program:
+    def program(self, phase: PhasePlan, versions: Versions) -> nodes.Program:
         """The loop program of one phase."""
         maker = NestMaker(self.sketch, versions)
         constants = {c.name: ir.Literal(c.value) for c in self.sketch.constants}
@@ -304,7 +304,7 @@ class _Host:
             kind, name = CPP_TYPES[tensor.dtype], identifier(tensor.name)
             self.out.line(f"{kind} *const {name} = workspace.at<{kind}>({name}_place, 0);")
 
-    def _streams(self, programs: list[loops.Program]) -> None:
+    def _streams(self, programs: list[nodes.Program]) -> None:
         """Which outputs are too large for the caches."""
         names = {name for program in programs for name in streamed_tensors(program.body)}
         for tensor in self.sketch.tensors:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 from sketchc.lowering.plan import Hardware
 
 #: The chips that ship with sketchc; one literal line each.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-from sketchc.diagnostics import Diagnostic
+from sketchc.base.diagnostics import Diagnostic
 from sketchc.lowering.plan import Plan
 
 #: One line each: the module's `run(plan)` gives diagnostics.

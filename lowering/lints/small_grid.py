@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from sketchc import ir
-from sketchc.diagnostics import Diagnostic, Severity
-from sketchc.evaluate import evaluate
+from sketchc.base.diagnostics import Diagnostic, Severity
+from sketchc.base.source import NOWHERE, Span
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate
+from sketchc.ir.symbolic import references
 from sketchc.lowering.passes.place_tiles import sample_values
 from sketchc.lowering.plan import PhasePlan, Plan
-from sketchc.source import NOWHERE, Span
-from sketchc.symbolic import references
 
 #: With unbounded symbols the grid is as large as the launch makes it.
 _UNKNOWN = math.inf

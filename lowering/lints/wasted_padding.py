@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from sketchc import ir
-from sketchc.diagnostics import Diagnostic, Severity
+from sketchc.base.diagnostics import Diagnostic, Severity
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import constant_value, normalize, show
 from sketchc.lowering.plan import Plan, TilePlan
-from sketchc.symbolic import constant_value, normalize, show
 
 
 def run(plan: Plan) -> Iterator[Diagnostic]:

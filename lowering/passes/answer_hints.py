@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from sketchc import ir, syntax
-from sketchc.checker.hints import HARDWARE_HINTS, LOOP_HINTS, TILE_HINTS
+from sketchc.base.source import Span
+from sketchc.checker.context.hints import HARDWARE_HINTS, LOOP_HINTS, TILE_HINTS
+from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import HintAnswer, Plan, TilePlan
-from sketchc.source import Span
+from sketchc.parsing import syntax
 
 _GRID = ("parallel", "grididx", "coreidx")
 _SPEEDS = ("fastest", "fast", "medium", "slow")

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import attrs
 
-from sketchc import ir
-from sketchc.diagnostics import Diagnostic, DiagnosticError, Severity
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity
+from sketchc.base.source import Span
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import show
 from sketchc.lowering.plan import Plan, carried, float_parts
-from sketchc.source import Span
-from sketchc.symbolic import show
-from sketchc.types import DType
 
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from sketchc import ir
-from sketchc.diagnostics import Diagnostic, DiagnosticError, Label, Severity
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Label, Severity
+from sketchc.ir import nodes as ir
 from sketchc.lowering.passes.place_tiles import memory_use, physical_bytes, sample_values
 from sketchc.lowering.plan import MemoryUse, Plan
 
@@ -130,7 +130,7 @@ def _overflow(plan: Plan, use: MemoryUse) -> Diagnostic:
 
 
 def _shape(plan: Plan, tile: ir.Tile) -> str:
-    from sketchc.symbolic import show
+    from sketchc.ir.symbolic import show
 
     values = {c.name: c.value for c in plan.sketch.constants}
     shown = []

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from sketchc import ir
-from sketchc.evaluate import evaluate
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.passes.map_grid import MapGrid
 from sketchc.lowering.passes.place_tiles import (
     PlaceTiles,

@@ -6,11 +6,11 @@ from typing import assert_never
 
 import attrs
 
-from sketchc import ir
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Plan
-from sketchc.op_rows import Value
-from sketchc.ops import OPS, Category, identity_value
-from sketchc.types import DType
+from sketchc.ops.rows import Value
+from sketchc.ops.table import OPS, Category, identity_value
 
 #: Element-wise operations that map an all-zero lane to zero, whatever the dtype.
 _KEEPS_ZERO = frozenset(

@@ -7,7 +7,8 @@ from typing import assert_never
 
 import attrs
 
-from sketchc import ir
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import references, show, simplify, substitute
 from sketchc.lowering.passes.hulls import (
     Range,
     extreme,
@@ -18,8 +19,7 @@ from sketchc.lowering.passes.hulls import (
     varies,
 )
 from sketchc.lowering.plan import Plan
-from sketchc.ops import OPS, Category
-from sketchc.symbolic import references, show, simplify, substitute
+from sketchc.ops.table import OPS, Category
 
 
 @attrs.frozen

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import attrs
 
-from sketchc import ir
-from sketchc.symbolic import children, simplify, substitute
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import children, simplify, substitute
 
 _Loop = TypeVar("_Loop", ir.For, ir.HostFor)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from sketchc import ir
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import references, substitute
 from sketchc.lowering.passes.hulls import (
     Range,
     extreme,
@@ -16,7 +17,6 @@ from sketchc.lowering.passes.hulls import (
     varies,
 )
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
-from sketchc.symbolic import references, substitute
 
 
 @attrs.frozen

@@ -7,9 +7,9 @@ from typing import assert_never
 
 import attrs
 
-from sketchc import ir
-from sketchc.evaluate import constants_of, evaluate, sample_let
-from sketchc.lanes import tiles_read
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import constants_of, evaluate, sample_let
+from sketchc.ir.lanes import tiles_read
 from sketchc.lowering.plan import (
     Capabilities,
     Hardware,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from sketchc.evaluate import evaluate
-from sketchc.lowering.loops import Storage
+from sketchc.ir.evaluate import evaluate
+from sketchc.lowering.loops.nodes import Storage
 from sketchc.lowering.passes.place_tiles import sample_values
 from sketchc.lowering.plan import MemoryUse, Plan
 

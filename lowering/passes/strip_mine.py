@@ -7,11 +7,11 @@ from typing import assert_never
 import attrs
 import networkx
 
-from sketchc import ir
-from sketchc.lanes import laid_out
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.lanes import laid_out
 from sketchc.lowering.passes.place_tiles import depends_on_launch, tiles_used
-from sketchc.ops import OPS, Category
-from sketchc.types import DType
+from sketchc.ops.table import OPS, Category
 
 Axis = tuple[str, int]  # (tile, axis)
 
@@ -63,7 +63,7 @@ class StripMine:
 
 
 def _show(extent: ir.Expr) -> str:
-    from sketchc.symbolic import show
+    from sketchc.ir.symbolic import show
 
     return show(extent)
 

@@ -11,7 +11,7 @@ from typing import assert_never
 
 import attrs
 
-from sketchc import ir
+from sketchc.ir import nodes as ir
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.expressions import (
     broadcast,

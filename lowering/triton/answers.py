@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sketchc import ir
+from sketchc.ir import nodes as ir
 from sketchc.lowering.passes.answer_hints import subject
 from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, is_product
 from sketchc.lowering.triton.dialect import Dialect

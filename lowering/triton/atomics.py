@@ -8,13 +8,13 @@ in memory before must have that form as well; the wrapper sees to it.
 
 from __future__ import annotations
 
-from sketchc import ir
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.accesses import place
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.memory import convert, loaded, target_lanes
 from sketchc.lowering.triton.scope import Scope
-from sketchc.types import DType
 
 #: The integers as wide as a float: signed, unsigned, the bits of NaN in a maximum and a minimum.
 BITS: dict[DType, tuple[str, str, int, int]] = {

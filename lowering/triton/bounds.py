@@ -5,8 +5,8 @@ What was loaded has no bound. A kernel holds it in 64 bits, and promotes what is
 
 from __future__ import annotations
 
+from sketchc.launch.magnitudes import Magnitudes, Polynomial, add, constant, multiply, see_body
 from sketchc.lowering.plan import PhasePlan, Plan
-from sketchc.magnitudes import Magnitudes, Polynomial, add, constant, multiply, see_body
 
 #: 32-bit signed integers hold magnitudes below this.
 LIMIT = 2**31

@@ -5,8 +5,9 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from sketchc import ir
-from sketchc.interpreter_operations import cast
+from sketchc.base.types import DType
+from sketchc.interpreter.operations import cast
+from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import takes_as_it_is
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton import cross_lane, ordering, random_numbers, shuffles
@@ -35,8 +36,7 @@ from sketchc.lowering.triton.values import (
     own_dtype,
     scalar_value,
 )
-from sketchc.ops import OPS, Category, identity_value
-from sketchc.types import DType
+from sketchc.ops.table import OPS, Category, identity_value
 
 __all__ = ["compute", "full"]
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import attrs
 
-from sketchc import ir
+from sketchc.base.types import DType, promote
+from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton import products
@@ -16,8 +17,7 @@ from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.memory import convert
 from sketchc.lowering.triton.scope import Scope
 from sketchc.lowering.triton.values import Shape, Value, carrier, selected, tile_name
-from sketchc.ops import OPS
-from sketchc.types import DType, promote
+from sketchc.ops.table import OPS
 
 #: A product of more terms is added up column by column instead of all at once.
 MOST_AT_ONCE = 2**16

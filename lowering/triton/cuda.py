@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from sketchc.base.types import DType
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
 from sketchc.lowering.triton.answers import answers as triton_answers
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.emit import emit_kernel
-from sketchc.types import DType
 
 DESCRIPTION = "Triton 3.6 for NVIDIA GPUs (sm_80 and newer)"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from sketchc.base.types import DType
 from sketchc.lowering.plan import Capabilities
-from sketchc.types import DType
 
 #: Element types inside a kernel.
 TL: dict[DType, str] = {

@@ -6,12 +6,12 @@ import re
 
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
+from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.source_map import SourceMap, source_map
-from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.kernel import KernelText, emit_phase
-from sketchc.lowering.triton.library import function_names, function_sources, with_callees
+from sketchc.lowering.triton.library.texts import function_names, function_sources, with_callees
 from sketchc.lowering.triton.scope import Names
 from sketchc.lowering.triton.wrapper import (
     ABSENT_HELPER,
@@ -129,7 +129,7 @@ def _constants(plan: Plan, names: Names) -> str:
             notes.append(origins[constant.chosen_by])
         if constant.choices:
             notes.append(f"one of {', '.join(str(choice) for choice in constant.choices)}")
-        if notes and len(text) + len(", ".join(notes)) + 4 <= layout.WIDTH:
+        if notes and len(text) + len(", ".join(notes)) + 4 <= wrapping.WIDTH:
             text += f"  # {', '.join(notes)}"
         lines.append(text)
     return "\n".join(["", "", *lines]) if lines else ""

@@ -8,12 +8,13 @@ from typing import assert_never
 
 import numpy as np
 
-from sketchc import ir, symbolic
-from sketchc.diagnostics import InternalError
+from sketchc.base.diagnostics import InternalError
+from sketchc.base.types import DType, rounded
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import Names, Scope
-from sketchc.types import DType, rounded
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 

@@ -14,8 +14,8 @@ from typing import TypeAlias, assert_never
 
 import attrs
 
-from sketchc import ir
-from sketchc.evaluate import constants_of, evaluate
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import constants_of, evaluate
 from sketchc.lowering.triton.expressions import names_in
 
 Access: TypeAlias = ir.Load | ir.Store | ir.Atomic | ir.Fetch

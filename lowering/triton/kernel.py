@@ -8,7 +8,10 @@ from fractions import Fraction
 
 import attrs
 
-from sketchc import ir
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import references
+from sketchc.launch.magnitudes import Polynomial, never_negative, show
 from sketchc.lowering.plan import (
     GridAxis,
     PhasePlan,
@@ -19,16 +22,13 @@ from sketchc.lowering.plan import (
     has_product,
 )
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.python_host.wrapping import WIDTH
 from sketchc.lowering.triton.bounds import LIMIT, phase_magnitudes
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.layout import WIDTH
 from sketchc.lowering.triton.scope import Names, Scope, host_names
 from sketchc.lowering.triton.statements import BodyEmitter
-from sketchc.magnitudes import Polynomial, never_negative, show
-from sketchc.symbolic import references
-from sketchc.types import DType
 
 #: Rows of blocks that run together in the grouped order of a matrix product.
 GROUP = 8

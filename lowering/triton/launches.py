@@ -7,9 +7,8 @@ from typing import assert_never
 
 import attrs
 
-from sketchc import ir
-from sketchc.index_width import power_text
-from sketchc.launch_conditions import (
+from sketchc.ir import nodes as ir
+from sketchc.launch.conditions import (
     Condition,
     Kind,
     fetch_conditions,
@@ -17,10 +16,11 @@ from sketchc.launch_conditions import (
     mentioned,
     refusal_text,
 )
+from sketchc.launch.index_width import power_text
 from sketchc.lowering.launch_limits import bucket_limit, program_limit, programs
 from sketchc.lowering.plan import PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.triton import layout
+from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.triton.atomics import needs_canonical_nan
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import host_expression, is_literal
@@ -39,7 +39,7 @@ def refusal_line(sketch: ir.Sketch, condition: Condition, names: Names) -> str:
     text = _escaped(refusal_text(condition))
     shown = ", ".join(f"{name} = {{{names[name]}}}" for name in mentioned(sketch, condition))
     message = f'f"{text.replace("{", "{{").replace("}", "}}")} ({shown})"'
-    if not shown or len(message) > layout.WIDTH - 10:
+    if not shown or len(message) > wrapping.WIDTH - 10:
         message = f'"{text}"'
     return f"require({_holds(condition, names)}, {message})"
 
@@ -49,7 +49,7 @@ def width_lines(sketch: ir.Sketch, condition: Condition, names: Names) -> list[s
     its own."""
     match condition.holds:
         case ir.Binary("<", total, ir.Literal(int(limit))) if (
-            len(_holds(condition, names)) > layout.WIDTH - 20
+            len(_holds(condition, names)) > wrapping.WIDTH - 20
         ):
             name = names.fresh("largest")
             text = _escaped(refusal_text(condition))
@@ -88,7 +88,7 @@ class HostEmitter:
     indent: str = "    "
 
     def line(self, text: str, deeper: str = "") -> None:
-        self.lines += layout.statement(text, self.indent + deeper)
+        self.lines += wrapping.statement(text, self.indent + deeper)
 
     def host(self, expression: ir.Expr) -> Code:
         return host_expression(expression, self.names)
@@ -130,7 +130,7 @@ class HostEmitter:
     def _comment(self, text: str) -> None:
         self.lines.append("")
         if text:
-            self.lines += layout.comment(text, self.indent)
+            self.lines += wrapping.comment(text, self.indent)
 
     def _block(self, body: tuple[ir.HostStep, ...]) -> None:
         outer, self.indent = self.indent, self.indent + "    "
@@ -197,7 +197,7 @@ class HostEmitter:
         self._canonical(kernel)
         if kernel.index_bound is not None:
             # Every index of the kernel, lanes that overshoot included, stays below this.
-            self.lines += layout.comment(
+            self.lines += wrapping.comment(
                 "No index of the kernel exceeds this, overshooting lanes included.", self.indent
             )
             self.line(f"index_bound = {kernel.index_bound}")

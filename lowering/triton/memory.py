@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import attrs
 
-from sketchc import ir
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import constant_value
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.accesses import is_plain, place
 from sketchc.lowering.triton.dialect import TL
@@ -20,8 +22,6 @@ from sketchc.lowering.triton.expressions import (
     truth,
 )
 from sketchc.lowering.triton.scope import Scope, shape_code, spread
-from sketchc.symbolic import constant_value
-from sketchc.types import DType
 
 
 def conditions(

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from sketchc.base.types import DType
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.scope import Scope
-from sketchc.ops import identity_value
-from sketchc.types import DType
+from sketchc.ops.table import identity_value
 
 #: Integer types that Triton widens beside others.
 NARROW = frozenset({DType.I8, DType.U8, DType.I16})

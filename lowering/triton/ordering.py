@@ -6,7 +6,8 @@ import math
 
 import attrs
 
-from sketchc import ir
+from sketchc.base.types import DType, promote
+from sketchc.ir import nodes as ir
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import is_literal, kernel_expression, literal
@@ -24,8 +25,7 @@ from sketchc.lowering.triton.values import (
     selected,
     tile_name,
 )
-from sketchc.ops import identity_value
-from sketchc.types import DType, promote
+from sketchc.ops.table import identity_value
 
 Assignments = list[tuple[str, Code]]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sketchc import ir
-from sketchc.evaluate import constants_of, evaluate
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import constants_of, evaluate
 from sketchc.lowering.plan import Plan, TilePlan, is_product
 
 #: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sketchc import ir
+from sketchc.base.types import DType, promote
+from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.values import carrier
-from sketchc.types import DType, promote
 
 _HALVES = (DType.F16, DType.BF16)
 _BYTES = (DType.I8, DType.U8)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sketchc import ir
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
 from sketchc.lowering.precedence import PYTHON
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import Scope
 from sketchc.lowering.triton.values import Value, operand_value
-from sketchc.types import DType
 
 _FUNCTIONS = {"rand": "uniform", "randn": "normal"}
 

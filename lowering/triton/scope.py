@@ -7,13 +7,13 @@ from typing import assert_never
 
 import attrs
 
-from sketchc import ir
-from sketchc.diagnostics import InternalError
+from sketchc.base.diagnostics import InternalError
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.plan import PhasePlan, PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import Dialect
-from sketchc.magnitudes import never_negative
-from sketchc.types import DType
 
 #: Names that generated code uses itself, and those that linters object to as ambiguous.
 _USED = """tl torch triton math range min max abs float int bool tuple dict sum zip len out device
@@ -148,7 +148,7 @@ class Scope:
 
     def constant(self, expression: ir.Expr) -> int | float | bool | None:
         """The value of an expression over compile-time constants only."""
-        from sketchc.evaluate import constants_of, evaluate
+        from sketchc.ir.evaluate import constants_of, evaluate
 
         try:
             return evaluate(expression, constants_of(self.plan.sketch))

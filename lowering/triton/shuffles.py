@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sketchc import ir
-from sketchc.diagnostics import InternalError
+from sketchc.base.diagnostics import InternalError
+from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.expressions import kernel_expression, literal

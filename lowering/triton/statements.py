@@ -8,10 +8,12 @@ from typing import assert_never
 
 import attrs
 
-from sketchc import ir
+from sketchc.base.source import Span
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import show
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.source_map import Marks
-from sketchc.lowering.triton import layout
 from sketchc.lowering.triton.atomics import atomic, fetch
 from sketchc.lowering.triton.compute import compute, full
 from sketchc.lowering.triton.expressions import index_shape, is_literal, kernel_expression
@@ -20,8 +22,6 @@ from sketchc.lowering.triton.memory import convert, fill_code, load, store
 from sketchc.lowering.triton.pipelining import stages_of, unrolled
 from sketchc.lowering.triton.scope import Scope
 from sketchc.lowering.triton.values import scalar_value
-from sketchc.source import Span
-from sketchc.symbolic import show
 
 
 @attrs.define
@@ -50,13 +50,13 @@ class BodyEmitter:
 
     def comment(self, text: str) -> None:
         if text:
-            self.lines += layout.comment(text, self.indent)
+            self.lines += wrapping.comment(text, self.indent)
 
     def line(self, text: str) -> None:
         pending, self.scope.pending = self.scope.pending, []
         for assignment in pending:
-            self.lines += layout.statement(assignment, self.indent)
-        self.lines += layout.statement(text, self.indent)
+            self.lines += wrapping.statement(assignment, self.indent)
+        self.lines += wrapping.statement(text, self.indent)
 
     def _statement(self, statement: ir.Statement, position: int) -> None:
         scope = self.scope
@@ -82,7 +82,7 @@ class BodyEmitter:
                         self.line(update)
                         continue
                     self.line(f"if {condition}:")
-                    self.lines += layout.statement(update, self.indent + "    ")
+                    self.lines += wrapping.statement(update, self.indent + "    ")
             case ir.Fetch(name, text=text):
                 self.comment(text)
                 self.line(f"{scope.names[name]} = {fetch(statement, scope)}")
@@ -188,7 +188,7 @@ class BodyEmitter:
         value = PYTHON.binary("*", Code(turn), kernel_expression(loop.step, scope))
         if not is_literal(loop.start, 0):
             value = PYTHON.binary("+", kernel_expression(loop.start, scope), value)
-        self.lines += layout.statement(f"{variable} = {value}", self.indent + "    ")
+        self.lines += wrapping.statement(f"{variable} = {value}", self.indent + "    ")
         self._block(loop.body, position + 1)
 
 

@@ -7,7 +7,7 @@ matrix products at most 64 accumulator elements per thread.
 
 from __future__ import annotations
 
-from sketchc import ir
+from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import PhasePlan, Plan, has_product, is_product
 from sketchc.lowering.triton.kernel import KernelText, phase_tiles
 from sketchc.lowering.triton.pipelining import size_of

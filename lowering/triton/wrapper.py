@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import attrs
 
-from sketchc import ir
-from sketchc.launch_conditions import Condition, Kind, launch_steps, may_repeat, solved_sizes
+from sketchc.base.types import FORMATS, DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import show
+from sketchc.launch.conditions import Condition, Kind, launch_steps, may_repeat, solved_sizes
+from sketchc.launch.symbol_sources import SymbolSource, sources_of
 from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.precedence import Code
-from sketchc.lowering.triton import layout
+from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.triton.dialect import TORCH, Dialect
 from sketchc.lowering.triton.expressions import host_expression, literal
 from sketchc.lowering.triton.kernel import KernelText
 from sketchc.lowering.triton.launches import HostEmitter, dense_name, refusal_line, width_lines
 from sketchc.lowering.triton.scope import Names
-from sketchc.symbol_sources import SymbolSource, sources_of
-from sketchc.symbolic import show
-from sketchc.types import FORMATS, DType
 
 #: What every generated file defines for its wrapper.
 HOST_HELPERS = '''\
@@ -166,7 +166,7 @@ class WrapperEmitter:
     # ------------------------------------------------------------ pieces
 
     def line(self, text: str, indent: str = "    ") -> None:
-        self.lines += layout.statement(text, indent)
+        self.lines += wrapping.statement(text, indent)
 
     def host(self, expression: ir.Expr) -> Code:
         return host_expression(expression, self.names)
@@ -244,7 +244,7 @@ class WrapperEmitter:
         result = "tuple[torch.Tensor, ...]" if len(self.results) > 1 else tensor_type
         name = self.names[f"{sketch.name}"]
         one_line = f"def {name}({', '.join(parameters)}) -> {result}:"
-        if len(one_line) <= layout.WIDTH:
+        if len(one_line) <= wrapping.WIDTH:
             self.lines.append(one_line)
         else:
             self.lines.append(f"def {name}(")
@@ -281,7 +281,7 @@ class WrapperEmitter:
         for param in params_to_round(self.plan.sketch):
             name = self.names[param.name]
             bits, least, limit = FORMATS[param.dtype]
-            self.lines += layout.comment(f"{param.name} is of type {param.dtype.value}.", "    ")
+            self.lines += wrapping.comment(f"{param.name} is of type {param.dtype.value}.", "    ")
             self.line(f"{name} = rounded({name}, {bits}, {least}, 2.0**{limit})")
 
     def _bind_symbols(self) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from sketchc.diagnostics import UsageError
-from sketchc.evaluate import constants_of
+from sketchc.base.diagnostics import UsageError
+from sketchc.ir.evaluate import constants_of
 from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.child import Job
 from sketchc.runtime.bench.driver import (
@@ -38,20 +38,20 @@ from sketchc.runtime.bench.precision import precision_of
 from sketchc.runtime.bench.roofline import Floor, Work, floor_of, work_of
 from sketchc.runtime.bench.statistics import speedup, summarise
 from sketchc.runtime.bench.variation import varied
-from sketchc.runtime.frontends.arrays import Array, write_array
-from sketchc.runtime.frontends.binding import Binding
-from sketchc.runtime.frontends.description import Readings, Scalar
-from sketchc.runtime.frontends.lists import bind_task
-from sketchc.runtime.frontends.worker_task import WorkerTask
+from sketchc.runtime.cases.binding import Binding
+from sketchc.runtime.cases.chains import reduction_length
+from sketchc.runtime.cases.drawing import Inputs, draw
+from sketchc.runtime.cases.free import find_freedom
+from sketchc.runtime.cases.lists import bind_task
+from sketchc.runtime.cases.reach import find_reach
+from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.process.arrays import Array, write_array
+from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.description import Readings, Scalar
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.verify.chains import reduction_length
 from sketchc.runtime.verify.classify import classify
 from sketchc.runtime.verify.compare import Comparison
-from sketchc.runtime.verify.drawing import Inputs, draw
-from sketchc.runtime.verify.free import find_freedom
-from sketchc.runtime.verify.reach import find_reach
 from sketchc.runtime.verify.references import References
-from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.verify import Candidate
 
 __all__ = ["Measurement", "Settings", "arguments_of", "bench", "environment",

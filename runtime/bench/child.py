@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
     folder, read_from, write_to, processors, side = arguments
     os.sched_setaffinity(0, {int(one) for one in processors.split(",")})
     from sketchc.runtime.bench.server import serve
-    from sketchc.runtime.sandbox.parent import die_with_parent
+    from sketchc.runtime.process.parent import die_with_parent
 
     die_with_parent()
     job: Job = pickle.loads((Path(folder) / "job.pickle").read_bytes())

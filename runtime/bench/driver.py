@@ -28,12 +28,12 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.bench.child import Job
 from sketchc.runtime.bench.timing import Schedule
 from sketchc.runtime.bench.variation import Variation, draw_variation
-from sketchc.runtime.frontends.arrays import Array, read_array
-from sketchc.runtime.sandbox.environment import python_environment
+from sketchc.runtime.process.arrays import Array, read_array
+from sketchc.runtime.process.environment import python_environment
 from sketchc.runtime.sandbox.worker import end_group, kill_group
 
 KERNEL, BASELINES = "kernel", "baselines"

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from sketchc.runtime.toolchains.torch_state import TorchState, replaced, seen
+from sketchc.runtime.guards.torch_state import TorchState, replaced, seen
 
 #: What is watched besides torch and the modules given.
 _OWNERS: tuple[tuple[str, Any], ...] = (("time", time), ("os", os))

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from sketchc import ir
-from sketchc.evaluate import evaluate, host_values
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.bench.timing import as_sequence
-from sketchc.runtime.frontends.arrays import numpy_dtype
-from sketchc.runtime.frontends.torch_worker import DTYPES, state
+from sketchc.runtime.process.arrays import numpy_dtype
 from sketchc.runtime.sandbox.inside import import_file
-from sketchc.runtime.toolchains.cpp_calls import signature
-from sketchc.runtime.toolchains.cpp_worker import call
+from sketchc.runtime.tasks.worker.torch_worker import DTYPES, state
+from sketchc.runtime.toolchains.cpp.calls import signature
+from sketchc.runtime.toolchains.cpp.worker import call
 
 Scalar = int | float | bool
 Launch = Callable[[Mapping[str, torch.Tensor]], list[torch.Tensor]]

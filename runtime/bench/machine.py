@@ -104,7 +104,7 @@ def versions(device: str) -> dict[str, str]:
     """Of everything that a time depends on: Python, torch, the C++ compiler, the GPU's driver."""
     import torch
 
-    from sketchc.runtime.toolchains.cpp import compiler_version, find_compiler
+    from sketchc.runtime.toolchains.cpp.toolchain import compiler_version, find_compiler
 
     found = {"torch": torch.__version__, "python": platform.python_version()}
     found["system"] = f"{platform.system()} {platform.release()}"

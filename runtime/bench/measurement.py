@@ -16,7 +16,7 @@ from sketchc.runtime.bench.precision import Precision
 from sketchc.runtime.bench.roofline import Floor, Work
 from sketchc.runtime.bench.statistics import ENOUGH_SAMPLES, Speedup, Summary
 from sketchc.runtime.bench.timing import Schedule
-from sketchc.runtime.frontends.description import Scalar
+from sketchc.runtime.tasks.description import Scalar
 from sketchc.runtime.verify.compare import Comparison
 
 

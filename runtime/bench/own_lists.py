@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import attrs
 
-from sketchc import ir
-from sketchc.diagnostics import UsageError
-from sketchc.runtime.frontends.binding import Binding, bind
-from sketchc.runtime.frontends.description import Scalar
-from sketchc.runtime.frontends.lists import list_name
-from sketchc.runtime.frontends.worker_task import WorkerTask
+from sketchc.base.diagnostics import UsageError
+from sketchc.ir import nodes as ir
+from sketchc.runtime.cases.binding import Binding, bind
+from sketchc.runtime.cases.lists import list_name
+from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.description import Scalar
 
 
 @attrs.frozen

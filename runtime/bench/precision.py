@@ -12,10 +12,10 @@ import ast
 
 import attrs
 
-from sketchc import ir
+from sketchc.base.types import DType, promote
+from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan, is_product
-from sketchc.types import DType, promote
 
 #: From the most exact to the coarsest.
 CLASSES = ("integer", "ieee f64", "ieee f32", "tf32x3", "tf32", "f16", "bf16")

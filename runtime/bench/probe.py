@@ -13,8 +13,8 @@ from pathlib import Path
 
 import attrs
 
-from sketchc.runtime.sandbox.environment import compiler_environment, python_environment
-from sketchc.runtime.toolchains.cpp import find_compiler
+from sketchc.runtime.process.environment import compiler_environment, python_environment
+from sketchc.runtime.toolchains.cpp.toolchain import find_compiler
 
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast")
 _TIMEOUT = 120.0

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from sketchc import ir
-from sketchc.evaluate import Value, evaluate, host_values
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import Value, evaluate, host_values
+from sketchc.ir.symbolic import references
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.bench.machine import Machine
-from sketchc.runtime.frontends.binding import Binding
-from sketchc.symbolic import references
+from sketchc.runtime.cases.binding import Binding
 
 #: A time below this share of the floor is not believed. The rest is for what a modest measurement
 #: of bandwidth and peak leaves out, and for work that a compiler can simplify away.

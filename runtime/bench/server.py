@@ -38,7 +38,8 @@ from sketchc.runtime.bench.launcher import (
 )
 from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock
 from sketchc.runtime.bench.variation import Turn, write_varied
-from sketchc.runtime.frontends.torch_worker import (
+from sketchc.runtime.guards.torch_state import torch_settings
+from sketchc.runtime.tasks.worker.torch_worker import (
     DTYPES,
     Raised,
     Task,
@@ -48,7 +49,6 @@ from sketchc.runtime.frontends.torch_worker import (
     save_tensor,
     state,
 )
-from sketchc.runtime.toolchains.torch_state import torch_settings
 
 #: Calls one contender on the inputs at one place and returns its outputs.
 Call = Callable[[int], list[torch.Tensor]]

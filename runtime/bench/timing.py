@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import attrs
 import torch
 
-from sketchc.runtime.frontends.task_file import flat
-from sketchc.runtime.sandbox.raw_bytes import raw_bytes
+from sketchc.runtime.process.raw_bytes import raw_bytes
+from sketchc.runtime.tasks.worker.task_file import flat
 
 _now = time.perf_counter_ns
 _sleep = time.sleep

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from sketchc.runtime.frontends.arrays import Array
+from sketchc.runtime.process.arrays import Array
 
 if TYPE_CHECKING:
     import torch

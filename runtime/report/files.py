@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.report.content import (
     FAILED,
     OPEN,

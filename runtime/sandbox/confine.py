@@ -22,14 +22,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-if __package__:
-    from sketchc.runtime.sandbox import cgroups, gate, memory, namespaces, seccomp
-else:  # started by path, where sketchc is not installed: the folder is on the path (see inside)
-    import cgroups  # type: ignore[import-not-found,no-redef]
-    import gate  # type: ignore[import-not-found,no-redef]
-    import memory  # type: ignore[import-not-found,no-redef]
-    import namespaces  # type: ignore[import-not-found,no-redef]
-    import seccomp  # type: ignore[import-not-found,no-redef]
+from sketchc.runtime.process import memory
+from sketchc.runtime.sandbox import cgroups, gate, namespaces, seccomp
 
 NAMESPACES, PLAIN = "namespaces", "plain"
 #: Seconds between two looks at what the processes of a candidate use.

@@ -25,10 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-if __package__:
-    from sketchc.runtime.sandbox import seccomp
-else:
-    import seccomp  # type: ignore[import-not-found,no-redef]
+from sketchc.runtime.sandbox import seccomp
 
 #: What the parent writes, and what is answered: "none" where there is no such filter.
 OPEN, SHUT = b"+", b"-"

@@ -24,16 +24,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
-if __package__:
-    from sketchc.runtime.sandbox import confine, messages, namespaces
-else:
-    # `python -P` keeps this folder off the path, so that no name in it shadows a module.
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
-    import confine  # type: ignore[import-not-found,no-redef]
-    import messages  # type: ignore[import-not-found,no-redef]
-    import namespaces  # type: ignore[import-not-found,no-redef]
+#: What a worker needs of sketchc lies here.
+_RUNTIME = Path(__file__).resolve().parent.parent
+
+if importlib.util.find_spec("sketchc") is None:  # started by path, in an environment of others
+    # `python -P` keeps that folder off the path, so that no name in it shadows a module.
+    sys.path.insert(0, str(_RUNTIME / "process"))
+    import by_path  # type: ignore[import-not-found]
 
     sys.path.pop(0)
+    by_path.show_rooms()
+
+from sketchc.runtime.process import messages  # noqa: E402
+from sketchc.runtime.sandbox import confine, namespaces  # noqa: E402
 
 #: What a handler is: (request, input arrays) -> (JSON-able reply, output arrays). Its arrays are
 #: NumPy's, or `messages.Raw` where the function has an attribute `takes_raw`.
@@ -208,7 +211,7 @@ def _needs() -> dict[str, Any]:
         places = getattr(getattr(module, "__spec__", None), "submodule_search_locations", None)
         if name.count(".") < 2 and isinstance(places, list):
             paths |= set(places)
-    paths.add(str(Path(__file__).resolve().parent))
+    paths.add(str(_RUNTIME))
     outermost: list[str] = []
     for path in sorted(path for path in paths if os.path.isabs(path)):
         if not any(path.startswith(one + "/") for one in outermost):

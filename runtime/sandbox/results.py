@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.runtime.sandbox import confine, memory
+from sketchc.runtime.process import memory
+from sketchc.runtime.sandbox import confine
 
 if TYPE_CHECKING:
     import numpy as np

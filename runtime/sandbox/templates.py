@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sketchc.runtime.sandbox.environment import clean_environment
+from sketchc.runtime.process.environment import clean_environment
 
 #: The script that runs inside, by path: it also runs where sketchc is not installed.
 INSIDE = str(Path(__file__).resolve().with_name("inside.py"))

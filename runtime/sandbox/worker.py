@@ -1,6 +1,6 @@
 """Run a function in a process of its own, shut in: somebody's code may hang, crash, or worse.
 
-`run_worker("sketchc.runtime.toolchains.cpp_worker:execute", request, arrays)` calls a handler with
+`run_worker("sketchc.runtime.toolchains.cpp.worker:execute", request, arrays)` calls a handler with
 a request and arrays; it returns `(reply, arrays)`. A `Worker` serves several calls. What holds the
 candidate is in `confine`; what it may see of files is decided here: everything read-only, and
 nothing of the user's folders, of temporary files, of sockets, but what `readable` and `writable`
@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.runtime.sandbox import confine, gate, memory, messages, view
-from sketchc.runtime.sandbox.environment import clean_environment
+from sketchc.runtime.process import memory, messages
+from sketchc.runtime.process.environment import clean_environment
+from sketchc.runtime.sandbox import confine, gate, view
 from sketchc.runtime.sandbox.results import Isolation, Limits, WorkerResult, killed, outcome_of_end
 from sketchc.runtime.sandbox.templates import INSIDE, template
 

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sketchc import records as attrs
-from sketchc import syntax
-from sketchc.checker.elaborate import bindable
-from sketchc.types import DType
+from sketchc.base import records
+from sketchc.base.types import DType
+from sketchc.checker.elaboration.elaborate import bindable
+from sketchc.parsing import syntax
 
 #: Raised by one with every change to the form: a hash is only compared within one version.
 VERSION = 1
@@ -125,5 +125,5 @@ class _Writer:
 
     def fields(self, node: Any) -> list[Any]:
         """A node by its fields that take part in equality: no places, no accepted misspellings."""
-        parts = [self.plain(getattr(node, f.name)) for f in attrs.fields(type(node)) if f.eq]
+        parts = [self.plain(getattr(node, f.name)) for f in records.fields(type(node)) if f.eq]
         return [type(node).__name__, *parts]

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.store.schema import APPLICATION_ID, MIGRATIONS, VERSION
 
 #: Seconds that a writer waits for others. Transactions take milliseconds.

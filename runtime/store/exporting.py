@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.store.schema import VERSION
 from sketchc.runtime.store.writing import digest_of, dump
 

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 #: What a list shows of each kind; `{where}` takes the filters, over columns `task` and `target`.
 #: Newest first.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     from sketchc.runtime.bench.bench import Measurement
-    from sketchc.runtime.frontends.task import Task
     from sketchc.runtime.store.runs import RunRow
+    from sketchc.runtime.tasks.task import Task
     from sketchc.runtime.verify.verdict import Verdict
     from sketchc.runtime.verify.verify import Candidate
 
@@ -81,7 +81,7 @@ class Recorder:
         self, candidate: Candidate, measured: Measurement, sketch: SketchText | None = None
     ) -> str | None:
         """Keep a measurement with its raw samples. Returns its id, or None."""
-        from sketchc.runtime.bench.report import to_json
+        from sketchc.runtime.bench.text import to_json
 
         return self.plain_measurement(
             lambda: kernel_row(candidate, sketch), lambda: to_json(measured)
@@ -142,7 +142,7 @@ class Recorder:
     def _guarded(self, work: Callable[[], Made]) -> Made | None:
         """What `work` gives; None, with a warning the first time, for whatever it raises: a result
         that took minutes is not lost because it cannot be kept."""
-        from sketchc.diagnostics import UsageError
+        from sketchc.base.diagnostics import UsageError
 
         try:
             return work()
@@ -198,10 +198,10 @@ def _imported(code: str) -> list[str]:
 def sketch_text(text: str, name: str) -> SketchText:
     """The sketch `name` of a text that holds one or several. Raises `ValueError` where it does not
     parse or has no such sketch."""
-    from sketchc.checker.names import identifier
-    from sketchc.parser import parse
+    from sketchc.base.source import Source
+    from sketchc.checker.context.names import identifier
+    from sketchc.parsing.parser import parse
     from sketchc.runtime.store.canonical import VERSION, canonical_hash
-    from sketchc.source import Source
 
     tree, _ = parse(Source(f"{name}.sketch", text))
     sketches = () if tree is None else tree.sketches
@@ -217,7 +217,7 @@ def kernel_row(
 ) -> KernelRow:
     """The row of what was verified. The sketch's text is that of `sketch`, else the candidate's
     own, where it has one; `origin` is told from the kernel where it is not given."""
-    from sketchc.evaluate import constants_of
+    from sketchc.ir.evaluate import constants_of
 
     plan, kernel = candidate.plan, candidate.kernel
     source = candidate.source

@@ -156,9 +156,9 @@ def write_source(path: Path, text: str) -> None:
 
 #: target -> module with `TOOLCHAIN`.
 TOOLCHAINS: dict[str, str] = {
-    "triton_cuda": "sketchc.runtime.toolchains.triton_cuda",
-    "triton_ascend": "sketchc.runtime.toolchains.triton_ascend",
-    "cpp": "sketchc.runtime.toolchains.cpp",
+    "triton_cuda": "sketchc.runtime.toolchains.triton_cuda.toolchain",
+    "triton_ascend": "sketchc.runtime.toolchains.triton_ascend.toolchain",
+    "cpp": "sketchc.runtime.toolchains.cpp.toolchain",
 }
 
 

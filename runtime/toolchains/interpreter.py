@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sketchc import ir
+from sketchc.ir import nodes as ir
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -96,7 +96,7 @@ def interpret_apart(
         {**tensors, _SKETCH: packed},
         timeout=timeout,
         memory_bytes=MEMORY_BYTES,
-        preload=("sketchc.interpreter", "sketchc.runtime.toolchains.interpreter"),
+        preload=("sketchc.interpreter.api", "sketchc.runtime.toolchains.interpreter"),
     )
     if result.timed_out:
         msg = f"the interpretation took more than {timeout:g} s"
@@ -119,8 +119,8 @@ def execute(
     request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
     """The worker's handler. The reply is {} or {"refused": one sentence, "log": the notes}."""
-    from sketchc.diagnostics import DiagnosticError, UsageError
-    from sketchc.interpreter import interpret
+    from sketchc.base.diagnostics import DiagnosticError, UsageError
+    from sketchc.interpreter.api import interpret
 
     sketch = pickle.loads(arrays.pop(_SKETCH).tobytes())
     try:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sketchc import ir
-from sketchc.evaluate import Value, host_sample, sample_extents
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import Value, host_sample, sample_extents
 from sketchc.runtime.toolchains.base import ToolchainError
 
 if TYPE_CHECKING:

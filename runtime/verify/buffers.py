@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from sketchc import ir
-from sketchc.runtime.frontends.arrays import Array, numpy_dtype
-from sketchc.runtime.frontends.binding import Binding
-from sketchc.runtime.verify.inputs import poison
+from sketchc.ir import nodes as ir
+from sketchc.runtime.cases.binding import Binding
+from sketchc.runtime.process.arrays import Array, numpy_dtype
+from sketchc.runtime.tasks.inputs import poison
 
 #: Bytes on either side of every tensor, and what they hold. 128 keeps the tensor aligned.
 _GUARD_BYTES = 4096

@@ -26,8 +26,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from sketchc.runtime.frontends.arrays import dtype_of
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.runtime.process.arrays import dtype_of
 
 Array = npt.NDArray[Any]
 

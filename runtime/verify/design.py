@@ -12,12 +12,12 @@ from pathlib import Path
 
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
-from sketchc.runtime.frontends.sketch_task import SketchTask
-from sketchc.runtime.frontends.task import Task
-from sketchc.runtime.frontends.torch_task import Scalar
+from sketchc.runtime.tasks.task import Task
+from sketchc.runtime.tasks.torch_task import Scalar
 from sketchc.runtime.toolchains import interpreter
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT
 from sketchc.runtime.verify.running import Progress
+from sketchc.runtime.verify.sketch_task import SketchTask
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.verify import Candidate, verify
 

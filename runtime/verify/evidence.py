@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from sketchc.runtime.cases.neighbours import base_kind
+from sketchc.runtime.tasks.inputs import KINDS, LIKE, NON_CONTIGUOUS
 from sketchc.runtime.verify.classify import headline
 from sketchc.runtime.verify.compare import Comparison, WrongElement
-from sketchc.runtime.verify.inputs import KINDS, LIKE, NON_CONTIGUOUS
-from sketchc.runtime.verify.neighbours import base_kind
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
 
 #: How much of a log is kept, and of one line.

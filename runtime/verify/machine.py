@@ -12,12 +12,11 @@ from contextlib import contextmanager
 
 import attrs
 
-from sketchc.runtime.frontends.task_ends import wait_for_memory
-from sketchc.runtime.pool import slots
-from sketchc.runtime.sandbox import memory
+from sketchc.runtime.cases.shapes import Limits, ShapeCase
+from sketchc.runtime.process import memory, slots
 from sketchc.runtime.sandbox.results import KILLED, SHORT
+from sketchc.runtime.tasks.endings import wait_for_memory
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.verify.shapes import Limits, ShapeCase
 
 #: Bytes that one element of a task's tensors takes at its own sizes, in all processes together: the
 #: inputs as they are in three of them, in float64 in two, and what the task computes on the way.

@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.diagnostics import UsageError
-from sketchc.runtime.frontends.arrays import Array
-from sketchc.runtime.frontends.layout import is_text
-from sketchc.runtime.frontends.torch_task import OtherSpec, Scalar, TensorSpec
+from sketchc.base.diagnostics import UsageError
+from sketchc.runtime.cases.drawing import Inputs, draw
+from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.inputs import NON_CONTIGUOUS
+from sketchc.runtime.tasks.layout import is_text
+from sketchc.runtime.tasks.torch_task import OtherSpec, Scalar, TensorSpec
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.toolchains.torch_module import (
+from sketchc.runtime.toolchains.torch_module.toolchain import (
     BUILDS,
     COMPILER_ERROR,
     Call,
     Text,
     TorchModules,
 )
-from sketchc.runtime.verify.drawing import Inputs, draw
-from sketchc.runtime.verify.inputs import NON_CONTIGUOUS
 from sketchc.runtime.verify.references import References
 from sketchc.runtime.verify.session import Finding, Session
-from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import attrs
 
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.frontends.kernel_file import MODULE_CLASS
+from sketchc.runtime.verify.kernel_file import MODULE_CLASS
 
 #: What a Python kernel may import: the module or anything below it.
 PYTHON_MODULES = (

@@ -29,10 +29,11 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 import numpy as np
 
-from sketchc.runtime.frontends.arrays import Array, dtype_of, numpy_dtype
-from sketchc.runtime.frontends.description import Readings
-from sketchc.runtime.frontends.repeat import NOT_DETERMINISTIC, alike, difference
-from sketchc.runtime.frontends.torch_task import TaskFailure
+from sketchc.base.types import DType
+from sketchc.runtime.process.arrays import Array, dtype_of, numpy_dtype
+from sketchc.runtime.tasks.description import Readings
+from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, alike, difference
+from sketchc.runtime.tasks.torch_task import TaskFailure
 from sketchc.runtime.verify.compare import (
     PAPER_TAU,
     Comparison,
@@ -44,7 +45,6 @@ from sketchc.runtime.verify.compare import (
     wrong_elements,
 )
 from sketchc.runtime.verify.ties import differs_on_ties_only
-from sketchc.types import DType
 
 #: How far from the exact value an element may be, in the largest error of the task's own result.
 FACTOR = 2.0

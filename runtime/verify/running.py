@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.diagnostics import DiagnosticError, UsageError
-from sketchc.evaluate import Value
-from sketchc.runtime.frontends.sizes import nearest
-from sketchc.runtime.verify.drawing import RISING
-from sketchc.runtime.verify.effort import effort
-from sketchc.runtime.verify.marks import Marks, marks_of, smaller
-from sketchc.runtime.verify.neighbours import SWAPPED, is_neighbour
-from sketchc.runtime.verify.reaching import Clock, Reaching
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.ir.evaluate import Value
+from sketchc.runtime.cases.drawing import RISING
+from sketchc.runtime.cases.effort import effort
+from sketchc.runtime.cases.marks import Marks, marks_of, smaller
+from sketchc.runtime.cases.neighbours import SWAPPED, is_neighbour
+from sketchc.runtime.cases.reaching import Clock, Reaching
+from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at
+from sketchc.runtime.cases.sizes import nearest
 from sketchc.runtime.verify.session import Session
-from sketchc.runtime.verify.shapes import Limits, ShapeCase, cost_at
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 #: Gives every command the same seed, unless it has `--seed`.
 VARIABLE = "SKETCHC_SEED"

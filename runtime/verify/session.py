@@ -15,40 +15,35 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from sketchc.runtime.frontends.arrays import Array
-from sketchc.runtime.frontends.binding import Binding
-from sketchc.runtime.frontends.description import (
-    Readings,
-    Scalar,
-    TaskKilledError,
-    Thresholds,
-)
-from sketchc.runtime.frontends.repeat import ONLY_NAN, only_nan
-from sketchc.runtime.frontends.task import Task
-from sketchc.runtime.frontends.torch_task import TaskFailure
-from sketchc.runtime.pool import slots
+from sketchc.runtime.cases.binding import Binding
+from sketchc.runtime.cases.chains import adds_in_any_order, reduction_lengths
+from sketchc.runtime.cases.drawing import PLANTED, RISING, Inputs, draw
+from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.cases.neighbours import neighbour
+from sketchc.runtime.cases.planting import Plants, plants_of
+from sketchc.runtime.cases.reach import UNKNOWN_REACH, Reach, find_reach
+from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.guards.binary import NotElfError, in_libc, inspect_elf, refusal
+from sketchc.runtime.process import slots
+from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.description import Readings, Scalar, TaskKilledError, Thresholds
+from sketchc.runtime.tasks.repeat import ONLY_NAN, only_nan
+from sketchc.runtime.tasks.task import Task
+from sketchc.runtime.tasks.torch_task import TaskFailure
 from sketchc.runtime.toolchains import base as toolchains
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify import machine
-from sketchc.runtime.verify.binary import NotElfError, in_libc, inspect_elf, refusal
 from sketchc.runtime.verify.buffers import Buffers
-from sketchc.runtime.verify.chains import adds_in_any_order, reduction_lengths
 from sketchc.runtime.verify.classify import classify, headline
 from sketchc.runtime.verify.compare import Comparison
-from sketchc.runtime.verify.drawing import PLANTED, RISING, Inputs, draw
-from sketchc.runtime.verify.free import Freedom
-from sketchc.runtime.verify.neighbours import neighbour
-from sketchc.runtime.verify.planting import Plants, plants_of
 from sketchc.runtime.verify.policy import (
     explanation,
     inspect_kernel,
     refusal_of,
     without_comments,
 )
-from sketchc.runtime.verify.reach import UNKNOWN_REACH, Reach, find_reach
 from sketchc.runtime.verify.references import EXTREME_KINDS, References, nudged
-from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.telling import LEAST_SHARE, again_kinds, share_of_numbers
 from sketchc.runtime.verify.verdict import CaseResult
 

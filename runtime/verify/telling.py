@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sketchc.runtime.frontends.arrays import Array
-from sketchc.runtime.frontends.binding import Binding
-from sketchc.runtime.frontends.description import TensorSpec
-from sketchc.runtime.verify.inputs import LIKE
+from sketchc.runtime.cases.binding import Binding
+from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.description import TensorSpec
+from sketchc.runtime.tasks.inputs import LIKE
 
 if TYPE_CHECKING:
     from sketchc.runtime.verify.verdict import CaseResult

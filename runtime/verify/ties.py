@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from sketchc.runtime.frontends.arrays import Array
+from sketchc.runtime.process.arrays import Array
 
 
 def differs_on_ties_only(

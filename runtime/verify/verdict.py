@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
+from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.verify.compare import Comparison
-from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.words import FAILED, INCOMPLETE, PASSED
 
 #: The classes of failure, and who can mend them (a Conductor routes by this).

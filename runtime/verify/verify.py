@@ -15,27 +15,17 @@ from typing import Any
 
 import attrs
 
-from sketchc.evaluate import Value, constants_of
+from sketchc.base.source import Source
+from sketchc.ir.evaluate import Value, constants_of
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
-from sketchc.runtime.frontends.binding import Binding
-from sketchc.runtime.frontends.lists import bind_task
-from sketchc.runtime.frontends.signature import shown
-from sketchc.runtime.frontends.sizes import refusal
-from sketchc.runtime.frontends.task import Task
-from sketchc.runtime.frontends.torch_task import Scalar
-from sketchc.runtime.frontends.worker_task import WorkerTask
-from sketchc.runtime.sandbox import worker
-from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Toolchain
-from sketchc.runtime.verify.branches import Branches
-from sketchc.runtime.verify.drawn_sizes import Draws
-from sketchc.runtime.verify.free import Freedom, find_freedom, tied_note
-from sketchc.runtime.verify.inputs import LIKE
-from sketchc.runtime.verify.machine import memory_note, within_memory
-from sketchc.runtime.verify.neighbours import with_neighbours
-from sketchc.runtime.verify.running import KINDS, Cases, Progress, Runner
-from sketchc.runtime.verify.session import Session
-from sketchc.runtime.verify.shapes import (
+from sketchc.runtime.cases.binding import Binding
+from sketchc.runtime.cases.branches import Branches
+from sketchc.runtime.cases.drawn_sizes import Draws
+from sketchc.runtime.cases.free import Freedom, find_freedom, tied_note
+from sketchc.runtime.cases.lists import bind_task
+from sketchc.runtime.cases.neighbours import with_neighbours
+from sketchc.runtime.cases.shapes import (
     INTERPRETED,
     NATIVE,
     OWN,
@@ -48,10 +38,20 @@ from sketchc.runtime.verify.shapes import (
     own_case,
     ragged_cases,
 )
+from sketchc.runtime.cases.sizes import refusal
+from sketchc.runtime.cases.variants import Varying, not_taken, taken_sides, with_variants
+from sketchc.runtime.sandbox import worker
+from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.inputs import LIKE
+from sketchc.runtime.tasks.signature import shown
+from sketchc.runtime.tasks.task import Task
+from sketchc.runtime.tasks.torch_task import Scalar
+from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Toolchain
+from sketchc.runtime.verify.machine import memory_note, within_memory
+from sketchc.runtime.verify.running import KINDS, Cases, Progress, Runner
+from sketchc.runtime.verify.session import Session
 from sketchc.runtime.verify.telling import has_own, too_few
-from sketchc.runtime.verify.variants import Varying, not_taken, taken_sides, with_variants
 from sketchc.runtime.verify.verdict import CaseResult, Verdict
-from sketchc.source import Source
 
 #: Kinds for the task's own sizes ("task": its own get_inputs) and, in rotation, for the others.
 _OWN_KINDS = ("task", "structured")
@@ -280,7 +280,7 @@ def session_of(
     candidate: Candidate, binding: Binding, freedom: Freedom, task: Task, timeout: float
 ) -> Session:
     """What runs the cases of a candidate: a class in place of a function has a model to build."""
-    from sketchc.runtime.toolchains.torch_module import TorchModules
+    from sketchc.runtime.toolchains.torch_module.toolchain import TorchModules
 
     if isinstance(candidate.toolchain, TorchModules):
         from sketchc.runtime.verify.module_session import ModuleSession

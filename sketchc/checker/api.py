@@ -6,18 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeAlias
 
-from sketchc import ir, syntax
-from sketchc import records as attrs
-from sketchc.checker import budget
-from sketchc.checker.verdicts import severity as unproved_severity
-from sketchc.diagnostics import Diagnostic, DiagnosticError, Label, Severity, has_errors, once
-from sketchc.source import Source
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Label, Severity, has_errors, once
+from sketchc.base.source import Source
+from sketchc.checker.facts import budget
+from sketchc.checker.facts.answers import severity as unproved_severity
+from sketchc.ir import nodes as ir
+from sketchc.parsing import syntax
 
 #: Claims by name and subject.
 Claims: TypeAlias = frozenset[tuple[str, str]]
 
 
-@attrs.frozen
+@records.frozen
 class CheckedSketch:
     """One sketch at one assignment of its constants, with all verdicts, refuted ones included."""
 
@@ -25,7 +26,7 @@ class CheckedSketch:
     proofs: tuple[ir.Proof, ...]
 
 
-@attrs.frozen
+@records.frozen
 class CheckResult:
     """What is known of one file. `sketches` holds each sketch without errors at its default
     constants, `judged` those as well whose claims were judged and found wrong; `diagnostics` covers
@@ -98,11 +99,11 @@ def _judge_sketch(
     known: Claims,
     shapes: Mapping[str, int] | None,
 ) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
-    from sketchc.checker import divisors
-    from sketchc.checker.domains import infer_domains
-    from sketchc.checker.elaborate import elaborate
-    from sketchc.checker.initialisation import explain
-    from sketchc.checker.proofs import prove
+    from sketchc.checker.claims import divisors
+    from sketchc.checker.claims.initialisation import explain
+    from sketchc.checker.claims.proofs import prove
+    from sketchc.checker.domains.inference import infer_domains
+    from sketchc.checker.elaboration.elaborate import elaborate
 
     budget.spend(budget.ELABORATED_CHARACTER * (tree.span.end - tree.span.start))
     sketch, found = elaborate(tree, constants)
@@ -127,7 +128,7 @@ def _judge_sketch(
 
 def _too_wide(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
     """That no launch keeps the integers of the sketch within 64 bits (SK0328)."""
-    from sketchc.index_width import index_width
+    from sketchc.launch.index_width import index_width
 
     place = index_width(sketch).hopeless
     if place is None:
@@ -151,16 +152,16 @@ def _too_wide(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
 def _refused_sizes(sketch: ir.Sketch, shapes: Mapping[str, int]) -> tuple[Diagnostic, ...]:
     """Why no launch has these sizes of all symbols (SK0801); conditions on params without a value
     are left to the launch."""
-    from sketchc.checker.scope import free_names
-    from sketchc.checker.testing import sample_params
-    from sketchc.interpreter_launch import bind_values
+    from sketchc.checker.facts.scope import free_names
+    from sketchc.checker.testing.testing import sample_params
+    from sketchc.interpreter.launch import bind_values
 
     params = sample_params(sketch)
     unknown = set(params)
     for let in sketch.lets:
         if free_names(let.value) & unknown:
             unknown.add(let.name)
-    host = attrs.evolve(
+    host = records.evolve(
         sketch,
         lets=tuple(let for let in sketch.lets if let.name not in unknown),
         requires=tuple(r for r in sketch.requires if not free_names(r.condition) & unknown),
@@ -181,7 +182,7 @@ def check(
     """Parse and check a whole file; never raises for a user's mistake. `shapes` as in
     `check_sketch`."""
     from sketchc.lints import lint
-    from sketchc.parser import parse
+    from sketchc.parsing.parser import parse
 
     tree, found = parse(source)
     if tree is None:
@@ -264,9 +265,9 @@ def _check_points(
 ) -> Iterator[tuple[str, Diagnostic]]:
     """What the other tuning points add, with their constants: one proof for all where it succeeds,
     else one for each."""
-    from sketchc.checker.elaborate import elaborate
-    from sketchc.checker.tile_sizes import proved_for_all, same_but_for_tiles
-    from sketchc.checker.tuning import tuning_points
+    from sketchc.checker.claims.tile_sizes import proved_for_all, same_but_for_tiles
+    from sketchc.checker.elaboration.elaborate import elaborate
+    from sketchc.checker.elaboration.tuning import tuning_points
 
     points = tuning_points(tree, constants)
     default = elaborate(tree, constants)[0] if len(points) > 1 else None

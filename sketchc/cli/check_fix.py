@@ -6,21 +6,20 @@ from collections.abc import Iterable
 
 import click
 
-from sketchc import fixes
-from sketchc import records as attrs
-from sketchc.cli.check import FileReport, Request, check_text
-from sketchc.cli.fmt import difference
-from sketchc.cli.fmt import write as replace
-from sketchc.diagnostics import Diagnostic, DiagnosticError, Fix, Severity, UsageError
-from sketchc.parser import parse
-from sketchc.reading import read
-from sketchc.source import Source
+from sketchc.base import fixes, records
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Fix, Severity, UsageError
+from sketchc.base.source import Source
+from sketchc.cli.commands.check import FileReport, Request, check_text
+from sketchc.cli.commands.fmt import difference
+from sketchc.cli.commands.fmt import write as replace
+from sketchc.parsing.parser import parse
+from sketchc.parsing.reading import read
 
 #: Fixes may uncover further findings; each round carries out all that do not touch each other.
 _ROUNDS = 20
 
 
-@attrs.frozen
+@records.frozen
 class Mended:
     """A text after its fix-its, and the findings that they answered, in the order of mending."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from sketchc.agents.summary import counted
+from sketchc.agents.run.summary import counted
 from sketchc.cli.consoles import make_console
 
 if TYPE_CHECKING:

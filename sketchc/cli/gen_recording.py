@@ -17,9 +17,9 @@ from sketchc.runtime.store.writing import KernelRow, RunStep, digest_of
 from sketchc.runtime.verify.verdict import jsonable
 
 if TYPE_CHECKING:
-    from sketchc.agents.run import RunFolder, RunOptions
-    from sketchc.agents.session import Session
-    from sketchc.agents.state import RunState
+    from sketchc.agents.run.run import RunFolder, RunOptions
+    from sketchc.agents.state.run_context import Session
+    from sketchc.agents.state.state import RunState
     from sketchc.runtime.store.recording import Recorder
 
 
@@ -109,7 +109,7 @@ class RunRecorder:
 
 def _kernel(state: RunState, session: Session) -> KernelRow:
     """The row of the kernel that the Verifier had before it."""
-    from sketchc.agents.candidates import candidate_of
+    from sketchc.agents.state.candidates import candidate_of
     from sketchc.runtime.store.recording import kernel_row, sketch_text
 
     assert state.kernel is not None

@@ -13,8 +13,8 @@ from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.mailbox import MailboxProvider
 from sketchc.agents.llm.secret import take_key
-from sketchc.agents.output import write_outputs
-from sketchc.agents.run import (
+from sketchc.agents.run.output import write_outputs
+from sketchc.agents.run.run import (
     INTERRUPTED,
     Run,
     RunFolder,
@@ -26,19 +26,19 @@ from sketchc.agents.run import (
     require_own_folder,
     settle_options,
 )
-from sketchc.agents.summary import ending
+from sketchc.agents.run.summary import ending
 from sketchc.agents.workflows import agents_of, load_workflow
+from sketchc.base.diagnostics import UsageError
+from sketchc.cli.commands.verify import require_running
 from sketchc.cli.gen_progress import Display
 from sketchc.cli.gen_recording import RunRecorder
 from sketchc.cli.store_option import recorder
-from sketchc.cli.verify import require_running
-from sketchc.diagnostics import UsageError
 from sketchc.runtime.toolchains.base import toolchain
 
 if TYPE_CHECKING:
-    from sketchc.agents.configuration import Configuration
+    from sketchc.agents.config.settings import Configuration
     from sketchc.agents.llm.client import Provider
-    from sketchc.agents.state import RunState
+    from sketchc.agents.state.state import RunState
 
 #: Family of chips -> the variable by which its driver hides devices from a process.
 _VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "ascend": "ASCEND_RT_VISIBLE_DEVICES"}
@@ -74,7 +74,7 @@ def generate(
     recorded: Header | None = getattr(provider, "header", None)
     if recorded is not None:
         _fits_recording(wanted, recorded)
-    from sketchc.runtime.frontends.task import load_task
+    from sketchc.runtime.tasks.task import load_task
 
     timeout = configuration.target(wanted.target).verify_timeout
     os.environ |= visible_devices(wanted.hardware, configuration.target(wanted.target).devices)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 
 def read_kernel(path: Path) -> tuple[str, str]:
@@ -43,7 +43,7 @@ def is_wrapper(text: str) -> bool:
 def entry_of(text: str, language: str, name: str, where: str, wanted: str | None) -> str:
     """The function that is called: as `entry_point` says, and where the file has none, the one that
     it lacks, so that verification can say so. Raises `UsageError` where there are several."""
-    from sketchc.runtime.frontends.kernel_file import entry_point
+    from sketchc.runtime.verify.kernel_file import entry_point
 
     try:
         return entry_point(text, language, name, where, wanted)

@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from sketchc.agents.code_writer import CoderSettings
-from sketchc.agents.coder import documents_of
-from sketchc.agents.coder_prompts import for_plan
-from sketchc.agents.coding_loop import Coding, code_until_right, sketch_check
-from sketchc.agents.configuration import load, override
+from sketchc.agents.coder.code_writer import CoderSettings
+from sketchc.agents.coder.coder import documents_of
+from sketchc.agents.coder.coding_loop import Coding, code_until_right, sketch_check
+from sketchc.agents.coder.messages import for_plan
+from sketchc.agents.config.settings import load, override
 from sketchc.agents.llm.client import Client, Spend
 from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.providers import make_provider
-from sketchc.agents.summary import counted
-from sketchc.diagnostics import UsageError
+from sketchc.agents.run.summary import counted
+from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     from sketchc.agents.llm.client import Provider
     from sketchc.lowering.kernel import Kernel
-    from sketchc.lowering.passes import PlannedSketch
+    from sketchc.lowering.passes.pipeline import PlannedSketch
 
 #: Exit status when a cap or the model's endpoint stopped the work, as in `sketchc gen`.
 STOPPED = 3
@@ -159,7 +159,7 @@ def _report(coding: Coding, spend: Spend) -> None:
     """Attempts, calls and tokens; the last verdict where nothing was accepted."""
     if coding.kernel is None:
         from sketchc.cli.consoles import make_console
-        from sketchc.runtime.verify.report import show
+        from sketchc.runtime.verify.text import show
 
         if coding.verdict is not None:
             show(coding.verdict, make_console(stderr=True))

@@ -18,28 +18,43 @@ from typing import Any
 import click
 
 from sketchc import __version__
+from sketchc.base.diagnostics import UsageError
 from sketchc.cli.consoles import forced
 from sketchc.cli.extras import lacking
-from sketchc.diagnostics import UsageError
 
 #: command -> "module:attribute", and the short help shown in the list.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "check": ("sketchc.cli.check:check", "Report every diagnostic and every proof of sketches."),
-    "lint": ("sketchc.cli.check:check", "The same as check."),
-    "explain": ("sketchc.cli.explain:explain", "Explain a diagnostic code."),
-    "fmt": ("sketchc.cli.fmt:fmt", "Format sketches."),
-    "run": ("sketchc.cli.run:run", "Run a sketch in the reference interpreter."),
-    "lower": ("sketchc.cli.lower:lower", "Lower a sketch to a target's source code."),
-    "verify": ("sketchc.cli.verify:verify", "Verify a lowered sketch against a PyTorch task."),
-    "gen": ("sketchc.cli.gen:gen", "Turn a PyTorch task into a verified kernel, with agents."),
-    "bench": ("sketchc.cli.bench:bench", "Measure a lowered sketch against a PyTorch task."),
-    "store": ("sketchc.cli.store:store", "Show what was verified and measured."),
-    "report": ("sketchc.cli.report:report", "Write an HTML page of a run, or of results."),
-    "targets": ("sketchc.cli.targets:targets", "Show what can be compiled and run here."),
-    "toolchain": ("sketchc.cli.toolchain:toolchain", "Install toolchains."),
-    "llm": ("sketchc.cli.llm:llm", "Try the configured models; read ledgers of runs."),
-    "docspec": ("sketchc.cli.docspec:docspec", "Show and check the documents of a target."),
-    "demo": ("sketchc.cli.demo:demo", "The first minute: lower, prove, run, compare."),
+    "check": (
+        "sketchc.cli.commands.check:check",
+        "Report every diagnostic and every proof of sketches.",
+    ),
+    "lint": ("sketchc.cli.commands.check:check", "The same as check."),
+    "explain": ("sketchc.cli.commands.explain:explain", "Explain a diagnostic code."),
+    "fmt": ("sketchc.cli.commands.fmt:fmt", "Format sketches."),
+    "run": ("sketchc.cli.commands.run:run", "Run a sketch in the reference interpreter."),
+    "lower": ("sketchc.cli.commands.lower:lower", "Lower a sketch to a target's source code."),
+    "verify": (
+        "sketchc.cli.commands.verify:verify",
+        "Verify a lowered sketch against a PyTorch task.",
+    ),
+    "gen": (
+        "sketchc.cli.commands.gen:gen",
+        "Turn a PyTorch task into a verified kernel, with agents.",
+    ),
+    "bench": (
+        "sketchc.cli.commands.bench:bench",
+        "Measure a lowered sketch against a PyTorch task.",
+    ),
+    "store": ("sketchc.cli.commands.store:store", "Show what was verified and measured."),
+    "report": ("sketchc.cli.commands.report:report", "Write an HTML page of a run, or of results."),
+    "targets": ("sketchc.cli.commands.targets:targets", "Show what can be compiled and run here."),
+    "toolchain": ("sketchc.cli.commands.toolchain:toolchain", "Install toolchains."),
+    "llm": ("sketchc.cli.commands.llm:llm", "Try the configured models; read ledgers of runs."),
+    "docspec": (
+        "sketchc.cli.commands.docspec:docspec",
+        "Show and check the documents of a target.",
+    ),
+    "demo": ("sketchc.cli.commands.demo:demo", "The first minute: lower, prove, run, compare."),
 }
 
 

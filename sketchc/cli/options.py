@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sketchc.diagnostics import Diagnostic, UsageError
-from sketchc.source import Source
+from sketchc.base.diagnostics import Diagnostic, UsageError
+from sketchc.base.source import Source
 
 if TYPE_CHECKING:
-    from sketchc import syntax
+    from sketchc.parsing import syntax
 
 Scalar = int | float | bool
 LARGEST_SIZE = 2**63 - 1
@@ -66,8 +66,8 @@ def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sket
     Raises `DiagnosticError` for a text that does not parse and `UsageError` for a file that cannot
     be read, holds no sketch, or holds several when `name` does not say which.
     """
-    from sketchc.diagnostics import DiagnosticError, has_errors
-    from sketchc.parser import parse
+    from sketchc.base.diagnostics import DiagnosticError, has_errors
+    from sketchc.parsing.parser import parse
 
     source = read_source(path)
     tree, found = parse(source)
@@ -88,7 +88,7 @@ class SketchError(Exception):
     """Diagnostics together with the source they point into, on their way to the screen."""
 
     def __init__(self, source: Source, error: Exception) -> None:
-        from sketchc.diagnostics import DiagnosticError
+        from sketchc.base.diagnostics import DiagnosticError
 
         assert isinstance(error, DiagnosticError)
         self.source = source
@@ -101,15 +101,15 @@ class SketchError(Exception):
 
 
 def _sketch_error(source: Source, diagnostics: tuple[Diagnostic, ...]) -> SketchError:
-    from sketchc.diagnostics import DiagnosticError
+    from sketchc.base.diagnostics import DiagnosticError
 
     return SketchError(source, DiagnosticError(diagnostics))
 
 
 def read_source(path: str) -> Source:
     """The text of a sketch file; "-" is standard input. Raises `UsageError` or `SketchError`."""
-    from sketchc.diagnostics import DiagnosticError
-    from sketchc.reading import read
+    from sketchc.base.diagnostics import DiagnosticError
+    from sketchc.parsing.reading import read
 
     try:
         return read(path)
@@ -122,7 +122,7 @@ def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
     import sys
 
     from sketchc.cli.consoles import coloured
-    from sketchc.reporting import render_text
+    from sketchc.reporting.text import render_text
 
     text = render_text(list(diagnostics), [source], coloured(sys.stderr))
     if text.strip():
@@ -131,7 +131,7 @@ def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
 
 def diagnostics_json(error: SketchError | None) -> dict[str, Any]:
     """{"diagnostics": ...} as `sketchc check --format json` has them; nothing for None."""
-    from sketchc.reporting_machine import diagnostic_json
+    from sketchc.reporting.machine import diagnostic_json
 
     if error is None:
         return {}

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.cli import options
-from sketchc.diagnostics import DiagnosticError, UsageError
 from sketchc.runtime.report.listings import LINKED, code_of, quotations
 
 if TYPE_CHECKING:
+    from sketchc.base.source import Source
     from sketchc.lowering.kernel import Kernel
     from sketchc.runtime.report.content import Code, Page
-    from sketchc.source import Source
 
 _NOW = "The code is what the sketch is lowered to now. "
 _OTHER = (
@@ -57,7 +57,7 @@ def code_of_sketch(path: str, page: Page) -> Code | None:
 
 def code_of_texts(texts: Texts) -> Code | None:
     """The sketch beside the code in hand."""
-    from sketchc.source import Source
+    from sketchc.base.source import Source
 
     links: dict[int, tuple[int, ...]] = {}
     note = ""
@@ -100,11 +100,11 @@ def _lowered(
     source: Source, target: str, hardware: str, given: Sequence[tuple[str, str]]
 ) -> Kernel:
     """The kernel of a text that holds one sketch."""
-    from sketchc.cli.lower import check_bindable, resolve_target
-    from sketchc.diagnostics import has_errors
-    from sketchc.lowering.passes import build_plan
+    from sketchc.base.diagnostics import has_errors
+    from sketchc.cli.commands.lower import check_bindable, resolve_target
+    from sketchc.lowering.passes.pipeline import build_plan
     from sketchc.lowering.registry import target_module
-    from sketchc.parser import parse
+    from sketchc.parsing.parser import parse
 
     constants = options.parse_assignments([f"{name}={value}" for name, value in given], "--set")
     tree, found = parse(source)

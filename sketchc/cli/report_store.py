@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 
+from sketchc.base.diagnostics import UsageError
 from sketchc.cli.report_code import Texts, code_of_texts
-from sketchc.diagnostics import UsageError
 from sketchc.runtime.report.content import Page, Trace
 from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.files import MOST, Result, page_of
@@ -63,7 +63,7 @@ def _rows(found: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
 def _trace(found: Mapping[str, Any]) -> Trace | None:
     """What the agents of a run did; None for one that has no trace yet."""
     from sketchc.agents.llm.ledger import VERSION, parse
-    from sketchc.agents.report import trace_of
+    from sketchc.agents.run.page import trace_of
 
     trace = Fields(found.get("trace"))
     if not trace.mapping:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from sketchc.runtime.frontends.task import Task
     from sketchc.runtime.store.recording import Recorder
+    from sketchc.runtime.tasks.task import Task
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.cli import options
-from sketchc.diagnostics import DiagnosticError, UsageError
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
-    from sketchc import syntax
-    from sketchc.agents.kernel_contract import Contract
+    from sketchc.agents.coder.kernel_contract import Contract
+    from sketchc.base.source import Source
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
-    from sketchc.runtime.frontends.worker_task import WorkerTask
+    from sketchc.parsing import syntax
     from sketchc.runtime.store.recording import Recorder
+    from sketchc.runtime.tasks.client import WorkerTask
     from sketchc.runtime.toolchains.base import Toolchain
     from sketchc.runtime.verify.verdict import CaseResult, Verdict
     from sketchc.runtime.verify.verify import Candidate
-    from sketchc.source import Source
 
 #: Endings of files that hold a kernel; every other file is a sketch.
 CPP_ENDINGS = (".cpp", ".cc", ".cxx")
@@ -110,7 +110,7 @@ def verify_one(
 ) -> Outcome:
     """Build one candidate, run it on all cases and compare; `recorder` keeps the verdict. Raises
     `TaskFailure` for a broken task, and no other mistake of the user: the outcome holds it."""
-    from sketchc.runtime.frontends.description import TaskFailure
+    from sketchc.runtime.tasks.description import TaskFailure
     from sketchc.runtime.verify.verify import verify
 
     try:
@@ -200,8 +200,8 @@ def prepare(
 
     Raises `SketchError` for a sketch that does not lower and `UsageError` for unknown names.
     """
-    from sketchc.cli.lower import check_bindable, resolve_target
-    from sketchc.lowering.passes import build_plan
+    from sketchc.cli.commands.lower import check_bindable, resolve_target
+    from sketchc.lowering.passes.pipeline import build_plan
     from sketchc.lowering.registry import target_module
     from sketchc.runtime.toolchains.base import toolchain
     from sketchc.runtime.verify.verify import Candidate
@@ -225,12 +225,12 @@ def prepare(
 
 def _kernel(request: VerifyRequest, task: WorkerTask) -> Candidate:
     """A kernel that somebody else wrote. Raises `UsageError` and `SketchError`."""
+    from sketchc.cli.commands.lower import resolve_target
     from sketchc.cli.kernel_text import entry_of, is_wrapper, read_kernel
-    from sketchc.cli.lower import resolve_target
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.registry import target_module
-    from sketchc.runtime.frontends.kernel_file import is_module_file
     from sketchc.runtime.toolchains.base import toolchain
+    from sketchc.runtime.verify.kernel_file import is_module_file
     from sketchc.runtime.verify.verify import Candidate
 
     target, chip = resolve_target(request.target, request.hardware, None, None, None)
@@ -264,8 +264,8 @@ def _kernel(request: VerifyRequest, task: WorkerTask) -> Candidate:
 
 def _module(request: VerifyRequest, task: WorkerTask, target: str, chip: str | None) -> Candidate:
     """A `ModelNew`. Raises `UsageError` and `SketchError`."""
-    from sketchc.runtime.frontends.kernel_file import MODULE_CLASS, is_module_file, load_module
-    from sketchc.runtime.toolchains.torch_module import TorchModules
+    from sketchc.runtime.toolchains.torch_module.toolchain import TorchModules
+    from sketchc.runtime.verify.kernel_file import MODULE_CLASS, is_module_file, load_module
     from sketchc.runtime.verify.verify import Candidate
 
     if request.entry not in (None, MODULE_CLASS) and is_module_file(Path(request.file)):
@@ -281,8 +281,8 @@ def _module(request: VerifyRequest, task: WorkerTask, target: str, chip: str | N
 def signature_plan(request: VerifyRequest, task: WorkerTask) -> tuple[Plan, Source | None]:
     """What a kernel is called with: the plan of `--signature`, with that file, else one without
     phases that is read off the task. Raises `UsageError` and `SketchError`."""
-    from sketchc.cli.lower import resolve_target
-    from sketchc.runtime.frontends import signature
+    from sketchc.cli.commands.lower import resolve_target
+    from sketchc.runtime.tasks import signature
 
     target, chip = resolve_target(request.target, request.hardware, None, None, None)
     if request.signature is None:
@@ -302,8 +302,8 @@ def _planned(
     chip: str | None,
     constants: dict[str, options.Scalar],
 ) -> Plan:
-    from sketchc.cli.lower import check_bindable
-    from sketchc.lowering.passes import build_plan
+    from sketchc.cli.commands.lower import check_bindable
+    from sketchc.lowering.passes.pipeline import build_plan
 
     check_bindable(tree, constants)
     try:
@@ -326,9 +326,9 @@ def signature_text(request: VerifyRequest, task: WorkerTask) -> str:
 
     Raises `UsageError` and `SketchError`.
     """
-    from sketchc.agents.kernel_contract import contract_of
+    from sketchc.agents.coder.kernel_contract import contract_of
     from sketchc.lowering.registry import target_module
-    from sketchc.runtime.frontends.lists import bind_task, not_served
+    from sketchc.runtime.cases.lists import bind_task, not_served
 
     plan, _ = signature_plan(request, task)
     others: list[tuple[str, str]] = []

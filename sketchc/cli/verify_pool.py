@@ -20,8 +20,8 @@ import click
 from sketchc.cli.verify_files import Outcome, VerifyRequest, verify_one
 
 if TYPE_CHECKING:
-    from sketchc.runtime.frontends.worker_task import WorkerTask
-    from sketchc.runtime.pool.engine import Engine, Event
+    from sketchc.runtime.process.engine import Engine, Event
+    from sketchc.runtime.tasks.client import WorkerTask
     from sketchc.runtime.verify.verdict import CaseResult
 
 _JOB = "sketchc.cli.verify_pool:perform"
@@ -52,8 +52,8 @@ def verify_all(
     engine: Engine,
 ) -> list[Outcome]:
     """The outcomes, in the order of the requests. Raises `TaskFailure` for a broken task."""
-    from sketchc.runtime.frontends.description import TaskFailure
-    from sketchc.runtime.pool.engine import Job
+    from sketchc.runtime.process.engine import Job
+    from sketchc.runtime.tasks.description import TaskFailure
 
     jobs = [Job(r.file, _JOB, VerifyJob(r, task, patience, store)) for r in requests]
     found: dict[int, Outcome] = {}
@@ -76,8 +76,8 @@ _tasks: dict[tuple[str, float], WorkerTask] = {}
 def perform(job: VerifyJob) -> Outcome | TaskBroken:
     """One file; what the user did wrong is in the outcome."""
     from sketchc.cli.store_option import recorder
-    from sketchc.runtime.frontends.description import TaskFailure
-    from sketchc.runtime.pool import local
+    from sketchc.runtime.process import local
+    from sketchc.runtime.tasks.description import TaskFailure
 
     done = 0
 
@@ -95,7 +95,7 @@ def perform(job: VerifyJob) -> Outcome | TaskBroken:
 
 
 def _task(name: str, patience: float) -> WorkerTask:
-    from sketchc.runtime.frontends.task import load_task
+    from sketchc.runtime.tasks.task import load_task
 
     key = (name, patience)
     if key not in _tasks:

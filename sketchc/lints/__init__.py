@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 
-from sketchc import ir, syntax
-from sketchc.diagnostics import Diagnostic
+from sketchc.base.diagnostics import Diagnostic
+from sketchc.ir import nodes as ir
+from sketchc.parsing import syntax
 
 #: One line each: the module's `run(sketch, tree)` gives diagnostics.
 LINTS: tuple[str, ...] = (

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from sketchc import ir, syntax
-from sketchc import records as attrs
-from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, Label, Severity
+from sketchc.base.source import Span
+from sketchc.ir import nodes as ir
 from sketchc.lints.regions import Region, Space, region
 from sketchc.lints.separate_passes import report_passes
-from sketchc.source import Span
+from sketchc.parsing import syntax
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
@@ -39,7 +40,7 @@ def _neighbours(steps: Iterable[ir.HostStep]) -> Iterator[tuple[int, int]]:
                 pass
 
 
-@attrs.frozen
+@records.frozen
 class _Touch:
     """One access: its base tensor, and where and what it touches; None below a branch, or where
     only some lanes are touched."""
@@ -57,13 +58,13 @@ class _Touch:
         return (self.place[0].counts, self.place[1])
 
 
-@attrs.define
+@records.define
 class _Touches:
     """What a phase loads and stores; `counts` holds the loops of every list of statements,
     `straight` is lost where loops stand side by side or in branches."""
 
-    loads: list[_Touch] = attrs.field(factory=list)
-    stores: list[_Touch] = attrs.field(factory=list)
+    loads: list[_Touch] = records.field(factory=list)
+    stores: list[_Touch] = records.field(factory=list)
     straight: bool = True
     counts: tuple[tuple[ir.Expr, bool], ...] = ()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sketchc import ir, syntax
-from sketchc.checker.quirks import dtype_fix
-from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.base.diagnostics import Diagnostic, Label, Severity
+from sketchc.base.types import DType
+from sketchc.checker.context.fixits import dtype_fix
+from sketchc.ir import nodes as ir
 from sketchc.lints.uses import alloc_of
-from sketchc.types import DType
+from sketchc.parsing import syntax
 
 #: The narrow types, with the bits that a number of each has.
 _DIGITS = {DType.F16: "11", DType.BF16: "8"}

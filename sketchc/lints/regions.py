@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias, assert_never
 
-from sketchc import ir
-from sketchc import records as attrs
-from sketchc.symbolic import normalize, rebuild, references, substitute
+from sketchc.base import records
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import normalize, rebuild, references, substitute
 
 #: One subscript: its parts in normal form.
 _Part: TypeAlias = tuple[ir.Expr, ...]
 _COUNTER = "counter "
 
 
-@attrs.frozen
+@records.frozen
 class Space:
     """Loops around a statement, outermost first, as if each counted 0, 1, ...: how often each runs
     and whether in parallel, and what the variables are in terms of the counters."""
@@ -35,7 +35,7 @@ class Space:
         )
 
 
-@attrs.frozen
+@records.frozen
 class Region:
     """The elements of a tensor or view that one iteration touches."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sketchc import ir, syntax
-from sketchc import records as attrs
-from sketchc.checker.text import statement_text
-from sketchc.diagnostics import Diagnostic, Edit, Fix, Label, Severity
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
+from sketchc.checker.context.text import statement_text
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import references
 from sketchc.lints.unused_load import needless
 from sketchc.lints.uses import access_names, alloc_of, bodies, loop_of, reads, stored, writes
-from sketchc.symbolic import references
+from sketchc.parsing import syntax
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
@@ -70,7 +71,7 @@ def _report_twice(
     named = alloc_of(tree, one) is not None and made is not None
     if made is not None and made.dtype is None:
         # The load may be what the tile has its type from.
-        edits.append(Edit(made.span, statement_text(attrs.evolve(made, dtype=other.dtype))))
+        edits.append(Edit(made.span, statement_text(records.evolve(made, dtype=other.dtype))))
     return Diagnostic(
         "SK0653",
         Severity.WARNING,
@@ -156,7 +157,7 @@ def _hoist(
         return None
     start = (node.hints[0] if node.hints else node).span
     text = "".join(f"{statement_text(each)}\n{' ' * (start.column - 1)}" for each in within)
-    place = attrs.evolve(start, end=start.start, end_line=start.line, end_column=start.column)
+    place = records.evolve(start, end=start.start, end_line=start.line, end_column=start.column)
     alone = len(within) == len(node.body)
     gone = (Edit(e.span, "pass" if alone and e is within[0] else "") for e in within)
     return Fix("load before the loop", (Edit(place, text), *gone), safe=True)

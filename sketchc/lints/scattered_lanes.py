@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
-from sketchc import ir, syntax
-from sketchc import records as attrs
-from sketchc.diagnostics import Diagnostic, Severity
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, Severity
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import children, constant_value, references, show, simplify, substitute
 from sketchc.lints.uses import access_names
-from sketchc.symbolic import children, constant_value, references, show, simplify, substitute
+from sketchc.parsing import syntax
 
 _ONE = ir.Literal(1)
 #: The bytes that memory moves at least; nearer neighbours share them.
@@ -40,7 +41,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
                 yield _report(statement, f"neighbouring lanes lie {gap.text} apart")
 
 
-@attrs.frozen
+@records.frozen
 class _Gap:
     """How far neighbouring lanes lie apart: in words, and in elements where that is known."""
 

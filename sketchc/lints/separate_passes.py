@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from sketchc import ir, syntax
-from sketchc.diagnostics import Diagnostic, Label, Severity
+from sketchc.base.diagnostics import Diagnostic, Label, Severity
+from sketchc.base.source import Span
+from sketchc.ir import nodes as ir
 from sketchc.lints.regions import Space, region
 from sketchc.lints.uses import bodies, exposed, stored, writes
-from sketchc.source import Span
+from sketchc.parsing import syntax
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sketchc import ir, syntax
-from sketchc.diagnostics import Diagnostic, Edit, Fix, Severity
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity
+from sketchc.base.source import Span
+from sketchc.ir import nodes as ir
 from sketchc.lints.uses import alloc_of, bodies, exposed, left_out, reads, writes
-from sketchc.source import Span
+from sketchc.parsing import syntax
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:

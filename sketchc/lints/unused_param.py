@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sketchc import ir, syntax
-from sketchc.checker.survey import survey
-from sketchc.diagnostics import Diagnostic, Severity
+from sketchc.base.diagnostics import Diagnostic, Severity
+from sketchc.checker.context.prepass import survey
+from sketchc.ir import nodes as ir
+from sketchc.parsing import syntax
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:

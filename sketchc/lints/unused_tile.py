@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sketchc import ir, syntax
-from sketchc.diagnostics import Diagnostic, Edit, Fix, Severity
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity
+from sketchc.ir import nodes as ir
 from sketchc.lints.uses import bodies, left_out, reads, writes
+from sketchc.parsing import syntax
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from sketchc import ir, syntax
-from sketchc.checker.survey import names
-from sketchc.lanes import tiles_read
-from sketchc.ops import OPS
-from sketchc.symbolic import references
+from sketchc.checker.context.prepass import names
+from sketchc.ir import nodes as ir
+from sketchc.ir.lanes import tiles_read
+from sketchc.ir.symbolic import references
+from sketchc.ops.table import OPS
+from sketchc.parsing import syntax
 
 
 def access_tiles(access: ir.Access) -> set[str]:

@@ -11,8 +11,8 @@ import pytest
 from triton_cases import example, lower
 
 from sketchc.runtime.sandbox.worker import Worker
-from sketchc.runtime.toolchains import triton_cuda
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
+from sketchc.runtime.toolchains.triton_cuda import toolchain
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
@@ -28,12 +28,12 @@ def opened(folder: Path, old: str = "", new: str = "") -> Any:
     kernel = lower(example("relu"))[1]
     assert old in kernel.source
     kernel = attrs.evolve(kernel, source=kernel.source.replace(old, new))
-    return triton_cuda.TOOLCHAIN.open(Artefact(kernel, folder))
+    return toolchain.TOOLCHAIN.open(Artefact(kernel, folder))
 
 
 def test_runs_of_one_session(tmp_path: Path) -> None:
     with opened(tmp_path) as session:
-        assert isinstance(session, triton_cuda.LaunchedSession)
+        assert isinstance(session, toolchain.LaunchedSession)
         for rows in (3, 1, 3, 2):
             found = session.run({"X": X[:rows]}, {"M": rows, "N": 5}, {})
             np.testing.assert_array_equal(found["Y"], np.maximum(X[:rows], 0))

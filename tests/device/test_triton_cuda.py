@@ -10,7 +10,7 @@ from triton_cases import EXAMPLES, assert_close, example, lower, make_case
 from triton_sketches import SKETCHES
 
 from sketchc.runtime.toolchains.base import Artefact
-from sketchc.runtime.toolchains.triton_cuda import TOOLCHAIN
+from sketchc.runtime.toolchains.triton_cuda.toolchain import TOOLCHAIN
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():

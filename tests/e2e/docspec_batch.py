@@ -62,10 +62,10 @@ def run_claims(
     """Run every kernel in Triton's interpreter, one program each; "" or the exception, each."""
     import torch
 
-    from sketchc.runtime.toolchains import triton_interpreter
+    from sketchc.runtime.toolchains.triton_cuda import interpreter
 
     module = _load(request["file"], "claims")
-    triton_interpreter.mend()
+    interpreter.mend()
     replies = []
     for name in request["kernels"]:
         numbers = torch.arange(4096)

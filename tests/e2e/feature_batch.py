@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from sketchc.runtime.sandbox.arrays import Arrays
-from sketchc.runtime.toolchains import triton_cuda_worker
+from sketchc.runtime.process.array_types import Arrays
+from sketchc.runtime.toolchains.triton_cuda import worker
 
 
 def run_strided(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """`run_kernel` with every tensor of two or more axes stored column by column, and every other
     one with a gap behind each element."""
-    plain = triton_cuda_worker.placement
+    plain = worker.placement
 
     def spread(array: Any, device: str) -> Any:
         placed = plain(array, device)
         placed.tensor = _spread(placed.tensor)
         return placed
 
-    triton_cuda_worker.placement = spread
-    return triton_cuda_worker.run_kernel(request, arrays)
+    worker.placement = spread
+    return worker.run_kernel(request, arrays)
 
 
 def _spread(tensor: Any) -> Any:

@@ -13,7 +13,7 @@ from toolchains import require
 from triton_cases import Array, Case, assert_close, lower, make_case
 from triton_sketches import SKETCHES
 
-from sketchc.diagnostics import DiagnosticError
+from sketchc.base.diagnostics import DiagnosticError
 from sketchc.runtime.toolchains.base import Artefact
 
 for_ascend = functools.partial(lower, target="triton_ascend")

@@ -12,7 +12,7 @@ import pytest
 from claims import challenge
 from damaged_texts import damaged, judged
 
-from sketchc.diagnostics import InternalError
+from sketchc.base.diagnostics import InternalError
 
 COUNT = int(os.environ.get("SKETCHC_CLAIMS", "300"))
 CHUNK = 50

@@ -26,10 +26,10 @@ from example_sizes import params_for
 from toolchains import require
 from triton_sketches import SKETCHES
 
-from sketchc import ir
+from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.toolchains.cpp import TOOLCHAIN
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
 
 require("cpp")
 

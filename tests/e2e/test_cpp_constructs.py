@@ -14,7 +14,7 @@ import torch
 from cpp_cases import Array, check, lower
 from toolchains import require
 
-from sketchc.runtime.toolchains.cpp import TOOLCHAIN
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
 
 require("cpp")
 

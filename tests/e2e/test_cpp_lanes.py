@@ -9,8 +9,8 @@ import pytest
 from cpp_cases import assert_equal, check, inputs, lower, reference
 from toolchains import require
 
-from sketchc.ops import OPS, Category, Shape
-from sketchc.runtime.toolchains.cpp import TOOLCHAIN
+from sketchc.ops.table import OPS, Category, Shape
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
 
 require("cpp")
 

@@ -10,7 +10,7 @@ import torch
 from cpp_cases import example, load_module, lower
 from toolchains import require
 
-from sketchc.runtime.toolchains.cpp import TOOLCHAIN
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
 
 require("cpp")
 

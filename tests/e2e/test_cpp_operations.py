@@ -8,7 +8,7 @@ import pytest
 from cpp_cases import check
 from toolchains import require
 
-from sketchc.ops import OPS, Category
+from sketchc.ops.table import OPS, Category
 
 require("cpp")
 

@@ -12,10 +12,10 @@ from cpp_cases import PARAMS, TILES, example, lower, sizes
 from example_sizes import params_for
 from toolchains import require
 
-from sketchc import ir
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.toolchains.cpp import FLAGS, LIBRARIES, find_compiler
-from sketchc.types import DType
+from sketchc.runtime.toolchains.cpp.toolchain import FLAGS, LIBRARIES, find_compiler
 
 require("cpp")
 
@@ -66,7 +66,7 @@ def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
 
 def _main(kernel: Kernel, cases: list[dict[str, int]], params: dict[str, Any]) -> str:
     """A C++ main that calls the kernel once for each case, all elements 1."""
-    from sketchc.evaluate import evaluate, host_values
+    from sketchc.ir.evaluate import evaluate, host_values
 
     lines = [
         *("#include <algorithm>", "#include <cstdint>", "#include <cstdio>", "#include <memory>"),

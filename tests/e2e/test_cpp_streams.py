@@ -11,7 +11,7 @@ from cpp_cases import assert_equal, example, inputs, lower, reference
 from toolchains import require
 
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.toolchains.cpp import TOOLCHAIN
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
 
 require("cpp")
 

@@ -14,11 +14,9 @@ import attrs
 import pytest
 from damaged_texts import EXAMPLES, damaged, judged
 
-import sketchc.lints
-import sketchc.selfcheck  # noqa: F401 (imported once, before the processes part)
-from sketchc import ir
-from sketchc.cli.check import Request, check_text
-from sketchc.source import Source
+from sketchc.base.source import Source
+from sketchc.cli.commands.check import Request, check_text
+from sketchc.ir import nodes as ir
 
 COUNT = int(os.environ.get("SKETCHC_DAMAGED", "300"))
 #: Processor seconds for `check --static` of one text (the promise), and for all of `check`.

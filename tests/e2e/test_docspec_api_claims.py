@@ -22,17 +22,17 @@ from docspec_claims import (
 )
 from toolchains import require
 
-from sketchc import ir
+from sketchc.base.types import DType
 from sketchc.docspec.loader import load
 from sketchc.docspec.schema import Category
+from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.toolchains.ascend import frontend
-from sketchc.runtime.toolchains.ascend.environment import find_tools, frontend_python
-from sketchc.runtime.toolchains.ascend.library import UnsupportedLinalgError
-from sketchc.runtime.toolchains.ascend.pipeline import BuildError, build
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.types import DType
+from sketchc.runtime.toolchains.triton_ascend import frontend
+from sketchc.runtime.toolchains.triton_ascend.environment import find_tools, frontend_python
+from sketchc.runtime.toolchains.triton_ascend.library import UnsupportedLinalgError
+from sketchc.runtime.toolchains.triton_ascend.pipeline import BuildError, build
 
 BATCH = Path(__file__).with_name("docspec_batch.py")
 Array = np.ndarray[Any, Any]

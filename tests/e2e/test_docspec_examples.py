@@ -9,7 +9,7 @@ import documents
 import pytest
 from toolchains import require
 
-from sketchc.cli.docspec import verify_example
+from sketchc.cli.commands.docspec import verify_example
 from sketchc.docspec.loader import TARGETS, folder_of, inspect, load
 
 SEED = 20260101
@@ -56,7 +56,7 @@ def test_a_wrong_example_fails(old: str, new: str, failure: str, tmp_path: Path)
 
 
 def test_documents_without_a_toolchain_are_not_run(tmp_path: Path) -> None:
-    from sketchc.diagnostics import UsageError
+    from sketchc.base.diagnostics import UsageError
 
     spec = load(documents.write(tmp_path))
     with pytest.raises(UsageError, match="unknown toolchain 'toy'"):

@@ -11,13 +11,13 @@ import pytest
 from small_tasks import small_task
 from toolchains import require
 
-from sketchc.cli.verify import prepare
-from sketchc.runtime.frontends.binding import bind
-from sketchc.runtime.frontends.torch_dropin import write_dropin
-from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.cli.commands.verify import prepare
+from sketchc.runtime.cases.binding import bind
+from sketchc.runtime.cases.free import find_freedom
+from sketchc.runtime.dropin.torch_dropin import write_dropin
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.toolchains.ascend.environment import environment_folder
-from sketchc.runtime.verify.free import find_freedom
+from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.toolchains.triton_ascend.environment import environment_folder
 
 ROOT = Path(__file__).parents[2]
 #: example -> init inputs and shapes of the inputs, at sizes that divide nothing.

@@ -17,15 +17,15 @@ import pytest
 from example_targets import EXAMPLES, LOWERED, NAMES, REFUSED
 from toolchains import require
 
+from sketchc.cli.commands.verify import prepare
 from sketchc.cli.options import SketchError
-from sketchc.cli.verify import prepare
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.tasks.torch_task import TorchTask
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact
-from sketchc.runtime.toolchains.triton_ascend import TritonAscendToolchain
-from sketchc.runtime.toolchains.triton_cuda import TritonCuda
+from sketchc.runtime.toolchains.triton_ascend.toolchain import TritonAscendToolchain
+from sketchc.runtime.toolchains.triton_cuda.toolchain import TritonCuda
 from sketchc.runtime.verify.running import Cases
-from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.verify import verify
 
 #: Of the sizes of a run in Triton's interpreter, their product.

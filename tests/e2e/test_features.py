@@ -21,20 +21,26 @@ from feature_cases import CASES, Feature, Sizes, on
 from toolchains import require
 from triton_cases import Case, assert_close, run_cases
 
-from sketchc import ir, syntax
+from sketchc.base.diagnostics import DiagnosticError, Severity
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.checker.names import identifier
-from sketchc.diagnostics import DiagnosticError, Severity
-from sketchc.interpreter import Options, interpret
+from sketchc.checker.context.names import identifier
+from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.interpreter.api import Options, interpret
+from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
-from sketchc.parser import parse
+from sketchc.parsing import syntax
+from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.toolchains.triton_cuda import INTERPRETED, TOOLCHAIN, _request, _write
-from sketchc.selfcheck import self_check
-from sketchc.source import Source
+from sketchc.runtime.toolchains.triton_cuda.toolchain import (
+    INTERPRETED,
+    TOOLCHAIN,
+    _request,
+    _write,
+)
 
 FEATURES = Path(__file__).parent / "features"
 BATCH = Path(__file__).parent / "feature_batch.py"

@@ -10,8 +10,8 @@ import pytest
 from every_target import run_everything
 from triton_cases import Array, Case, dtype_of, lower, make_case
 
+from sketchc.base.types import DType
 from sketchc.lowering.registry import TARGETS
-from sketchc.types import DType
 
 #: So many are divided one by one, too.
 ONES = 20

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from example_sizes import inputs_for, params_for
 
+from sketchc.base.diagnostics import Severity
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.diagnostics import Severity
-from sketchc.formatter import format_file
-from sketchc.interpreter import Options, interpret
-from sketchc.lowering.passes import build_plan
+from sketchc.interpreter.api import Options, interpret
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.parsing.formatter import format_file
+from sketchc.parsing.parser import parse
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "FROM_TRITON.md").read_text("utf-8")

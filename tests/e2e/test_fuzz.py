@@ -21,20 +21,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sketchc import fixes, ops
+from sketchc.base import fixes
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.source import Source
+from sketchc.base.types import DType
 from sketchc.checker.api import CheckResult, check
-from sketchc.cli.check import Request, check_file
-from sketchc.diagnostics import DiagnosticError, UsageError
-from sketchc.formatter import format_file
-from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import random_inputs
-from sketchc.interpreter_launch import bind_symbols, bind_values, tensor_shapes
-from sketchc.lowering.passes import build_plan
+from sketchc.cli.commands.check import Request, check_file
+from sketchc.interpreter.api import Options, interpret
+from sketchc.interpreter.inputs import random_inputs
+from sketchc.interpreter.launch import bind_symbols, bind_values, tensor_shapes
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
-from sketchc.parser import parse, tables
-from sketchc.reporting import render_proofs, render_text
-from sketchc.source import Source
-from sketchc.types import DType
+from sketchc.ops import table
+from sketchc.parsing.formatter import format_file
+from sketchc.parsing.parser import parse, tables
+from sketchc.reporting.text import render_proofs, render_text
 
 COUNT = int(os.environ.get("SKETCHC_FUZZ", "2000"))
 CHUNK = 100
@@ -188,7 +189,7 @@ def meaning(text: str, chosen: random.Random) -> str:
     kinds = (
         (r"\b\d[\w.]*\b", numbers),
         (r"//|<=|==|[-+*/%<]", ("+", "-", "*", "//", "%", "<", "<=", "==", "/")),
-        (r"(?<=\s)\w+(?=\()", (*ops.OPS, "load", "store", "atomic_add")),
+        (r"(?<=\s)\w+(?=\()", (*table.OPS, "load", "store", "atomic_add")),
         (r"\b[fib]f?\d+\b", tuple(dtype.value for dtype in DType)),
         (r"\b(in|out|inout) (?=[fib])", ("in ", "out ", "inout ", "")),
         (r"\bceil\b|\bcdiv\b|\biota\b", ("ceil", "cdiv", "min", "max", "iota", "sqrt")),

@@ -9,13 +9,13 @@ import pytest
 from toolchains import require
 from triton_cases import assert_close, compile_all, lower, make_case, run_cases
 
-from sketchc.checker.hints import LOOP_HINTS, TILE_HINTS
+from sketchc.base.source import Source
+from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
 from sketchc.cli.main import run
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import TARGETS
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.parsing.parser import parse
 
 PRODUCT = """sketch product {{
     symbols: M, N, K;

@@ -19,17 +19,17 @@ from random_sketches.running import checked, inputs, reference
 from test_random_cpp import HANDLER, launches, verdict
 from toolchains import require
 
-from sketchc import ir
-from sketchc.checker import bounds
-from sketchc.diagnostics import DiagnosticError, InternalError
-from sketchc.lowering.passes import build_plan
+from sketchc.base.diagnostics import DiagnosticError, InternalError
+from sketchc.base.source import Source
+from sketchc.checker.domains import bounds
+from sketchc.ir import nodes as ir
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import target_module
-from sketchc.parser import parse
+from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.toolchains.cpp import LIBRARIES, UNHURRIED, _build
-from sketchc.source import Source
+from sketchc.runtime.toolchains.cpp.toolchain import LIBRARIES, UNHURRIED, _build
 
 #: So many sketches whose plan a bug changes are tried for each.
 TRIES = 4

@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchc import language_pages
+from sketchc.base.diagnostics import Severity
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.diagnostics import Severity
-from sketchc.evaluate import evaluate, host_values
-from sketchc.formatter import format_file
-from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import random_inputs
-from sketchc.interpreter_launch import tensor_shapes
-from sketchc.lowering.passes import build_plan
+from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.interpreter.api import Options, interpret
+from sketchc.interpreter.inputs import random_inputs
+from sketchc.interpreter.launch import tensor_shapes
+from sketchc.ir.evaluate import evaluate, host_values
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
-from sketchc.ops import OPS
-from sketchc.parser import parse
-from sketchc.selfcheck import self_check
-from sketchc.source import Source
+from sketchc.ops.table import OPS
+from sketchc.parsing.formatter import format_file
+from sketchc.parsing.parser import parse
+from sketchc.reporting import language_pages
 
 PAGE = Path(__file__).parents[2] / "docs" / "LANGUAGE.md"
 TEXT = PAGE.read_text("utf-8")
@@ -33,7 +33,9 @@ NAMES = [re.match(r"sketch (\w+)", text)[1] for text, _ in BLOCKS]
 
 
 def test_the_tables_are_those_of_the_compiler():
-    assert language_pages.filled(TEXT) == TEXT, "python -m sketchc.language_pages docs/LANGUAGE.md"
+    assert language_pages.filled(TEXT) == TEXT, (
+        "python -m sketchc.reporting.language_pages docs/LANGUAGE.md"
+    )
     for operation in OPS:
         assert f"`{operation}(" in TEXT
 

@@ -28,16 +28,16 @@ from launch_cases import (
 from toolchains import require
 from triton_cases import Case, lower, run_cases
 
-from sketchc import ir
-from sketchc.diagnostics import DiagnosticError, UsageError
-from sketchc.evaluate import evaluate
-from sketchc.interpreter import interpret
-from sketchc.interpreter_launch import bind_values
-from sketchc.launch_conditions import Kind, launch_conditions
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.interpreter.api import interpret
+from sketchc.interpreter.launch import bind_values
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate
+from sketchc.launch.conditions import Kind, launch_conditions
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import TARGETS
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.toolchains.cpp import LIBRARIES, TOOLCHAIN, _build
+from sketchc.runtime.toolchains.cpp.toolchain import LIBRARIES, TOOLCHAIN, _build
 
 Array = np.ndarray[Any, Any]
 TRITON = ("triton_cuda", "triton_ascend")

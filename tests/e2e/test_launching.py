@@ -20,8 +20,9 @@ from triton_sketches import SKETCHES
 
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.toolchains import triton_ascend, triton_cuda
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
+from sketchc.runtime.toolchains.triton_ascend import toolchain as triton_ascend
+from sketchc.runtime.toolchains.triton_cuda import toolchain as triton_cuda
 
 Arrays = dict[str, Any]
 #: Sketches whose kernels take buffers, workspaces, strides and numbers.

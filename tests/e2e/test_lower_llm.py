@@ -18,10 +18,10 @@ from toolchains import require
 
 from sketchc.cli.main import run
 from sketchc.cli.options import load_sketch
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import target_module
 from sketchc.runtime.toolchains.base import ToolchainStatus
-from sketchc.runtime.toolchains.cpp import CppToolchain
+from sketchc.runtime.toolchains.cpp.toolchain import CppToolchain
 
 #: A ragged loop of tiles, a reduction that needs its identity, and a param.
 SKETCH = """

@@ -21,10 +21,10 @@ from shared_work import measuring
 from timed_kernels import CHEATS, CLOSES, HONEST, RIGHT, SLEPT, TASK, UNVERIFIED, WAITED
 from toolchains import require
 
-from sketchc.cli.bench import bench as command
+from sketchc.base.diagnostics import UsageError
+from sketchc.cli.commands.bench import bench as command
 from sketchc.cli.main import run
-from sketchc.diagnostics import UsageError
-from sketchc.runtime.frontends.description import TaskFailure
+from sketchc.runtime.tasks.description import TaskFailure
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -72,7 +72,7 @@ def bench_all(kernels: dict[str, str], folder: Path, *options: str) -> Results:
 def timed(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """All of `CHEATS`, as if they had been verified."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sketchc.cli.bench._require_right", lambda *_: None)
+        patch.setattr("sketchc.cli.commands.bench._require_right", lambda *_: None)
         return bench_all(CHEATS, tmp_path_factory.mktemp("cheats"), "--warm")
 
 
@@ -159,7 +159,7 @@ LISTS = TASK.replace(
 def test_what_only_makes_a_view_is_no_baseline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sketchc.cli.bench._require_right", lambda *_: None)
+    monkeypatch.setattr("sketchc.cli.commands.bench._require_right", lambda *_: None)
     (tmp_path / "view.py").write_text(VIEW)
     (tmp_path / "copies.cpp").write_text(HONEST.replace("3.0f * ", "").replace("triple", "view"))
     files = [str(tmp_path / name) for name in ("copies.cpp", "view.py")]
@@ -171,7 +171,7 @@ def test_what_only_makes_a_view_is_no_baseline(
 
 def test_each_list_of_a_task_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And lists of the same sizes once."""
-    monkeypatch.setattr("sketchc.cli.bench._require_right", lambda *_: None)
+    monkeypatch.setattr("sketchc.cli.commands.bench._require_right", lambda *_: None)
     (tmp_path / "lists.py").write_text(LISTS)
     (tmp_path / "triple.cpp").write_text(HONEST)
     files = [str(tmp_path / name) for name in ("triple.cpp", "lists.py")]
@@ -194,7 +194,7 @@ def test_what_does_not_pass_verification_is_not_timed(tmp_path: Path) -> None:
 def test_a_kernel_that_closes_all_pipes_and_goes_on_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sketchc.cli.bench._require_right", lambda *_: None)
+    monkeypatch.setattr("sketchc.cli.commands.bench._require_right", lambda *_: None)
     monkeypatch.setattr("sketchc.runtime.bench.driver._GRACE", 0.2)
     kernels = {"closes.cpp": CLOSES, "honest.cpp": HONEST}
     found = bench_all(kernels, tmp_path, "--samples", "5")["closes.cpp"]

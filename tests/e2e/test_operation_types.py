@@ -20,7 +20,7 @@ from shared_work import shared
 from toolchains import require
 from triton_cases import Array, Case, assert_close, lower, make_case
 
-from sketchc.diagnostics import DiagnosticError, Severity
+from sketchc.base.diagnostics import DiagnosticError, Severity
 from sketchc.lowering.registry import TARGETS
 
 SEED = int(os.environ["SKETCHC_SEED"])

@@ -16,18 +16,18 @@ import pytest
 from planted_faults import FAULTS
 from toolchains import require
 
+from sketchc.base.source import Source
 from sketchc.cli.verify_files import VerifyRequest, candidate_of
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import target_module
-from sketchc.parser import parse
-from sketchc.runtime.frontends.task import load_task
-from sketchc.runtime.frontends.worker_task import WorkerTask
+from sketchc.parsing.parser import parse
+from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.task import load_task
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact, toolchain
-from sketchc.runtime.toolchains.triton_ascend import TritonAscendToolchain
-from sketchc.runtime.toolchains.triton_cuda import TritonCuda
+from sketchc.runtime.toolchains.triton_ascend.toolchain import TritonAscendToolchain
+from sketchc.runtime.toolchains.triton_cuda.toolchain import TritonCuda
 from sketchc.runtime.verify.verify import Candidate, verify
-from sketchc.source import Source
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 #: One of so many is tried on each interpreted target.

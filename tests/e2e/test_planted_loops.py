@@ -17,11 +17,11 @@ from toolchains import require
 
 from sketchc.cli.verify_files import VerifyRequest, candidate_of, prepare
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.frontends.task import load_task
-from sketchc.runtime.frontends.worker_task import WorkerTask
+from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.task import load_task
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact
-from sketchc.runtime.toolchains.triton_ascend import TritonAscendToolchain
-from sketchc.runtime.toolchains.triton_cuda import TritonCuda
+from sketchc.runtime.toolchains.triton_ascend.toolchain import TritonAscendToolchain
+from sketchc.runtime.toolchains.triton_cuda.toolchain import TritonCuda
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.verify import verify
 

@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 from toolchains import require
 
+from sketchc.base.source import Source
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import target_module
-from sketchc.parser import parse
-from sketchc.runtime.frontends.signature import signature_of, signature_plan
-from sketchc.runtime.frontends.task import load_task
-from sketchc.runtime.frontends.worker_task import WorkerTask
+from sketchc.parsing.parser import parse
+from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.signature import signature_of, signature_plan
+from sketchc.runtime.tasks.task import load_task
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.design import check_design
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.verify import Candidate, verify
-from sketchc.source import Source
 
 SEEDS = (1, 2, 3)
 

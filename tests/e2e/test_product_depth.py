@@ -15,8 +15,8 @@ import pytest
 from every_target import disagreements
 from triton_cases import Array, Case, assert_close, dtype_of
 
+from sketchc.base.types import DType
 from sketchc.lowering.registry import TARGETS
-from sketchc.types import DType
 
 #: Rows, columns and the deepest block; `tl.dot` takes it in all these types.
 M, N, K = 16, 16, 32

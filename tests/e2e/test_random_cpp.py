@@ -17,15 +17,15 @@ from random_sketches.draft import Generated
 from random_sketches.running import Array, difference, inputs, reference
 from toolchains import require
 
-from sketchc import ir
+from sketchc.base.source import Source
+from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import target_module
-from sketchc.parser import parse
+from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.toolchains.cpp import LIBRARIES, UNHURRIED, _build
-from sketchc.runtime.toolchains.cpp_calls import signature
-from sketchc.source import Source
+from sketchc.runtime.toolchains.cpp.calls import signature
+from sketchc.runtime.toolchains.cpp.toolchain import LIBRARIES, UNHURRIED, _build
 
 BATCH = 64
 HANDLER = Path(__file__).parent / "cpp_random_batch.py"

@@ -12,9 +12,9 @@ import pytest
 from random_sketches.corpus import COUNT, LEAST, corpus, wanted
 from random_sketches.running import checked, difference, inputs, reference
 
-from sketchc.formatter import format_file
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.base.source import Source
+from sketchc.parsing.formatter import format_file
+from sketchc.parsing.parser import parse
 
 CHUNK = 60
 

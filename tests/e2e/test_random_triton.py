@@ -10,8 +10,8 @@ from test_random_cpp import lowered
 from toolchains import require
 from triton_cases import Case, run_cases
 
-from sketchc import ir
-from sketchc.diagnostics import DiagnosticError
+from sketchc.base.diagnostics import DiagnosticError
+from sketchc.ir import nodes as ir
 from sketchc.runtime.toolchains.base import ToolchainError
 
 SAMPLE = 300
@@ -58,7 +58,7 @@ def test_triton_agrees_with_the_interpreter(chunk, tmp_path):
 def test_ascend_agrees_with_the_interpreter(chunk, tmp_path):
     """What the target refuses (f64) is left out; everything else must agree."""
     require("triton_ascend")
-    from sketchc.runtime.toolchains.triton_ascend import TOOLCHAIN
+    from sketchc.runtime.toolchains.triton_ascend.toolchain import TOOLCHAIN
 
     wrong, done = [], 0
     for generated, sketch in sample()[chunk * ASCEND_STEP // 2 :: ASCEND_STEP]:

@@ -17,11 +17,11 @@ import pytest
 from every_target import run_everything
 from triton_cases import Array, lower, make_case
 
-from sketchc import ir
+from sketchc.base.source import Source
 from sketchc.checker.api import check
+from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.ir import nodes as ir
 from sketchc.lowering.registry import TARGETS
-from sketchc.selfcheck import self_check
-from sketchc.source import Source
 
 FOLDER = Path(__file__).parent / "real_tasks"
 Arrays = dict[str, Array]

@@ -25,10 +25,10 @@ from toolchains import require
 
 from sketchc.runtime.sandbox import confine, namespaces, worker
 from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult
-from sketchc.runtime.toolchains.cpp import FLAGS
+from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
 
 HERE = Path(__file__).resolve().parent
-HANDLER = "sketchc.runtime.toolchains.cpp_worker:execute"
+HANDLER = "sketchc.runtime.toolchains.cpp.worker:execute"
 X = np.linspace(-3, 3, 1009, dtype=np.float32)
 #: Seconds that a kernel may take, that one may which hangs, and what finding out takes beyond: the
 #: longest of 163 took 0.14 s, of 54 beside twelve busy processes on two cores 0.26 s.

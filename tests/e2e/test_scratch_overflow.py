@@ -7,15 +7,15 @@ import re
 import pytest
 from example_targets import EXAMPLES, LOWERED
 
-from sketchc.diagnostics import DiagnosticError
-from sketchc.evaluate import evaluate
+from sketchc.base.diagnostics import DiagnosticError
+from sketchc.base.source import Source
+from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.hardware import load_hardware
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.passes.place_tiles import next_power_of_two
 from sketchc.lowering.registry import target_module
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.parsing.parser import parse
 
 TILES = "TM in [32, 64, 128], TN in [32, 64, 128], TK in [16, 32, 64, 128, 256]"
 

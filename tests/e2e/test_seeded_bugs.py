@@ -15,18 +15,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sketchc import ir, syntax
+from sketchc.base.diagnostics import Severity
+from sketchc.base.source import Source
 from sketchc.checker.api import check, check_sketch
-from sketchc.checker.domains import infer_domains
-from sketchc.checker.elaborate import elaborate
-from sketchc.checker.proofs import prove
-from sketchc.diagnostics import Severity
-from sketchc.evaluate import evaluate
-from sketchc.interpreter import Options, Result, Violation, interpret
-from sketchc.interpreter_inputs import random_inputs
-from sketchc.parser import parse
-from sketchc.selfcheck import tile_size_verdict
-from sketchc.source import Source
+from sketchc.checker.claims.proofs import prove
+from sketchc.checker.domains.inference import infer_domains
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
+from sketchc.interpreter.api import Options, Result, Violation, interpret
+from sketchc.interpreter.inputs import random_inputs
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate
+from sketchc.parsing import syntax
+from sketchc.parsing.parser import parse
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.sketch"))

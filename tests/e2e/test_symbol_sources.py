@@ -16,13 +16,13 @@ from proof_cases import elaborated
 from toolchains import require
 from triton_cases import lower
 
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.diagnostics import UsageError
-from sketchc.interpreter import interpret
-from sketchc.runtime.frontends.binding import bind_symbols
-from sketchc.runtime.toolchains.cpp import TOOLCHAIN
-from sketchc.source import Source
-from sketchc.symbol_sources import solve_symbols
+from sketchc.interpreter.api import interpret
+from sketchc.launch.symbol_sources import solve_symbols
+from sketchc.runtime.cases.binding import bind_symbols
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
 
 HALVES = """sketch halves {
     symbols: N, K, P;

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sketchc.cli.main import run
-from sketchc.runtime.frontends.torch_task import TaskFailure, TorchTask
+from sketchc.runtime.tasks.torch_task import TaskFailure, TorchTask
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RELU = str(EXAMPLES / "relu.sketch")

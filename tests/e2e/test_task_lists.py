@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sketchc.cli.main import run
-from sketchc.interpreter_launch import show_declaration
-from sketchc.runtime.frontends.signature import signature_of
-from sketchc.runtime.frontends.task import load_task
+from sketchc.interpreter.launch import show_declaration
+from sketchc.runtime.tasks.signature import signature_of
+from sketchc.runtime.tasks.task import load_task
 
 pytest.importorskip("torch")
 

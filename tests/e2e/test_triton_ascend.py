@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from toolchains import require
 
-from sketchc import ir
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.toolchains.ascend import environment
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.types import DType
+from sketchc.runtime.toolchains.triton_ascend import environment
 
 pytestmark = pytest.mark.usefixtures("toolchain")
 Arrays = dict[str, np.ndarray[Any, Any]]

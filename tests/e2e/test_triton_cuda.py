@@ -23,7 +23,7 @@ from triton_sketches import SKETCHES
 
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.toolchains.triton_cuda import ARCHITECTURES, TOOLCHAIN
+from sketchc.runtime.toolchains.triton_cuda.toolchain import ARCHITECTURES, TOOLCHAIN
 
 require("triton_cuda")
 

@@ -10,9 +10,9 @@ import pytest
 import tile_operations
 from triton_cases import Array, Case, assert_close, dtype_of, lower, make_case, mixed, run_cases
 
-from sketchc import ir
-from sketchc.ops import OPS, Category
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ops.table import OPS, Category
 
 UNARY = [n for n, op in OPS.items() if op.operands == ("source",)]
 UNARY = [n for n in UNARY if OPS[n].category is Category.ELEMENTWISE and n != "cast"]

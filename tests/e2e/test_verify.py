@@ -17,13 +17,13 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from sketchc.cli import main, options
-from sketchc.interpreter import interpret
+from sketchc.interpreter.api import interpret
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
-from sketchc.runtime.frontends.arrays import Array
-from sketchc.runtime.frontends.torch_task import TaskFailure, TorchTask
+from sketchc.lowering.passes.pipeline import build_plan
+from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.torch_task import TaskFailure, TorchTask
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError, ToolchainStatus
-from sketchc.runtime.verify import report
+from sketchc.runtime.verify import text as report
 from sketchc.runtime.verify.verdict import Verdict, to_json
 from sketchc.runtime.verify.verify import Candidate, verify
 

@@ -11,23 +11,23 @@ from click.testing import CliRunner
 from foreign_kernels import CPP, TRITON, base, candidate, tree
 from toolchains import require
 
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.source import Source
 from sketchc.cli import main, options
-from sketchc.diagnostics import UsageError
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import target_module
-from sketchc.parser import parse
-from sketchc.runtime.frontends.kernel_file import load_kernel
-from sketchc.runtime.frontends.signature import signature_of, signature_plan
-from sketchc.runtime.frontends.sizes import refusal
-from sketchc.runtime.frontends.sketch_task import SketchTask
-from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.parsing.parser import parse
+from sketchc.runtime.cases.sizes import refusal
+from sketchc.runtime.tasks.signature import signature_of, signature_plan
+from sketchc.runtime.tasks.torch_task import TorchTask
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify.design import check_design, verify_against_sketch
 from sketchc.runtime.verify.evidence import evidence
+from sketchc.runtime.verify.kernel_file import load_kernel
+from sketchc.runtime.verify.sketch_task import SketchTask
 from sketchc.runtime.verify.verify import Candidate, verify
-from sketchc.source import Source
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -112,7 +112,7 @@ def test_a_sketch_for_another_task_is_misuse(tmp_path: Path) -> None:
 
 
 def test_the_worker_computes_what_the_interpreter_does() -> None:
-    from sketchc.interpreter import interpret
+    from sketchc.interpreter.api import interpret
 
     plan = example("softmax")
     x = np.random.default_rng(0).standard_normal((3, 70)).astype(np.float32)

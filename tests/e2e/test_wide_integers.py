@@ -13,16 +13,16 @@ import pytest
 from toolchains import require
 from triton_cases import Case, make_case, run_cases
 
-from sketchc.diagnostics import DiagnosticError, UsageError
-from sketchc.interpreter import interpret
-from sketchc.launch_conditions import broken
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.source import Source
+from sketchc.interpreter.api import interpret
+from sketchc.launch.conditions import broken
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
-from sketchc.parser import parse
+from sketchc.parsing.parser import parse
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.toolchains.cpp import TOOLCHAIN
-from sketchc.source import Source
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
 
 Sizes = dict[str, int]
 GUARD = 4096

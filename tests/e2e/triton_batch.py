@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sketchc.runtime.sandbox.arrays import Arrays
-from sketchc.runtime.toolchains.triton_cuda_worker import compile_kernels, run_kernel
+from sketchc.runtime.process.array_types import Arrays
+from sketchc.runtime.toolchains.triton_cuda.worker import compile_kernels, run_kernel
 
 
 def run_batch(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:

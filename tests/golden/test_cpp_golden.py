@@ -47,7 +47,7 @@ def test_every_golden_has_its_example() -> None:
 def test_every_statement_of_the_sketch_is_in_a_comment(name: str) -> None:
     """Loads, stores, computations and loops appear above the loop that carries them."""
     plan, kernel = lower(example(name), CONSTANTS.get(name))
-    from sketchc import ir
+    from sketchc.ir import nodes as ir
 
     comments = {line.strip()[3:] for line in kernel.source.splitlines() if "// " in line}
     for phase in plan.phases:

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from test_execution_diagnostics import diagnose
 
-from sketchc import fixes
-from sketchc.cli.check import FileReport, Request, check_file
+from sketchc.base import fixes
+from sketchc.cli.commands.check import FileReport, Request, check_file
 from sketchc.cli.options import parse_assignments
-from sketchc.diagnostics import Severity
-from sketchc.explain import block, codes, page
-from sketchc.reporting import render_text
-from sketchc.source import Source
+from sketchc.base.diagnostics import Severity
+from sketchc.base.explain import block, codes, page
+from sketchc.reporting.text import render_text
+from sketchc.base.source import Source
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "diagnostics"

@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchc.checker.domains import infer_domains
-from sketchc.checker.elaborate import elaborate
-from sketchc.diagnostics import Diagnostic, DiagnosticError, has_errors
-from sketchc.interpreter import interpret
-from sketchc.interpreter_inputs import random_inputs
-from sketchc.interpreter_launch import bind_values, tensor_shapes
-from sketchc.interpreter_violations import KINDS
-from sketchc.parser import parse
-from sketchc.reporting import render_text
-from sketchc.selfcheck import self_check
-from sketchc.source import Source
+from sketchc.checker.domains.inference import infer_domains
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, has_errors
+from sketchc.interpreter.api import interpret
+from sketchc.interpreter.inputs import random_inputs
+from sketchc.interpreter.launch import bind_values, tensor_shapes
+from sketchc.interpreter.violations import KINDS
+from sketchc.parsing.parser import parse
+from sketchc.reporting.text import render_text
+from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.base.source import Source
 
 FOLDER = Path(__file__).parent / "diagnostics"
 INPUTS = sorted(FOLDER.glob("SK08*.sketch"))

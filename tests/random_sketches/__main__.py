@@ -17,12 +17,12 @@ import numpy as np
 from random_sketches.draft import Generated
 from random_sketches.generate import generate
 from random_sketches.running import Array, checked, difference, inputs, reference
-from sketchc.diagnostics import DiagnosticError
-from sketchc.lowering.passes import build_plan
+from sketchc.base.diagnostics import DiagnosticError
+from sketchc.base.source import Source
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import target_module
-from sketchc.parser import parse
+from sketchc.parsing.parser import parse
 from sketchc.runtime.toolchains.base import ToolchainError, toolchain
-from sketchc.source import Source
 
 
 def drawn(end: int) -> Iterator[Generated]:

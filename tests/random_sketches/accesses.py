@@ -10,7 +10,7 @@ import attrs
 
 from random_sketches.draft import Draft, Tile
 from random_sketches.operations import INTEGERS
-from sketchc.types import DType
+from sketchc.base.types import DType
 
 ALL = (
     DType.F32,

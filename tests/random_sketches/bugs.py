@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from sketchc import ir
+from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Plan
 
 Rewrite = Callable[[ir.Statement], tuple[ir.Statement, ...]]

@@ -12,8 +12,8 @@ from random_sketches.accesses import INPUTS, OUTPUTS
 from random_sketches.draft import Generated
 from random_sketches.generate import generate
 from random_sketches.running import checked
-from sketchc import ir
-from sketchc.ops import OPS
+from sketchc.ir import nodes as ir
+from sketchc.ops.table import OPS
 
 #: Each operation and each form of access stands in at least this many accepted sketches.
 LEAST = 20

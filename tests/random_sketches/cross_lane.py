@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from random_sketches.draft import Tile
-from sketchc.ops import OPS, Category
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.ops.table import OPS, Category
 
 if TYPE_CHECKING:
     from random_sketches.operations import Operations

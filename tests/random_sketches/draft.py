@@ -7,7 +7,7 @@ from collections import Counter
 
 import attrs
 
-from sketchc.types import DType
+from sketchc.base.types import DType
 
 INDENT = "    "
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random_sketches.accesses import ALL, INPUTS, OUTPUTS, Accesses, Axis
 from random_sketches.draft import Draft, Generated, Tile
 from random_sketches.operations import Operations
-from sketchc.types import DType
+from sketchc.base.types import DType
 
 Sizes = tuple[dict[str, int], ...]
 TILES = (4, 8, 16)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import attrs
 
 from random_sketches.draft import Draft, Tile
-from sketchc.ops import OPS, Category
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.ops.table import OPS, Category
 
 FLOATS = (DType.F32, DType.F16, DType.BF16, DType.F64)
 INTEGERS = (DType.I64, DType.I32, DType.I16, DType.I8, DType.U8, DType.U32)

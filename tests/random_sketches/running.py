@@ -9,14 +9,14 @@ import ml_dtypes
 import numpy as np
 
 from random_sketches.draft import Generated
-from sketchc import ir
+from sketchc.base.diagnostics import Severity
+from sketchc.base.source import Source
+from sketchc.base.types import DType
 from sketchc.checker.api import check_sketch
-from sketchc.diagnostics import Severity
-from sketchc.evaluate import evaluate, host_values
-from sketchc.interpreter import Options, interpret
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.types import DType
+from sketchc.interpreter.api import Options, interpret
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate, host_values
+from sketchc.parsing.parser import parse
 
 Array = np.ndarray[Any, Any]
 #: Relative error allowed to outputs that went through a few inexact operations.

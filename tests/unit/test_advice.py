@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from sketchc.base.diagnostics import Diagnostic
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.diagnostics import Diagnostic
-from sketchc.source import Source
 
 
 def found(text: str, code: str) -> list[Diagnostic]:

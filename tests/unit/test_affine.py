@@ -5,10 +5,10 @@ from math import prod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc.checker.affine import ONE, Atoms, Fact, Linear, add, constant, scale
-from sketchc.checker.feasibility import infeasible
-from sketchc.checker.polyhedra import Space
-from sketchc.checker.scope import relevant
+from sketchc.checker.facts.affine import ONE, Atoms, Fact, Linear, add, constant, scale
+from sketchc.checker.facts.feasibility import infeasible
+from sketchc.checker.facts.polyhedra import Space
+from sketchc.checker.facts.scope import relevant
 
 COEFFICIENTS = st.integers(-4, 4)
 NAMES = ("a", "b", "c")
@@ -127,7 +127,7 @@ def _points(variables: list[int]) -> list[dict[int, int]]:
 
 
 def _value(atoms: Atoms, form: object, point: dict[int, int]) -> int:
-    from sketchc.checker.affine import Extremum, Floor, Product
+    from sketchc.checker.facts.affine import Extremum, Floor, Product
 
     assert isinstance(form, dict)
     total = 0

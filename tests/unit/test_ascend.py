@@ -10,11 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sketchc.runtime.toolchains.ascend import standin
-from sketchc.runtime.toolchains.ascend.buffers import GuardedBuffer
-from sketchc.runtime.toolchains.ascend.library import UnsupportedLinalgError
-from sketchc.runtime.toolchains.ascend.linalg import KERNEL, Argument, normalise, read_function
-from sketchc.runtime.toolchains.ascend.pipeline import glue_source
+from sketchc.runtime.guards.pages import GuardedBuffer
+from sketchc.runtime.toolchains.triton_ascend import standin
+from sketchc.runtime.toolchains.triton_ascend.library import UnsupportedLinalgError
+from sketchc.runtime.toolchains.triton_ascend.linalg import (
+    KERNEL,
+    Argument,
+    normalise,
+    read_function,
+)
+from sketchc.runtime.toolchains.triton_ascend.pipeline import glue_source
 
 LINALG = """\
 module {

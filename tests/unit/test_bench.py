@@ -20,10 +20,10 @@ from sketchc.runtime.bench.machine import Machine, better
 from sketchc.runtime.bench.other_work import OtherWork, busy_note
 from sketchc.runtime.bench.precision import Precision
 from sketchc.runtime.bench.probe import read_probe
-from sketchc.runtime.bench.report import seconds_text, summary, to_json
 from sketchc.runtime.bench.roofline import Work, floor_of
 from sketchc.runtime.bench.statistics import fast_p, geometric_mean, speedup, summarise
 from sketchc.runtime.bench.suite import Entry, against
+from sketchc.runtime.bench.text import seconds_text, summary, to_json
 from sketchc.runtime.bench.variation import Turn, draw_variation, varied, write_varied
 
 

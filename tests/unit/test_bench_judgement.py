@@ -9,8 +9,8 @@ from bench_evidence import HANDSHAKE, RIGHT, made_up, run_of
 
 from sketchc.runtime.bench.driver import Burst, Run
 from sketchc.runtime.bench.judgement import clocks, problems
-from sketchc.runtime.bench.report import summary
 from sketchc.runtime.bench.roofline import Floor
+from sketchc.runtime.bench.text import summary
 
 NO_FLOOR = Floor(0.0, 0.0, "")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from sketchc.cli.verify import prepare
+from sketchc.cli.commands.verify import prepare
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.bench.precision import precision_of
 from sketchc.runtime.bench.roofline import Work, work_of
-from sketchc.runtime.frontends.binding import Binding, TensorSource
-from sketchc.runtime.frontends.description import TaskDescription, TensorSpec
+from sketchc.runtime.cases.binding import Binding, TensorSource
+from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 from sketchc.runtime.verify.verify import Candidate
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

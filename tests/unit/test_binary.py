@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from toolchains import require
 
-from sketchc.runtime.verify.binary import NotElfError, in_libc, inspect_elf, refusal
+from sketchc.runtime.guards.binary import NotElfError, in_libc, inspect_elf, refusal
 
 HONEST = """
 #include <algorithm>

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.source import Source
 
 
 def carried(guard: str, loop: str = "range(S)", first: str = "f32") -> str:

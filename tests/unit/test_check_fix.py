@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchc.cli.check import Request, check_text
+from sketchc.base.diagnostics import Severity
+from sketchc.base.fixes import combine
+from sketchc.base.source import Source
+from sketchc.cli.commands.check import Request, check_text
 from sketchc.cli.main import run
-from sketchc.diagnostics import Severity
-from sketchc.fixes import combine
-from sketchc.interpreter import interpret
-from sketchc.source import Source
+from sketchc.interpreter.api import interpret
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = sorted((ROOT / "tests" / "golden" / "diagnostics").glob("SK06*.sketch"))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.cli.check import _PARALLEL_FROM, Request, check_file, map_files
+from sketchc.base.explain import block, page
+from sketchc.cli.commands.check import _PARALLEL_FROM, Request, check_file, map_files
 from sketchc.cli.main import COMMANDS, run
-from sketchc.explain import block, page
-from sketchc.parser import MAXIMUM_SIZE
+from sketchc.parsing.parser import MAXIMUM_SIZE
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.sketch"))
@@ -235,7 +235,7 @@ def test_check_imports_nothing_heavy(tmp_path):
     quick = ("check", "-q", "--static", rms)
     assert "lark" in imported(tmp_path, *quick)  # to compute the tables, once
     modules = imported(tmp_path, *quick)
-    assert "sketchc.checker.proofs" in modules
+    assert "sketchc.checker.claims.proofs" in modules
     heavy = ["torch", "triton", "numpy", "lark", "islpy", "attr", "rich", "multiprocessing"]
     assert [name for name in heavy if name in modules] == []
 

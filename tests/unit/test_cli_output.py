@@ -41,7 +41,7 @@ def test_too_little_memory_is_one_line(
         message = "Unable to allocate 7.28 TiB"
         raise MemoryError(message)
 
-    monkeypatch.setattr("sketchc.cli.check.sketch_files", exhausted)
+    monkeypatch.setattr("sketchc.cli.commands.check.sketch_files", exhausted)
     assert run(["check", RELU]) == 2
     assert capsys.readouterr().err == "error: not enough memory: Unable to allocate 7.28 TiB\n"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import click.testing
 import pytest
 
+from sketchc.base.diagnostics import UsageError
 from sketchc.cli.main import cli, run
-from sketchc.diagnostics import UsageError
 from sketchc.lowering.registry import TARGETS
-from sketchc.runtime.toolchains.ascend import environment
 from sketchc.runtime.toolchains.base import TOOLCHAINS
+from sketchc.runtime.toolchains.triton_ascend import environment
 
 
 @pytest.fixture

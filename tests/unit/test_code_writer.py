@@ -12,24 +12,24 @@ from pathlib import Path
 import pytest
 from llm_server import Action, LlmServer, overflow, reply, truncated
 
-from sketchc.agents.code_writer import (
+from sketchc.agents.coder.code_writer import (
     CoderSettings,
     UnusableReplyError,
     repair_kernel,
     write_kernel,
 )
-from sketchc.agents.coder_prompts import Assignment, for_plan
-from sketchc.agents.configuration import LlmSettings, ModelSettings
+from sketchc.agents.coder.messages import Assignment, for_plan
+from sketchc.agents.config.settings import LlmSettings, ModelSettings
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.errors import ContextOverflowError
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.llm.openai_provider import OpenAIProvider
-from sketchc.agents.state import Feedback
+from sketchc.agents.state.state import Feedback
 from sketchc.cli.options import load_sketch
 from sketchc.docspec.loader import load
 from sketchc.docspec.schema import DocSpec
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import TARGETS
 
 ROOT = Path(__file__).parents[2]

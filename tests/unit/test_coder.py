@@ -11,20 +11,20 @@ import attrs
 import pytest
 from example_targets import LOWERED
 
-from sketchc.agents.code_writer import selected
-from sketchc.agents.coder import documents_of
-from sketchc.agents.coder_prompts import (
+from sketchc.agents.coder.code_writer import selected
+from sketchc.agents.coder.coder import documents_of
+from sketchc.agents.coder.kernel_contract import contract_of
+from sketchc.agents.coder.messages import (
     Assignment,
     for_plan,
     numbered,
     repair_messages,
     write_messages,
 )
-from sketchc.agents.kernel_contract import contract_of
-from sketchc.agents.state import Feedback
+from sketchc.agents.state.state import Feedback
+from sketchc.base.diagnostics import DiagnosticError
 from sketchc.cli.options import load_sketch
-from sketchc.diagnostics import DiagnosticError
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import TARGETS, target_module
 

@@ -12,16 +12,16 @@ import pytest
 from llm_server import LlmServer, reply
 from small_tasks import described
 
-from sketchc.agents.coder import Coder
-from sketchc.agents.configuration import Configuration, LlmSettings, ModelSettings
+from sketchc.agents.coder.coder import Coder
+from sketchc.agents.config.settings import Configuration, LlmSettings, ModelSettings
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.llm.openai_provider import OpenAIProvider
-from sketchc.agents.session import Session
-from sketchc.agents.state import Feedback, KernelText, RunState, Step
+from sketchc.agents.state.run_context import Session
+from sketchc.agents.state.state import Feedback, KernelText, RunState, Step
 from sketchc.agents.workflows import WORKFLOWS, follow, load_workflow
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SKETCH = (EXAMPLES / "softmax.sketch").read_text()

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from sketchc.runtime.frontends.arrays import Array, numpy_dtype
+from sketchc.base.types import DType
+from sketchc.runtime.process.arrays import Array, numpy_dtype
+from sketchc.runtime.tasks.inputs import KINDS, generate, poison
 from sketchc.runtime.verify.compare import compare, relative_tolerance
-from sketchc.runtime.verify.inputs import KINDS, generate, poison
-from sketchc.types import DType
 
 TORCH = {DType.F32: torch.float32, DType.F16: torch.float16, DType.BF16: torch.bfloat16}
 

@@ -17,10 +17,9 @@ import pytest
 from llm_server import LlmServer, Script, overflow, reply
 from small_tasks import described
 
-from sketchc.agents import conductor
-from sketchc.agents.advice import Advice, parse
-from sketchc.agents.candidates import plan_of
-from sketchc.agents.conductor import (
+from sketchc.agents.conductor import conductor
+from sketchc.agents.conductor.advice import Advice, parse
+from sketchc.agents.conductor.conductor import (
     TABLE,
     Conductor,
     Evidence,
@@ -29,14 +28,15 @@ from sketchc.agents.conductor import (
     route,
     route_unfinished,
 )
-from sketchc.agents.configuration import Configuration, LlmSettings, ModelSettings
-from sketchc.agents.estimate import estimate
+from sketchc.agents.conductor.estimate import estimate
+from sketchc.agents.config.settings import Configuration, LlmSettings, ModelSettings
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.replies import ReplyError
-from sketchc.agents.session import Session
-from sketchc.agents.state import KernelText, RunState, Step, Turn
+from sketchc.agents.state.candidates import plan_of
+from sketchc.agents.state.run_context import Session
+from sketchc.agents.state.state import KernelText, RunState, Step, Turn
 from sketchc.docspec.loader import load
 from sketchc.docspec.schema import FAILURES as DOCUMENTED
 from sketchc.docspec.schema import Category

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.agents.configuration import (
+from sketchc.agents.config.schema import (
+    OTHER_VARIABLES,
+    SETTINGS,
+    WILDCARDS,
+    names_below,
+    variables,
+)
+from sketchc.agents.config.settings import (
     Configuration,
     LlmSettings,
     ModelSettings,
@@ -18,16 +25,9 @@ from sketchc.agents.configuration import (
     load,
     override,
 )
-from sketchc.agents.configuration_schema import (
-    OTHER_VARIABLES,
-    SETTINGS,
-    WILDCARDS,
-    names_below,
-    variables,
-)
 from sketchc.agents.llm.client import Caps, RetryPolicy
 from sketchc.agents.llm.messages import LEVELS
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -455,11 +455,11 @@ def test_the_example_file_is_valid() -> None:
 
 
 def test_the_documentation_lists_every_key_and_variable() -> None:
-    from sketchc.agents.configuration_pages import key_table, variable_table
+    from sketchc.agents.config.pages import key_table, variable_table
 
     text = (ROOT / "docs" / "CONFIGURATION.md").read_text()
-    assert key_table() in text, "run: python -m sketchc.agents.configuration_pages"
-    assert variable_table() in text, "run: python -m sketchc.agents.configuration_pages"
+    assert key_table() in text, "run: python -m sketchc.agents.config.pages"
+    assert variable_table() in text, "run: python -m sketchc.agents.config.pages"
 
 
 def test_the_documentation_lists_every_variable_that_the_code_reads() -> None:

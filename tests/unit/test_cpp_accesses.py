@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from cpp_cases import lower
 
-from sketchc.lowering import loops
 from sketchc.lowering.cpp.expressions import scalar, value
-from sketchc.lowering.cpp.forwarding import find_versions
-from sketchc.lowering.cpp.lower import lower_phase
-from sketchc.lowering.cpp.nest_maker import NestMaker
+from sketchc.lowering.loops import nodes
+from sketchc.lowering.loops.build import lower_phase
+from sketchc.lowering.loops.forwarding import find_versions
+from sketchc.lowering.loops.nest_maker import NestMaker
 
 GRID = '@llm_hint("parallel", "grididx")'
 
 
-def program(text: str) -> loops.Program:
+def program(text: str) -> nodes.Program:
     """The loop program of the only phase."""
     sketch = (plan := lower(text)[0]).sketch
     phase = plan.phases[0]
@@ -22,8 +22,8 @@ def program(text: str) -> loops.Program:
     return lower_phase(phase.body, maker, {})
 
 
-def of_kind(found: loops.Program, kind: type[loops.Statement]) -> list[loops.Statement]:
-    return [statement for statement in loops.walk(found.body) if isinstance(statement, kind)]
+def of_kind(found: nodes.Program, kind: type[nodes.Statement]) -> list[nodes.Statement]:
+    return [statement for statement in nodes.walk(found.body) if isinstance(statement, kind)]
 
 
 def test_a_gather_and_its_user_share_one_loop() -> None:
@@ -40,10 +40,10 @@ def test_a_gather_and_its_user_share_one_loop() -> None:
         exp(x, x)
         store(x -> Y[k*16:(k+1)*16])
 }}""")
-    (lanes,) = of_kind(found, loops.LaneLoop)
+    (lanes,) = of_kind(found, nodes.LaneLoop)
     assert not found.storages
-    selects = [s.value for s in loops.walk((lanes,)) if isinstance(s, loops.Define)]
-    assert any(isinstance(select, loops.Select) for select in selects)
+    selects = [s.value for s in nodes.walk((lanes,)) if isinstance(s, nodes.Define)]
+    assert any(isinstance(select, nodes.Select) for select in selects)
 
 
 def test_a_gather_does_not_share_a_loop_with_a_store_to_its_tensor() -> None:
@@ -64,7 +64,7 @@ def test_a_gather_does_not_share_a_loop_with_a_store_to_its_tensor() -> None:
         load(Z[m, i] -> b)
         store(b -> Y[m, 0:N])
 }}""")
-    assert len(of_kind(found, loops.LaneLoop)) == 2
+    assert len(of_kind(found, nodes.LaneLoop)) == 2
 
 
 def test_lanes_of_scatters_and_atomics_run_in_order() -> None:
@@ -80,12 +80,12 @@ def test_lanes_of_scatters_and_atomics_run_in_order() -> None:
         store(x -> S[i], unique=True)
         atomic_add(x -> C[i])
 }}""")
-    assert not of_kind(found, loops.LaneLoop)
-    (update,) = of_kind(found, loops.AtomicUpdate)
-    assert isinstance(update, loops.AtomicUpdate)
+    assert not of_kind(found, nodes.LaneLoop)
+    (update,) = of_kind(found, nodes.AtomicUpdate)
+    assert isinstance(update, nodes.AtomicUpdate)
     assert (update.operation, update.buffer) == ("add", "C")
-    guarded = of_kind(found, loops.Branch)
-    assert any(update in loops.children(branch) for branch in guarded)
+    guarded = of_kind(found, nodes.Branch)
+    assert any(update in nodes.children(branch) for branch in guarded)
 
 
 def test_divisions_of_outer_lanes_leave_the_inner_loop() -> None:
@@ -105,11 +105,11 @@ def test_divisions_of_outer_lanes_leave_the_inner_loop() -> None:
             load(X[(m // B)[:, None], (m % B)[:, None], n[None, :] // 2 + 1] -> x, pad=0)
             store(x -> Y[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
 }}""")
-    (lanes,) = of_kind(found, loops.LaneLoop)
+    (lanes,) = of_kind(found, nodes.LaneLoop)
     text = " ".join(
         value(statement.value).text
-        for statement in loops.walk((lanes,))
-        if isinstance(statement, loops.Define | loops.Write)
+        for statement in nodes.walk((lanes,))
+        if isinstance(statement, nodes.Define | nodes.Write)
     )
     assert text.count("floor_div") == 1
     assert "floor_mod" not in text
@@ -125,9 +125,9 @@ def test_strides_and_directions_reach_the_index() -> None:
         load(X[N-1-48*k:N-1-48*(k+1):-3] -> x)
         store(x -> Y[k*16:(k+1)*16])
 }}""")
-    (lanes,) = of_kind(found, loops.LaneLoop)
-    reads = [s.value for s in loops.walk((lanes,)) if isinstance(s, loops.Define)]
-    assert [scalar(r.index).text for r in reads if isinstance(r, loops.Element)] == [
+    (lanes,) = of_kind(found, nodes.LaneLoop)
+    reads = [s.value for s in nodes.walk((lanes,)) if isinstance(s, nodes.Define)]
+    assert [scalar(r.index).text for r in reads if isinstance(r, nodes.Element)] == [
         "N - 1 - 48 * k + lane * -3"
     ]
 

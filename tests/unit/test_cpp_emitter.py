@@ -7,20 +7,20 @@ import re
 import pytest
 from cpp_cases import example, lower
 
-from sketchc import ir
-from sketchc.lowering import loops
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
 from sketchc.lowering.cpp.expressions import scalar, value
-from sketchc.lowering.cpp.forwarding import find_versions
-from sketchc.lowering.cpp.lower import lower_phase
-from sketchc.lowering.cpp.nest_maker import NestMaker
 from sketchc.lowering.cpp.prelude import prelude
 from sketchc.lowering.cpp.target import placements
-from sketchc.types import DType
+from sketchc.lowering.loops import nodes
+from sketchc.lowering.loops.build import lower_phase
+from sketchc.lowering.loops.forwarding import find_versions
+from sketchc.lowering.loops.nest_maker import NestMaker
 
 GRID = '@llm_hint("parallel", "grididx")'
 
 
-def program(text: str, **constants: int) -> loops.Program:
+def program(text: str, **constants: int) -> nodes.Program:
     """The loop program of the only phase."""
     plan, _ = lower(text, constants)
     sketch = plan.sketch
@@ -30,8 +30,8 @@ def program(text: str, **constants: int) -> loops.Program:
     return lower_phase(phase.body, maker, {})
 
 
-def count(found: loops.Program, kind: type[loops.Statement]) -> int:
-    return sum(isinstance(statement, kind) for statement in loops.walk(found.body))
+def count(found: nodes.Program, kind: type[nodes.Statement]) -> int:
+    return sum(isinstance(statement, kind) for statement in nodes.walk(found.body))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def count(found: loops.Program, kind: type[loops.Statement]) -> int:
 def test_operations_are_fused(name: str, lane_loops: int, storages: set[str]) -> None:
     """One pass where lanes allow it; a tile gets memory only where it crosses loops."""
     found = program(example(name))
-    assert count(found, loops.LaneLoop) == lane_loops
+    assert count(found, nodes.LaneLoop) == lane_loops
     assert {storage.name for storage in found.storages} == storages
 
 
@@ -82,7 +82,7 @@ def test_whole_tiles_have_constant_bounds() -> None:
         relu(x, x)
         store(x -> Y[i*T:(i+1)*T])
 }}"""
-    lanes = [s for s in loops.walk(program(text).body) if isinstance(s, loops.LaneLoop)]
+    lanes = [s for s in nodes.walk(program(text).body) if isinstance(s, nodes.LaneLoop)]
     bounds = {(scalar(lane.lower).text, scalar(lane.upper).text) for lane in lanes}
     assert bounds == {("0", "T")}
 
@@ -115,7 +115,7 @@ def test_no_fusion_across_store_and_load_of_other_lanes() -> None:
         add(a, b, a)
         store(a -> Y[i, 0:64])
 }}"""
-    assert count(program(text), loops.LaneLoop) == 2
+    assert count(program(text), nodes.LaneLoop) == 2
 
 
 def test_reserved_names_are_renamed() -> None:
@@ -177,10 +177,10 @@ def test_scalar_expressions(expression: ir.Expr, text: str) -> None:
 
 
 def test_values_convert_through_float() -> None:
-    half = loops.Local("x", DType.F16)
-    assert value(loops.Convert(half, DType.F32)).text == "sketch::to_float(x)"
-    assert value(loops.Convert(half, DType.F64)).text == "static_cast<double>(sketch::to_float(x))"
-    wide = loops.Local("y", DType.F64)
-    assert value(loops.Convert(wide, DType.BF16)).text == "sketch::to_bfloat16(y)"
-    infinity = loops.Number(float("-inf"), DType.F32)
+    half = nodes.Local("x", DType.F16)
+    assert value(nodes.Convert(half, DType.F32)).text == "sketch::to_float(x)"
+    assert value(nodes.Convert(half, DType.F64)).text == "static_cast<double>(sketch::to_float(x))"
+    wide = nodes.Local("y", DType.F64)
+    assert value(nodes.Convert(wide, DType.BF16)).text == "sketch::to_bfloat16(y)"
+    infinity = nodes.Number(float("-inf"), DType.F32)
     assert value(infinity).text == "-std::numeric_limits<float>::infinity()"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sketchc import ir
+from sketchc.base.source import Source
 from sketchc.checker.api import judge_sketch
-from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import random_inputs
-from sketchc.interpreter_launch import bind_values, tensor_shapes
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.interpreter.api import Options, interpret
+from sketchc.interpreter.inputs import random_inputs
+from sketchc.interpreter.launch import bind_values, tensor_shapes
+from sketchc.ir import nodes as ir
+from sketchc.parsing.parser import parse
 
 VOLUME = """sketch volume {
     symbols: D, H;

@@ -16,20 +16,20 @@ import pytest
 from llm_cases import KEY
 from llm_server import Action, LlmServer, overflow, reply, truncated
 
-from sketchc.agents.configuration import Configuration, LlmSettings, ModelSettings
-from sketchc.agents.design_check import design_check
-from sketchc.agents.designer import KEPT_EXCHANGES, Designer
+from sketchc.agents.config.settings import Configuration, LlmSettings, ModelSettings
+from sketchc.agents.designer.design_check import design_check
+from sketchc.agents.designer.designer import KEPT_EXCHANGES, Designer
+from sketchc.agents.designer.messages import sketch_name, user_message
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.errors import ContextOverflowError
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.llm.openai_provider import OpenAIProvider
-from sketchc.agents.prompts.designing import sketch_name, user_message
-from sketchc.agents.serialise import dump_state, load_state
-from sketchc.agents.session import Session
-from sketchc.agents.state import Feedback, KernelText, RunState, Step, Turn
-from sketchc.diagnostics import UsageError
-from sketchc.runtime.frontends.torch_task import TaskFailure, TorchTask
+from sketchc.agents.state.run_context import Session
+from sketchc.agents.state.serialise import dump_state, load_state
+from sketchc.agents.state.state import Feedback, KernelText, RunState, Step, Turn
+from sketchc.base.diagnostics import UsageError
+from sketchc.runtime.tasks.torch_task import TaskFailure, TorchTask
 
 #: Of the head of every conversation, a third of its characters counted as tokens.
 MOST_TOKENS = 11_500

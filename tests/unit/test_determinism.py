@@ -10,7 +10,7 @@ from textwrap import indent
 import pytest
 
 from sketchc.cli.main import run
-from sketchc.runtime.frontends.torch_task import TaskFailure, TorchTask
+from sketchc.runtime.tasks.torch_task import TaskFailure, TorchTask
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 Check = Callable[[str, str], None]
@@ -80,7 +80,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def ask(body: str, shape: str) -> None:
-        from sketchc.runtime.frontends import torch_worker
+        from sketchc.runtime.tasks.worker import torch_worker
 
         path = tmp_path / "task.py"
         path.write_text(TASK.format(body=indent(body, " " * 8), shape=shape))

@@ -15,24 +15,24 @@ from small_tasks import small_task
 from test_conductor import ADVICE, failed, model, prompt_of, session_of, state_after
 from toolchains import require
 
-from sketchc.agents.advice import parse
-from sketchc.agents.code_writer import CoderSettings
-from sketchc.agents.coder import Coder
-from sketchc.agents.coder_prompts import for_plan
-from sketchc.agents.coding_loop import Coding, code_until_right
-from sketchc.agents.conductor import Conductor, Evidence, Team, route
-from sketchc.agents.configuration import Configuration
+from sketchc.agents.coder.code_writer import CoderSettings
+from sketchc.agents.coder.coder import Coder
+from sketchc.agents.coder.coding_loop import Coding, code_until_right
+from sketchc.agents.coder.messages import for_plan
+from sketchc.agents.conductor.advice import parse
+from sketchc.agents.conductor.conductor import Conductor, Evidence, Team, route
+from sketchc.agents.config.settings import Configuration
 from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError
-from sketchc.agents.serialise import dump_state, load_state
-from sketchc.agents.session import Session
-from sketchc.agents.state import Feedback, KernelText, RunState
+from sketchc.agents.state.run_context import Session
+from sketchc.agents.state.serialise import dump_state, load_state
+from sketchc.agents.state.state import Feedback, KernelText, RunState
 from sketchc.agents.verifier import Verifier
 from sketchc.cli import options
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
-from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.lowering.passes.pipeline import build_plan
+from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.tasks.torch_task import TorchTask
 from sketchc.runtime.verify.again import taken_again
-from sketchc.runtime.verify.shapes import ShapeCase
 from sketchc.runtime.verify.verdict import CaseResult, Verdict, to_json
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.diagnostics import UsageError
 from sketchc.docspec.loader import TARGETS, folder_of, inspect, load
 from sketchc.docspec.manifest import PLACEHOLDERS
 from sketchc.docspec.markdown import KEYWORDS, OPERATIONS
@@ -36,9 +37,8 @@ from sketchc.docspec.selector import (
     serves,
 )
 from sketchc.lowering.registry import TARGETS as LOWERED
-from sketchc.ops import OPS
+from sketchc.ops.table import OPS
 from sketchc.runtime.verify.verdict import FAILURES as FAILURE_CLASSES
-from sketchc.source import Source
 
 API = documents.FILES["api.md"]
 MANIFEST = documents.MANIFEST

@@ -10,14 +10,14 @@ from example_sizes import inputs_for, params_for, sizes_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc import ir
-from sketchc.checker.domains import describe, infer_domains
-from sketchc.checker.elaborate import elaborate
-from sketchc.diagnostics import Diagnostic, has_errors
-from sketchc.evaluate import evaluate
-from sketchc.interpreter import Options, interpret
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.base.diagnostics import Diagnostic, has_errors
+from sketchc.base.source import Source
+from sketchc.checker.domains.inference import describe, infer_domains
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.interpreter.api import Options, interpret
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate
+from sketchc.parsing.parser import parse
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.sketch"))

@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from index_values import lanes_of, selected
 
-from sketchc import ir
-from sketchc.checker.domains import describe, infer_domains
-from sketchc.checker.elaborate import elaborate
-from sketchc.diagnostics import Diagnostic, has_errors
-from sketchc.evaluate import host_values
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.symbolic import show
+from sketchc.base.diagnostics import Diagnostic, has_errors
+from sketchc.base.source import Source
+from sketchc.checker.domains.inference import describe, infer_domains
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import host_values
+from sketchc.ir.symbolic import show
+from sketchc.parsing.parser import parse
 
 SIZES = (0, 1, 2, 5, 9)
 QUICK = settings(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from test_domains_accesses import accepted, codes, inferred, statements, the_load, the_store
 
-from sketchc import ir
-from sketchc.checker.domains import describe
+from sketchc.checker.domains.inference import describe
+from sketchc.ir import nodes as ir
 
 
 def branching(then: str, otherwise: str, condition: str = "N > 3", after: str = "") -> str:

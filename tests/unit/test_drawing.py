@@ -9,18 +9,18 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from sketchc import ir
-from sketchc.checker.elaborate import elaborate
-from sketchc.diagnostics import UsageError
-from sketchc.parser import parse
-from sketchc.runtime.frontends.binding import Binding, bind
-from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.ir import nodes as ir
+from sketchc.parsing.parser import parse
+from sketchc.runtime.cases.binding import Binding, bind
+from sketchc.runtime.cases.drawing import draw
+from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.tasks.inputs import KINDS, generate
+from sketchc.runtime.tasks.torch_task import TorchTask
 from sketchc.runtime.verify.buffers import Buffers
-from sketchc.runtime.verify.drawing import draw
-from sketchc.runtime.verify.inputs import KINDS, generate
-from sketchc.runtime.verify.shapes import ShapeCase
-from sketchc.source import Source
-from sketchc.types import DType
 
 SKETCH = """sketch pick {
     symbols: N, K;
@@ -174,7 +174,7 @@ def test_tensors_without_axes_can_be_drawn(kind: str, dtype: DType) -> None:
 
 def test_parameters_have_the_scale_of_the_models_own_initialisation(tmp_path: Path) -> None:
     """And what starts as zeros is none."""
-    from sketchc.runtime.frontends.signature import signature_of, signature_plan
+    from sketchc.runtime.tasks.signature import signature_of, signature_plan
 
     path = tmp_path / "task.py"
     path.write_text("""

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sketchc import ir
-from sketchc.checker.elaborate import bindable, elaborate
-from sketchc.checker.names import RESERVED
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.symbolic import show
-from sketchc.types import DType
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.checker.context.names import RESERVED
+from sketchc.checker.elaboration.elaborate import bindable, elaborate
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import show
+from sketchc.parsing.parser import parse
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sketchc import ir
-from sketchc.checker.elaborate import elaborate
-from sketchc.formatter import format_file
-from sketchc.lanes import element_indices
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.symbolic import show
-from sketchc.types import DType
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.ir import nodes as ir
+from sketchc.ir.lanes import element_indices
+from sketchc.ir.symbolic import show
+from sketchc.parsing.formatter import format_file
+from sketchc.parsing.parser import parse
 
 SKETCH = """sketch example {{
     symbols: M, N;

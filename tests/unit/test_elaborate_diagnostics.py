@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import sketchc
-from sketchc.checker import check
-from sketchc.diagnostics import Diagnostic, Severity
-from sketchc.fixes import apply
-from sketchc.source import Source
+from sketchc.base.diagnostics import Diagnostic, Severity
+from sketchc.base.fixes import apply
+from sketchc.base.source import Source
+from sketchc.checker.api import check
 
 PAGES = sorted(
     page

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from sketchc import ir
-from sketchc.checker import check_sketch
-from sketchc.checker.elaborate import elaborate
-from sketchc.formatter import format_file
-from sketchc.interpreter import interpret
-from sketchc.ops import OPS, Category
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.symbolic import show
-from sketchc.types import DType
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.checker.api import check_sketch
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.interpreter.api import interpret
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import show
+from sketchc.ops.table import OPS, Category
+from sketchc.parsing.formatter import format_file
+from sketchc.parsing.parser import parse
 
 SKETCH = """sketch example {{
     symbols: M, N <= 256;

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sketchc import ir
-from sketchc.checker import check, check_sketch
-from sketchc.checker.elaborate import bindable, elaborate
-from sketchc.diagnostics import Diagnostic
-from sketchc.fixes import apply
-from sketchc.interpreter import interpret
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.base.diagnostics import Diagnostic
+from sketchc.base.fixes import apply
+from sketchc.base.source import Source
+from sketchc.checker.api import check, check_sketch
+from sketchc.checker.elaboration.elaborate import bindable, elaborate
+from sketchc.interpreter.api import interpret
+from sketchc.ir import nodes as ir
+from sketchc.parsing.parser import parse
 
 FIGURE_2 = """sketch rms_norm_optimized {
     symbols: B, F, D1, D2;

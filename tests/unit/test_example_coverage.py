@@ -15,14 +15,15 @@ from typing import Any
 import attrs
 import pytest
 
-from sketchc import ir, syntax
-from sketchc.checker.domains import infer_domains
-from sketchc.checker.elaborate import elaborate
-from sketchc.checker.hints import LOOP_HINTS, TILE_HINTS
-from sketchc.ops import OPS
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.types import DType
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
+from sketchc.checker.domains.inference import infer_domains
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.ir import nodes as ir
+from sketchc.ops.table import OPS
+from sketchc.parsing import syntax
+from sketchc.parsing.parser import parse
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
 #: Records of the IR with the forms that the parsed tree does not tell apart: keywords of memory

@@ -18,12 +18,12 @@ from example_sizes import inputs_for, params_for, sizes_for
 
 torch = pytest.importorskip("torch")
 
-from sketchc import ir  # noqa: E402
-from sketchc.checker.domains import infer_domains  # noqa: E402
-from sketchc.checker.elaborate import elaborate  # noqa: E402
-from sketchc.interpreter import Options, interpret  # noqa: E402
-from sketchc.parser import parse  # noqa: E402
-from sketchc.source import Source  # noqa: E402
+from sketchc.base.source import Source  # noqa: E402
+from sketchc.checker.domains.inference import infer_domains  # noqa: E402
+from sketchc.checker.elaboration.elaborate import elaborate  # noqa: E402
+from sketchc.interpreter.api import Options, interpret  # noqa: E402
+from sketchc.ir import nodes as ir  # noqa: E402
+from sketchc.parsing.parser import parse  # noqa: E402
 
 FOLDER = Path(__file__).parents[2] / "examples"
 #: test_interpreter_examples has the others; `embedding` keeps its table in the model.

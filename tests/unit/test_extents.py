@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from sketchc import ir
-from sketchc.evaluate import evaluate
-from sketchc.runtime.frontends.extents import Extents, Question, Sizes, solve
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate
+from sketchc.runtime.tasks.extents import Extents, Question, Sizes, solve
 
 NAMES = tuple(ir.Ref(name, ir.NameKind.SYMBOL) for name in "MNKP")
 Rule = Callable[..., int]

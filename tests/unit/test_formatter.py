@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc import syntax
+from sketchc.base.source import Source
 from sketchc.cli.main import run
-from sketchc.formatter import format_file
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.unparse import expression
+from sketchc.parsing import syntax
+from sketchc.parsing.formatter import format_file
+from sketchc.parsing.parser import parse
+from sketchc.parsing.unparse import expression
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
 

@@ -11,15 +11,15 @@ import attrs
 import numpy as np
 import pytest
 
-from sketchc import ir
-from sketchc.diagnostics import UsageError
-from sketchc.runtime.frontends import worker_task
-from sketchc.runtime.frontends.arrays import numpy_dtype, read_array, write_array
-from sketchc.runtime.frontends.binding import Binding, bind
-from sketchc.runtime.frontends.description import OtherSpec
-from sketchc.runtime.frontends.torch_task import TaskDescription, TensorSpec, TorchTask
-from sketchc.runtime.verify.free import find_freedom
-from sketchc.types import DType
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.runtime.cases.binding import Binding, bind
+from sketchc.runtime.cases.free import find_freedom
+from sketchc.runtime.process.arrays import numpy_dtype, read_array, write_array
+from sketchc.runtime.tasks import client
+from sketchc.runtime.tasks.description import OtherSpec
+from sketchc.runtime.tasks.torch_task import TaskDescription, TensorSpec, TorchTask
 
 HEADER = "import torch\nfrom torch import nn\n"
 ADD = """
@@ -414,7 +414,7 @@ def test_a_task_that_hangs_is_ended(tmp_path: Path) -> None:
 def test_a_task_that_closes_its_pipe_and_goes_on_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_task, "_GRACE", 0.2)
+    monkeypatch.setattr(client, "_GRACE", 0.2)
     text = ADD.replace("return x + y", "import os, time; os.closerange(3, 256); time.sleep(1000)")
     with TorchTask(write(tmp_path, text)) as task:
         with pytest.raises(UsageError, match=r"ended its process \(signal SIGKILL"):

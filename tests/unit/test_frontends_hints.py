@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchc.diagnostics import UsageError
-from sketchc.runtime.frontends.arrays import numpy_dtype
-from sketchc.runtime.frontends.hints import Domain, HintError, read_hints
-from sketchc.runtime.frontends.outline import read_outline
-from sketchc.runtime.frontends.values import within
-from sketchc.runtime.verify.inputs import KINDS, generate
-from sketchc.types import DType
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.types import DType
+from sketchc.runtime.process.arrays import numpy_dtype
+from sketchc.runtime.tasks.hints import Domain, HintError, read_hints
+from sketchc.runtime.tasks.inputs import KINDS, generate
+from sketchc.runtime.tasks.outline import read_outline
+from sketchc.runtime.tasks.values import within
 
 INSIDE = {
     "M in [1, 4096]": ([1, 2, 4096], [0, 4097]),

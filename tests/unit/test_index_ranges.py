@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from example_sizes import inputs_for, params_for, sizes_for
 
-from sketchc import ir
-from sketchc.checker.elaborate import elaborate
-from sketchc.index_ranges import MOST_TRIPS, index_ranges
-from sketchc.interpreter_inputs import into_range, random_inputs
-from sketchc.parser import parse
-from sketchc.runtime.frontends.sizes import nearest, refusal, tensor_shapes
-from sketchc.source import Source
+from sketchc.base.source import Source
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.interpreter.inputs import into_range, random_inputs
+from sketchc.ir import nodes as ir
+from sketchc.launch.index_inputs import MOST_TRIPS, index_ranges
+from sketchc.parsing.parser import parse
+from sketchc.runtime.cases.sizes import nearest, refusal, tensor_shapes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

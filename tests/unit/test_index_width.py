@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sketchc import ir
-from sketchc.checker.domains import infer_domains
-from sketchc.checker.elaborate import elaborate
-from sketchc.evaluate import BINARY, evaluate, host_values
-from sketchc.index_width import index_width
-from sketchc.magnitudes import LARGEST
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.symbolic import children, show
+from sketchc.base.source import Source
+from sketchc.checker.domains.inference import infer_domains
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import BINARY, evaluate, host_values
+from sketchc.ir.symbolic import children, show
+from sketchc.launch.index_width import index_width
+from sketchc.launch.magnitudes import LARGEST
+from sketchc.parsing.parser import parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

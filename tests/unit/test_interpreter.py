@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from sketchc import ir
-from sketchc.checker.domains import infer_domains
-from sketchc.checker.elaborate import elaborate
-from sketchc.diagnostics import DiagnosticError, InternalError, UsageError, has_errors
-from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_memory import runs_in_parallel
-from sketchc.interpreter_tiles import round_bfloat16, to_tile
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.types import DType
+from sketchc.base.diagnostics import DiagnosticError, InternalError, UsageError, has_errors
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.checker.domains.inference import infer_domains
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.interpreter.api import Options, interpret
+from sketchc.interpreter.memory import runs_in_parallel
+from sketchc.interpreter.tiles import round_bfloat16, to_tile
+from sketchc.ir import nodes as ir
+from sketchc.parsing.parser import parse
 
 CHECKED = Options(check_domains=True, shuffle=5)
 PADDED = Options(check_domains=True, shuffle=6, padding=3)

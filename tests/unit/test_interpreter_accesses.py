@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from operation_cases import elaborated
 
-from sketchc.diagnostics import DiagnosticError, InternalError
-from sketchc.interpreter import Options, interpret
+from sketchc.base.diagnostics import DiagnosticError, InternalError
+from sketchc.interpreter.api import Options, interpret
 
 CHECKED = (
     Options(check_domains=True, shuffle=5),
@@ -329,7 +329,7 @@ def test_atomics_conflict_with_other_accesses_of_other_iterations(other):
 def test_a_wrong_guard_is_an_internal_error():
     import attrs
 
-    from sketchc import ir
+    from sketchc.ir import nodes as ir
 
     text = tiled(
         "for j in range(cdiv(M, T)):\n"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from operation_cases import elaborated
 
-from sketchc.diagnostics import DiagnosticError
-from sketchc.interpreter import Options, interpret
+from sketchc.base.diagnostics import DiagnosticError
+from sketchc.interpreter.api import Options, interpret
 
 CHECKED = tuple(Options(check_domains=True, shuffle=5 + p, padding=p) for p in (0, 3))
 SIZES = (0, 1, 3, 4, 5, 13)

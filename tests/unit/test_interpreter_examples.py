@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
+from sketchc.base.source import Source
 from sketchc.checker.api import check_sketch
-from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import random_inputs
-from sketchc.interpreter_launch import bind_symbols, bind_values, tensor_shapes
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.interpreter.api import Options, interpret
+from sketchc.interpreter.inputs import random_inputs
+from sketchc.interpreter.launch import bind_symbols, bind_values, tensor_shapes
+from sketchc.parsing.parser import parse
 
 F = torch.nn.functional
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -144,8 +144,8 @@ def test_an_order_that_matters_would_be_seen():
         store(x -> Y[0])
 }
 """
-    from sketchc.checker.domains import infer_domains
-    from sketchc.checker.elaborate import elaborate
+    from sketchc.checker.domains.inference import infer_domains
+    from sketchc.checker.elaboration.elaborate import elaborate
 
     tree, _ = parse(Source("shared", text))
     assert tree is not None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.launch_conditions import launch_conditions
-from sketchc.source import Source
+from sketchc.launch.conditions import launch_conditions
 
 TEXT = """sketch signed {{
     symbols: N;

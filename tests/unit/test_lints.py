@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from sketchc.base.source import Source
 from sketchc.checker.api import check
 from sketchc.lowering.lints import lint as lint_plan
-from sketchc.lowering.passes import build_plan
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.lowering.passes.pipeline import build_plan
+from sketchc.parsing.parser import parse
 
 ROOT = Path(__file__).parents[2]
 

@@ -41,7 +41,7 @@ from sketchc.agents.llm.errors import (
 from sketchc.agents.llm.ledger import Ledger, read_ledger
 from sketchc.agents.llm.messages import Message, Reply, Request, Usage
 from sketchc.agents.llm.replay import ReplayProvider
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 PRICED = attrs.evolve(MODEL, price_input=1e6, price_output=1e6)  # one per token
 

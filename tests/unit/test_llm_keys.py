@@ -19,7 +19,7 @@ from llm_server import (
     reply,
 )
 
-from sketchc.agents.configuration import LlmSettings
+from sketchc.agents.config.settings import LlmSettings
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.errors import (
     LlmError,
@@ -27,7 +27,7 @@ from sketchc.agents.llm.errors import (
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.openai_errors import hide_key
 from sketchc.agents.llm.openai_provider import OpenAIProvider
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 
 def echo_script(key: str) -> Script:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sketchc.agents.llm.ledger import Header, Ledger, Record, read_ledger
 from sketchc.agents.llm.messages import Message, Reply, Request, Usage
-from sketchc.diagnostics import InternalError, UsageError
+from sketchc.base.diagnostics import InternalError, UsageError
 
 HEADER = Header(
     task="softmax.py",

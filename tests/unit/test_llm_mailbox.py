@@ -14,7 +14,7 @@ from sketchc.agents.llm.errors import ServerError, TimeoutFailure
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.mailbox import MailboxProvider, Pace
 from sketchc.agents.llm.messages import Message, Reply, Request
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 HEADER = Header("softmax.py", "cpp", "cpu", "default", "builtin", 1)
 

@@ -29,7 +29,7 @@ from llm_server import (
     unauthorized,
 )
 
-from sketchc.agents.configuration import LlmSettings, ModelSettings
+from sketchc.agents.config.settings import LlmSettings, ModelSettings
 from sketchc.agents.llm.client import Client, RetryPolicy, Timing
 from sketchc.agents.llm.errors import (
     AuthenticationError,
@@ -47,7 +47,7 @@ from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import Request, Usage
 from sketchc.agents.llm.openai_errors import retry_after
 from sketchc.agents.llm.openai_provider import OpenAIProvider
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 
 @both_ways
@@ -365,9 +365,9 @@ def test_a_level_without_a_model_says_what_to_set() -> None:
 def test_without_the_package_it_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['openai'] = None\n"
-        "from sketchc.agents.configuration import LlmSettings\n"
+        "from sketchc.agents.config.settings import LlmSettings\n"
         "from sketchc.agents.llm.openai_provider import OpenAIProvider\n"
-        "from sketchc.diagnostics import UsageError\n"
+        "from sketchc.base.diagnostics import UsageError\n"
         "try: OpenAIProvider(LlmSettings(), 'sk-12345678')\n"
         "except UsageError as error: print(error)\n"
     )

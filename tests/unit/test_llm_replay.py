@@ -12,7 +12,7 @@ from sketchc.agents.llm.errors import ReplayMissError
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.messages import Message, Reply, Request, Usage
 from sketchc.agents.llm.replay import ReplayProvider
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 
 HEADER = Header("softmax.py", "cpp", "cpu", "default", "builtin", 1234, {"constants": {"N": 8}})
 SYSTEM = Message("system", "You design kernels.\nRules:\n1. Be right.")

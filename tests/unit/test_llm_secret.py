@@ -18,10 +18,10 @@ import pytest
 from toolchains import require
 
 from sketchc.agents.llm.secret import REDACTED, redact, take_key
-from sketchc.runtime.frontends.torch_template import close_templates
+from sketchc.runtime.process.environment import clean_environment
 from sketchc.runtime.sandbox import templates
-from sketchc.runtime.sandbox.environment import clean_environment
 from sketchc.runtime.sandbox.worker import run_worker
+from sketchc.runtime.tasks.torch_template import close_templates
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "SKETCHC_TEST_API_KEY"
@@ -172,7 +172,7 @@ def get_init_inputs():
 
 
 def test_a_task_does_not_see_it(marker: str, started: list[Any], tmp_path: Path) -> None:
-    from sketchc.runtime.frontends.torch_task import TorchTask
+    from sketchc.runtime.tasks.torch_task import TorchTask
 
     path = tmp_path / "task.py"
     path.write_text(f"MARKER = {marker!r}\n{TASK}")
@@ -194,8 +194,8 @@ def test_a_source_that_embeds_the_environment_gets_none_of_it(
 
     Some assemblers refuse files of /proc; what they then print must not hold the secret either.
     """
-    from sketchc.runtime.toolchains import cpp
     from sketchc.runtime.toolchains.base import ToolchainError
+    from sketchc.runtime.toolchains.cpp import toolchain
 
     require("cpp")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -205,7 +205,7 @@ def test_a_source_that_embeds_the_environment_gets_none_of_it(
     )
     library = tmp_path / "steal.so"
     try:
-        log, _ = cpp._build([source], cpp.FLAGS, cpp.LIBRARIES, library)
+        log, _ = toolchain._build([source], toolchain.FLAGS, toolchain.LIBRARIES, library)
     except ToolchainError as error:
         log = error.log
     made = library.read_bytes() if library.exists() else b""
@@ -217,18 +217,18 @@ def test_the_compiler_does_not_see_it(
     marker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A compiler that notes its whole environment, in front of the real one."""
-    from sketchc.runtime.toolchains import cpp
+    from sketchc.runtime.toolchains.cpp import toolchain
 
     require("cpp")
-    real, noting = cpp.find_compiler(), tmp_path / "noting-g++"
+    real, noting = toolchain.find_compiler(), tmp_path / "noting-g++"
     noting.write_text(f'#!/bin/sh\nenv >> "{tmp_path}/seen.txt"\nexec "{real}" "$@"\n')
     noting.chmod(0o755)
     monkeypatch.setenv("CXX", str(noting))
     source = tmp_path / "empty.cpp"
     source.write_text("int dummy;\n")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    cpp._build([source], cpp.FLAGS, cpp.LIBRARIES, tmp_path / "empty.so")
-    assert cpp._ask(str(noting), "--version").returncode == 0
+    toolchain._build([source], toolchain.FLAGS, toolchain.LIBRARIES, tmp_path / "empty.so")
+    assert toolchain._ask(str(noting), "--version").returncode == 0
     seen = (tmp_path / "seen.txt").read_text()
     assert seen.count("PATH=") >= 2
     assert marker not in seen
@@ -237,7 +237,7 @@ def test_the_compiler_does_not_see_it(
 def test_the_ascend_tools_do_not_see_it(
     marker: str, started: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sketchc.runtime.toolchains.ascend import environment, pipeline
+    from sketchc.runtime.toolchains.triton_ascend import environment, pipeline
 
     require("triton_ascend")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -263,9 +263,9 @@ def test_names_that_say_secret_never_pass(marker: str) -> None:
 #: Calls that may inherit the environment: (file, function).
 INHERITING = {
     # pip and apt-get, asked for by the user, need proxies and package indexes; no generated code.
-    ("runtime/toolchains/ascend/environment.py", "_run"),
+    ("runtime/toolchains/triton_ascend/environment.py", "_run"),
     # A worker's own process: its environment is cleared already.
-    ("runtime/toolchains/triton_cuda_worker.py", "_resources"),
+    ("runtime/toolchains/triton_cuda/worker.py", "_resources"),
 }
 STARTERS = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
 OS_STARTERS = {"system", "popen", "execv", "execvp", "execl", "execlp", "spawnv", "spawnl"}
@@ -311,7 +311,7 @@ def test_every_place_that_starts_a_process_names_its_environment() -> None:
 
 def test_compiled_kernels_still_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiler finds its headers and libraries in the cleared environment."""
-    from sketchc.runtime.toolchains import cpp
+    from sketchc.runtime.toolchains.cpp import toolchain
 
     require("cpp")
     source = tmp_path / "add.cpp"
@@ -320,7 +320,7 @@ def test_compiled_kernels_still_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "{ return std::fma(x, 2.0, 0.0) * (omp_get_max_threads() > 0); }\n"
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    cpp._build([source], cpp.FLAGS, cpp.LIBRARIES, tmp_path / "a.so")
+    toolchain._build([source], toolchain.FLAGS, toolchain.LIBRARIES, tmp_path / "a.so")
     import ctypes
 
     twice = ctypes.CDLL(str(tmp_path / "a.so")).twice

@@ -16,7 +16,7 @@ from llm_server import (
     prompt_key,
 )
 
-from sketchc.agents.configuration import LlmSettings, ModelSettings
+from sketchc.agents.config.settings import LlmSettings, ModelSettings
 from sketchc.agents.llm.errors import (
     BadRequestError,
     TimeoutFailure,

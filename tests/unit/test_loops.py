@@ -2,105 +2,105 @@
 
 from __future__ import annotations
 
-from sketchc import ir
-from sketchc.lowering import loops
-from sketchc.lowering.cpp.clean import clean
-from sketchc.lowering.cpp.jam import ROWS, jam_sums
-from sketchc.lowering.cpp.rows import add_rows
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.lowering.loops import nodes
+from sketchc.lowering.loops.dead_stores import clean
+from sketchc.lowering.loops.rows import add_rows
+from sketchc.lowering.loops.unroll_and_jam import ROWS, jam_sums
 
 F32 = DType.F32
 LANE = ir.Ref("lane", ir.NameKind.LOOP)
 N = ir.Ref("N", ir.NameKind.SYMBOL)
-ONE = loops.Number(1.0, F32)
+ONE = nodes.Number(1.0, F32)
 
 
-def lanes(*body: loops.Statement) -> loops.LaneLoop:
-    return loops.LaneLoop("lane", ir.Literal(0), N, body)
+def lanes(*body: nodes.Statement) -> nodes.LaneLoop:
+    return nodes.LaneLoop("lane", ir.Literal(0), N, body)
 
 
-def serial(*body: loops.Statement) -> loops.SerialLoop:
-    return loops.SerialLoop("f", ir.Literal(0), N, ir.Literal(1), body)
+def serial(*body: nodes.Statement) -> nodes.SerialLoop:
+    return nodes.SerialLoop("f", ir.Literal(0), N, ir.Literal(1), body)
 
 
-def tile(name: str) -> loops.Storage:
-    return loops.Storage(name, F32, (N,), "arena")
+def tile(name: str) -> nodes.Storage:
+    return nodes.Storage(name, F32, (N,), "arena")
 
 
-def write(name: str, value: loops.Value = ONE) -> loops.Write:
-    return loops.Write(name, LANE, value)
+def write(name: str, value: nodes.Value = ONE) -> nodes.Write:
+    return nodes.Write(name, LANE, value)
 
 
-def read(name: str, into: str = "x") -> loops.Define:
-    return loops.Define(into, F32, loops.Element(name, LANE, F32))
+def read(name: str, into: str = "x") -> nodes.Define:
+    return nodes.Define(into, F32, nodes.Element(name, LANE, F32))
 
 
 def test_storage_that_nothing_reads_disappears() -> None:
-    program = loops.Program((tile("t"),), (lanes(write("t"), write("Y")),))
-    assert clean(program) == loops.Program((), (lanes(write("Y")),))
+    program = nodes.Program((tile("t"),), (lanes(write("t"), write("Y")),))
+    assert clean(program) == nodes.Program((), (lanes(write("Y")),))
 
 
 def test_a_write_that_is_overwritten_unread_disappears() -> None:
-    last = write("t", loops.Number(2.0, F32))
-    used = write("Y", loops.Local("x", F32))
-    program = loops.Program((tile("t"),), (lanes(write("t"), last), lanes(read("t"), used)))
+    last = write("t", nodes.Number(2.0, F32))
+    used = write("Y", nodes.Local("x", F32))
+    program = nodes.Program((tile("t"),), (lanes(write("t"), last), lanes(read("t"), used)))
     assert clean(program).body == (lanes(last), lanes(read("t"), used))
 
 
 def test_a_write_before_the_next_turn_of_a_serial_loop_stays() -> None:
-    used = write("Y", loops.Local("x", F32))
+    used = write("Y", nodes.Local("x", F32))
     turning = serial(lanes(read("t"), used), lanes(write("t")))
-    program = loops.Program((tile("t"),), (lanes(write("t")), turning))
+    program = nodes.Program((tile("t"),), (lanes(write("t")), turning))
     assert clean(program) == program
 
 
 def test_a_write_after_the_last_read_disappears() -> None:
-    used = write("Y", loops.Local("x", F32))
-    program = loops.Program((tile("t"),), (lanes(write("t")), lanes(read("t"), used, write("t"))))
+    used = write("Y", nodes.Local("x", F32))
+    program = nodes.Program((tile("t"),), (lanes(write("t")), lanes(read("t"), used, write("t"))))
     assert clean(program).body == (lanes(write("t")), lanes(read("t"), used))
 
 
 def test_outputs_are_never_removed() -> None:
-    program = loops.Program((), (lanes(write("Y"), write("Y")),))
+    program = nodes.Program((), (lanes(write("Y"), write("Y")),))
     assert clean(program) == program
 
 
 def test_rows_take_what_does_not_depend_on_the_lane() -> None:
     index = ir.Binary("+", ir.Binary("*", ir.Ref("i", ir.NameKind.LOOP), N), LANE)
     names = iter(("X_row",))
-    body = add_rows((lanes(loops.Write("X", index, ONE)),), lambda _: next(names))
-    row = loops.Row("X_row", "X", ir.Binary("*", ir.Ref("i", ir.NameKind.LOOP), N), F32, True)
-    assert body == (row, lanes(loops.Write("X_row", LANE, ONE)))
+    body = add_rows((lanes(nodes.Write("X", index, ONE)),), lambda _: next(names))
+    row = nodes.Row("X_row", "X", ir.Binary("*", ir.Ref("i", ir.NameKind.LOOP), N), F32, True)
+    assert body == (row, lanes(nodes.Write("X_row", LANE, ONE)))
 
 
 def test_rows_leave_other_strides_alone() -> None:
     index = ir.Binary("*", LANE, N)
-    body = (lanes(loops.Write("X", index, ONE)),)
+    body = (lanes(nodes.Write("X", index, ONE)),)
     assert add_rows(body, lambda name: name) == body
 
 
 def test_walk_visits_nested_statements_in_order() -> None:
     inner = lanes(write("Y"))
     outer = serial(inner)
-    assert loops.walk((outer,)) == [outer, inner, write("Y")]
+    assert nodes.walk((outer,)) == [outer, inner, write("Y")]
 
 
 def test_sums_over_rows_take_several_rows_at_once() -> None:
     index = ir.Binary("+", ir.Binary("*", ir.Ref("row", ir.NameKind.LOOP), N), LANE)
-    x = loops.Define("x", F32, loops.Element("X", index, F32))
-    add = loops.Accumulate("reduce_sum", loops.Element("t", LANE, F32), loops.Local("x", F32))
-    rows = loops.Loop("row", ir.Literal(0), N, (lanes(x, add),))
+    x = nodes.Define("x", F32, nodes.Element("X", index, F32))
+    add = nodes.Accumulate("reduce_sum", nodes.Element("t", LANE, F32), nodes.Local("x", F32))
+    rows = nodes.Loop("row", ir.Literal(0), N, (lanes(x, add),))
     _, several, rest = jam_sums((rows,), lambda name: name, {})
-    assert isinstance(several, loops.Loop)
+    assert isinstance(several, nodes.Loop)
     assert several.step == ROWS
-    inner = [s for s in loops.walk((several,)) if isinstance(s, loops.Loop)][1]
+    inner = [s for s in nodes.walk((several,)) if isinstance(s, nodes.Loop)][1]
     assert (inner.upper, inner.unrolled) == (ir.Literal(ROWS), True)
-    assert rest == loops.Loop("row", several.upper, N, (lanes(x, add),))
+    assert rest == nodes.Loop("row", several.upper, N, (lanes(x, add),))
 
 
 def test_maxima_and_moving_targets_are_not_jammed() -> None:
     moving = ir.Binary("+", ir.Ref("row", ir.NameKind.LOOP), LANE)
     for operation, at in (("reduce_max", LANE), ("reduce_sum", moving)):
-        add = loops.Accumulate(operation, loops.Element("t", at, F32), ONE)
-        body = (loops.Loop("row", ir.Literal(0), N, (lanes(add),)),)
+        add = nodes.Accumulate(operation, nodes.Element("t", at, F32), ONE)
+        body = (nodes.Loop("row", ir.Literal(0), N, (lanes(add),)),)
         assert jam_sums(body, lambda name: name, {}) == body

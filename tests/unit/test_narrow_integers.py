@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from operation_cases import elaborated, one_operation
 
-from sketchc.interpreter import Options, interpret
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.interpreter.api import Options, interpret
 
 NARROW = ("i16", "i8", "u8", "u32")
 OPTIONS = (Options(check_domains=True, shuffle=1), Options(check_domains=True, padding=3))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sketchc.runtime.verify.drawing import Inputs
-from sketchc.runtime.verify.neighbours import (
+from sketchc.runtime.cases.drawing import Inputs
+from sketchc.runtime.cases.neighbours import (
     CHANGED,
     SWAPPED,
     base_kind,
@@ -14,7 +14,7 @@ from sketchc.runtime.verify.neighbours import (
     neighbour,
     with_neighbours,
 )
-from sketchc.runtime.verify.shapes import ShapeCase
+from sketchc.runtime.cases.shapes import ShapeCase
 
 
 def inputs() -> Inputs:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import pytest
 
-from sketchc import ir
+from sketchc.base.diagnostics import Severity
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.checker.domains import describe
-from sketchc.diagnostics import Severity
-from sketchc.formatter import format_file
-from sketchc.lowering.passes import build_plan
+from sketchc.checker.domains.inference import describe
+from sketchc.ir import nodes as ir
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
-from sketchc.lowering.printing import print_plan
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.lowering.plan_text import print_plan
+from sketchc.parsing.formatter import format_file
+from sketchc.parsing.parser import parse
 
 HEAD = """sketch example {
     symbols: M, N;

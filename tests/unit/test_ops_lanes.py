@@ -11,11 +11,11 @@ import pytest
 import torch
 from operation_cases import FLOATS, elaborated, inputs
 
-from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import random_array
-from sketchc.interpreter_tiles import numpy_dtype
-from sketchc.random_numbers import normal, uniform
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.interpreter.api import Options, interpret
+from sketchc.interpreter.inputs import random_array
+from sketchc.interpreter.tiles import numpy_dtype
+from sketchc.ops.random_numbers import normal, uniform
 
 CHECKED = tuple(Options(check_domains=True, shuffle=5 + p, padding=p) for p in (0, 3))
 SIZES = (0, 1, 3, 7, 8)  # of an axis with 8 lanes

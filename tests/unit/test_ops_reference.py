@@ -31,11 +31,11 @@ from operation_cases import (
     wide,
 )
 
-from sketchc.diagnostics import DiagnosticError
-from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import random_array
-from sketchc.ops import OPS
-from sketchc.types import DType
+from sketchc.base.diagnostics import DiagnosticError
+from sketchc.base.types import DType
+from sketchc.interpreter.api import Options, interpret
+from sketchc.interpreter.inputs import random_array
+from sketchc.ops.table import OPS
 
 
 def test_every_row_has_a_test_here():

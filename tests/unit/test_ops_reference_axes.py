@@ -16,9 +16,9 @@ from operation_cases import (
     to_torch,
 )
 
-from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import random_array
-from sketchc.types import DType
+from sketchc.base.types import DType
+from sketchc.interpreter.api import Options, interpret
+from sketchc.interpreter.inputs import random_array
 
 
 def reduction(name: str, source: str, result: str, axis: int, keep: bool) -> str:

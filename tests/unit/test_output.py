@@ -15,17 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchc.agents.llm.client import Spend
-from sketchc.agents.output import STAGING, VERSION, trace, write_outputs
-from sketchc.agents.run import RunOptions
-from sketchc.agents.serialise import dump_state, load_state
-from sketchc.agents.state import KernelText, RunState, Step
-from sketchc.agents.summary import Facts, counted, summary, table
-from sketchc.diagnostics import UsageError
-from sketchc.lowering.passes import build_plan
+from sketchc.agents.run.output import STAGING, VERSION, trace, write_outputs
+from sketchc.agents.run.run import RunOptions
+from sketchc.agents.run.summary import Facts, counted, summary, table
+from sketchc.agents.state.serialise import dump_state, load_state
+from sketchc.agents.state.state import KernelText, RunState, Step
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.source import Source
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import target_module
-from sketchc.parser import parse
-from sketchc.runtime.frontends.torch_task import TorchTask
-from sketchc.source import Source
+from sketchc.parsing.parser import parse
+from sketchc.runtime.tasks.torch_task import TorchTask
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SKETCH = (EXAMPLES / "softmax.sketch").read_text()

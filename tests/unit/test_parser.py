@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sketchc import syntax
-from sketchc.diagnostics import has_errors
-from sketchc.parser import parse, tables
-from sketchc.source import Source
-from sketchc.tables import cache_folder
-from sketchc.types import DType
+from sketchc.base.diagnostics import has_errors
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.parsing import syntax
+from sketchc.parsing.parser import parse, tables
+from sketchc.parsing.tables import cache_folder
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
 
@@ -408,7 +408,7 @@ def test_nesting_below_the_limit_is_read():
 
 
 def test_every_rule_of_the_grammar_has_a_conversion():
-    from sketchc.conversion import Converter
+    from sketchc.parsing.conversion import Converter
 
     known = set(Converter(Source("test", "")).rules)
     needed = {rule.name for rule in tables().rules if not rule.inlined and not rule.passed}
@@ -417,7 +417,7 @@ def test_every_rule_of_the_grammar_has_a_conversion():
 
 def run_parser(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     program = (
-        "from sketchc.parser import parse; from sketchc.source import Source;"
+        "from sketchc.parsing.parser import parse; from sketchc.base.source import Source;"
         "print(parse(Source('t', 'sketch a { symbols: M; }'))[0] is not None)"
     )
     return subprocess.run(

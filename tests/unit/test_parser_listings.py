@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sketchc.diagnostics import has_errors
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.base.diagnostics import has_errors
+from sketchc.base.source import Source
+from sketchc.parsing.parser import parse
 
 # ---------------------------------------------------------------- the style of public listings
 LISTINGS = {

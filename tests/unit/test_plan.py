@@ -7,16 +7,16 @@ import pytest
 from example_sizes import inputs_for, params_for, sizes_for
 from example_targets import EXAMPLES, LOWERED
 
-from sketchc import ir
-from sketchc.checker import check
-from sketchc.diagnostics import DiagnosticError, UsageError
-from sketchc.evaluate import evaluate
-from sketchc.interpreter import interpret
-from sketchc.lowering.passes import PlannedSketch, build_plan
-from sketchc.lowering.printing import print_plan, print_sketch
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.source import Source
+from sketchc.checker.api import check
+from sketchc.interpreter.api import interpret
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate
+from sketchc.lowering.passes.pipeline import PlannedSketch, build_plan
+from sketchc.lowering.plan_text import print_plan, print_sketch
 from sketchc.lowering.registry import TARGETS, target_module
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.parsing.parser import parse
 
 
 def planned(text: str, target: str, **constants: int) -> PlannedSketch:

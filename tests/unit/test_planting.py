@@ -8,25 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchc import ir
-from sketchc.checker.elaborate import elaborate
-from sketchc.parser import parse
-from sketchc.runtime.frontends.arrays import numpy_dtype
-from sketchc.runtime.frontends.description import Thresholds
-from sketchc.runtime.frontends.task import load_task
-from sketchc.runtime.verify.branches import Branches
-from sketchc.runtime.verify.drawing import fitted
-from sketchc.runtime.verify.planting import (
-    Plants,
-    literals,
-    plant_floats,
-    plant_integers,
-    plants_of,
-)
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.ir import nodes as ir
+from sketchc.parsing.parser import parse
+from sketchc.runtime.cases.branches import Branches
+from sketchc.runtime.cases.drawing import fitted
+from sketchc.runtime.cases.planting import Plants, literals, plant_floats, plant_integers, plants_of
+from sketchc.runtime.cases.variants import other_values
+from sketchc.runtime.process.arrays import numpy_dtype
+from sketchc.runtime.tasks.description import Thresholds
+from sketchc.runtime.tasks.task import load_task
 from sketchc.runtime.verify.telling import share_of_numbers
-from sketchc.runtime.verify.variants import other_values
-from sketchc.source import Source
-from sketchc.types import DType
 
 SKETCH = """sketch f {
     symbols: M, N;

@@ -10,7 +10,7 @@ from example_targets import EXAMPLES, LOWERED
 from foreign_kernels import CPP, TRITON, candidate, edited
 
 from sketchc.cli.options import load_sketch
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import target_module
 from sketchc.runtime.verify.policy import explanation, inspect_kernel, refusal_of
 
@@ -104,7 +104,7 @@ torch = pytest.importorskip("torch")
 
 
 def watch() -> object:
-    from sketchc.runtime.toolchains.wrapper_guard import Watch
+    from sketchc.runtime.guards.wrapper_guard import Watch
 
     return Watch()
 
@@ -157,7 +157,7 @@ def test_what_a_wrapper_is_for(work: object) -> None:
     ],
 )
 def test_what_a_kernel_must_do_itself(work: object, name: str) -> None:
-    from sketchc.runtime.toolchains.wrapper_guard import PolicyError
+    from sketchc.runtime.guards.wrapper_guard import PolicyError
 
     seen = watch()
     x = torch.randn(3, 4)
@@ -191,7 +191,7 @@ def test_launches_are_counted_and_may_compute() -> None:
 
 
 def test_a_grid_function_is_not_inside_of_the_launch() -> None:
-    from sketchc.runtime.toolchains.wrapper_guard import PolicyError
+    from sketchc.runtime.guards.wrapper_guard import PolicyError
 
     seen = watch()
     with pytest.raises(PolicyError), seen.watching(), seen.launch(), seen.outside():

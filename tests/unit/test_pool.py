@@ -14,9 +14,9 @@ import pool_jobs
 import pytest
 from processes import running
 
-from sketchc.runtime.pool import local
-from sketchc.runtime.pool.engine import Event, Job
-from sketchc.runtime.pool.local import LocalEngine
+from sketchc.runtime.process import local
+from sketchc.runtime.process.engine import Event, Job
+from sketchc.runtime.process.local import LocalEngine
 
 
 @pytest.fixture(autouse=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sketchc import ir
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.interpreter import Options, interpret
-from sketchc.interpreter_inputs import DRAWINGS, random_inputs
-from sketchc.interpreter_launch import bind_values, tensor_shapes
-from sketchc.interpreter_promises import keeping_inputs
-from sketchc.selfcheck import tile_size_verdict
-from sketchc.source import Source
+from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
+from sketchc.interpreter.api import Options, interpret
+from sketchc.interpreter.inputs import DRAWINGS, random_inputs
+from sketchc.interpreter.launch import bind_values, tensor_shapes
+from sketchc.interpreter.promises import keeping_inputs
+from sketchc.ir import nodes as ir
 
 
 def verdict(text: str):

@@ -9,8 +9,8 @@ import pytest
 from prompt_probes import ALLOWED, PROMPT, STORED, checked, codes, probe
 from prompt_refusals import REFUSED
 
-from sketchc.selfcheck import self_check
-from sketchc.source import Source
+from sketchc.base.source import Source
+from sketchc.checker.selfcheck.selfcheck import self_check
 
 
 @pytest.mark.parametrize("name", ALLOWED)

@@ -9,12 +9,12 @@ import pytest
 from prompt_probes import PROMPT, checked, codes
 from prompt_sketches import HOST_LOOP, IDIOMS
 
-from sketchc import ir
-from sketchc.interpreter import interpret
-from sketchc.lowering.passes import build_plan
+from sketchc.base.source import Source
+from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.interpreter.api import interpret
+from sketchc.ir import nodes as ir
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
-from sketchc.selfcheck import self_check
-from sketchc.source import Source
 
 Arrays = dict[str, np.ndarray]
 

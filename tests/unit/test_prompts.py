@@ -19,21 +19,21 @@ from prompt_probes import PROMPT, STORED, codes, probe
 from sketchc.agents.prompts.hardware import hardware
 from sketchc.agents.prompts.language import EXAMPLES, example_sketches, language
 from sketchc.agents.prompts.rendering import as_json, fenced, render
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.source import Source
+from sketchc.base.types import DType
 from sketchc.checker.api import check
-from sketchc.checker.hints import LOOP_HINTS, TILE_HINTS
-from sketchc.diagnostics import DiagnosticError, UsageError
-from sketchc.formatter import format_file
-from sketchc.interpreter import interpret
+from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
+from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.interpreter.api import interpret
 from sketchc.lowering.hardware import HARDWARE, load_hardware
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import TARGETS, target_module
-from sketchc.ops import OPS, Op, Result, Shape
-from sketchc.runtime.frontends.binding import bind
-from sketchc.runtime.frontends.torch_task import TaskDescription, TensorSpec
-from sketchc.selfcheck import self_check
-from sketchc.source import Source
-from sketchc.types import DType
-from sketchc.vocabulary import SECTIONS
+from sketchc.ops.table import OPS, Op, Result, Shape
+from sketchc.parsing.formatter import format_file
+from sketchc.parsing.vocabulary import SECTIONS
+from sketchc.runtime.cases.binding import bind
+from sketchc.runtime.tasks.torch_task import TaskDescription, TensorSpec
 
 FOLDER = Path(__file__).parents[2] / "agents" / "prompts"
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc import ir
+from sketchc.base.diagnostics import Diagnostic, Severity, has_errors
+from sketchc.base.source import Source
 from sketchc.checker.api import check_sketch
-from sketchc.checker.domains import infer_domains
-from sketchc.checker.elaborate import elaborate
-from sketchc.checker.proofs import prove
-from sketchc.diagnostics import Diagnostic, Severity, has_errors
-from sketchc.evaluate import evaluate
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.checker.claims.proofs import prove
+from sketchc.checker.domains.inference import infer_domains
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate
+from sketchc.parsing.parser import parse
 
 
 def elaborated(text: str) -> ir.Sketch:

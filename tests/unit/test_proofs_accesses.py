@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from sketchc import ir
+from sketchc.base.diagnostics import Severity
+from sketchc.base.source import Source
 from sketchc.checker.api import check_sketch
-from sketchc.diagnostics import Severity
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.ir import nodes as ir
+from sketchc.parsing.parser import parse
 
 
 def judged(text: str) -> tuple[dict[str, set[str]], dict[str, str]]:

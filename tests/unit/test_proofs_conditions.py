@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proof_cases import broken, check_against_runs, elaborated, proved
 
-from sketchc import ir
+from sketchc.base.source import Source
+from sketchc.base.types import DType
 from sketchc.checker.api import check
-from sketchc.source import Source
-from sketchc.types import DType
+from sketchc.ir import nodes as ir
 
 NARROW = [dtype for dtype in DType if dtype.is_integer and dtype is not DType.I64]
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proof_cases import check_against_runs
 
-from sketchc import ir
-from sketchc.checker.affine import ONE, Atoms, Fact, Linear
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.checker.systems import impossible
-from sketchc.source import Source
+from sketchc.checker.facts.affine import ONE, Atoms, Fact, Linear
+from sketchc.checker.facts.systems import impossible
+from sketchc.ir import nodes as ir
 
 # ---------------------------------------------------------------- the rule, against enumeration
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sketchc import ir
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.source import Source
+from sketchc.ir import nodes as ir
 
 CONV2D = Path(__file__).parents[2] / "examples/conv2d.sketch"
 

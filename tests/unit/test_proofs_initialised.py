@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.source import Source
 
 
 def note(text: str) -> str:

@@ -6,13 +6,13 @@ from itertools import product
 
 import pytest
 
-from sketchc import ir
+from sketchc.base.source import Source
 from sketchc.checker.api import CheckResult, check
-from sketchc.checker.elaborate import elaborate
-from sketchc.checker.param_values import other_params
-from sketchc.checker.settings import Setting, Settings
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.checker.facts.param_values import other_params
+from sketchc.checker.testing.settings import Setting, Settings
+from sketchc.ir import nodes as ir
+from sketchc.parsing.parser import parse
 
 
 def storing(params: str, condition: str, head: str = "", index: str = "i:i+4") -> str:

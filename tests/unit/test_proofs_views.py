@@ -8,10 +8,10 @@ from itertools import product
 import pytest
 from proof_cases import check_against_runs, elaborated
 
-from sketchc import ir
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.checker.proofs import prove
-from sketchc.source import Source
+from sketchc.checker.claims.proofs import prove
+from sketchc.ir import nodes as ir
 
 FLAT = """
     @llm_hint("parallel", "grididx")

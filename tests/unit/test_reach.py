@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchc.runtime.frontends.binding import bind
-from sketchc.runtime.frontends.signature import signature_of, signature_plan
-from sketchc.runtime.frontends.torch_task import TorchTask
-from sketchc.runtime.verify.chains import reduction_length
+from sketchc.base.types import DType
+from sketchc.runtime.cases.binding import bind
+from sketchc.runtime.cases.chains import reduction_length
+from sketchc.runtime.cases.free import find_freedom
+from sketchc.runtime.cases.reach import Reach, find_reach
+from sketchc.runtime.tasks.signature import signature_of, signature_plan
+from sketchc.runtime.tasks.torch_task import TorchTask
 from sketchc.runtime.verify.compare import compare
-from sketchc.runtime.verify.free import find_freedom
-from sketchc.runtime.verify.reach import Reach, find_reach
-from sketchc.types import DType
 
 pytest.importorskip("torch")
 

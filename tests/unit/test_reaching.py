@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.checker.tile_crossings import AGAIN, SECOND, TAIL, Mark, behind
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.checker.testing.tile_crossings import AGAIN, SECOND, TAIL, Mark, behind
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
-from sketchc.parser import parse
-from sketchc.runtime.frontends.binding import Binding, bind
-from sketchc.runtime.frontends.description import TaskDescription, TensorSpec
-from sketchc.runtime.frontends.sizes import refusal
-from sketchc.runtime.verify.effort import effort
-from sketchc.runtime.verify.free import Freedom
-from sketchc.runtime.verify.marks import Marks, marks_of, numbers_in, smaller
-from sketchc.runtime.verify.reaching import Clock, Reaching
-from sketchc.runtime.verify.shapes import Limits, ShapeCase
-from sketchc.source import Source
-from sketchc.types import DType
+from sketchc.parsing.parser import parse
+from sketchc.runtime.cases.binding import Binding, bind
+from sketchc.runtime.cases.effort import effort
+from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.cases.marks import Marks, marks_of, numbers_in, smaller
+from sketchc.runtime.cases.reaching import Clock, Reaching
+from sketchc.runtime.cases.shapes import Limits, ShapeCase
+from sketchc.runtime.cases.sizes import refusal
+from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 
 HEAD = """sketch rows {{
     symbols: M, D;

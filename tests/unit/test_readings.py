@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from sketchc.runtime.frontends.arrays import Array
-from sketchc.runtime.frontends.description import Scalar
-from sketchc.runtime.frontends.torch_task import TaskFailure, TorchTask
+from sketchc.base.types import DType
+from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.description import Scalar
+from sketchc.runtime.tasks.torch_task import TaskFailure, TorchTask
 from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.evidence import _wrong
 from sketchc.runtime.verify.references import BORDER, RACES, TIED, References
-from sketchc.types import DType
 
 FUNCTIONS = """
 import torch
@@ -93,7 +93,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 
 def _loaded(path: Path, name: str) -> TorchTask:
-    from sketchc.runtime.frontends.outline import read_outline
+    from sketchc.runtime.tasks.outline import read_outline
 
     return TorchTask(path, outline=read_outline(path, name))
 
@@ -228,7 +228,7 @@ def test_what_threads_of_the_task_race_for_is_no_fault_of_a_kernel(judge: Judge)
 def test_what_differs_in_its_own_runs_is_the_tasks(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sketchc.runtime.frontends.description import Readings
+    from sketchc.runtime.tasks.description import Readings
 
     one, two = np.array([1.0, 2.0, 3.0]), np.array([1.0, 7.0, 3.0])
     references = References([one], read=lambda _: Readings(runs=((one,), (two,))), path="task.py")

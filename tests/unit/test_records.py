@@ -7,8 +7,10 @@ import pickle
 import attrs
 import pytest
 
-from sketchc import ir, records, syntax
-from sketchc.source import Span
+from sketchc.base import records
+from sketchc.base.source import Span
+from sketchc.ir import nodes as ir
+from sketchc.parsing import syntax
 
 
 def build(library):

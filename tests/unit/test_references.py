@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sketchc.base.types import DType
 from sketchc.runtime.verify.compare import compare, wrong_elements
 from sketchc.runtime.verify.references import References
-from sketchc.types import DType
 
 RNG = np.random.default_rng(5)
 

@@ -7,14 +7,14 @@ import re
 
 import pytest
 
-from sketchc import ir
-from sketchc.diagnostics import Diagnostic, Edit, Fix, Label, Severity
-from sketchc.explain import page
-from sketchc.fixes import apply
-from sketchc.parser import parse
-from sketchc.reporting import WIDTH, SketchReport, render_proofs, render_text
-from sketchc.reporting_machine import render_json, render_sarif
-from sketchc.source import Source, Span
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
+from sketchc.base.explain import page
+from sketchc.base.fixes import apply
+from sketchc.base.source import Source, Span
+from sketchc.ir import nodes as ir
+from sketchc.parsing.parser import parse
+from sketchc.reporting.machine import render_json, render_sarif
+from sketchc.reporting.text import WIDTH, SketchReport, render_proofs, render_text
 
 
 def span(source: Source, part: str, end: str | None = None) -> Span:

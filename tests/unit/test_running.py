@@ -11,26 +11,26 @@ import attrs
 import pytest
 
 from sketchc.agents.workflows import ENDS, WORKFLOWS, agents_of, follow, load_workflow
-from sketchc.cli.gen import STATUS
+from sketchc.base.source import Source
+from sketchc.base.types import DType
+from sketchc.cli.commands.gen import STATUS
 from sketchc.cli.verify_files import Outcome, VerifyRequest
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
-from sketchc.parser import parse
+from sketchc.lowering.passes.pipeline import build_plan
+from sketchc.parsing.parser import parse
 from sketchc.runtime.bench.suite import Entry, against, text
-from sketchc.runtime.frontends.binding import bind
-from sketchc.runtime.frontends.description import TaskDescription, TensorSpec
+from sketchc.runtime.cases.binding import bind
+from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.cases.shapes import NATIVE, ShapeCase
 from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.files import Result, page_of
+from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 from sketchc.runtime.toolchains.base import toolchain
-from sketchc.runtime.verify.free import Freedom
-from sketchc.runtime.verify.report import summary
 from sketchc.runtime.verify.running import KINDS, Runner, smallest_tiles
 from sketchc.runtime.verify.session import Session
-from sketchc.runtime.verify.shapes import NATIVE, ShapeCase
+from sketchc.runtime.verify.text import summary
 from sketchc.runtime.verify.verdict import CaseResult, Verdict, to_json
 from sketchc.runtime.verify.verify import Candidate
-from sketchc.source import Source
-from sketchc.types import DType
 
 COPY = """sketch copies {
     symbols: M, N;

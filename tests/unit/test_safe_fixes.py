@@ -17,16 +17,17 @@ from damaged_texts import damaged
 from example_sizes import inputs_for, params_for
 from untyped_texts import untyped
 
-from sketchc import fixes, ir
+from sketchc.base import fixes
+from sketchc.base.diagnostics import DiagnosticError
+from sketchc.base.source import Source
+from sketchc.base.types import DType
 from sketchc.checker.api import CheckedSketch, CheckResult, check
-from sketchc.cli.check import Request, check_text
 from sketchc.cli.check_fix import mend
-from sketchc.diagnostics import DiagnosticError
-from sketchc.interpreter import Options, interpret
+from sketchc.cli.commands.check import Request, check_text
+from sketchc.interpreter.api import Options, interpret
+from sketchc.ir import nodes as ir
 from sketchc.lints.uses import writes
-from sketchc.runtime.frontends.sizes import nearest
-from sketchc.source import Source
-from sketchc.types import DType
+from sketchc.runtime.cases.sizes import nearest
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = sorted((ROOT / "tests" / "golden" / "diagnostics").glob("SK0[1-7]*.sketch"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from sketchc import ir
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.checker.proofs import prove
-from sketchc.checker.reproduction import reproduced, without_contradictions
-from sketchc.checker.verdicts import Finding
-from sketchc.source import Source
+from sketchc.checker.claims.proofs import prove
+from sketchc.checker.claims.reproduction import reproduced, without_contradictions
+from sketchc.checker.facts.answers import Finding
+from sketchc.ir import nodes as ir
 
 TEXT = """sketch part {{
     symbols: N, M;

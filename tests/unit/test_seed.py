@@ -9,8 +9,8 @@ import pytest
 from small_tasks import small_task
 from toolchains import require
 
+from sketchc.base.diagnostics import UsageError
 from sketchc.cli.main import run
-from sketchc.diagnostics import UsageError
 from sketchc.runtime.verify.seed import VARIABLE, fresh_seed
 
 RELU = Path(__file__).parents[2] / "examples" / "relu.sketch"

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sketchc.base.diagnostics import Severity
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.diagnostics import Severity
-from sketchc.selfcheck import first_difference, self_check
-from sketchc.source import Source
+from sketchc.checker.selfcheck.selfcheck import first_difference, self_check
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
 

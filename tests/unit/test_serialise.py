@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc.agents.serialise import VERSION, dump_state, load_state
-from sketchc.agents.state import Feedback, KernelText, RunState, Step
-from sketchc.diagnostics import UsageError
+from sketchc.agents.state.serialise import VERSION, dump_state, load_state
+from sketchc.agents.state.state import Feedback, KernelText, RunState, Step
+from sketchc.base.diagnostics import UsageError
 
 _TEXT = st.text(max_size=40)
 _NUMBER = st.floats(allow_nan=False, allow_infinity=False)

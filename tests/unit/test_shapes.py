@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from sketchc.base.types import DType
 from sketchc.cli import options
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
-from sketchc.runtime.frontends.binding import Binding, bind
-from sketchc.runtime.frontends.description import TaskDescription, TensorSpec
-from sketchc.runtime.frontends.hints import Domain, read_hints
-from sketchc.runtime.frontends.signature import signature_plan
-from sketchc.runtime.verify.drawn_sizes import Draws, is_prime
-from sketchc.runtime.verify.shapes import (
+from sketchc.runtime.cases.binding import Binding, bind
+from sketchc.runtime.cases.drawn_sizes import Draws, is_prime
+from sketchc.runtime.cases.shapes import (
     INTERPRETED,
     NATIVE,
     candidates,
@@ -22,7 +20,9 @@ from sketchc.runtime.verify.shapes import (
     drawn_cases,
     ragged_cases,
 )
-from sketchc.types import DType
+from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
+from sketchc.runtime.tasks.hints import Domain, read_hints
+from sketchc.runtime.tasks.signature import signature_plan
 
 RELU = Path(__file__).resolve().parents[2] / "examples" / "relu.sketch"
 FREE = frozenset({"M", "N"})

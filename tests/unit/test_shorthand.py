@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sketchc.base.diagnostics import Severity
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.diagnostics import Severity
-from sketchc.interpreter import interpret
-from sketchc.source import Source
+from sketchc.interpreter.api import interpret
 
 
 def sketch(body: str, more: str = "") -> Source:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from foreign_kernels import CPP, TRITON, tree
 
-from sketchc import ir
-from sketchc.diagnostics import UsageError
-from sketchc.interpreter_launch import show_declaration
-from sketchc.lowering.passes import build_plan
-from sketchc.runtime.frontends.binding import bind
-from sketchc.runtime.frontends.kernel_file import entry_point, load_kernel
-from sketchc.runtime.frontends.signature import signature_of
-from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.base.diagnostics import UsageError
+from sketchc.interpreter.launch import show_declaration
+from sketchc.ir import nodes as ir
+from sketchc.lowering.passes.pipeline import build_plan
+from sketchc.runtime.cases.binding import bind
+from sketchc.runtime.tasks.signature import signature_of
+from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.verify.kernel_file import entry_point, load_kernel
 
 pytest.importorskip("torch")
 

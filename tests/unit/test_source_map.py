@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sketchc import ir
+from sketchc.base.source import NOWHERE
 from sketchc.cli.main import run
 from sketchc.cli.options import load_sketch
+from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import target_module
 from sketchc.lowering.source_map import digest
-from sketchc.source import NOWHERE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Loops that fuse, reductions, products, branches, composites, host loops, several phases.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from store_cases import kernel, measurement, put, verdict
 
-from sketchc.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.store import reading, writing
 from sketchc.runtime.store.collecting import collect
 from sketchc.runtime.store.database import (

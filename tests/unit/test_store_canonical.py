@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sketchc import syntax
-from sketchc.formatter import format_file
-from sketchc.lexing import tokenize
-from sketchc.parser import parse, tables
+from sketchc.base.source import Source
+from sketchc.parsing import syntax
+from sketchc.parsing.formatter import format_file
+from sketchc.parsing.lexer import tokenize
+from sketchc.parsing.parser import parse, tables
 from sketchc.runtime.store.canonical import canonical_hash
-from sketchc.source import Source
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SKETCHES = sorted(EXAMPLES.glob("*.sketch"))

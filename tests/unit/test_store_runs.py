@@ -12,10 +12,10 @@ import attrs
 import pytest
 from store_cases import measurement, verdict
 
-from sketchc.agents.configuration import Configuration
-from sketchc.agents.run import RunFolder, RunOptions, digest
-from sketchc.agents.session import Session
-from sketchc.agents.state import KernelText, RunState, Step
+from sketchc.agents.config.settings import Configuration
+from sketchc.agents.run.run import RunFolder, RunOptions, digest
+from sketchc.agents.state.run_context import Session
+from sketchc.agents.state.state import KernelText, RunState, Step
 from sketchc.cli.gen_recording import RunRecorder
 from sketchc.cli.store_option import recorder
 from sketchc.runtime.store import reading, writing

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sketchc.cli import options
-from sketchc.evaluate import host_values
-from sketchc.lowering.passes import build_plan
-from sketchc.runtime.verify.sums import INPUT, Amount, Sums
+from sketchc.ir.evaluate import host_values
+from sketchc.lowering.passes.pipeline import build_plan
+from sketchc.runtime.cases.sums import INPUT, Amount, Sums
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.lowering.passes import build_plan
+from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import TARGETS
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.parsing.parser import parse
 
 
 def sketch(bound: str = "", require: str = "") -> str:

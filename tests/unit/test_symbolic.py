@@ -6,12 +6,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sketchc import ir
-from sketchc.checker.elaborate import elaborate
-from sketchc.evaluate import evaluate
-from sketchc.parser import parse
-from sketchc.source import Source
-from sketchc.symbolic import constant_value, equal, normalize, show, simplify, substitute
+from sketchc.base.source import Source
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate
+from sketchc.ir.symbolic import constant_value, equal, normalize, show, simplify, substitute
+from sketchc.parsing.parser import parse
 
 NAMES = ("M", "N", "K")
 REFS = st.sampled_from([ir.Ref(name, ir.NameKind.SYMBOL) for name in NAMES])

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sketchc import ir
+from sketchc.base.source import Source
 from sketchc.checker.api import check, judge_sketch
-from sketchc.checker.testing import MOST_EMPTY, settings
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.checker.testing import settings
+from sketchc.checker.testing.testing import MOST_EMPTY
+from sketchc.ir import nodes as ir
+from sketchc.parsing.parser import parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from sketchc.runtime.frontends.arrays import Array
+from sketchc.base.types import DType
+from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.verify.references import References
 from sketchc.runtime.verify.ties import differs_on_ties_only
-from sketchc.types import DType
 
 RANDOM = np.random.default_rng(3)
 #: Few different values: many ties in every row.

@@ -11,17 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchc import ir, selfcheck_runs
+from sketchc.base.diagnostics import Severity
+from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.checker.goals import goals, reachable
-from sketchc.checker.settings import Settings
+from sketchc.checker.selfcheck import runs
+from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
+from sketchc.checker.testing.goals import goals, reachable
+from sketchc.checker.testing.settings import Settings
 from sketchc.cli.main import run
-from sketchc.diagnostics import Severity
-from sketchc.index_ranges import promises
-from sketchc.interpreter_inputs import DRAWINGS, random_inputs
-from sketchc.parser import parse
-from sketchc.selfcheck import tile_size_verdict
-from sketchc.source import Source
+from sketchc.interpreter.inputs import DRAWINGS, random_inputs
+from sketchc.ir import nodes as ir
+from sketchc.launch.index_inputs import promises
+from sketchc.parsing.parser import parse
 
 
 def verdict(text: str, **options: bool):
@@ -377,7 +378,7 @@ def test_a_loop_that_ends_before_its_lanes_shows(stop: str) -> None:
 
 def test_what_a_last_tile_leaves_out_in_no_run_is_unproved(monkeypatch) -> None:
     """A launch sees it, and no time is left to run there."""
-    monkeypatch.setattr(selfcheck_runs, "CROSSING_TRIED", 0)
+    monkeypatch.setattr(runs, "CROSSING_TRIED", 0)
     proof, found = verdict(product("min(A*B*C, 140)"))
     assert proof is not None
     assert proof.tier is ir.Tier.UNPROVED, proof.detail

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sketchc.runtime.frontends import torch_template
-from sketchc.runtime.frontends.torch_task import TorchTask
+from sketchc.runtime.tasks import torch_template
+from sketchc.runtime.tasks.torch_task import TorchTask
 
 TASK = """
 import sys, torch

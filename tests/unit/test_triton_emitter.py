@@ -16,14 +16,14 @@ from example_targets import NAMES, lowered_to
 from triton_cases import example, lower
 from triton_sketches import SKETCHES
 
-from sketchc import ir
-from sketchc.evaluate import evaluate, host_values
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.precedence import CPP, PYTHON, Code
-from sketchc.lowering.triton import layout
+from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.triton.bounds import phase_magnitudes
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.library import function_names, function_sources
+from sketchc.lowering.triton.library.texts import function_names, function_sources
 
 CONFIGURATION = Path(__file__).parent.parent.parent / "pyproject.toml"
 
@@ -221,7 +221,7 @@ def load_module(kernel: Kernel, folder: Path) -> ModuleType:
 def test_the_wrapper_widens_indices_beyond_two_gigaelements(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from sketchc.runtime.toolchains.triton_launches import record_launches
+    from sketchc.runtime.toolchains.triton_cuda.launches import record_launches
 
     module = load_module(lower(example("relu"))[1], tmp_path)
     for rows, expected in ((1000, "int32"), (60_000, "int64")):
@@ -328,9 +328,9 @@ def shape(node: ast.AST) -> Any:
 def test_wrapping_keeps_the_expression() -> None:
     text = "value = tl.load(" + " + ".join(f"name_{i} * (other_{i} - 1)" for i in range(9)) + ")"
     text = text[:-1] + ", mask=(aaaa < bbbb) & (cccc < dddd), other=0.0)"
-    lines = layout.statement(text, "        ")
+    lines = wrapping.statement(text, "        ")
     assert len(lines) > 3
-    assert max(len(line) for line in lines) <= layout.WIDTH
+    assert max(len(line) for line in lines) <= wrapping.WIDTH
     joined = "if True:\n" + "\n".join(lines)
     assert ast.dump(ast.parse("if True:\n    " + text)) == ast.dump(ast.parse(joined))
 

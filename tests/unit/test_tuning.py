@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.checker import check, check_sketch
-from sketchc.checker.elaborate import elaborate
-from sketchc.checker.tile_sizes import proved_for_all, same_but_for_tiles
-from sketchc.checker.tuning import tuning_points
-from sketchc.parser import parse
-from sketchc.source import Source
+from sketchc.base.source import Source
+from sketchc.checker.api import check, check_sketch
+from sketchc.checker.claims.tile_sizes import proved_for_all, same_but_for_tiles
+from sketchc.checker.elaboration.elaborate import elaborate
+from sketchc.checker.elaboration.tuning import tuning_points
+from sketchc.parsing.parser import parse
 
 
 def tree(constants: str, tail: str = "", width: str = "T"):

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from sketchc.interpreter_tiles import to_tile
-from sketchc.types import FORMATS, DType, rounded
+from sketchc.base.types import FORMATS, DType, rounded
+from sketchc.interpreter.tiles import to_tile
 
 
 def telling(dtype: DType) -> list[float]:

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from sketchc.runtime.toolchains.wrapper_guard import PolicyError, Watch  # noqa: E402
+from sketchc.runtime.guards.wrapper_guard import PolicyError, Watch  # noqa: E402
 
 
 def watch_of(path: str) -> Watch:

@@ -189,7 +189,7 @@ def test_a_handler_of_an_installed_module() -> None:
 def test_the_template_of_compiled_kernels_has_one_thread_and_no_blas() -> None:
     """What starts threads before a fork leaves locks behind; what a kernel finds loaded it may
     use."""
-    one = template(sys.executable, ("sketchc.runtime.toolchains.cpp_worker",))
+    one = template(sys.executable, ("sketchc.runtime.toolchains.cpp.worker",))
     place = Path("/proc") / str(one.process.pid)
     threads = [line for line in (place / "status").read_text().splitlines() if "Threads" in line]
     assert threads[0].split()[1] == "1"

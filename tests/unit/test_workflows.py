@@ -10,10 +10,11 @@ import attrs
 import networkx
 import pytest
 
-from sketchc.agents import engine, workflows
+from sketchc.agents import workflows
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import Message, Reply, Request, Usage
-from sketchc.agents.run import (
+from sketchc.agents.run import engine
+from sketchc.agents.run.run import (
     RunFolder,
     RunOptions,
     digest,
@@ -22,8 +23,8 @@ from sketchc.agents.run import (
     require_own_folder,
     settle_options,
 )
-from sketchc.agents.state import RunState, Step, Turn
-from sketchc.diagnostics import InternalError, UsageError
+from sketchc.agents.state.state import RunState, Step, Turn
+from sketchc.base.diagnostics import InternalError, UsageError
 
 
 @pytest.mark.parametrize("name", workflows.WORKFLOWS)

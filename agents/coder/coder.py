@@ -1,0 +1,162 @@
+"""The Coder: from a sketch (or, without one, from the task) to a kernel, and from evidence to a
+repair. Two make kernels under one contract: the built-in Coder of the target (deterministic, needs
+no model) and a model (`code_writer`). The built-in one cannot mend: it writes the same again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from sketchc.agents.coder.code_writer import (
+    CoderSettings,
+    NothingWrongError,
+    UnusableReplyError,
+    repair_kernel,
+    write_kernel,
+)
+from sketchc.agents.coder.messages import Assignment, for_plan
+from sketchc.agents.prompts.sizes import reach
+from sketchc.agents.state.candidates import plan_of, signature_plan
+from sketchc.agents.state.state import Feedback, KernelText, RunState, Turn
+from sketchc.base.diagnostics import DiagnosticError, Severity, UsageError
+from sketchc.base.source import Source
+
+if TYPE_CHECKING:
+    from sketchc.agents.state.run_context import Session
+    from sketchc.docspec.schema import DocSpec
+    from sketchc.lowering.kernel import Kernel
+
+#: Diagnostics that say "too much memory": what the Designer must mend is the tiling.
+_RESOURCE_CODES = ("SK0701", "SK0702")
+#: How many diagnostics the reason of a refusal names.
+_MOST_TOLD = 3
+
+
+class Coder:
+    """See the module; outcomes "coded", "refused" (the sketch does not lower: the Designer must
+    act) and "gave_up" (the model gave no usable reply)."""
+
+    def run(self, state: RunState, session: Session) -> Turn:
+        """Write `state.kernel`, or mend it where feedback says what is wrong with it; one that was
+        given is verified before anybody touches it.
+
+        Raises `LlmError`; `UsageError` for a run without a sketch and without a model.
+        """
+        if state.feedback is None and state.kernel is not None and state.kernel.origin == "given":
+            return Turn(state, "coded", "the kernel was given")
+        mending = state.feedback is not None and state.kernel is not None
+        by_model = session.coder == "llm" or not state.sketch
+        if by_model and session.model is None:
+            msg = "without a sketch only a model can write the kernel: add --coder llm or --sketch"
+            raise UsageError(msg)
+        try:
+            assignment = _assignment(state, session)
+            if not by_model:
+                assert assignment.builtin is not None
+                reason = "lowered by the built-in Coder"
+                return _coded(state, assignment.builtin, "builtin", reason)
+            return _by_model(state, session, assignment, mending)
+        except DiagnosticError as error:
+            return _refused(state, session, error)
+
+
+def _by_model(state: RunState, session: Session, assignment: Assignment, mending: bool) -> Turn:
+    assert session.model is not None
+    documents = documents_of(session.target)
+    settings = CoderSettings(docs_tokens=session.configuration.docs_tokens)
+    try:
+        if not mending:
+            session.progress.note("coder", "a model writes the kernel")
+            kernel = write_kernel(assignment, session.model, documents, settings)
+            return _coded(state, kernel, "llm", "written by a model")
+        assert state.feedback is not None
+        assert state.kernel is not None
+        session.progress.note("coder", f"a model mends the kernel: {state.feedback.failure}")
+        kernel = repair_kernel(
+            assignment,
+            state.kernel.source,
+            state.feedback,
+            session.model,
+            documents,
+            settings,
+            _earlier(state),
+            dispute=state.verdict is not None and not state.disputed,
+        )
+        return _coded(state, kernel, "llm", f"mended by a model after {state.feedback.failure}")
+    except NothingWrongError as error:
+        reason = f"a model says that nothing is wrong here: {error} (the evidence is taken again)"
+        return Turn(attrs.evolve(state, feedback=None, disputed="asked"), "coded", reason)
+    except UnusableReplyError as error:
+        return _gave_up(state, str(error), mending)
+
+
+def documents_of(target: str) -> DocSpec | None:
+    """The documents of a target; None where it has none. Raises `UsageError` for broken ones."""
+    from sketchc.docspec.loader import TARGETS, load
+
+    return load(target) if target in TARGETS else None
+
+
+def _assignment(state: RunState, session: Session) -> Assignment:
+    """What is to be written. Raises `DiagnosticError` for a sketch that does not lower."""
+    # A kernel that somebody gave may have a name of its own.
+    entry = "" if state.kernel is None else state.kernel.entry
+    sizes = reach(session.description, session.target)
+    if state.sketch:
+        planned = for_plan(plan_of(state.sketch, session))
+        return attrs.evolve(planned, entry=entry, reach=sizes)
+    signature = signature_plan(session)
+    return Assignment(
+        session.target,
+        signature.hardware.name,
+        signature.sketch,
+        task_source=session.task_source,
+        parts=tuple(session.description.constants.items()),
+        entry=entry,
+        reach=sizes,
+    )
+
+
+def _coded(state: RunState, kernel: Kernel, origin: str, reason: str) -> Turn:
+    text = KernelText(kernel.source, kernel.entry, kernel.language, origin)
+    left = attrs.evolve(
+        state, kernel=text, feedback=None, verdict=None, measurement=None, disputed=""
+    )
+    details = {"origin": origin, "lines": len(kernel.source.splitlines())}
+    return Turn(left, "coded", reason, details=details)
+
+
+def _gave_up(state: RunState, reason: str, mending: bool) -> Turn:
+    """No usable reply. What was to be mended still is: its failure and evidence stay on top."""
+    if not mending:
+        return Turn(attrs.evolve(state, kernel=None), "gave_up", reason)
+    assert state.feedback is not None
+    details = {"evidence": dict(state.feedback.evidence)}
+    return Turn(state, "gave_up", reason, state.feedback.failure, details)
+
+
+def _refused(state: RunState, session: Session, error: DiagnosticError) -> Turn:
+    """The sketch does not lower: what the Designer must know."""
+    from sketchc.agents.designer.design_check import diagnostics_json
+
+    found = diagnostics_json(Source(f"{session.name}.sketch", state.sketch), error.diagnostics)
+    errors = [d for d in error.diagnostics if d.severity is Severity.ERROR]
+    failure = "resource" if any(d.code in _RESOURCE_CODES for d in errors) else "design"
+    told = "; ".join(f"{d.code}: {d.message}" for d in errors[:_MOST_TOLD])
+    reason = f"the sketch does not lower for {session.target}: {told}"
+    left = attrs.evolve(state, kernel=None, feedback=Feedback(failure, reason, found))
+    return Turn(left, "refused", reason, failure, {"evidence": found})
+
+
+def _earlier(state: RunState) -> list[str]:
+    """One line on each failed candidate since the sketch was last written, before the one at
+    hand: the class of failure, for reasons hold numbers that differ between machines."""
+    lines: list[str] = []
+    for step in state.history:
+        if step.agent == "designer":
+            lines = []
+        elif step.agent == "verifier" and step.failure:
+            lines.append(f"attempt {step.attempt}: {step.failure}")
+    return lines[:-1]

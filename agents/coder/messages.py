@@ -1,0 +1,212 @@
+"""What the Coder says to the model: an assignment (plan or task, contract, documents) as messages.
+
+Everything here is a pure function of its arguments: the same on every machine, so that recorded
+replies are found again. Facts of this machine (the CPU's cores) are replaced by the chip's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from sketchc.agents.coder.kernel_contract import Contract, contract_of
+from sketchc.agents.llm.messages import Message
+from sketchc.agents.prompts.rendering import as_json, render
+from sketchc.ir import nodes as ir
+from sketchc.lowering.plan import Plan
+from sketchc.lowering.plan_text import print_plan
+from sketchc.lowering.registry import target_module
+from sketchc.ops.table import OPS, Category, Op
+
+if TYPE_CHECKING:
+    from sketchc.agents.state.state import Feedback
+    from sketchc.lowering.kernel import Kernel
+
+_ROLES = {
+    "in": "read only",
+    "out": "written, every element",
+    "inout": "read, then updated in place and returned",
+}
+
+_IDENTITIES = {
+    "zero": "0",
+    "one": "1",
+    "lowest": "-infinity (the least integer)",
+    "highest": "infinity (the greatest integer)",
+    "false": "false",
+    "true": "true",
+}
+
+
+@attrs.frozen
+class Assignment:
+    """What is to be written: a kernel for `sketch` on `target`.
+
+    `plan` and the built-in Coder's kernel for it are None where there is only a task; `sketch` is
+    then a signature without phases. `task_source` is the task's text, None where there is none or
+    it is not to be shown, and `parts` the constants of the parts of its model. `entry` is the name
+    that the function must have, "" for the usual one, `reach` what is said of the sizes that the
+    code will be verified at.
+    `for_plan` makes an assignment from a plan.
+    """
+
+    target: str
+    hardware: str
+    sketch: ir.Sketch
+    plan: Plan | None = None
+    builtin: Kernel | None = None
+    task_source: str | None = None
+    entry: str = ""
+    parts: Sequence[tuple[str, str]] = ()
+    reach: str = ""
+
+    @property
+    def language(self) -> str:
+        """The language of the code."""
+        return target_module(self.target).CAPABILITIES.languages[0]
+
+    @property
+    def contract(self) -> Contract:
+        """What the code must offer."""
+        # The built-in Coder may have found the name taken by a function that it needs itself.
+        usual = "" if self.builtin is None else self.builtin.entry
+        return contract_of(self.sketch, self.language, self.entry or usual)
+
+
+def for_plan(plan: Plan) -> Assignment:
+    """A kernel for a plan. Raises `DiagnosticError` where the built-in Coder refuses it."""
+    kernel = target_module(plan.target).emit(plan)
+    return Assignment(plan.target, plan.hardware.name, plan.sketch, plan, kernel)
+
+
+def write_messages(
+    assignment: Assignment, documents: str, starting_point: str | None
+) -> tuple[Message, ...]:
+    """Ask for the whole code; `documents` is Markdown ("" for none)."""
+    text = render(
+        "coder_write.jinja",
+        **_common(assignment),
+        documents=documents,
+        starting_point=starting_point,
+    )
+    return (_system(assignment), Message("user", text))
+
+
+def repair_messages(
+    assignment: Assignment,
+    source: str,
+    feedback: Feedback,
+    documents: str,
+    earlier: Sequence[str] = (),
+    whole: bool = False,
+    dispute: bool = False,
+) -> tuple[Message, ...]:
+    """Ask for edits of `source`, or (`whole`) for the mended file. `earlier`: one line on each
+    failed attempt before this one. `dispute`: the reply may be that nothing is wrong."""
+    from sketchc.agents.llm.edits import EDIT_FORMAT
+    from sketchc.runtime.verify.verdict import FAILURES
+
+    # The class of failure and its meaning stand above the evidence.
+    found = {k: v for k, v in feedback.evidence.items() if k not in ("failure", "meaning")}
+    text = render(
+        "coder_repair.jinja",
+        **_common(assignment),
+        documents=documents,
+        numbered=numbered(source),
+        failure=feedback.failure,
+        meaning=FAILURES.get(feedback.failure, "it was not accepted"),
+        evidence=as_json({"reason": feedback.reason, **found}),
+        earlier=list(earlier),
+        suggestion=feedback.suggestion,
+        edit_format=EDIT_FORMAT,
+        whole=whole,
+        dispute=dispute,
+    )
+    return (_system(assignment), Message("user", text))
+
+
+def numbered(source: str) -> str:
+    """The lines of a text with their numbers from 1: `  7| code`."""
+    lines = source.splitlines()
+    width = len(str(len(lines)))
+    return "\n".join(f"{number:>{width}}| {line}" for number, line in enumerate(lines, 1))
+
+
+def plan_text(plan: Plan) -> str:
+    """The printed plan, the same on any machine: cores that were counted here are those of the
+    chip's file. Hints are answered as for code that fuses its own way."""
+    hardware = plan.hardware
+    if hardware.facts.get("detect"):
+        hardware = attrs.evolve(
+            hardware, cores=hardware.facts["cores"], matrix_cores=hardware.facts["matrix_cores"]
+        )
+    answers = tuple(answer.unfused or answer for answer in plan.answers)
+    return print_plan(attrs.evolve(plan, hardware=hardware, answers=answers))
+
+
+def _system(assignment: Assignment) -> Message:
+    module = target_module(assignment.target)
+    text = render(
+        "coder_system.jinja",
+        target=assignment.target,
+        description=module.DESCRIPTION,
+        planned=assignment.plan is not None,
+    )
+    return Message("system", text)
+
+
+def _common(assignment: Assignment) -> dict[str, Any]:
+    """What both prompts show."""
+    from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
+    from sketchc.runtime.verify.policy import HEADERS, PYTHON_MODULES
+
+    plan = assignment.plan
+    types = dict.fromkeys(tensor.dtype.value for tensor in assignment.sketch.tensors)
+    return {
+        "contract": assignment.contract,
+        "roles": _ROLES,
+        "several_out": sum(t.role is ir.Role.OUT for t in assignment.sketch.tensors) > 1,
+        "bits": [name for name in types if name in ("f16", "bf16")],
+        "modules": PYTHON_MODULES,
+        "headers": sorted(HEADERS),
+        "flags": " ".join(flag for flag in FLAGS if not flag.startswith("-W")),
+        "plan": None if plan is None else plan_text(plan),
+        "operations": [] if plan is None else _operations(plan),
+        "task_source": assignment.task_source,
+        "parts": assignment.parts,
+        "reach": assignment.reach,
+    }
+
+
+def _operations(plan: Plan) -> list[str]:
+    """One line on each operation that occurs, in the order of the op table."""
+    used = {
+        statement.operation
+        for phase in plan.phases
+        for statement in ir.walk(phase.body)
+        if isinstance(statement, ir.Compute)
+    }
+    return [_operation(row) for name, row in OPS.items() if name in used]
+
+
+def _operation(row: Op) -> str:
+    positional = [attribute.name for attribute in row.attributes if attribute.positional]
+    destinations = ["dst"] if row.outputs == 1 else [f"dst{n + 1}" for n in range(row.outputs)]
+    keywords = [
+        f"{attribute.name}={_shown(attribute.default)}"
+        for attribute in row.attributes
+        if not attribute.positional
+    ]
+    call = ", ".join([*row.operands, *positional, *destinations, *keywords])
+    text = f"`{row.name}({call})`: {row.doc}"
+    if row.category is not Category.ELEMENTWISE:
+        text += f"; result {row.result.value}"
+    if row.identity is not None:
+        text += f"; identity {_IDENTITIES[row.identity]}"
+    return text
+
+
+def _shown(default: object) -> str:
+    return f'"{default}"' if isinstance(default, str) else str(default)

@@ -1,0 +1,383 @@
+"""The Conductor: who mends what failed (arXiv 2512.23424, Algorithm 1), evidence first.
+
+One literal table says what a failure's class means for the route; what the table leaves to evidence
+is decided by the sketch's own interpretation, by the plan's estimate, and by the history of the
+run. A language model decides only what evidence leaves open; otherwise it writes the suggestion
+that goes with the work. Each route is recorded with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, assert_never
+
+import attrs
+
+from sketchc.agents.state.state import Feedback, RunState, Step, Turn
+
+if TYPE_CHECKING:
+    from sketchc.agents.state.run_context import Session
+
+#: The same failure so often at the Coder, and the Designer gets it.
+SAME_FAILURES = 3
+#: How often the Verifier is asked again after a failure of the machinery, in a row.
+VERIFIER_RETRIES = 2
+#: A plan that needs more than this share of the time limit by estimate is itself too slow: code
+#: reaches the estimate's rates within an order of magnitude.
+SLOW_SHARE = 0.1
+
+
+class Rule(Enum):
+    """What a class of failure means for the route."""
+
+    CODER = "the code is at fault, whatever the sketch says"
+    SKETCH_DECIDES = "the code's fault where the sketch is right on that case, else the sketch's"
+    CODER_ONCE = "less of it may be had by other code; if not, by another sketch"
+    PLAN_DECIDES = "the sketch's fault where the plan itself takes that long, else the code's"
+    DESIGNER = "the sketch is at fault"
+    RETRY = "neither is at fault"
+
+
+#: Failure class (docs/VERIFICATION.md) -> rule. The whole table.
+TABLE: Mapping[str, Rule] = {
+    "syntax": Rule.CODER,
+    "api_misuse": Rule.CODER,
+    "compile": Rule.CODER,
+    "launch": Rule.CODER,
+    "policy": Rule.CODER,
+    "illegal_access": Rule.SKETCH_DECIDES,
+    "wrong_shape": Rule.SKETCH_DECIDES,
+    "numerical": Rule.SKETCH_DECIDES,
+    "nondeterministic": Rule.SKETCH_DECIDES,
+    "resource": Rule.CODER_ONCE,
+    "timeout": Rule.PLAN_DECIDES,
+    "design": Rule.DESIGNER,
+    "infrastructure": Rule.RETRY,
+}
+
+#: Failures that a checked sketch cannot cause, and why: with no word from the interpreter on the
+#: failing case, these are the code's.
+_PROVED = {
+    "illegal_access": "the checker proved every access of the sketch",
+    "wrong_shape": "the sketch's outputs have the task's shapes at these sizes",
+    "nondeterministic": "the checker proved the sketch's iterations independent",
+}
+
+
+@attrs.frozen
+class Evidence:
+    """What is known of a failure beyond its class.
+
+    `sketch_right`: whether the sketch's interpretation equals the reference on the failing case,
+    None where nobody could tell. `reason` is the Verifier's sentence. `plan_seconds` is the plan's
+    own time by estimate, None without one, and `limit_seconds` what a run may take.
+    """
+
+    reason: str = ""
+    sketch_right: bool | None = None
+    plan_seconds: float | None = None
+    limit_seconds: float = 0.0
+
+
+@attrs.frozen
+class Team:
+    """Who can be sent work. `coder_repeats`: the Coder would write the very same code again."""
+
+    designer: bool = True
+    coder_repeats: bool = False
+    everything_to_coder: bool = False
+
+
+@attrs.frozen
+class Route:
+    """Who gets the work: "coder", "designer", "verifier" (once more) or "nobody", and why.
+
+    `certain` is False where evidence does not decide and `agent` is only the better guess.
+    """
+
+    agent: str
+    reason: str
+    certain: bool = True
+
+
+def route(failure: str, evidence: Evidence, history: Sequence[Step], team: Team) -> Route:
+    """The route of a candidate that failed verification; `history` ends with that step."""
+    rule = TABLE[failure]
+    if rule is Rule.RETRY:
+        return _retry(history)
+    if team.everything_to_coder:
+        return Route("coder", "every failure goes to the Coder in this ablation")
+    found = _by_table(rule, failure, evidence, history)
+    if not team.designer:
+        return _without_designer(found, team)
+    if found.agent != "coder":
+        return found
+    if team.coder_repeats:
+        return Route("designer", f"{found.reason}; but the built-in Coder would write the same")
+    same = _repeated(failure, evidence.reason, history)
+    if same >= SAME_FAILURES:
+        reason = f"{found.reason}; but it is the same failure {same} times: the Coder is stuck"
+        return Route("designer", reason)
+    return found
+
+
+def _by_table(rule: Rule, failure: str, evidence: Evidence, history: Sequence[Step]) -> Route:
+    match rule:
+        case Rule.CODER:
+            return Route("coder", f"{failure}: {rule.value}")
+        case Rule.DESIGNER:
+            return Route("designer", "the sketch itself, interpreted, differs from the task")
+        case Rule.SKETCH_DECIDES:
+            return _by_sketch(failure, evidence)
+        case Rule.CODER_ONCE:
+            if _since_design(history, failure) > 1:
+                return Route("designer", "other code did not need less: the sketch asks for it")
+            return Route("coder", f"{failure}: {rule.value}")
+        case Rule.PLAN_DECIDES:
+            return _by_plan(evidence)
+        case Rule.RETRY:
+            return _retry(history)
+        case _:
+            assert_never(rule)
+
+
+def _by_sketch(failure: str, evidence: Evidence) -> Route:
+    if evidence.sketch_right is True:
+        return Route("coder", f"{failure}: on this case the sketch, interpreted, equals the task")
+    if evidence.sketch_right is False:
+        return Route("designer", f"{failure}: on this case the sketch, interpreted, is wrong too")
+    if failure in _PROVED:
+        return Route("coder", f"{failure}: {_PROVED[failure]}")
+    reason = f"{failure}: these sizes are too large to interpret the sketch; the code is likelier"
+    return Route("coder", reason, certain=False)
+
+
+def _by_plan(evidence: Evidence) -> Route:
+    seconds, limit = evidence.plan_seconds, evidence.limit_seconds
+    if seconds is None or limit <= 0:
+        reason = "timeout: there is no estimate of the plan's own time; the code is likelier"
+        return Route("coder", reason, certain=False)
+    needs = f"timeout: by estimate the plan itself takes {seconds:.2g} s, and the limit is"
+    if seconds > SLOW_SHARE * limit:
+        return Route("designer", f"{needs} {limit:g} s: another plan is needed")
+    return Route("coder", f"{needs} {limit:g} s: the code is slower than its plan")
+
+
+def _without_designer(found: Route, team: Team) -> Route:
+    if team.coder_repeats:
+        reason = f"{found.reason}; the built-in Coder would write the same, and nobody else is here"
+        return Route("nobody", reason)
+    if found.agent == "designer":
+        return Route("coder", f"{found.reason}; there is no Designer in this workflow")
+    return attrs.evolve(found, certain=True)
+
+
+def _retry(history: Sequence[Step]) -> Route:
+    """Once more, unless the machinery has failed too often in a row."""
+    count = 0
+    for step in reversed(history):
+        if step.agent == "verifier" and step.failure != "infrastructure":
+            break
+        if step.agent not in ("verifier", "conductor"):
+            break
+        count += step.agent == "verifier"
+    if count > VERIFIER_RETRIES:
+        return Route("nobody", f"the machinery failed {count} times in a row")
+    return Route("verifier", "the machinery failed, which says nothing about the kernel")
+
+
+def _last_design(history: Sequence[Step]) -> int:
+    """The position behind the Designer's last step."""
+    places = [place for place, step in enumerate(history) if step.agent == "designer"]
+    return places[-1] + 1 if places else 0
+
+
+def _since_design(history: Sequence[Step], failure: str) -> int:
+    """How many candidates failed so since the Designer's last step."""
+    return sum(step.failure == failure for step in _candidates(history))
+
+
+def _candidates(history: Sequence[Step]) -> list[Step]:
+    """The Verifier's steps since the Designer's last one, each of another candidate."""
+    steps = history[_last_design(history) :]
+    return [step for step in steps if step.agent == "verifier" and not step.details.get("again")]
+
+
+def _repeated(failure: str, reason: str, history: Sequence[Step]) -> int:
+    """How many candidates since the Designer's last step failed with the same evidence."""
+    wanted = _fingerprint(failure, reason)
+    steps = _candidates(history)
+    return sum(_fingerprint(step.failure, step.reason) == wanted for step in steps)
+
+
+def _fingerprint(failure: str, reason: str) -> tuple[str, str]:
+    """A failure without its numbers: counts, sizes and lines vary where the cause does not."""
+    return failure, re.sub(r"\d[\d.e+-]*", "#", reason)
+
+
+def route_unfinished(step: Step, history: Sequence[Step], team: Team) -> Route:
+    """The route after an agent that left nothing to verify; `history` ends with that step."""
+    if step.agent == "designer":
+        return Route("designer", "the Designer found no sketch that holds; it may try once more")
+    tried = 0
+    for earlier in reversed(history):
+        if earlier.agent == "coder":
+            if earlier.outcome != step.outcome:
+                break
+            tried += 1
+        elif earlier.agent != "conductor":
+            break
+    if step.outcome == "refused":
+        # The Coder's first step is to lower the sketch: it refuses the same one every time.
+        if not team.designer:
+            return Route("nobody", "the sketch does not lower, and nobody is here to change it")
+        return Route("designer", "the sketch does not lower: its target cannot do what it asks")
+    if team.everything_to_coder:
+        return Route("coder", "every failure goes to the Coder in this ablation")
+    if not team.designer:
+        return Route("coder", "the Coder gave no kernel; there is no Designer in this workflow")
+    if tried > 1:
+        return Route("designer", f"the Coder gave no kernel {tried} times in a row")
+    return Route("coder", "the Coder gave no usable reply; it may try once more")
+
+
+class Conductor:
+    """Outcomes: "finish", "to_designer", "to_coder", "retry_verifier", "exhausted", "fail"."""
+
+    def run(self, state: RunState, session: Session) -> Turn:
+        """Decide who is next, and leave the feedback for it."""
+        last = state.history[-1]
+        if last.agent == "verifier" and last.outcome == "passed":
+            return Turn(state, "finish", last.reason)
+        team = team_of(state, session)
+        if last.agent == "verifier":
+            found = route(last.failure, evidence_of(state, session), state.history, team)
+        else:
+            found = route_unfinished(last, state.history, team)
+        record = {"route": attrs.asdict(found), "decided_by": "evidence"}
+        if found.agent == "nobody":
+            return Turn(state, "fail", found.reason, last.failure, record)
+        if found.agent == "verifier":
+            return Turn(state, "retry_verifier", found.reason, last.failure, record)
+        if state.attempt >= session.max_attempts:
+            reason = f"{last.reason}; no attempt is left ({session.max_attempts} made)"
+            return Turn(state, "exhausted", reason, last.failure, record)
+        found, suggestion = self._advised(found, state, session, record)
+        if found.agent == "verifier":
+            left = attrs.evolve(state, disputed="asked")
+            return Turn(left, "retry_verifier", found.reason, last.failure, record)
+        feedback = Feedback(
+            failure_of(last),
+            f"{told(last)}. Sent to the {found.agent.capitalize()} because: {found.reason}.",
+            evidence_data(last),
+            suggestion,
+        )
+        left = attrs.evolve(state, feedback=feedback, attempt=state.attempt + 1)
+        return Turn(left, f"to_{found.agent}", found.reason, last.failure, record)
+
+    def _advised(
+        self, found: Route, state: RunState, session: Session, record: dict[str, Any]
+    ) -> tuple[Route, str]:
+        """The route and the suggestion after asking the model, where that is of use."""
+        if session.model is None or not can_use_advice(found, state, session):
+            return found, ""
+        from sketchc.agents.conductor.advice import ask
+
+        session.progress.note("conductor", "asks the model who mends this, and how")
+        advice = ask(session.model, state, session, found)
+        record["advice"] = attrs.asdict(advice)
+        if advice.nothing_wrong:
+            record["decided_by"] = "model"
+            reason = f"a model says that nothing is wrong here: {advice.nothing_wrong}"
+            found = Route("verifier", f"{reason} (the evidence is taken again)")
+            record["route"] = attrs.asdict(found)
+            return found, ""
+        if not found.certain and advice.agent:
+            record["decided_by"] = "model"
+            found = Route(advice.agent, f"{advice.diagnosis} (evidence did not decide)")
+            record["route"] = attrs.asdict(found)
+        return found, advice.suggestion
+
+
+def can_use_advice(found: Route, state: RunState, session: Session) -> bool:
+    """Whether to ask the model: it has to decide, or the next agent is a model that gets a failed
+    candidate. An agent that left none has diagnostics that speak for themselves."""
+    if not found.certain:
+        return True
+    if state.history[-1].agent != "verifier":
+        return False
+    return found.agent == "designer" or session.coder == "llm"
+
+
+def team_of(state: RunState, session: Session) -> Team:
+    """Who takes part. A kernel that was given, or that a model wrote, is not the built-in Coder's,
+    so the Coder may do better."""
+    by_model = session.coder == "llm" or not state.sketch
+    given = state.kernel is not None and state.kernel.origin == "given"
+    return Team(
+        designer="designer" in session.agents,
+        coder_repeats=not by_model and not given,
+        everything_to_coder=session.everything_to_coder,
+    )
+
+
+def told(step: Step) -> str:
+    """What went wrong in a step, as a prompt may hold it: without paths and places."""
+    from sketchc.runtime.verify.evidence import clean_log
+
+    found = step.details.get("evidence")
+    said = found.get("reason") if isinstance(found, Mapping) else None
+    if not isinstance(said, str):
+        said = " ".join(clean_log(step.reason, ""))
+    return said.rstrip(".")
+
+
+def failure_of(step: Step) -> str:
+    """The class of a step's failure; an agent that left nothing without one is a design failure."""
+    return step.failure or "design"
+
+
+def evidence_data(step: Step) -> dict[str, Any]:
+    """The JSON evidence of a step, for the agent that mends it."""
+    found = step.details.get("evidence", step.details)
+    return dict(found) if isinstance(found, Mapping) else {"evidence": found}
+
+
+def first_failure(verdict: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The first failing case of a verdict's JSON; empty when there is none."""
+    cases = (verdict or {}).get("cases", ())
+    return next((case for case in cases if case["failure"] not in ("", "skipped")), {})
+
+
+def evidence_of(state: RunState, session: Session) -> Evidence:
+    """What the verdict says about the failure of the last step."""
+    last = state.history[-1]
+    case = first_failure(state.verdict)
+    right = case.get("sketch_right")
+    if not case and (state.verdict or {}).get("passed"):
+        right = True  # The outputs of timed runs were wrong: all cases had passed before.
+    limit = session.configuration.target(session.target).verify_timeout
+    seconds = None
+    if last.failure == "timeout" and state.sketch and case:
+        seconds = _plan_seconds(state, session, case)
+    return Evidence(last.reason, right, seconds, limit)
+
+
+def _plan_seconds(state: RunState, session: Session, case: Mapping[str, Any]) -> float | None:
+    """The plan's time at the failing sizes, on hardware that is really there."""
+    from sketchc.agents.conductor.estimate import estimate
+    from sketchc.agents.state.candidates import plan_of
+    from sketchc.base.diagnostics import DiagnosticError, UsageError
+    from sketchc.runtime.toolchains.base import toolchain
+
+    if toolchain(session.target).status().interpreted:
+        return None
+    try:
+        plan = plan_of(state.sketch, session)
+    except (DiagnosticError, UsageError):
+        return None
+    params = (state.verdict or {}).get("params", {})
+    found = estimate(plan, case["shape"]["symbols"], params)
+    return None if found is None else found.seconds

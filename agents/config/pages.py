@@ -1,0 +1,90 @@
+"""The tables of docs/CONFIGURATION.md, made from the schema.
+
+`python -m sketchc.agents.config.pages docs/CONFIGURATION.md` puts them in.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from sketchc.agents.config.schema import OTHER_VARIABLES, SETTINGS, Setting, variables
+from sketchc.agents.config.settings import Configuration, ModelSettings, TargetSettings
+
+#: What the code has for "not set", in the reader's words.
+_UNSET = {
+    "llm.provider": "none: must be set",
+    "llm.base_url": "OpenAI's",
+    "llm.mailbox_timeout": "no limit",
+    "target.TARGET.log_folder": "`sketchc-runs`",
+    "target.TARGET.workflow": "`gen.workflow`",
+    "target.TARGET.coder": "`gen.coder`",
+}
+
+
+def key_table() -> str:
+    """Every key: what it takes, its default, its variable, its meaning."""
+    lines = ["| key | takes | default | variable | meaning |", "|---|---|---|---|---|"]
+    for setting in SETTINGS:
+        variable = f"`{setting.variable}`" if setting.variable else ""
+        cells = (f"`{setting.key}`", setting.kind.expected, default_of(setting), variable)
+        lines.append(f"| {' | '.join(cells)} | {setting.meaning} |")
+    return "\n".join(lines)
+
+
+def variable_table() -> str:
+    """Every environment variable of the agents, by name."""
+    rows = {name: (kind, f"As `{key}`.") for name, (key, kind) in variables().items()}
+    rows |= OTHER_VARIABLES
+    lines = ["| variable | takes | meaning |", "|---|---|---|"]
+    lines += [f"| `{name}` | {rows[name][0].expected} | {rows[name][1]} |" for name in sorted(rows)]
+    return "\n".join(lines)
+
+
+def default_of(setting: Setting) -> str:
+    """The default as a cell of the table, read from the settings' own classes."""
+    if setting.key in _UNSET:
+        return _UNSET[setting.key]
+    parts = list(setting.parts)
+    if parts[-1] == "LEVEL" or parts[-2:] == ["LEVEL", "name"]:
+        return "the base level's" if parts[0] == "target" else "the nearest level's"
+    if "LEVEL" in parts and parts[0] == "target":
+        return "the base level's"
+    match parts:
+        case ["llm", "models", "LEVEL", name]:
+            value = getattr(ModelSettings(), name)
+        case ["target", "TARGET", name]:
+            value = getattr(TargetSettings(), name)
+        case ["gen", name]:
+            value = getattr(Configuration(), name)
+        case _:
+            value = Configuration()
+            for name in parts:
+                value = getattr(value, name)
+    return "none" if value is None else f"`{_plain(value)}`"
+
+
+def _plain(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return str(list(value))
+        case float() if value.is_integer():
+            return str(int(value))
+        case _:
+            return str(value)
+
+
+def filled(text: str) -> str:
+    """A page with its two tables, between their marks, made anew."""
+    for name, table in (("keys", key_table()), ("variables", variable_table())):
+        pattern = rf"(<!-- {name} -->\n).*?(\n<!-- end {name} -->)"
+        text = re.sub(pattern, lambda found, t=table: found[1] + t + found[2], text, flags=re.S)  # type: ignore[misc]
+    return text
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(filled(page.read_text()))

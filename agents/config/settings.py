@@ -1,0 +1,378 @@
+"""Settings of the agents: `sketchc.toml`, the environment, the command line, in rising order.
+
+    [llm]
+    provider = "openai"                   # openai | replay:FILE | mailbox:DIR
+    base_url = "http://localhost:8000/v1" # any OpenAI-compatible endpoint
+    api_key_env = "OPENAI_API_KEY"        # the name of the variable, never the key itself
+    [llm.models.complex]
+    name = "..."
+    [target.triton_ascend]
+    models = { complex = "other-model" }
+    log_folder = "runs/ascend"
+
+`configuration_schema` has a row for every key; docs/CONFIGURATION.md lists them. A level without a
+model uses that of the nearest level that has one, the more capable of two that are equally near.
+What a file says about paths is meant from the file's folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from sketchc.agents.llm.client import Caps, RetryPolicy
+from sketchc.agents.llm.messages import LEVELS
+from sketchc.base.diagnostics import UsageError
+
+FILE_NAME = "sketchc.toml"
+
+
+@attrs.frozen
+class ModelSettings:
+    """One level's model. Prices are per million tokens, None where unknown."""
+
+    name: str = ""
+    max_output_tokens: int = 16_384
+    context_tokens: int = 131_072
+    price_input: float | None = None
+    price_output: float | None = None
+    temperature: float | None = None
+
+
+@attrs.frozen
+class TargetSettings:
+    """Settings of one target; None: what holds elsewhere. `models` holds only its own levels."""
+
+    models: Mapping[str, ModelSettings] = attrs.field(factory=dict)
+    log_folder: Path | None = None
+    workflow: str | None = None
+    coder: str | None = None
+    runs: int = 31
+    warmup_seconds: float = 0.5
+    verify_timeout: float = 300.0
+    devices: tuple[int, ...] = ()
+
+
+@attrs.frozen
+class LlmSettings:
+    """Where replies come from. `provider` is "" where nothing is configured; `location` is the
+    file of `replay` or the folder of `mailbox`. `models` holds the levels that are configured."""
+
+    provider: str = ""
+    location: str = ""
+    base_url: str = ""
+    api_key_env: str = "OPENAI_API_KEY"
+    timeout: float = 300.0
+    mailbox_timeout: float | None = None
+    stream: bool = True
+    models: Mapping[str, ModelSettings] = attrs.field(factory=dict)
+    retry: RetryPolicy = RetryPolicy()
+    caps: Caps = Caps()
+
+    def for_target(self, target: TargetSettings) -> LlmSettings:
+        """These settings with the target's models, and a model for every level if for any."""
+        named = {
+            level: model for level, model in {**self.models, **target.models}.items() if model.name
+        }
+        models = {level: nearest_model(named, level) for level in LEVELS}
+        found = {level: model for level, model in models.items() if model is not None}
+        return attrs.evolve(self, models=found)
+
+
+@attrs.frozen
+class Configuration:
+    """All settings of one run. `path` is the file they came from, None without one. `origins` says
+    for a dotted key where its value came from; a key that is not in it has its default."""
+
+    llm: LlmSettings = LlmSettings()
+    workflow: str = "default"
+    coder: str = "builtin"
+    max_attempts: int = 5
+    max_repairs: int = 4
+    #: Budget of the DocSpec excerpts in one Coder prompt, in tokens (estimated).
+    docs_tokens: int = 12_000
+    targets: Mapping[str, TargetSettings] = attrs.field(factory=dict)
+    path: Path | None = None
+    origins: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
+
+    def target(self, name: str) -> TargetSettings:
+        """The settings of a target, defaults where the file says nothing."""
+        return self.targets.get(name, TargetSettings())
+
+
+def nearest_model(models: Mapping[str, ModelSettings], level: str) -> ModelSettings | None:
+    """The model of `level`, else of the nearest level that has one, the more capable first."""
+    place = LEVELS.index(level)
+    # A stable sort: of two equally near levels the more capable one stays first.
+    order = sorted(LEVELS, key=lambda other: abs(LEVELS.index(other) - place))
+    return next((models[other] for other in order if other in models), None)
+
+
+def require_prices(llm: LlmSettings) -> None:
+    """Raises `UsageError` where a cap on cost is set and a model that may be asked has no price;
+    `llm` is as `for_target` leaves it."""
+    if llm.caps.cost is None:
+        return
+    unpriced: dict[tuple[str, str], list[str]] = {}
+    for level, model in llm.models.items():
+        prices = {"price_input": model.price_input, "price_output": model.price_output}
+        missing = " and ".join(key for key, price in prices.items() if price is None)
+        if missing:
+            unpriced.setdefault((model.name, missing), []).append(level)
+    if not unpriced:
+        return
+    lacks = "; ".join(
+        f"{name} ({_listed('level', levels)}) has no {missing}"
+        for (name, missing), levels in unpriced.items()
+    )
+    (name, _), (level, *_) = next(iter(unpriced.items()))
+    msg = (
+        f"the cap on cost ({llm.caps.cost:g}; --max-cost, or cost in [llm.caps]) needs the prices "
+        f"of all models: {lacks}. Set them in {FILE_NAME} where the model is named, per million "
+        f'tokens, such as:\n\n    [llm.models.{level}]\n    name = "{name}"\n'
+        "    price_input = ...\n    price_output = ...\n\n"
+        "or cap tokens instead: --max-tokens, or tokens in [llm.caps]"
+    )
+    raise UsageError(msg)
+
+
+def _listed(noun: str, names: list[str]) -> str:
+    return f"{noun}{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+# ---------------------------------------------------------------- reading
+
+
+def load(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Configuration:
+    """Read `path`, or the file that `find_file` finds, and apply the environment (`os.environ`).
+
+    Raises `UsageError` naming file, key and what is expected there for anything unknown or of the
+    wrong type, and for a key that is written into the file.
+    """
+    environment = os.environ if environment is None else environment
+    found = path
+    if path is None:
+        with contextlib.suppress(FileNotFoundError):  # the working folder was removed
+            found = find_file(Path.cwd(), environment)
+    values: dict[str, Any] = {}
+    if found is not None:
+        from sketchc.agents.config.file import read_file
+
+        values = read_file(found, searched=path is None)
+    origins = dict.fromkeys(values, "" if found is None else str(found))
+    configuration = _build(values, found, origins)
+    return _apply_environment(configuration, environment)
+
+
+def find_file(start: Path, environment: Mapping[str, str]) -> Path | None:
+    """`sketchc.toml` in `start` or the nearest folder above it, else in the user's configuration
+    folder ($XDG_CONFIG_HOME, else ~/.config); None where there is none."""
+    here = start.absolute()
+    for folder in (here, *here.parents):
+        if os.path.isfile(folder / FILE_NAME):
+            return folder / FILE_NAME
+    home = environment.get("XDG_CONFIG_HOME")
+    base = Path(home) if home else Path(environment.get("HOME") or Path.home()) / ".config"
+    user = base / "sketchc" / FILE_NAME
+    return user if os.path.isfile(user) else None
+
+
+def _build(
+    values: Mapping[str, Any], path: Path | None, origins: Mapping[str, str]
+) -> Configuration:
+    """The configuration of a file's dotted keys; `values` are checked already."""
+    folder = Path() if path is None else path.parent
+    models = {
+        level: ModelSettings(**found)
+        for level in LEVELS
+        if (found := _group(values, f"llm.models.{level}"))
+    }
+    provider, location = split_provider(values.get("llm.provider", ""), folder)
+    plain = {
+        name: value
+        for name, value in _group(values, "llm").items()
+        if name not in ("provider", "location")
+    }
+    llm = LlmSettings(
+        **plain,
+        provider=provider,
+        location=location,
+        models=models,
+        retry=RetryPolicy(**_group(values, "llm.retry")),
+        caps=Caps(**_group(values, "llm.caps")),
+    )
+    names = {key.split(".")[1] for key in values if key.startswith("target.")}
+    targets = {name: _target(values, name, models, folder) for name in sorted(names)}
+    return Configuration(
+        llm, **_group(values, "gen"), targets=targets, path=path, origins=dict(origins)
+    )
+
+
+def _group(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The values directly below a dotted key, by their own names."""
+    start = f"{prefix}."
+    below = {
+        key.removeprefix(start): value for key, value in values.items() if key.startswith(start)
+    }
+    return {key: value for key, value in below.items() if "." not in key}
+
+
+def _target(
+    values: Mapping[str, Any], name: str, models: Mapping[str, ModelSettings], folder: Path
+) -> TargetSettings:
+    plain = _group(values, f"target.{name}")
+    if "log_folder" in plain:
+        plain["log_folder"] = folder / Path(plain["log_folder"]).expanduser()
+    if "devices" in plain:
+        plain["devices"] = tuple(plain["devices"])
+    own = {}
+    for level in LEVELS:
+        found = _group(values, f"target.{name}.models.{level}")
+        if found:
+            base = nearest_model(models, level) or ModelSettings()
+            renamed = with_name(models, base, found.get("name", base.name))
+            own[level] = attrs.evolve(renamed, **found)
+    return TargetSettings(**plain, models=own)
+
+
+def split_provider(text: str, folder: Path = Path()) -> tuple[str, str]:
+    """`replay:FILE` as ("replay", path from `folder`)."""
+    provider, _, location = text.partition(":")
+    return provider, str(folder / Path(location.strip()).expanduser()) if location else ""
+
+
+def with_name(models: Mapping[str, ModelSettings], base: ModelSettings, name: str) -> ModelSettings:
+    """The settings of the model `name`: a level's own, where one has it, else those of `base`
+    without its prices, which belong to another model."""
+    if name == base.name:
+        return base
+    known = next((model for model in models.values() if model.name == name), None)
+    return known or attrs.evolve(base, name=name, price_input=None, price_output=None)
+
+
+# ---------------------------------------------------------------- what wins over the file
+
+
+def override(
+    configuration: Configuration,
+    *,
+    llm: str | None = None,
+    model: str | None = None,
+    base_url: str | None = None,
+    max_calls: int | None = None,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    max_seconds: float | None = None,
+) -> Configuration:
+    """The configuration with what the command line says; None is not said. `model` names the model
+    of every level, on every target. Raises `UsageError` for what no file could say either."""
+    from sketchc.agents.config.schema import SETTINGS, TEXT
+
+    said: dict[str, tuple[str, Any]] = {
+        "llm.provider": ("--llm", llm),
+        "llm.base_url": ("--base-url", base_url),
+        "llm.caps.calls": ("--max-calls", max_calls),
+        "llm.caps.tokens": ("--max-tokens", max_tokens),
+        "llm.caps.cost": ("--max-cost", max_cost),
+        "llm.caps.seconds": ("--max-seconds", max_seconds),
+    }
+    kinds = {setting.key: setting.kind for setting in SETTINGS}
+    changes = {}
+    for key, (option, value) in said.items():
+        if value is not None:
+            _require(kinds[key], value, option)
+            changes[key] = (option, value)
+    names = {}
+    if model is not None:
+        _require(TEXT, model, "--model")
+        names = dict.fromkeys(LEVELS, ("--model", model))
+    return _change(configuration, changes, names)
+
+
+def _require(kind: Any, value: Any, where: str) -> None:
+    if not kind.accepts(value):
+        shown = f", not {value!r}" if kind.shown else ""
+        msg = f"{where} must be {kind.expected}{shown}"
+        raise UsageError(msg)
+
+
+def _apply_environment(
+    configuration: Configuration, environment: Mapping[str, str]
+) -> Configuration:
+    from sketchc.agents.config.schema import OTHER_VARIABLES, variables
+
+    changes: dict[str, tuple[str, Any]] = {}
+    names: dict[str, tuple[str, str]] = {}
+    for variable, (key, kind) in variables().items():
+        if environment.get(variable, "").strip():
+            value = _from_text(kind, environment[variable].strip(), variable)
+            changes[key] = (variable, value)
+    for level in LEVELS:
+        own = changes.pop(f"llm.models.{level}.name", None)
+        general = environment.get("SKETCHC_LLM_MODEL", "").strip()
+        if own or general:
+            names[level] = own or ("SKETCHC_LLM_MODEL", general)
+    general_url = environment.get("OPENAI_BASE_URL", "").strip()
+    if general_url and "llm.base_url" not in changes and not configuration.llm.base_url:
+        kind, _ = OTHER_VARIABLES["OPENAI_BASE_URL"]
+        changes["llm.base_url"] = (
+            "OPENAI_BASE_URL",
+            _from_text(kind, general_url, "OPENAI_BASE_URL"),
+        )
+    return _change(configuration, changes, names)
+
+
+def _from_text(kind: Any, text: str, variable: str) -> Any:
+    try:
+        value = kind.from_text(text)
+    except ValueError:
+        value = None
+    if value is None or not kind.accepts(value):
+        shown = f", not {text!r}" if kind.shown else ""
+        msg = f"the environment variable {variable} must be {kind.expected}{shown}"
+        raise UsageError(msg)
+    return value
+
+
+def _change(
+    configuration: Configuration,
+    changes: Mapping[str, tuple[str, Any]],
+    names: Mapping[str, tuple[str, str]],
+) -> Configuration:
+    """Put `changes` (key -> origin, value) and the models' names (level -> origin, name) in.
+
+    A name given here wins over the ones of single targets, too.
+    """
+    values = {key: value for key, (_, value) in changes.items()}
+    plain = _group(values, "llm")
+    if "provider" in plain:
+        plain["provider"], plain["location"] = split_provider(plain["provider"])
+    old = configuration.llm
+    models = dict(old.models)
+    for level, (_, name) in names.items():
+        base = nearest_model(old.models, level) or ModelSettings()
+        models[level] = with_name(old.models, base, name)
+    llm = attrs.evolve(
+        old,
+        **plain,
+        models=models,
+        retry=attrs.evolve(old.retry, **_group(values, "llm.retry")),
+        caps=attrs.evolve(old.caps, **_group(values, "llm.caps")),
+    )
+    targets = {
+        target: attrs.evolve(
+            own, models={level: model for level, model in own.models.items() if level not in names}
+        )
+        for target, own in configuration.targets.items()
+    }
+    origins = {
+        **configuration.origins,
+        **{key: origin for key, (origin, _) in changes.items()},
+        **{f"llm.models.{level}.name": origin for level, (origin, _) in names.items()},
+    }
+    return attrs.evolve(configuration, llm=llm, targets=targets, origins=origins)

@@ -1,0 +1,263 @@
+"""The gate that every sketch passes before anything is spent on code: parse, check, plan, execute,
+compare with the task.
+
+One function, `design_check`, for a sketch that a model designed and for one that a person gave. It
+stops at the first stage that refuses and says why, as JSON that a model can act on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
+from sketchc.base.explain import page
+from sketchc.base.source import Source, Span
+
+if TYPE_CHECKING:
+    from sketchc.agents.state.run_context import Session
+    from sketchc.ir import nodes as ir
+    from sketchc.lowering.plan import Plan
+    from sketchc.parsing import syntax
+    from sketchc.runtime.verify.verdict import Verdict
+
+#: The stages in order; a sketch refused later is the better attempt.
+STAGES = ("reply", "check", "plan", "execute", "bind", "meaning")
+
+#: How many errors and warnings go back at once; the rest nearly always follows from these.
+MOST_ERRORS = 10
+MOST_WARNINGS = 4
+MOST_PAGES = 4
+
+#: A sketch with fixed sizes beyond this many elements is not executed at random small sizes: it
+#: has none. The comparison with the task, which bounds its time, remains.
+MOST_FIXED_ELEMENTS = 4096
+
+_FAMILY_SYNTAX = "SK01"
+_FRACTION = re.compile(r"\d+\.\d+(?:[eE][-+]?\d+)?")
+
+
+@attrs.frozen
+class Finding:
+    """Why a sketch was refused.
+
+    `stage` is one of `STAGES`, `failure` the class for the trace ("syntax" or "design"), `codes`
+    those of the errors (or classes of failed cases), `summary` one line, `evidence` JSON data.
+    """
+
+    stage: str
+    failure: str
+    codes: tuple[str, ...]
+    summary: str
+    evidence: Mapping[str, Any]
+
+    @property
+    def rank(self) -> int:
+        """How far the sketch came."""
+        return STAGES.index(self.stage)
+
+
+def design_check(text: str, session: Session) -> Finding | None:
+    """The first stage that refuses the sketch `text` for the session's task and target, or None.
+
+    Raises `UsageError` when the task itself, the target or the chip is what is wrong.
+    """
+    source = Source(f"{session.name}.sketch", text)
+    tree, finding = _parsed(source)
+    if tree is None:
+        return finding
+    plan, finding = _planned(source, tree, session)
+    if plan is None:
+        return finding
+    return (
+        _executed(source, plan, session) or _bound(plan.sketch, session) or _compared(plan, session)
+    )
+
+
+# ---------------------------------------------------------------- parse, check, plan
+
+
+def _parsed(source: Source) -> tuple[syntax.Sketch | None, Finding | None]:
+    from sketchc.parsing.parser import parse
+
+    tree, found = parse(source)
+    if tree is None or has_errors(found):
+        return None, diagnostic_finding("check", source, found)
+    if len(tree.sketches) != 1:
+        names = ", ".join(sketch.name for sketch in tree.sketches) or "none"
+        summary = f"exactly one sketch is needed; the text holds {len(tree.sketches)} ({names})"
+        return None, Finding("check", "syntax", (), summary, {"sketches": len(tree.sketches)})
+    return tree.sketches[0], None
+
+
+def _planned(
+    source: Source, tree: syntax.Sketch, session: Session
+) -> tuple[Plan | None, Finding | None]:
+    from sketchc.checker.api import check
+    from sketchc.checker.elaboration.elaborate import bindable
+    from sketchc.lowering.passes.pipeline import build_plan
+
+    missing = sorted(set(session.constants) - bindable(tree))
+    if missing:
+        summary = f"the sketch has no constant or param {', '.join(missing)}, which the user binds"
+        return None, Finding("check", "design", (), summary, {"missing": missing})
+    result = check(source, session.constants)
+    if not result.ok:
+        return None, diagnostic_finding("check", source, result.diagnostics)
+    try:
+        planned = build_plan(tree, session.target, session.hardware, session.constants)
+    except DiagnosticError as error:
+        return None, diagnostic_finding("plan", source, error.diagnostics)
+    return planned.plan, None
+
+
+# ---------------------------------------------------------------- run, bind, compare
+
+
+def _executed(source: Source, plan: Plan, session: Session) -> Finding | None:
+    """Whether results depend on tile sizes, or a rule breaks, at random small sizes (R6b)."""
+    from sketchc.checker.selfcheck.selfcheck import self_check
+
+    if _fixed_elements(plan.sketch) > MOST_FIXED_ELEMENTS:
+        return None
+    found = self_check(source, session.constants, session.seed)
+    if not has_errors(found):
+        return None
+    return diagnostic_finding("execute", source, [_with_short_numbers(item) for item in found])
+
+
+def _with_short_numbers(found: Diagnostic) -> Diagnostic:
+    """With four significant digits in what was computed: the last ones may depend on the machine,
+    and a prompt must not."""
+    notes = tuple(_FRACTION.sub(lambda number: f"{float(number[0]):.4g}", n) for n in found.notes)
+    return attrs.evolve(found, notes=notes)
+
+
+def _fixed_elements(sketch: ir.Sketch) -> int:
+    """The largest product of a tensor's extents that are numbers."""
+    from sketchc.ir import nodes as ir
+
+    largest = 1
+    for tensor in sketch.tensors:
+        fixed = 1
+        for extent in tensor.extents:
+            match extent:
+                case ir.Literal(value=value):
+                    fixed *= max(int(value), 1)
+                case _:
+                    pass
+        largest = max(largest, fixed)
+    return largest
+
+
+def _bound(sketch: ir.Sketch, session: Session) -> Finding | None:
+    """Whether the task's values reach the sketch."""
+    from sketchc.runtime.cases.binding import bind
+
+    try:
+        bound = bind(sketch, session.description, session.constants)
+    except UsageError as error:
+        return Finding("bind", "design", (), str(error), {"problem": str(error)})
+    if bound.other_types:
+        problem = f"types differ: {'; '.join(bound.other_types)}"
+        return Finding("bind", "design", (), problem, {"problem": problem})
+    return None
+
+
+def _compared(plan: Plan, session: Session) -> Finding | None:
+    """The interpreter against the task's reference, at small shapes."""
+    from sketchc.runtime.tasks.torch_task import TaskFailure
+    from sketchc.runtime.verify.design import check_design
+
+    try:
+        verdict = check_design(plan, session.task, session.folder, session.seed, session.constants)
+    except TaskFailure:
+        raise
+    except UsageError as error:
+        return Finding("bind", "design", (), str(error), {"problem": str(error)})
+    right = any(case.passed for case in verdict.cases) and not verdict.failures
+    return None if right else _verdict_finding(verdict)
+
+
+def _verdict_finding(verdict: Verdict) -> Finding:
+    from sketchc.runtime.verify.evidence import evidence
+
+    codes = tuple(dict.fromkeys(case.failure for case in verdict.failures))
+    if not codes:
+        summary = "no small sizes were found at which both the task and the sketch run"
+        return Finding("meaning", "design", (), summary, {"problem": summary})
+    found = evidence(verdict)
+    return Finding("meaning", "design", codes, str(found["reason"]), found)
+
+
+# ---------------------------------------------------------------- diagnostics as evidence
+
+
+def diagnostic_finding(stage: str, source: Source, found: Iterable[Diagnostic]) -> Finding:
+    """Diagnostics with at least one error, as a finding."""
+    found = tuple(found)
+    errors = [item for item in found if item.severity is Severity.ERROR]
+    codes = tuple(dict.fromkeys(error.code for error in errors))
+    syntax = all(code.startswith(_FAMILY_SYNTAX) for code in codes)
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    summary = f"{errors[0].code}, line {errors[0].span.line}: {errors[0].message}{more}"
+    evidence = diagnostics_json(source, found)
+    return Finding(stage, "syntax" if syntax else "design", codes, summary, evidence)
+
+
+def diagnostics_json(source: Source, found: Iterable[Diagnostic]) -> dict[str, Any]:
+    """Diagnostics as a model reads them: lines instead of offsets, with the line's own text, and
+    for the first few codes why the language has the rule."""
+    found = tuple(found)
+    errors = [item for item in found if item.severity is Severity.ERROR]
+    warnings = [item for item in found if item.severity is Severity.WARNING]
+    shown = [*errors[:MOST_ERRORS], *warnings[:MOST_WARNINGS]]
+    data: dict[str, Any] = {"diagnostics": [_plain(source, item) for item in shown]}
+    if len(errors) + len(warnings) > len(shown):
+        data["not_shown"] = len(errors) + len(warnings) - len(shown)
+    codes = list(dict.fromkeys(item.code for item in errors))[:MOST_PAGES]
+    data["rules"] = {code: why for code in codes if (why := _why(code))}
+    return data
+
+
+def _plain(source: Source, found: Diagnostic) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "code": found.code,
+        "severity": found.severity.value,
+        "line": found.span.line,
+        "text": source.line(found.span.line).strip(),
+        "message": found.message,
+        "at": _excerpt(source, found.span),
+        "label": found.label,
+        "see_also": [{"line": label.span.line, "text": label.text} for label in found.labels],
+        "notes": list(found.notes),
+        "help": found.help,
+        "fixes": [
+            {
+                "title": fix.title,
+                "replace": [
+                    {
+                        "line": edit.span.line,
+                        "text": _excerpt(source, edit.span),
+                        "by": edit.replacement,
+                    }
+                    for edit in fix.edits
+                ],
+            }
+            for fix in found.fixes
+        ],
+    }
+    return {key: value for key, value in data.items() if value}
+
+
+def _excerpt(source: Source, span: Span) -> str:
+    return source.text[span.start : span.end]
+
+
+def _why(code: str) -> str:
+    """The paragraph "Why" of a code's page."""
+    text = (page(code) or "").partition("\n## Why\n")[2].partition("\n## ")[0]
+    return " ".join(text.split())

@@ -1,0 +1,204 @@
+"""The Designer: from a task and a target to a sketch that means what the task means.
+
+It asks a language model, puts each reply through the gate (`design_check`), and sends what is wrong
+straight back, up to the session's `max_repairs`. Only a sketch that passed leaves with "designed".
+
+Levels: a design wants the most capable model ("complex"). A diagnostic names the place and usually
+the cure, so a repair starts at "standard"; where the same codes come back, and where the sketch
+computes the wrong thing, "complex" is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from sketchc.agents.designer.design_check import Finding, design_check
+from sketchc.agents.designer.messages import (
+    repair_message,
+    sketch_name,
+    system_message,
+    user_message,
+)
+from sketchc.agents.llm.client import complete_whole
+from sketchc.agents.llm.errors import ContextOverflowError
+from sketchc.agents.llm.messages import LanguageModel, Message, Reply, Request
+from sketchc.agents.llm.replies import ReplyError, single_block
+from sketchc.agents.state.state import RunState, Turn
+from sketchc.base.diagnostics import InternalError
+from sketchc.base.source import Source
+
+if TYPE_CHECKING:
+    from sketchc.agents.state.run_context import Session
+
+PURPOSE = "designer"
+REPAIR = "designer-repair"
+
+#: So many of the last exchanges stay in the conversation. The head, which is most of the tokens,
+#: always stays, so that a provider's cache of prompts holds.
+KEPT_EXCHANGES = 3
+
+
+@attrs.frozen
+class Attempt:
+    """One reply and what came of it: `sketch` is "" where none could be read from it, `finding`
+    None where it passed."""
+
+    number: int
+    sketch: str
+    finding: Finding | None
+
+    def trace(self) -> dict[str, Any]:
+        """What the record of the run says of it."""
+        found = self.finding
+        if found is None:
+            return {"number": self.number, "stage": "accepted", "codes": [], "summary": ""}
+        return {
+            "number": self.number,
+            "stage": found.stage,
+            "codes": list(found.codes),
+            "summary": found.summary,
+        }
+
+
+class Designer:
+    """The agent "designer"; see the module's docstring."""
+
+    def run(self, state: RunState, session: Session) -> Turn:
+        """Ask, check, mend; "designed" or "gave_up".
+
+        Raises `LlmError` when the model cannot be reached, `UsageError` when the task is broken.
+        """
+        if session.model is None:
+            msg = "the Designer needs a language model"
+            raise InternalError(msg)
+        conversation = _Conversation(session.model, state, session)
+        attempts: list[Attempt] = []
+        for number in range(1, session.max_repairs + 2):
+            session.progress.note("designer", _doing(number, state, session))
+            attempt = _attempt(number, conversation, session)
+            attempts.append(attempt)
+            if attempt.finding is None:
+                return _designed(state, attempts)
+            session.progress.note("designer", f"sketch {number}: {attempt.finding.summary}")
+            conversation.refuse(attempt, attempts[:-1])
+        return _gave_up(state, attempts)
+
+
+def _doing(number: int, state: RunState, session: Session) -> str:
+    if number == 1:
+        return "asks for a sketch" if state.feedback is None else "asks for another sketch"
+    return f"asks for a repair ({number - 1} of {session.max_repairs})"
+
+
+def _attempt(number: int, conversation: _Conversation, session: Session) -> Attempt:
+    """One reply, judged."""
+    reply = conversation.ask()
+    try:
+        text = single_block(reply.text, "sketch")
+    except ReplyError as error:
+        evidence: Mapping[str, Any] = {"problem": str(error)}
+        return Attempt(number, "", Finding("reply", "syntax", (), str(error), evidence))
+    sketch = _renamed(text, sketch_name(session.name))
+    session.progress.note("designer", f"sketch {number}: checks it")
+    return Attempt(number, sketch, design_check(sketch, session))
+
+
+def _renamed(text: str, name: str) -> str:
+    """The text with its one sketch named `name`: a slip not worth a call."""
+    from sketchc.parsing.parser import parse
+
+    tree, _ = parse(Source("sketch", text))
+    if tree is None or len(tree.sketches) != 1 or tree.sketches[0].name == name:
+        return text
+    span = tree.sketches[0].name_span
+    return text[: span.start] + name + text[span.end :]
+
+
+# ---------------------------------------------------------------- the conversation
+
+
+class _Conversation:
+    """What is said to the model: the head, and the last few exchanges."""
+
+    def __init__(self, model: LanguageModel, state: RunState, session: Session) -> None:
+        self.model = model
+        self.session = session
+        self.user = Message("user", user_message(state, session))
+        self.examples = True
+        self.exchanges: list[tuple[Message, Message]] = []
+        self.reply: Reply | None = None
+        self.level = "complex"
+        self.purpose = PURPOSE
+
+    def ask(self) -> Reply:
+        """The model's whole reply. A prompt too long for it is asked again without examples."""
+        try:
+            self.reply = complete_whole(self.model, self._request())
+        except ContextOverflowError:
+            if not self.examples:
+                raise
+            self.examples = False
+            self.reply = complete_whole(self.model, self._request())
+        return self.reply
+
+    def refuse(self, attempt: Attempt, earlier: list[Attempt]) -> None:
+        """Add the reply and what is wrong with it, and choose who is asked next."""
+        assert self.reply is not None
+        assert attempt.finding is not None
+        self.level = _level(attempt, earlier)
+        self.purpose = REPAIR
+        before = [item for item in earlier if item.finding is not None]
+        wrong = repair_message(attempt.finding, attempt.sketch, before, self.session)
+        self.exchanges.append((Message("assistant", self.reply.text), Message("user", wrong)))
+        del self.exchanges[:-KEPT_EXCHANGES]
+
+    def _request(self) -> Request:
+        system = Message("system", system_message(self.session, self.examples))
+        said = [message for exchange in self.exchanges for message in exchange]
+        return Request(self.purpose, self.level, (system, self.user, *said))
+
+
+def _level(attempt: Attempt, earlier: list[Attempt]) -> str:
+    """Which level mends this attempt."""
+    found = attempt.finding
+    assert found is not None
+    if found.stage == "meaning":
+        return "complex"
+    last = earlier[-1].finding if earlier else None
+    stuck = last is not None and (last.stage, set(last.codes)) == (found.stage, set(found.codes))
+    return "complex" if stuck else "standard"
+
+
+# ---------------------------------------------------------------- outcomes
+
+
+def _designed(state: RunState, attempts: list[Attempt]) -> Turn:
+    left = attrs.evolve(state, sketch=attempts[-1].sketch, kernel=None, feedback=None, verdict=None)
+    refused = [", ".join(a.finding.codes) or a.finding.stage for a in attempts if a.finding]
+    before = f"; refused before: {'; '.join(refused)}" if refused else ""
+    reason = f"the sketch checks, fits the target, and means what the task means{before}"
+    return Turn(left, "designed", reason, details={"attempts": [a.trace() for a in attempts]})
+
+
+def _gave_up(state: RunState, attempts: list[Attempt]) -> Turn:
+    """The best attempt stays: the one that came furthest, the latest of several."""
+    best = max(attempts, key=lambda item: (bool(item.sketch), _rank(item), item.number))
+    found = best.finding
+    assert found is not None
+    left = attrs.evolve(
+        state, sketch=best.sketch or state.sketch, kernel=None, feedback=None, verdict=None
+    )
+    reason = f"no sketch was accepted in {len(attempts)} tries; the best: {found.summary}"
+    details = {
+        "attempts": [attempt.trace() for attempt in attempts],
+        "best": best.number,
+        "evidence": dict(found.evidence),
+    }
+    return Turn(left, "gave_up", reason, found.failure, details)
+
+
+def _rank(attempt: Attempt) -> int:
+    return -1 if attempt.finding is None else attempt.finding.rank

@@ -1,0 +1,118 @@
+"""The Designer's messages: what a task and a session come to in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+import attrs
+
+from sketchc.agents.prompts.hardware import hardware
+from sketchc.agents.prompts.language import language
+from sketchc.agents.prompts.rendering import render
+from sketchc.agents.prompts.sizes import reach
+from sketchc.runtime.tasks.inputs import KINDS
+from sketchc.runtime.tasks.torch_task import OtherSpec, Scalar, TensorSpec
+
+if TYPE_CHECKING:
+    from sketchc.agents.designer.design_check import Finding
+    from sketchc.agents.state.run_context import Session
+    from sketchc.agents.state.state import RunState
+
+#: So many of the latest failures are told to the model when work comes back.
+MOST_HISTORY = 6
+
+
+class Refused(Protocol):
+    """An earlier attempt of the same turn."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def finding(self) -> Finding | None: ...
+
+
+def sketch_name(name: str) -> str:
+    """The name that a task's sketch has: its file's stem, made a name where it is none."""
+    word = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "task"
+    return word if re.match(r"[A-Za-z_]", word) else f"task_{word}"
+
+
+def system_message(session: Session, examples: bool = True) -> str:
+    """The same for all tasks of a target, so that a provider's cache holds it."""
+    return render(
+        "designer.jinja",
+        block="system",
+        language=language(examples),
+        hardware=hardware(session.target, session.hardware),
+        kinds=list(KINDS.values()),
+    )
+
+
+def user_message(state: RunState, session: Session) -> str:
+    """The task, and what came back of earlier work on it."""
+    task = session.description
+    failures = [
+        {"attempt": s.attempt, "agent": s.agent, "failure": s.failure, "reason": s.reason}
+        for s in state.history
+        if s.failure
+    ]
+    return render(
+        "designer.jinja",
+        block="user",
+        name=sketch_name(session.name),
+        source=session.task_source,
+        inputs=[_value(value) for value in task.inputs],
+        state=[f"{spec.name}: {_value(spec)}" for spec in task.state],
+        scalars=sorted(task.scalars.items()),
+        parts=list(task.constants.items()),
+        outputs=[_value(value) for value in task.outputs],
+        reach=reach(task, session.target),
+        constants=[f"{name} = {value}" for name, value in sorted(session.constants.items())],
+        feedback=None if state.feedback is None else attrs.asdict(state.feedback),
+        previous=state.sketch,
+        history=failures[-MOST_HISTORY:],
+    )
+
+
+def repair_message(
+    finding: Finding, sketch: str, earlier: Sequence[Refused], session: Session
+) -> str:
+    """What is wrong with a sketch, with the sketch itself in numbered lines."""
+    return render(
+        "designer_repair.jinja",
+        stage=finding.stage,
+        summary=finding.summary,
+        evidence=finding.evidence,
+        listing=numbered(sketch),
+        earlier=[
+            {"number": attempt.number, "summary": attempt.finding.summary}
+            for attempt in earlier
+            if attempt.finding is not None
+        ],
+        name=sketch_name(session.name),
+        target=session.target,
+    )
+
+
+def numbered(text: str) -> str:
+    """The text with line numbers, as diagnostics count them."""
+    lines = text.rstrip("\n").split("\n")
+    width = len(str(len(lines)))
+    return "\n".join(f"{number:{width}} | {line}" for number, line in enumerate(lines, 1))
+
+
+def _value(value: TensorSpec | Scalar | OtherSpec) -> str:
+    match value:
+        case TensorSpec(dtype=dtype, shape=shape):
+            return f"{dtype.value} tensor of shape [{', '.join(map(str, shape))}]"
+        case bool() | int() | float():
+            return f"the number {value}"
+        case OtherSpec(is_none=True):
+            return "None (an optional tensor that is absent, or a constant of the task)"
+        case OtherSpec(text=text, type=kind):
+            return f"{text} (a {kind}, a constant of the task: the sketch has no input for it)"
+        case _:
+            assert_never(value)

@@ -1,0 +1,362 @@
+"""What a run leaves in its folder, however it ends: sketch, plan, kernel, drop-in module, verdict
+and trace as JSON, and SUMMARY.md.
+
+Files are made aside and moved into place together; a file that an earlier part of the same run left
+and that no longer holds is removed, and one that is not the run's own is never touched.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from sketchc.agents.run.summary import Facts, headline, summary
+from sketchc.agents.state.state import RunState, Step
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.lowering.source_map import source_map_json
+from sketchc.runtime.verify.verdict import jsonable
+
+if TYPE_CHECKING:
+    from sketchc.agents.llm.client import Spend
+    from sketchc.agents.run.run import RunOptions
+    from sketchc.agents.state.run_context import Session
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.lowering.plan import Plan
+    from sketchc.runtime.tasks.client import WorkerTask
+
+#: Of verdict.json and trace.json; raised with every change that an older reader would misread.
+VERSION = 1
+STAGING = "outputs.new"
+#: Outcomes whose kernel is worth a drop-in module.
+_USABLE = ("passed", "generated")
+_KERNELS = ("the kernel", "the last kernel")
+_UNVERIFIED = "NOT VERIFIED: nobody has compared this kernel with the task."
+
+
+def write_outputs(
+    folder: Path,
+    options: RunOptions,
+    state: RunState,
+    task: WorkerTask,
+    spend: Spend,
+    stopped: str = "",
+) -> list[Path]:
+    """Write everything that there is to write into `folder`; returns the paths, summary first.
+
+    `state` is the run's last; `stopped` says why it is not an end, "" for an end. Raises
+    `UsageError` where the folder refuses, or holds a file of the same name that is not this run's.
+    """
+    staging = folder / "run" / STAGING
+    try:
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
+        writer = _Writer(staging, options, state, task, stopped)
+        writer.write()
+        facts = writer.facts(spend, folder)
+        (staging / "trace.json").write_text(_json(trace(facts)), "utf-8")
+        (staging / "SUMMARY.md").write_text(summary(facts), "utf-8")
+        return _move(staging, folder)
+    except OSError as error:
+        msg = f"cannot write the outputs to {folder}: {error.strerror or error}"
+        raise UsageError(msg) from error
+
+
+def _move(staging: Path, folder: Path) -> list[Path]:
+    """Put the staged files into place, in the order of their making but the summary first."""
+    earlier = _earlier(folder)
+    made = sorted(staging.iterdir(), key=lambda path: (path.name != "SUMMARY.md", path.name))
+    for path in made:
+        there = folder / path.name
+        if there.exists() and path.name not in earlier:
+            msg = f"{there} is no file of this run, so it is kept; the outputs are in {staging}"
+            raise UsageError(msg)
+    for name in earlier - {path.name for path in made}:
+        (folder / name).unlink(missing_ok=True)
+    moved = []
+    for path in made:
+        path.replace(folder / path.name)
+        moved.append(folder / path.name)
+    staging.rmdir()
+    return moved
+
+
+def _earlier(folder: Path) -> set[str]:
+    """The files that this run wrote before, by its own trace."""
+    try:
+        names = json.loads((folder / "trace.json").read_text("utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    return {name for name in names if isinstance(name, str) and Path(name).name == name}
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    return json.dumps(jsonable(dict(data)), indent=1, ensure_ascii=False) + "\n"
+
+
+# ---------------------------------------------------------------- the trace
+
+
+def trace(facts: Facts) -> dict[str, Any]:
+    """The run as data: what was asked, each step, each route, what it used (calls are counted
+    here; what they said is in the ledger)."""
+    state, options = facts.state, facts.options
+    return {
+        "version": VERSION,
+        "outcome": headline(state, facts.stopped),
+        "reason": facts.stopped or state.reason,
+        "task": options.task,
+        "target": options.target,
+        "hardware": options.hardware,
+        "workflow": options.workflow,
+        "coder": options.coder,
+        "seed": options.seed,
+        "options": attrs.asdict(options),
+        "attempts": state.attempt,
+        "steps": [attrs.asdict(step) for step in state.history],
+        "routes": [_route(step) for step in state.history if "route" in step.details],
+        "totals": {
+            "calls": facts.spend.calls,
+            "input_tokens": facts.spend.input_tokens,
+            "output_tokens": facts.spend.output_tokens,
+            "cost": facts.spend.cost,
+            "unpriced_calls": facts.spend.unpriced,
+            "seconds": round(sum(step.seconds for step in state.history), 3),
+        },
+        "verdict": _short(state.verdict),
+        "versions": versions(state),
+        "files": [name for name, _ in facts.files],
+    }
+
+
+def _route(step: Step) -> dict[str, Any]:
+    """One decision of the Conductor."""
+    return {
+        "step": step.number,
+        "attempt": step.attempt,
+        "failure": step.failure,
+        "outcome": step.outcome,
+        "decided_by": step.details.get("decided_by", "evidence"),
+        **step.details["route"],
+    }
+
+
+def _short(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The verdict without its cases, which are in verdict.json."""
+    if verdict is None:
+        return None
+    cases = verdict.get("cases", ())
+    return {
+        "verdict": verdict.get("verdict", ""),
+        "passed": verdict.get("passed", False),
+        "failure": verdict.get("failure", ""),
+        "cases": len(cases),
+        "passed_cases": sum(not case["failure"] for case in cases),
+        "how_it_runs": verdict.get("how_it_runs", ""),
+    }
+
+
+def versions(state: RunState) -> dict[str, str]:
+    """What the run was made with."""
+    found = {"python": sys.version.split()[0]}
+    for package in ("sketchc", "torch"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found | dict((state.verdict or {}).get("versions", {}))
+
+
+# ---------------------------------------------------------------- the files
+
+
+@attrs.define
+class _Writer:
+    """Writes the files of one run into a folder; `files` are (name, what it is)."""
+
+    folder: Path
+    options: RunOptions
+    state: RunState
+    task: WorkerTask
+    stopped: str
+    files: list[tuple[str, str]] = attrs.field(factory=list)
+    dropin: str = ""
+    no_dropin: str = "there is no kernel"
+
+    def write(self) -> None:
+        stem = self.task.path.stem
+        if self.state.sketch:
+            self._text(f"{stem}.sketch", self.state.sketch, "the sketch")
+        plan = self._plan()
+        if plan is not None and plan.phases:
+            from sketchc.lowering.plan_text import print_plan
+
+            self._text(
+                f"{stem}.plan", print_plan(plan), "the plan: the sketch mapped onto the chip"
+            )
+        if self.state.kernel is not None:
+            self._kernel(plan)
+        self._text("verdict.json", _json(self._verdict()), _about(self.state.verdict))
+
+    def facts(self, spend: Spend, folder: Path) -> Facts:
+        from sketchc.agents.run.run import needs_model
+        from sketchc.agents.workflows import agents_of, load_workflow
+
+        graph = load_workflow(self.options.workflow)
+        self.files.append(("trace.json", "every step and route, with counts of calls, as data"))
+        self.files.append(("SUMMARY.md", "this page"))
+        return Facts(
+            options=self.options,
+            state=self.state,
+            spend=spend,
+            stopped=self.stopped,
+            files=tuple(self.files),
+            task_path=self.task.specification,
+            needs_model=needs_model(graph, self.options.coder),
+            workflow=graph.graph["description"],
+            folder=str(folder),
+            given_kernel=self._given_kernel(),
+            dropin=self.dropin,
+            no_dropin=self.no_dropin,
+            agents=agents_of(graph),
+        )
+
+    def _given_kernel(self) -> str:
+        """The file that holds the kernel that was given; "" when another has taken its place."""
+        kernel = self.state.kernel
+        if kernel is None or kernel.origin != "given":
+            return ""
+        return next((name for name, what in self.files if what in _KERNELS), "")
+
+    def _text(self, name: str, text: str, what: str) -> None:
+        (self.folder / name).write_text(text if text.endswith("\n") else f"{text}\n", "utf-8")
+        self.files.append((name, what))
+
+    def _verdict(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "outcome": headline(self.state, self.stopped),
+            "reason": self.stopped or self.state.reason,
+            "verdict": self.state.verdict,
+            "measurement": self.state.measurement,
+        }
+
+    def _plan(self) -> Plan | None:
+        """The plan of the last sketch (without one, of the task's signature), if it has one."""
+        from sketchc.agents.state.candidates import plan_of, signature_plan
+
+        try:
+            if self.state.sketch:
+                return plan_of(self.state.sketch, self._session())
+            # After a stop the task's worker may be in the middle of something.
+            return None if self.stopped else signature_plan(self._session())
+        except (DiagnosticError, UsageError):
+            return None
+
+    def _session(self) -> Session:
+        """What the helpers of the agents ask for; no agent is called with it."""
+        from sketchc.agents.config.settings import Configuration
+        from sketchc.agents.state.run_context import Session
+
+        description: Any = None
+        return Session(
+            task=self.task,
+            description=description,
+            task_source="",
+            target=self.options.target,
+            hardware=self.options.hardware,
+            constants=self.options.constants,
+            coder=self.options.coder,
+            model=None,
+            configuration=Configuration(),
+            seed=self.options.seed,
+            folder=self.folder,
+            progress=_Silent(),
+            max_attempts=self.options.max_attempts,
+            max_repairs=self.options.max_repairs,
+        )
+
+    def _kernel(self, plan: Plan | None) -> None:
+        """The kernel, with its drop-in where it deserves one."""
+        from sketchc.agents.state.candidates import kernel_of
+
+        text = self.state.kernel
+        assert text is not None
+        kernel = None if plan is None else kernel_of(text, plan)
+        ending = "cpp" if text.language == "c++" else "py"
+        if kernel is not None and kernel.source_map and kernel.source == text.source:
+            found = source_map_json(kernel, self.state.sketch, f"{kernel.name}.{ending}")
+            what = "which lines of the kernel come from which lines of the sketch"
+            self._text(f"{kernel.name}.map.json", json.dumps(found), what)
+        if kernel is not None and self._dropin(kernel):
+            return
+        name = self.task.path.stem if kernel is None else kernel.name
+        what = _KERNELS[self.state.outcome not in _USABLE]
+        self._text(f"{name}.{ending}", text.source, what)
+
+    def _dropin(self, kernel: Kernel) -> bool:
+        """Write the drop-in; False, with the reason kept, where there is none."""
+        if self.stopped or self.state.outcome not in _USABLE:
+            self.no_dropin = "no kernel has passed verification"
+            return False
+        from sketchc.runtime.cases.binding import bind
+        from sketchc.runtime.cases.free import find_freedom
+        from sketchc.runtime.dropin.torch_dropin import write_dropin
+        from sketchc.runtime.toolchains.base import ToolchainError
+
+        before = {path.name for path in self.folder.iterdir()}
+        note = "" if self.state.outcome == "passed" else _UNVERIFIED
+        try:
+            description = self.task.describe(self.options.seed % (1 << 31))
+            binding = bind(kernel.sketch, description, dict(self.options.constants))
+            freedom = find_freedom(binding, self.task)
+            path = write_dropin(self.folder, kernel, binding, self.task.path, freedom, note)
+        except (ToolchainError, UsageError) as error:
+            self.no_dropin = str(error).split("\n")[0]
+            for made in self.folder.iterdir():
+                if made.name not in before:
+                    made.unlink()
+            return False
+        self.dropin = path.stem
+        names = sorted({made.name for made in self.folder.iterdir()} - before)
+        self.files += [(name, _described(name, kernel)) for name in names]
+        return True
+
+
+def _about(verdict: Mapping[str, Any] | None) -> str:
+    """What verdict.json is."""
+    if verdict is None:
+        return "how the run ended, as data; there is no verdict"
+    if not verdict.get("cases"):
+        return "the verdict, as data; no case was run"
+    return "the verdict: every case, every number"
+
+
+def _described(name: str, kernel: Kernel) -> str:
+    """What one of the drop-in's files is."""
+    match name.removeprefix(kernel.name):
+        case ".py" | ".cpp":
+            return _KERNELS[0]
+        case "_dropin.py":
+            return "the drop-in module"
+        case "_task.py":
+            return "the task, which the drop-in builds on"
+        case "_module.cpp":
+            return "the glue of the Python module around the kernel"
+        case rest if rest.endswith(".so"):
+            return "the kernel as a Python module, for this machine"
+        case _:
+            return "imported by the task" if name.endswith(".py") else "part of the kernel"
+
+
+class _Silent:
+    """Nobody listens."""
+
+    def note(self, agent: str, text: str) -> None:
+        """Nothing."""

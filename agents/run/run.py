@@ -1,0 +1,323 @@
+"""One run of `sketchc gen`: its folder, its options on disk, start, resume, stop.
+
+    DIR/run/run.json      what was asked for: written once, compared on --resume
+    DIR/run/state.json    the last checkpoint: replaced as a whole after each step
+    DIR/run/ledger.jsonl  every call to the model, synced before anybody acts on it
+    DIR/run/lock          held while a process works on the run
+
+The outputs are written beside `run/` when the run ends or stops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import attrs
+
+from sketchc.agents.run.engine import start_state, walk
+from sketchc.agents.state.run_context import Progress, Scalar, Session
+from sketchc.agents.state.serialise import dump_state, load_state
+from sketchc.agents.state.state import KernelText, RunState
+from sketchc.agents.workflows import agents_of, load_workflow
+from sketchc.base.diagnostics import UsageError
+from sketchc.runtime.verify.seed import fresh_seed
+
+if TYPE_CHECKING:
+    import networkx
+
+    from sketchc.agents.config.settings import Configuration
+    from sketchc.agents.llm.client import Client, Spend
+    from sketchc.agents.llm.ledger import Header, Ledger
+    from sketchc.runtime.tasks.client import WorkerTask
+
+VERSION = 1
+
+#: What a process that was killed early leaves in `run/` before there is a run.
+_BEFORE_A_RUN = ("lock", "run.new", "ledger.jsonl")
+
+#: `RunResult.stopped` after Ctrl-C or SIGTERM.
+INTERRUPTED = "interrupted"
+
+
+@attrs.frozen
+class RunOptions:
+    """What a run's prompts and verdicts depend on; kept in run.json.
+
+    `task` is the file's name, `task_digest` the SHA-256 of its text; `sketch` and `kernel` are the
+    texts of files given on the command line, "" without.
+    """
+
+    task: str
+    task_digest: str
+    target: str
+    hardware: str
+    workflow: str
+    coder: str
+    seed: int
+    constants: Mapping[str, Scalar] = attrs.field(factory=dict)
+    sketch: str = ""
+    kernel: str = ""
+    entry: str = ""
+    max_attempts: int = 5
+    max_repairs: int = 4
+    everything_to_coder: bool = False
+
+
+@attrs.frozen
+class RunResult:
+    """How a run ended. `stopped` says why it stopped before an end ("" when it reached one)."""
+
+    state: RunState
+    options: RunOptions
+    folder: Path
+    spend: Spend
+    stopped: str
+    files: tuple[Path, ...]
+
+
+class RunFolder:
+    """The folder of a run; `lock` it before use."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.inner = path / "run"
+
+    @property
+    def ledger_path(self) -> Path:
+        return self.inner / "ledger.jsonl"
+
+    def exists(self) -> bool:
+        """True when a run was started here."""
+        return (self.inner / "run.json").exists()
+
+    def foreign_files(self) -> str:
+        """Names of files that are not a run's, a few of them; "" for none, or for no folder."""
+        try:
+            others = [path.name for path in self.path.iterdir() if path != self.inner]
+            inside = [path.name for path in self.inner.iterdir()] if self.inner.is_dir() else []
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        others += [f"run/{name}" for name in inside if name not in _BEFORE_A_RUN]
+        return ", ".join(sorted(others)[:3]) + (", ..." if len(others) > 3 else "")
+
+    def paid(self) -> bool:
+        """True when the ledger holds a call."""
+        from sketchc.agents.llm.ledger import read_ledger
+
+        path = self.ledger_path
+        return path.exists() and path.stat().st_size > 0 and bool(read_ledger(path).records)
+
+    def discard(self) -> None:
+        """Remove a run that came to nothing, and its folder where nothing else is in it."""
+        shutil.rmtree(self.inner, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes out. Raises `UsageError` when one is at work here."""
+        file: IO[str]
+        try:
+            self.inner.mkdir(parents=True, exist_ok=True)
+            file = (self.inner / "lock").open("w")
+        except OSError as error:
+            msg = f"cannot write to {self.path}: {error.strerror}"
+            raise UsageError(msg) from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                msg = f"another process is working on the run in {self.path}"
+                raise UsageError(msg) from error
+            yield
+
+    def write_options(self, options: RunOptions) -> None:
+        plain = {"version": VERSION, **attrs.asdict(options)}
+        _replace(self.inner / "run.json", plain)
+
+    def read_options(self) -> RunOptions:
+        """Raises `UsageError` for a folder that holds no run of this version."""
+        data = _read(self.inner / "run.json")
+        if data is None or data.pop("version", None) != VERSION:
+            msg = f"{self.path} holds no run that this version of sketchc can go on with"
+            raise UsageError(msg)
+        return RunOptions(**data)
+
+    def write_checkpoint(self, state: RunState, consumed: int) -> None:
+        """Replace the checkpoint as a whole: a reader sees the old one or the new one."""
+        _replace(self.inner / "state.json", {"consumed": consumed, "state": dump_state(state)})
+
+    def read_checkpoint(self) -> tuple[RunState, int] | None:
+        """The last state and how many records of the ledger belong to it; None before the first."""
+        data = _read(self.inner / "state.json")
+        return None if data is None else (load_state(data["state"]), int(data["consumed"]))
+
+
+def _replace(path: Path, data: Mapping[str, Any]) -> None:
+    temporary = path.with_suffix(".new")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(data, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        data: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        msg = f"cannot read {path}: {error}"
+        raise UsageError(msg) from error
+    return data
+
+
+def digest(text: str) -> str:
+    """SHA-256 of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def needs_model(graph: networkx.MultiDiGraph, coder: str) -> bool:
+    """True when an agent of the workflow asks a language model."""
+    agents = agents_of(graph)
+    return "designer" in agents or ("coder" in agents and coder == "llm")
+
+
+def require_own_folder(folder: RunFolder) -> None:
+    """Raises `UsageError` for a new run in a folder that holds other files."""
+    if not folder.exists() and (foreign := folder.foreign_files()):
+        msg = f"{folder.path} holds other files ({foreign}); give the run a folder of its own: -o"
+        raise UsageError(msg)
+
+
+def settle_options(
+    wanted: RunOptions, folder: RunFolder, resume: bool, recorded: Header | None
+) -> RunOptions:
+    """The options of this run, with a seed, on disk.
+
+    A new run takes the seed of `recorded` (the header that `replay` reads), else a fresh one
+    (`seed` < 0 stands for none given). Raises `UsageError` when the folder holds a run already, or,
+    with `resume`, holds none or another one.
+    """
+    if folder.exists():
+        if not resume:
+            msg = f"{folder.path} holds a run; add --resume to go on with it, or choose another -o"
+            raise UsageError(msg)
+        stored = folder.read_options()
+        wanted = attrs.evolve(wanted, seed=stored.seed if wanted.seed < 0 else wanted.seed)
+        _agree(wanted, stored, folder.path)
+        return attrs.evolve(
+            stored, max_attempts=wanted.max_attempts, max_repairs=wanted.max_repairs
+        )
+    if resume:
+        msg = f"there is no run to go on with in {folder.path}"
+        raise UsageError(msg)
+    if wanted.seed < 0:
+        seed = recorded.seed if recorded is not None else fresh_seed()
+        wanted = attrs.evolve(wanted, seed=seed)
+    folder.write_options(wanted)
+    return wanted
+
+
+#: What `--resume` may change: limits only.
+_LIMITS = ("max_attempts", "max_repairs")
+
+
+def _agree(wanted: RunOptions, stored: RunOptions, path: Path) -> None:
+    for field in attrs.fields(RunOptions):
+        if field.name in _LIMITS:
+            continue
+        new, old = getattr(wanted, field.name), getattr(stored, field.name)
+        if new == old:
+            continue
+        if field.name in ("task_digest", "sketch", "kernel"):
+            what = field.name.removesuffix("_digest")
+            msg = f"the {what} file is not the one that the run in {path} was started with"
+        else:
+            msg = f"the run in {path} has {field.name} = {old!r}, not {new!r}"
+        raise UsageError(msg)
+
+
+def first_state(graph: networkx.MultiDiGraph, options: RunOptions) -> RunState:
+    """The state before the first step: with the sketch and the kernel that were given."""
+    state = start_state(graph)
+    kernel = None
+    if options.kernel:
+        language = "c++" if options.target == "cpp" else "python"
+        kernel = KernelText(options.kernel, options.entry, language, "given")
+    return attrs.evolve(state, sketch=options.sketch, kernel=kernel)
+
+
+def reopened(state: RunState, max_attempts: int) -> RunState:
+    """An exhausted run whose limit was raised, back before the Conductor's last decision."""
+    if state.outcome != "exhausted" or state.attempt >= max_attempts:
+        return state
+    history = state.history[:-1]
+    return attrs.evolve(state, node="conductor", outcome="", reason="", history=history)
+
+
+@attrs.frozen
+class Run:
+    """What a run is made of, opened and ready."""
+
+    options: RunOptions
+    folder: RunFolder
+    task: WorkerTask
+    task_source: str
+    configuration: Configuration
+    client: Client | None
+    ledger: Ledger
+    progress: Progress
+    #: Hears of the state after each step, once it is in the checkpoint.
+    on_step: Callable[[RunState, Session], None] | None = None
+
+
+def go(run: Run, bench: bool) -> RunState:
+    """Walk the workflow from the last checkpoint, or from the start, to an end.
+
+    Raises `LlmError`, `UsageError` or `KeyboardInterrupt`; the last checkpoint then stands.
+    """
+    options = run.options
+    graph = load_workflow(options.workflow)
+    session = Session(
+        task=run.task,
+        description=run.task.describe(options.seed % (1 << 31)),
+        task_source=run.task_source,
+        target=options.target,
+        hardware=options.hardware,
+        constants=options.constants,
+        coder=options.coder,
+        model=run.client,
+        configuration=run.configuration,
+        seed=options.seed,
+        folder=run.folder.inner.resolve(),
+        progress=run.progress,
+        max_attempts=options.max_attempts,
+        max_repairs=options.max_repairs,
+        agents=agents_of(graph),
+        everything_to_coder=options.everything_to_coder,
+        bench=bench,
+    )
+    state, consumed = run.folder.read_checkpoint() or (first_state(graph, options), 0)
+    state = reopened(state, options.max_attempts)
+    client, ledger = run.client, run.ledger
+
+    def position() -> int:
+        return len(ledger.records) if client is None else client.position
+
+    def checkpoint(state: RunState, consumed: int) -> None:
+        run.folder.write_checkpoint(state, consumed)
+        if run.on_step is not None:
+            run.on_step(state, session)
+
+    return walk(graph, state, session, ledger, consumed, checkpoint, position)

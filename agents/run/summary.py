@@ -1,0 +1,491 @@
+"""A run in words: SUMMARY.md, from the run's options, its last state and what it used.
+
+Pure: nothing here reads a file or a clock. Takes plain data, returns Markdown.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from sketchc.agents.llm.errors import ReplayMissError
+from sketchc.agents.state.state import RunState, Step
+
+if TYPE_CHECKING:
+    from sketchc.agents.llm.client import Spend
+    from sketchc.agents.run.run import RunOptions
+
+#: Rows of the table of cases, and characters of a cell and of a log.
+_MOST_CASES = 60
+_CELL = 240
+_LOG_LINES = 20
+
+_EVERYBODY = frozenset(("designer", "coder", "verifier", "conductor"))
+
+
+@attrs.frozen
+class Facts:
+    """What a summary is made of. `files` are (name, what it is); `dropin` is the module's name, ""
+    where there is none, and `no_dropin` then says why; `task_path` and `folder` are as the user
+    gave them; `given_kernel` is the file here that holds the kernel that was given; `agents` are
+    those of the workflow."""
+
+    options: RunOptions
+    state: RunState
+    spend: Spend
+    stopped: str
+    files: Sequence[tuple[str, str]]
+    task_path: str
+    needs_model: bool
+    workflow: str
+    folder: str = "out"
+    given_kernel: str = ""
+    dropin: str = ""
+    no_dropin: str = ""
+    agents: frozenset[str] = _EVERYBODY
+
+    @property
+    def replies(self) -> bool:
+        """Whether the ledger holds a reply, so that it can be replayed."""
+        return bool(self.spend.input_tokens + self.spend.output_tokens)
+
+
+def summary(facts: Facts) -> str:
+    """The whole page."""
+    options = facts.options
+    parts = [
+        f"# {_stem(options.task)} for {options.target}: {headline(facts.state, facts.stopped)}",
+        conclusion(facts.state, facts.stopped),
+        "## What was asked\n\n" + _asked(facts),
+        "## What happened\n\n" + _steps(facts.state.history),
+    ]
+    if routes := _routes(facts.state.history):
+        parts.append("## Who mended what, and why\n\n" + routes)
+    parts.append("## Calls and spend\n\n" + _spend(facts))
+    if facts.state.verdict is not None:
+        parts.append("## What was tried\n\n" + _tried(facts.state.verdict))
+    if failure := _failure(facts.state):
+        parts.append("## The failure\n\n" + failure)
+    if diagnostics := _diagnostics(facts.state):
+        parts.append("## What is wrong with the sketch\n\n" + diagnostics)
+    if measured := _measured(facts.state.measurement):
+        parts.append("## Speed\n\n" + measured)
+    parts.append("## Files\n\n" + table(("file", "what it is"), _files(facts)))
+    parts.append("## How to use it\n\n" + _use(facts))
+    parts.append("## How to repeat it\n\n" + _repeat(facts))
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def headline(state: RunState, stopped: str) -> str:
+    """How the run ended, in a word or two."""
+    return "stopped" if stopped else state.outcome or "unfinished"
+
+
+def ending(state: RunState, stopped: str) -> str:
+    """How the run ended, and why where that is not in the word."""
+    if stopped:
+        return f"stopped: {stopped}"
+    told = state.reason if state.outcome not in ("passed", "generated") else ""
+    return f"{headline(state, '')}: {told}" if told else headline(state, "")
+
+
+def conclusion(state: RunState, stopped: str) -> str:
+    """The verdict in words."""
+    if stopped:
+        return (
+            f"The run stopped before an end: {stopped.rstrip('.')}. What follows is how far it "
+            f"came. {_going_on(stopped)}"
+        )
+    match state.outcome:
+        case "passed":
+            return f"**The kernel is right**: {state.reason}."
+        case "generated":
+            return (
+                "**A kernel was written, and it is NOT VERIFIED**: this workflow compiles, runs "
+                "and compares nothing. Do not rely on it before `--workflow verifier-only` has "
+                "passed."
+            )
+        case "rejected" if state.history and state.history[-1].failure == "infrastructure":
+            return f"**The kernel could not be judged**: {state.reason}."
+        case "rejected":
+            return f"**The kernel is wrong**: {state.reason}."
+        case "incomplete":
+            return f"**The kernel could not be judged**: {state.reason}."
+        case "exhausted":
+            return f"**No kernel was found that is right**: {state.reason}."
+        case _:
+            return f"**The run could not go on**: {state.reason}."
+
+
+def _going_on(stopped: str) -> str:
+    """What `--resume` does for a run that stopped."""
+    if stopped.startswith(f"{ReplayMissError.kind}:"):
+        return (
+            "`--resume` with the same recording would stop here again, for the recording has no "
+            "reply to what is asked next; with a model or a mailbox instead (`--llm`), `--resume` "
+            "goes on from here."
+        )
+    return "The same command with `--resume` goes on from here, and pays for no call twice."
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> str:
+    """A Markdown table; columns named in `right` are aligned right."""
+    lines = [
+        "| " + " | ".join(head) + " |",
+        "|" + "|".join(" ---: " if name in right else " --- " for name in head) + "|",
+    ]
+    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    """Text that cannot break the table."""
+    text = " ".join(str(value).split())
+    text = text if len(text) <= _CELL else text[: _CELL - 4] + " ..."
+    return re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", text.replace("\\", "\\\\").replace("|", "\\|"))
+
+
+def _stem(task: str) -> str:
+    """The file's name without its ending, and without `:NAME`."""
+    return re.sub(r"\.py(:\w+)?$", "", task)
+
+
+def number(value: object) -> str:
+    """An integer with separators, a fraction with three digits, anything else as it is."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.3g}"
+        case _:
+            return str(value)
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 call", "1,200 calls"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _asked(facts: Facts) -> str:
+    options = facts.options
+    coder = {"builtin": "the built-in one (deterministic)", "llm": "a language model"}
+    constants = ", ".join(f"{name} = {value}" for name, value in options.constants.items())
+    rows = [
+        ("task", f"`{options.task}`"),
+        ("target", f"{options.target} ({options.hardware})"),
+        ("workflow", f"{options.workflow}: {facts.workflow}"),
+    ]
+    if options.sketch:
+        rows.append(("sketch", "given"))
+    if options.kernel:
+        rows.append(("kernel", "given" + (f", `{options.entry}`" if options.entry else "")))
+    if "coder" in facts.agents:
+        rows.append(("Coder", coder.get(options.coder, options.coder)))
+    if "conductor" in facts.agents:
+        rows.append(("attempts", f"at most {options.max_attempts}"))
+    seed = f"{options.seed}: `--seed {options.seed}` draws the same inputs again; it is kept in "
+    rows.append(("seed", seed + "trace.json and run/ledger.jsonl"))
+    if constants:
+        rows.append(("constants", constants))
+    if options.everything_to_coder and "conductor" in facts.agents:
+        rows.append(("ablation", "every failure goes to the Coder"))
+    return table(("", ""), rows)
+
+
+def _steps(history: Sequence[Step]) -> str:
+    if not history:
+        return "No agent finished a step."
+    rows = [
+        (
+            step.number,
+            step.attempt,
+            step.agent.capitalize(),
+            step.outcome.replace("_", " ") + (f" ({step.failure})" if step.failure else ""),
+            step.reason,
+            step.calls or "",
+            number(step.input_tokens + step.output_tokens) if step.calls else "",
+            seconds(step.seconds),
+        )
+        for step in history
+    ]
+    head = ("step", "attempt", "agent", "outcome", "why", "calls", "tokens", "time")
+    return table(head, rows, ("step", "attempt", "calls", "tokens", "time"))
+
+
+def seconds(value: float) -> str:
+    """A duration for people."""
+    if value < 1:
+        return f"{1000 * value:.0f} ms"
+    return f"{value:.1f} s" if value < 120 else f"{value / 60:.1f} min"
+
+
+def _routes(history: Sequence[Step]) -> str:
+    """One item per decision of the Conductor."""
+    items = []
+    for step in history:
+        found = step.details.get("route") if step.agent == "conductor" else None
+        if not isinstance(found, Mapping):
+            continue
+        who = {"verifier": "the Verifier, once more", "nobody": "nobody"}.get(
+            found["agent"], f"the {found['agent'].capitalize()}"
+        )
+        by = step.details.get("decided_by", "evidence")
+        doubt = "" if found.get("certain", True) else ", which leaves it open"
+        item = f"- Attempt {step.attempt}, after {step.failure or 'no candidate'}: to {who}"
+        if step.outcome == "exhausted":
+            item = f"- Attempt {step.attempt}, after {step.failure or 'no candidate'}: the end;"
+            item += f" another attempt would have gone to {who}"
+        item += f", by {'the model' if by == 'model' else 'evidence'}{doubt}."
+        item += f" {_sentence(found['reason'])}"
+        advice = step.details.get("advice")
+        if isinstance(advice, Mapping) and advice.get("suggestion"):
+            item += f"\n  Suggested: {' '.join(str(advice['suggestion']).split())[:600]}"
+        items.append(item)
+    return "\n".join(items)
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(str(text).split())
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def _spend(facts: Facts) -> str:
+    spend, history = facts.spend, facts.state.history
+    if not spend.calls:
+        return "No language model was called."
+    agents: dict[str, list[Step]] = {}
+    for step in history:
+        agents.setdefault(step.agent.capitalize(), []).append(step)
+    rows: list[tuple[object, ...]] = [
+        (
+            name,
+            sum(step.calls for step in steps),
+            number(sum(step.input_tokens for step in steps)),
+            number(sum(step.output_tokens for step in steps)),
+            _money(sum(step.cost for step in steps)),
+            seconds(sum(step.seconds for step in steps)),
+        )
+        for name, steps in agents.items()
+    ]
+    total = (number(spend.input_tokens), number(spend.output_tokens), _money(spend.cost))
+    whole = seconds(sum(step.seconds for step in history))
+    rows.append(("**all, unfinished steps included**", spend.calls, *total, whole))
+    head = ("", "calls", "tokens in", "tokens out", "cost", "time")
+    text = table(head, rows, head[1:])
+    if not spend.unpriced:
+        return text
+    if not spend.cost:
+        return text + "\n\nThe cost is unknown: no price is known of any call."
+    without = counted(spend.unpriced, "call")
+    return text + f"\n\nThe cost is without that of {without}, of which no price is known."
+
+
+def _money(value: float) -> str:
+    return f"{value:.4f}" if value else ""
+
+
+def _tried(verdict: Mapping[str, Any]) -> str:
+    cases = verdict.get("cases", ())
+    text = _cases(verdict, cases) if cases else "No case was run."
+    for note in verdict.get("notes", ()):
+        text += f"\n\nNote: {note}."
+    versions = ", ".join(f"{name} {value}" for name, value in verdict.get("versions", {}).items())
+    return text + (f"\n\nWith {versions}." if versions else "")
+
+
+def _cases(verdict: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> str:
+    """The table of cases."""
+    rows = []
+    for case in cases[:_MOST_CASES]:
+        compared = case.get("comparisons", ())
+        worst = max((_float(c["worst"]) for c in compared), default=None)
+        sizes = ", ".join(f"{name}={value}" for name, value in case["shape"]["symbols"].items())
+        rows.append(
+            (
+                (sizes or "fixed") + (" (the task's own)" if case["shape"].get("own") else ""),
+                case["kind"].replace("_", " "),
+                case["failure"] or "passed",
+                "" if worst is None else number(worst),
+            )
+        )
+    passed = sum(not case["failure"] for case in cases)
+    skipped = sum(case["failure"] == "skipped" for case in cases)
+    text = f"{passed} of {len(cases) - skipped} cases passed"
+    text += f", {skipped} that the task itself refuses were skipped" if skipped else ""
+    text += f"; run {verdict.get('how_it_runs', '')}. The error is the largest of all elements, as"
+    text += " a share of what is allowed.\n\n"
+    text += table(("sizes", "inputs", "result", "error"), rows, ("error",))
+    if len(cases) > _MOST_CASES:
+        text += f"\n\n{len(cases) - _MOST_CASES} more are in verdict.json."
+    return text
+
+
+def _float(value: object) -> float:
+    """A number, or one that JSON holds as text (inf)."""
+    return float(value) if isinstance(value, int | float | str) else float("nan")
+
+
+def _failure(state: RunState) -> str:
+    """The evidence of the last failing case; "" when the last verdict is a good one."""
+    verdict = state.verdict or {}
+    case = next((c for c in verdict.get("cases", ()) if c["failure"] not in ("", "skipped")), None)
+    if case is None:
+        return ""
+    sizes = ", ".join(f"{name}={value}" for name, value in case["shape"]["symbols"].items())
+    lines = [f"{case['failure']} at {sizes or 'fixed sizes'} ({case['kind']}): {case['reason']}."]
+    for compared in case.get("comparisons", ()):
+        first = compared.get("first")
+        if first:
+            index = ", ".join(str(place) for place in first["index"])
+            lines.append(
+                f"`{compared['name']}[{index}]` is {number(first['actual'])} and should be "
+                f"{number(first['expected'])}."
+            )
+    if log := str(case.get("log", "")).strip():
+        excerpt = "\n".join(log.split("\n")[-_LOG_LINES:]).replace("```", "'''")
+        lines.append(f"```text\n{excerpt}\n```")
+    return "\n\n".join(lines)
+
+
+def _diagnostics(state: RunState) -> str:
+    """Why the last sketch was refused, where nobody has mended it; "" where it was not."""
+    step = next((step for step in reversed(state.history) if step.agent != "conductor"), None)
+    evidence = step.details.get("evidence") if step and step.agent != "verifier" else None
+    found = evidence.get("diagnostics", ()) if isinstance(evidence, Mapping) else ()
+    if not found or not isinstance(evidence, Mapping):
+        return ""
+    lines = []
+    for item in found:
+        line = f"- {item.get('severity', 'error')} `{item['code']}`"
+        if item.get("line"):
+            line += f" in line {item['line']}"
+        if text := str(item.get("text", "")).replace("`", "'"):
+            line += f", `{text}`"
+        said = [item["message"], *item.get("notes", ()), item.get("help", "")]
+        lines.append(f"{line}: {'. '.join(str(part).rstrip('.') for part in said if part)}.")
+    if more := evidence.get("not_shown"):
+        lines.append(f"- and {more} more")
+    lines.append(f"\n`sketchc explain {found[0]['code']}` says what the first one means.")
+    return "\n".join(lines)
+
+
+def _measured(measurement: Mapping[str, Any] | None) -> str:
+    if measurement is None:
+        return ""
+    if measurement.get("speedup") is None:
+        why = "PyTorch has nothing of its class of precision" if "kernel" in measurement else ""
+        return f"Not measured: {measurement.get('not_measured', why or 'no reason is known')}."
+    gain = measurement["speedup"]
+    rows = [
+        (who, seconds_of(measurement[key]["median"]), number(measurement[key]["samples"]))
+        for who, key in (("PyTorch eager", "eager"), ("the kernel", "kernel"))
+    ]
+    sizes = ", ".join(f"{name}={value}" for name, value in measurement["symbols"].items())
+    text = table(("", "median time", "samples"), rows, ("median time", "samples"))
+    return text + (
+        f"\n\nAt {sizes or 'the fixed sizes'}: {number(gain['of_medians'])}x of eager (95 % "
+        f"interval {number(gain['low'])} to {number(gain['high'])}), "
+        f"{100 * float(measurement['roofline']):.0f} % of the roofline. The raw samples are "
+        "in verdict.json."
+    )
+
+
+def seconds_of(value: float) -> str:
+    """A measured time with a fitting unit."""
+    from sketchc.runtime.bench.text import seconds_text
+
+    return seconds_text(value)
+
+
+def _files(facts: Facts) -> list[tuple[str, str]]:
+    files = [(f"`{name}`", what) for name, what in facts.files]
+    if facts.spend.calls:
+        what = "every call, with its prompt, reply, tokens and cost; to read it: "
+        show = shlex.join(["sketchc", "llm", "ledger", facts.folder])
+        files.append(("`run/ledger.jsonl`", f"{what}`{show}`"))
+    return files
+
+
+def _use(facts: Facts) -> str:
+    if not facts.dropin:
+        return f"There is no drop-in module: {facts.no_dropin}."
+    module = facts.dropin
+    warning = ""
+    if facts.state.outcome != "passed":
+        warning = "Nothing of this was verified.\n\n"
+    device = {"cpp": "", "triton_cuda": ".cuda()", "triton_ascend": ".npu()"}
+    move = device.get(facts.options.target, "")
+    return (
+        f"{warning}With this folder on `sys.path` (it can be moved):\n\n"
+        f"```python\nfrom {module} import ModelNew, get_init_inputs, get_inputs\n\n"
+        f"model = ModelNew(*get_init_inputs()).eval(){move}\n```\n\n"
+        "`ModelNew` has the constructor, the parameters and the results of the task's `Model`. It "
+        "takes other sizes as well, copies inputs that are not contiguous, refuses other dtypes "
+        "and devices with one clear line, and has no backward pass."
+    )
+
+
+def _repeat(facts: Facts) -> str:
+    options = facts.options
+    words = ["sketchc", "gen", facts.task_path, "--target", options.target]
+    words += ["--hardware", options.hardware, "--workflow", options.workflow]
+    words += ["--coder", options.coder] if "coder" in facts.agents else []
+    words += ["--seed", str(options.seed)]
+    if "conductor" in facts.agents:
+        words += ["--max-attempts", str(options.max_attempts)]
+    if "designer" in facts.agents:
+        words += ["--max-repairs", str(options.max_repairs)]
+    for name, value in options.constants.items():
+        words += ["--set", f"{name}={value}"]
+    if options.everything_to_coder:
+        words.append("--everything-to-coder")
+    given = [
+        (flag, name)
+        for flag, text, name in (
+            ("--sketch", options.sketch, f"{_stem(options.task)}.sketch"),
+            ("--kernel", options.kernel, facts.given_kernel),
+        )
+        if text
+    ]
+    for flag, name in given:
+        words += [flag, f"{facts.folder}/{name}" if name else "KERNEL"]
+    if options.entry:
+        words += ["--entry", options.entry]
+    if facts.needs_model and facts.replies:
+        words += ["--llm", f"replay:{facts.folder}/run/ledger.jsonl"]
+    words += ["-o", f"{facts.folder}-again"]
+    text = "From where the run was started:\n\n```sh\n" + shlex.join(words) + "\n```"
+    text += f"\n\n{_replayed(facts)}" if facts.needs_model else ""
+    if "KERNEL" in words:
+        text += "\n\n`KERNEL` is the file that was given; its text is in run/run.json."
+    if facts.stopped:
+        text += f"\n\nThis starts anew. {_going_on(facts.stopped)}"
+    return text
+
+
+def _replayed(facts: Facts) -> str:
+    """What repeating a run that asks a model comes to."""
+    if not facts.replies:
+        return (
+            "The command needs a model (`--llm`), as the run did: no reply was recorded that could "
+            "be replayed."
+        )
+    if facts.stopped:
+        return (
+            "`run/ledger.jsonl` holds every prompt and reply up to the stop: replayed, the agents "
+            "take the same steps so far, and the run stops where the next reply is missing."
+        )
+    anew = ", and everything is compiled, run and compared anew" * ("verifier" in facts.agents)
+    return (
+        "`run/ledger.jsonl` holds every prompt and reply; replayed, the agents take the same "
+        f"steps{anew}."
+    )

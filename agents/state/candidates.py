@@ -1,0 +1,93 @@
+"""From the state of a run to what the runtime verifies: plan, kernel, toolchain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from sketchc.agents.state.run_context import Session
+from sketchc.agents.state.state import KernelText, RunState
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.ir.evaluate import Value
+
+if TYPE_CHECKING:
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.lowering.plan import Plan
+    from sketchc.runtime.verify.verify import Candidate
+
+
+def plan_of(text: str, session: Session, tiles: Mapping[str, Value] | None = None) -> Plan:
+    """The plan of a sketch's text for the run's target, with these `tiles` where the sketch leaves
+    them open. Raises `DiagnosticError`."""
+    from sketchc.base.diagnostics import has_errors
+    from sketchc.base.source import Source
+    from sketchc.lowering.passes.pipeline import build_plan
+    from sketchc.parsing.parser import parse
+
+    tree, found = parse(Source(f"{session.name}.sketch", text))
+    if tree is None or has_errors(found):
+        raise DiagnosticError(found)
+    if len(tree.sketches) != 1:
+        msg = f"the sketch file holds {len(tree.sketches)} sketches; a run takes one"
+        raise UsageError(msg)
+    constants = {**session.constants, **(tiles or {})}
+    return build_plan(tree.sketches[0], session.target, session.hardware, constants).plan
+
+
+def candidate_of(state: RunState, session: Session) -> Candidate:
+    """What the Verifier gets. Raises `UsageError` for a given sketch that does not hold."""
+    from sketchc.lowering.registry import target_module
+    from sketchc.runtime.toolchains.base import toolchain
+    from sketchc.runtime.verify.verify import Candidate
+
+    assert state.kernel is not None
+    try:
+        plan = plan_of(state.sketch, session) if state.sketch else signature_plan(session)
+    except DiagnosticError as error:
+        msg = f"the sketch does not hold: {error}"
+        raise UsageError(msg) from error
+    kernel = kernel_of(state.kernel, plan)
+    candidate = Candidate(plan, kernel, toolchain(session.target))
+    if state.kernel.origin != "builtin":
+        return candidate
+
+    def lowered(tiles: Mapping[str, Value]) -> tuple[Plan, Kernel]:
+        smaller = plan_of(state.sketch, session, tiles)
+        return smaller, target_module(smaller.target).emit(smaller)
+
+    return attrs.evolve(candidate, relower=lowered)
+
+
+def kernel_of(text: KernelText, plan: Plan) -> Kernel:
+    """The kernel behind a state's text. Raises `UsageError` for a given one whose function cannot
+    be told."""
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.lowering.registry import target_module
+
+    if text.origin == "builtin":
+        return target_module(plan.target).emit(plan)
+    entry = text.entry or plan.sketch.name
+    if text.origin == "given":
+        from sketchc.runtime.verify.kernel_file import entry_point
+
+        entry = entry_point(text.source, text.language, plan.sketch.name, wanted=text.entry or None)
+    return Kernel(
+        plan.target,
+        plan.hardware.name,
+        plan.sketch.name,
+        entry,
+        text.language,
+        text.source,
+        plan.sketch,
+        foreign=True,
+    )
+
+
+def signature_plan(session: Session) -> Plan:
+    """A plan without phases: what is known of a kernel that was written without a sketch."""
+    from sketchc.runtime.tasks import signature
+
+    parameters = signature.signature_of(session.task, session.name)
+    return signature.signature_plan(parameters, session.target, session.hardware)

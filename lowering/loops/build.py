@@ -1,0 +1,374 @@
+"""From the fused tree to the loop IR: lane variables, element indices, locals, hoisted reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import attrs
+
+from sketchc.base.source import NOWHERE, Span
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import children, constant_value, substitute
+from sketchc.lowering.cpp.expressions import scalar_dtype
+from sketchc.lowering.loops import nodes as loops
+from sketchc.lowering.loops.calls import Calls
+from sketchc.lowering.loops.dead_stores import clean
+from sketchc.lowering.loops.fusion import (
+    BindNode,
+    BranchNode,
+    FetchNode,
+    Leaf,
+    LoopNode,
+    Node,
+    NoteNode,
+    SerialNode,
+    build_tree,
+    leaves,
+)
+from sketchc.lowering.loops.nest_maker import NestMaker
+from sketchc.lowering.loops.nests import Kind, LaneSource, Nest, lane_variable
+from sketchc.lowering.loops.reads import Scope, converted, divides, fetch
+from sketchc.lowering.loops.rows import add_rows
+from sketchc.lowering.loops.storage import place
+from sketchc.lowering.loops.unroll_and_jam import jam_sums
+
+#: Names of lane variables by the number of loops that remain, innermost first.
+LANE_NAMES = ("lane", "row", "plane", "cube")
+
+
+def lower_phase(
+    body: tuple[ir.Statement, ...],
+    maker: NestMaker,
+    constants: Mapping[str, ir.Expr],
+) -> loops.Program:
+    """The loop program of one phase; `constants` gives the compile-time values by name."""
+    nodes = build_tree(body, maker)
+    homes, storages = place(nodes, maker, constants)
+    lowering = _Lowering(maker, homes)
+    statements = lowering.nodes(nodes, Scope())
+    whole = (*lowering.declared_first(), *statements)
+    program = clean(loops.Program((*storages, *lowering.packs), whole))
+    jammed = jam_sums(program.body, maker.versions.fresh, constants)
+    return loops.Program(program.storages, add_rows(jammed, maker.versions.fresh))
+
+
+@attrs.define
+class _Lowering(Calls):
+    _partials: dict[int, loops.Local] = attrs.field(factory=dict)
+
+    # ------------------------------------------------------------ structure
+
+    def declared_first(self) -> list[loops.Statement]:
+        """Locals that no single write can declare."""
+        return [
+            loops.Define(home.name, home.dtype, loops.Number(0, home.dtype), mutable=True)
+            for home in self.homes.values()
+            if home.local and home.defined_by is None
+        ]
+
+    def nodes(self, nodes: list[Node], scope: Scope) -> list[loops.Statement]:
+        found: list[loops.Statement] = []
+        for node in nodes:
+            match node:
+                case Leaf():
+                    found += self._leaf(node, scope)
+                case LoopNode():
+                    found += self._loop(node, scope)
+                    for nest in node.members:
+                        self.forget(nest.target, scope)
+                case SerialNode():
+                    found.append(self._serial(node, scope))
+                case BranchNode(branch, body, orelse):
+                    # Either side may change what was read before.
+                    self._forget_changed(node, scope)
+                    arms = [
+                        tuple(self.nodes(arm.children, scope.inner(None))) for arm in (body, orelse)
+                    ]
+                    found.append(
+                        loops.Branch(
+                            branch.condition,
+                            arms[0],
+                            arms[1],
+                            branch.text,
+                            origins=(branch.span,),
+                        )
+                    )
+                case FetchNode():
+                    found += self._fetch(node, scope)
+                case NoteNode(text, origin):
+                    found.append(loops.Note(text, origins=(origin,)))
+                case BindNode(name, value, text, origin):
+                    dtype = scalar_dtype(value)
+                    bound = loops.Define(name, dtype, loops.Scalar(value, dtype))
+                    found += _traced([loops.Note(text), bound], (origin,))
+                case _:
+                    assert_never(node)
+        return found
+
+    def _serial(self, node: SerialNode, scope: Scope) -> loops.SerialLoop:
+        loop = node.loop
+        # Iterations may change what was read before the loop.
+        self._forget_changed(node, scope)
+        body = tuple(self.nodes(node.children, scope.inner(None)))
+        direction = step_sign(loop.step, self.maker.sketch)
+        return loops.SerialLoop(
+            loop.variable,
+            loop.start,
+            loop.stop,
+            loop.step,
+            body,
+            loop.text,
+            direction,
+            origins=(loop.span,),
+        )
+
+    def _forget_changed(self, node: SerialNode | BranchNode, scope: Scope) -> None:
+        """Forget all reads, and the index calculations of tiles that are written inside."""
+        scope.values.clear()
+        for leaf in leaves([node]):
+            for target in leaf.nest.targets:
+                self.forget(target, scope)
+
+    def _fetch(self, node: FetchNode, scope: Scope) -> list[loops.Statement]:
+        notes = [loops.Note(node.text)] if node.text else []
+        fetched = fetch(node.name, node.dtype, self.element(node.read, scope))
+        return _traced([*notes, fetched], (node.origin,))
+
+    def _loop(self, node: LoopNode, scope: Scope) -> list[loops.Statement]:
+        depth = max(len(nest.axes) for nest in node.members) - node.level
+        name = LANE_NAMES[depth - 1] if depth <= len(LANE_NAMES) else f"axis_{depth}"
+        variable = ir.Ref(self._free(name), ir.NameKind.LOOP)
+        notes = _loop_notes(node)
+        before: list[loops.Statement] = [*notes, *self._hoisted(node, scope)]
+        inner = scope.inner(variable)
+        scattered = any(nest.scattered for nest in node.members)
+        if not node.innermost or node.axis.single or scattered:
+            body = tuple(self.nodes(node.children, inner))
+            turns = loops.Loop(variable.name, node.axis.lower, node.axis.upper, body)
+            return [*before, *_traced([turns], _origins(node))]
+        opened, reductions, closed = self._reductions(node, inner)
+        body = tuple(self.nodes(node.children, inner))
+        lanes = loops.LaneLoop(
+            variable.name,
+            node.axis.lower,
+            node.axis.upper,
+            body,
+            tuple(reductions),
+        )
+        return _traced([*before, *opened, lanes, *closed], _origins(node))
+
+    def _free(self, name: str) -> str:
+        """A lane variable's name that the sketch does not use."""
+        while name in self.maker.versions.taken:
+            name += "_"
+        return name
+
+    # ------------------------------------------------------------ reductions
+
+    def _reductions(
+        self, node: LoopNode, scope: Scope
+    ) -> tuple[list[loops.Statement], list[loops.Reduction], list[loops.Statement]]:
+        """Locals that the lanes combine; an accumulator in memory gets a partial local."""
+        opened: list[loops.Statement] = []
+        closed: list[loops.Statement] = []
+        reductions = []
+        for child in node.children:
+            if not isinstance(child, Leaf) or child.nest.kind is not Kind.ACCUMULATE:
+                continue
+            nest = child.nest
+            if node.level in nest.target.axes:
+                continue
+            target = self.place(nest.target, nest.stored, scope)
+            if isinstance(target, loops.Element):
+                name = self.maker.versions.fresh(f"{nest.target.name}_part")
+                partial = loops.Local(name, nest.stored)
+                opened.append(loops.Define(name, nest.stored, target, mutable=True))
+                closed.append(loops.Write(target.buffer, target.index, partial))
+                self._partials[id(nest)] = partial
+                target = partial
+            reductions.append(loops.Reduction(target.name, nest.operation, nest.stored))
+        return opened, reductions, closed
+
+    # ------------------------------------------------------------ leaves
+
+    def _leaf(self, leaf: Leaf, scope: Scope) -> list[loops.Statement]:
+        return _traced(self._carried_out(leaf, scope), (leaf.nest.origin,))
+
+    def _carried_out(self, leaf: Leaf, scope: Scope) -> list[loops.Statement]:
+        nest = leaf.nest
+        notes = _leaf_notes(leaf)
+        if nest.product is not None:
+            return [*notes, self.product(nest, nest.product)]
+        if nest.whole is not None:
+            return [*notes, self.call(nest, nest.whole, scope)]
+        found: list[loops.Statement] = [*notes]
+        for source in (*nest.sources, *nest.target.lanes, *nest.guards):
+            found += self.prepared(source, scope)
+        found += self.named_indices(nest.target, scope)
+        value = self._value(nest, scope)
+        if nest.kind is Kind.ACCUMULATE:
+            target = self._partials.get(id(nest)) or self.place(nest.target, nest.stored, scope)
+            return [*found, loops.Accumulate(nest.operation, target, value)]
+        changed = tuple(self._assign(leaf, value, scope))
+        condition = self.conjunction(nest.guards, scope)
+        if condition is None:
+            return [*found, *changed]
+        return [*found, loops.Branch(self.shown(condition, scope), changed)]
+
+    def _assign(self, leaf: Leaf, value: loops.Value, scope: Scope) -> list[loops.Statement]:
+        nest = leaf.nest
+        target = self.place(nest.target, nest.stored, scope)
+        if isinstance(target, loops.Local):
+            home = self.homes[target.name]
+            if home.defined_by is leaf:
+                return [loops.Define(target.name, target.dtype, value, home.mutable)]
+            self.forget(nest.target, scope)
+            return [loops.Assign(target.name, value)]
+        if nest.kind is Kind.ATOMIC:
+            self.forget(nest.target, scope)
+            return [
+                loops.AtomicUpdate(nest.operation, target.buffer, target.index, value, nest.stored)
+            ]
+        key = self.key(nest.target, scope)
+        self.forget(nest.target, scope)
+        if nest.target.tensor or isinstance(value, loops.Number):
+            return [loops.Write(target.buffer, target.index, value)]
+        if isinstance(value, loops.Local) and self._steady(value):
+            scope.values[key] = value
+            return [loops.Write(target.buffer, target.index, value)]
+        # Later readers in this loop take the local, not the memory.
+        name = self.local_name(nest.target.name, scope)
+        local = loops.Local(name, nest.stored)
+        scope.values[key] = local
+        return [
+            loops.Define(name, nest.stored, value),
+            loops.Write(target.buffer, target.index, local),
+        ]
+
+    def _steady(self, local: loops.Local) -> bool:
+        """Whether a local keeps its value: tiles kept in locals may change."""
+        return all(home.name != local.name for home in self.homes.values())
+
+    # ------------------------------------------------------------ reads
+
+    def _hoisted(self, node: LoopNode, scope: Scope) -> list[loops.Statement]:
+        """Reads inside that do not depend on this loop, made before it."""
+        found: list[loops.Statement] = []
+        written = {target.name for member in node.members for target in member.targets}
+        for leaf in leaves([node]):
+            for read in leaf.nest.reads:
+                if read.fixed or any(axis >= node.level for axis in read.axes):
+                    continue
+                parts = [each.reference for each in (*read.inner, read)]
+                if any(not part.tensor and part.name in written for part in parts):
+                    continue
+                found += _traced(self.read(read, scope), (leaf.nest.origin,))
+            for lanes in leaf.nest.lanes:
+                for part in _steady_parts(lanes.value, node.level):
+                    variables = {
+                        lane_variable(axis).name: variable
+                        for axis, variable in enumerate(scope.variables)
+                    }
+                    named = self.named(substitute(part, variables), "part", scope)
+                    found += _traced(named, (leaf.nest.origin,))
+        return found
+
+    # ------------------------------------------------------------ values
+
+    def _value(self, nest: Nest, scope: Scope) -> loops.Value:
+        """The value of a nest, in the type of its target."""
+        values = [self.source(source, scope) for source in nest.sources]
+        if nest.operation == "cast":
+            rounding = str(nest.attributes.get("round", "nearest"))
+            saturate = bool(nest.attributes.get("sat", False))
+            return loops.Convert(values[0], nest.stored, rounding, saturate)
+        if nest.operation == "copy" or nest.kind in (Kind.ACCUMULATE, Kind.ATOMIC):
+            return converted(values[0], nest.stored)
+        arguments = tuple(
+            converted(value, _argument_dtype(nest, position))
+            for position, value in enumerate(values)
+        )
+        applied = loops.Apply(
+            nest.operation, arguments, nest.dtype.compute, nest.result.compute, nest.attributes
+        )
+        return converted(applied, nest.stored)
+
+
+def _steady_parts(value: ir.Expr, level: int) -> list[ir.Expr]:
+    """The largest parts of an index calculation that take divisions and are the same in all turns
+    of the loops from `level` on."""
+    if not divides(value):
+        return []
+    lanes = LaneSource(value, DType.I64)
+    if not lanes.loaded and all(axis < level for axis in lanes.axes):
+        return [value]
+    return [part for child in children(value) for part in _steady_parts(child, level)]
+
+
+def _traced(statements: list[loops.Statement], origins: tuple[Span, ...]) -> list[loops.Statement]:
+    """The statements, those that do not know where they come from with these origins."""
+    return [
+        statement if statement.origins else attrs.evolve(statement, origins=origins)
+        for statement in statements
+    ]
+
+
+def _origins(node: LoopNode) -> tuple[Span, ...]:
+    """Where the nests inside a loop come from."""
+    found = [
+        origin
+        for leaf in leaves([node])
+        for origin in (*(read.origin for read in leaf.nest.reads), leaf.nest.origin)
+    ]
+    return tuple(span for span in dict.fromkeys(found) if span != NOWHERE)
+
+
+def _texts(leaf: Leaf) -> list[tuple[str, Span]]:
+    """The statements of the sketch that a nest carries out, and where they stand."""
+    nest = leaf.nest
+    reads = [(read.note, read.origin) for read in nest.reads if read.note]
+    return [*reads, *((text, nest.origin) for text in nest.notes)]
+
+
+def _loop_notes(node: LoopNode) -> list[loops.Statement]:
+    """The comments above an innermost loop; in other loops each nest carries its own."""
+    if not node.innermost:
+        return []
+    return _notes([text for leaf in leaves([node]) for text in _texts(leaf)])
+
+
+def _leaf_notes(leaf: Leaf) -> list[loops.Statement]:
+    if leaf.path and leaf.path[-1].innermost:
+        return []
+    return _notes(_texts(leaf))
+
+
+def _notes(texts: list[tuple[str, Span]]) -> list[loops.Statement]:
+    """One comment for each text, which comes from wherever it stands."""
+    found: dict[str, tuple[Span, ...]] = {}
+    for text, origin in texts:
+        found[text] = (*found.get(text, ()), origin)
+    return [loops.Note(text, origins=origins) for text, origins in found.items()]
+
+
+def _argument_dtype(nest: Nest, position: int) -> DType:
+    if nest.operation == "where" and position == 0:
+        return DType.BOOL
+    if nest.operation.startswith("logical_"):
+        return DType.BOOL
+    return nest.dtype.compute
+
+
+def step_sign(step: ir.Expr, sketch: ir.Sketch) -> int:
+    """The sign of a loop's step: 1, -1, or 0 where it is only known when the kernel runs."""
+    constants = {c.name: ir.Literal(c.value) for c in sketch.constants}
+    resolved = substitute(step, constants)
+    value = constant_value(resolved)
+    if value is not None:
+        return 1 if value > 0 else -1
+    symbols = {symbol.name for symbol in sketch.symbols}
+    if isinstance(resolved, ir.Ref) and resolved.name in symbols:
+        return 1
+    return 0

@@ -1,0 +1,329 @@
+"""Versions of tiles, and loads that need no tile.
+
+A write to a tile without `init=` makes a new version (LOWERING 6): `sub(x, m, x)` after
+`load(... -> x)` leaves the loaded values nameable, so each version is stored only if it must be.
+A version made by a load is *forwarded* when nothing writes its tensor before the last use: its
+uses read the tensor itself. A tile that branches or loops change in place has one version only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from sketchc.ir import nodes as ir
+from sketchc.ir.lanes import tiles_read
+from sketchc.ir.symbolic import constant_value, references
+from sketchc.lowering.plan import is_product
+from sketchc.ops.table import OPS
+
+#: (id of the statement, operand position or tile), the statement being kept alive by the plan.
+_Key = tuple[int, int | str]
+
+
+@attrs.define
+class Versions:
+    """Which version of a tile each statement of one phase reads and writes."""
+
+    sketch: ir.Sketch
+    taken: set[str]
+    _reads: dict[_Key, str] = attrs.field(factory=dict)
+    _writes: dict[tuple[int, str], str] = attrs.field(factory=dict)
+    _origins: dict[str, str] = attrs.field(factory=dict)
+    _forwarded: dict[str, ir.Load] = attrs.field(factory=dict)
+    _used: set[str] = attrs.field(factory=set)
+    single: frozenset[str] = frozenset()
+
+    def origin(self, version: str) -> str:
+        """The tile a version belongs to."""
+        return self._origins.get(version, version)
+
+    def read(self, statement: ir.Statement, position: int) -> str:
+        """The version that an operand reads (a store's tile is at position 0)."""
+        return self._reads[id(statement), position]
+
+    def read_by_lanes(self, statement: ir.Statement, tile: str) -> str:
+        """The version of a tile that a statement's index tiles and predicates read."""
+        return self._reads[id(statement), tile]
+
+    def written(self, statement: ir.Statement, position: int = 0) -> str:
+        """The version that a statement makes of its destination at `position`."""
+        return self._writes[id(statement), tiles_written(statement)[position]]
+
+    def needed(self, version: str) -> bool:
+        """False for a version that nothing reads: its statement has no effect."""
+        return version in self._used
+
+    def source(self, version: str) -> ir.Load | None:
+        """The load that stands for a forwarded version."""
+        return self._forwarded.get(version)
+
+    def forwarded(self, load: ir.Load) -> bool:
+        return self.written(load) in self._forwarded
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing else has."""
+        name = stem
+        count = 2
+        while name in self.taken:
+            name = f"{stem}_{count}"
+            count += 1
+        self.taken.add(name)
+        return name
+
+
+@attrs.frozen
+class _Event:
+    """One statement in program order with the loops around it."""
+
+    statement: ir.Statement
+    loops: tuple[ir.For, ...]
+
+
+@attrs.define
+class _Uses:
+    """Where each version is read, and which versions the bound index tiles hold."""
+
+    positions: dict[str, list[int]] = attrs.field(factory=dict)
+    bound: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+
+    def add(self, version: str, position: int) -> None:
+        self.positions.setdefault(version, []).append(position)
+
+    def of(self, version: str) -> list[int]:
+        return sorted(set(self.positions.get(version, ())))
+
+
+def find_versions(
+    sketch: ir.Sketch, body: tuple[ir.Statement, ...], taken: Iterable[str]
+) -> Versions:
+    """Number the versions of one phase's tiles and choose the loads to forward."""
+    versions = Versions(sketch, set(taken), single=_single_version_tiles(sketch, body))
+    events = list(_events(body, ()))
+    current: dict[str, str] = {}
+    uses = _Uses()
+    for position, event in enumerate(events):
+        statement = event.statement
+        for index, tile in _operands(statement):
+            version = current.setdefault(tile, tile)
+            versions._reads[id(statement), index] = version
+            uses.add(version, position)
+        _read_lanes(versions, statement, position, current, uses)
+        for written in tiles_written(statement):
+            if written in versions.single or written not in current:
+                version = written
+            else:
+                version = versions.fresh(f"{written}_{_stage(statement)}")
+            current[written] = version
+            versions._origins[version] = written
+            versions._writes[id(statement), written] = version
+    versions._used.update(uses.positions)
+    _forward(versions, events, uses)
+    return versions
+
+
+def _read_lanes(
+    versions: Versions,
+    statement: ir.Statement,
+    position: int,
+    current: dict[str, str],
+    uses: _Uses,
+) -> None:
+    """The versions read by index tiles and predicates, through bindings as well."""
+    held: dict[str, None] = {}
+    for expression in index_expressions(statement):
+        for tile in tiles_read(expression):
+            version = current.setdefault(tile, tile)
+            versions._reads[id(statement), tile] = version
+            held[version] = None
+        for reference in references(expression):
+            held.update(dict.fromkeys(uses.bound.get(reference.name, ())))
+    for version in held:
+        uses.add(version, position)
+    if isinstance(statement, ir.Bind):
+        uses.bound[statement.name] = tuple(held)
+
+
+def _stage(statement: ir.Statement) -> str:
+    """What tells a later version of a tile from the first: the operation that makes it."""
+    return statement.operation if isinstance(statement, ir.Compute) else "next"
+
+
+def _events(body: tuple[ir.Statement, ...], loops: tuple[ir.For, ...]) -> Iterable[_Event]:
+    for statement in body:
+        yield _Event(statement, loops)
+        match statement:
+            case ir.For():
+                yield from _events(statement.body, (*loops, statement))
+            case ir.If():
+                yield from _events(statement.body, loops)
+                yield from _events(statement.orelse, loops)
+            case _:
+                pass
+
+
+# ---------------------------------------------------------------- what a statement touches
+
+
+def index_expressions(statement: ir.Statement) -> tuple[ir.Expr, ...]:
+    """The expressions of a statement that may hold index tiles and predicates."""
+    match statement:
+        case ir.Load(access=access) | ir.Store(access=access) | ir.Atomic(access=access):
+            subscripts = [s.value for s in access.subscripts if isinstance(s, ir.IndexSubscript)]
+            return (*subscripts, *statement.guards)
+        case ir.Compute(operands=operands):
+            return tuple(o.value for o in operands if isinstance(o, ir.IndexOperand))
+        case ir.Bind(value=value):
+            return (value,)
+        case _:
+            return ()
+
+
+def _operands(statement: ir.Statement) -> list[tuple[int, str]]:
+    """The tiles that a statement reads as operands, with their positions."""
+    match statement:
+        case ir.Store(tile=tile) | ir.Atomic(tile=tile):
+            return [(0, tile)]
+        case ir.Compute(_, operands):
+            found = [
+                (index, operand.tile)
+                for index, operand in enumerate(operands)
+                if isinstance(operand, ir.TileOperand)
+            ]
+            # What accumulates reads its destinations too.
+            if OPS[statement.operation].accumulates:
+                found += enumerate(statement.destinations, len(operands))
+            return found
+        case _:
+            return []
+
+
+def tiles_written(statement: ir.Statement) -> tuple[str, ...]:
+    """The tiles that a statement itself writes, in order."""
+    match statement:
+        case ir.Load(_, tile):
+            return (tile,)
+        case ir.Compute():
+            return statement.destinations
+        case _:
+            return ()
+
+
+def _single_version_tiles(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> frozenset[str]:
+    """Tiles that stay one piece of memory: initialised, carried by a loop, accumulated into, or
+    written in a branch that does not hold the whole of their life."""
+    names = {tile.name for tile in sketch.tiles if tile.initial is not None}
+    for statement in ir.walk(body):
+        match statement:
+            case ir.For(carried=carried):
+                names.update(carried)
+            case ir.If(carried=carried):
+                inside = list(ir.walk(ir.inside(statement)))
+                written = {tile for inner in inside for tile in tiles_written(inner)}
+                own = {inner.tile for inner in inside if isinstance(inner, ir.Alloc)}
+                names.update(carried, written - own)
+            case ir.Compute(operation, masked=masked):
+                if masked or OPS[operation].accumulates:
+                    names.update(statement.destinations)
+            case _:
+                pass
+    return frozenset(names)
+
+
+# ---------------------------------------------------------------- forwarding
+
+
+def _forward(versions: Versions, events: list[_Event], uses: _Uses) -> None:
+    # Later loads first: what they read for their indices is read at each of their uses.
+    for position in range(len(events) - 1, -1, -1):
+        event = events[position]
+        load = event.statement
+        if not isinstance(load, ir.Load) or load.tile in versions.single:
+            continue
+        version = versions.written(load)
+        found = uses.of(version)
+        if not _worthwhile(versions, load, event, [events[use] for use in found]):
+            continue
+        if any(_stored_between(versions.sketch, load, events, position, use) for use in found):
+            continue
+        versions._forwarded[version] = load
+        for index in _held(versions, load, uses):
+            for use in found:
+                uses.add(index, use)
+
+
+def _held(versions: Versions, load: ir.Load, uses: _Uses) -> list[str]:
+    """The versions that a load's indices and guards hold."""
+    found: list[str] = []
+    for expression in index_expressions(load):
+        found += [versions.read_by_lanes(load, tile) for tile in tiles_read(expression)]
+        for reference in references(expression):
+            found += uses.bound.get(reference.name, ())
+    return found
+
+
+def plain(load: ir.Load) -> bool:
+    """Scalars and slices of step 1, every lane read: a rectangle of the tensor."""
+    steps = all(
+        isinstance(s, ir.ScalarSubscript)
+        or (isinstance(s, ir.SliceSubscript) and constant_value(s.step) == 1)
+        for s in load.access.subscripts
+    )
+    return steps and not load.guards and (load.pad is None or load.read == load.domain)
+
+
+def _worthwhile(versions: Versions, load: ir.Load, at: _Event, uses: list[_Event]) -> bool:
+    """Whether reading the tensor is as cheap as reading a tile: unit stride, a single use, or a
+    matrix product, which packs its operands anyway."""
+    sketch = versions.sketch
+    if not plain(load):
+        # Indices in tiles that change in place would be read too late.
+        indices = [tile for e in index_expressions(load) for tile in tiles_read(e)]
+        return (
+            len(uses) == 1
+            and uses[0].loops == at.loops
+            and not is_product(uses[0].statement)
+            and not versions.single & set(indices)
+        )
+    others = [use for use in uses if not is_product(use.statement)]
+    if len(others) <= 1:
+        return True
+    tensor = sketch.tensor(load.access.tensor)
+    if any(tensor.broadcast):
+        return False
+    extents = sketch.tile(load.tile).extents
+    slices = [s for s in load.access.subscripts if isinstance(s, ir.SliceSubscript)]
+    contiguous = bool(slices) and isinstance(load.access.subscripts[-1], ir.SliceSubscript)
+    return contiguous or all(
+        constant_value(extent) == 1 for extent in extents[len(extents) - len(slices) :]
+    )
+
+
+def _stored_between(
+    sketch: ir.Sketch, load: ir.Load, events: list[_Event], position: int, use: int
+) -> bool:
+    """True if the tensor may change between the load and one use of the tile, or while it is used:
+    a store to other elements of the tensor that it reads."""
+    base = sketch.tensor(load.access.tensor).name
+    inner = set(map(id, events[use].loops)) - set(map(id, events[position].loops))
+    for index, event in enumerate(events):
+        statement = event.statement
+        if not isinstance(statement, ir.Store | ir.Atomic):
+            continue
+        if sketch.tensor(statement.access.tensor).name != base:
+            continue
+        if position < index < use or inner & set(map(id, event.loops)):
+            return True
+        if index == use and not _same_place(load, statement):
+            return True
+    return False
+
+
+def _same_place(load: ir.Load, store: ir.Store | ir.Atomic) -> bool:
+    """Whether a lane is stored where it was loaded, and no other lane is loaded from there."""
+    if not isinstance(store, ir.Store) or load.access.tensor != store.access.tensor:
+        return False
+    return load.access.subscripts == store.access.subscripts and not any(
+        isinstance(s, ir.IndexSubscript) for s in store.access.subscripts
+    )

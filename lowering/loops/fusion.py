@@ -1,0 +1,236 @@
+"""Fusion: nests over the same lanes become one loop, level by level.
+
+Two nests share a loop when its bounds are the same and every element that both touch (one of them
+writing) belongs to the same lane (LOWERING 9). A nest may move up to an earlier loop when nothing
+between depends on it; initialisations move up furthest, so that they do not part their neighbours.
+What is fused here decides what needs memory (`storage.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias, assert_never
+
+import attrs
+
+from sketchc.base.source import Span
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import equal
+from sketchc.lowering.loops.indices import index_rank
+from sketchc.lowering.loops.nest_maker import NestMaker
+from sketchc.lowering.loops.nests import Axis, Kind, Nest, Read
+
+
+@attrs.define(eq=False)
+class Leaf:
+    """One nest inside all of its loops; `path` are those loops, outermost first."""
+
+    nest: Nest
+    path: tuple[LoopNode, ...] = ()
+    block: tuple[BlockNode, ...] = ()
+
+
+@attrs.define(eq=False)
+class LoopNode:
+    """A loop over one axis of all the nests inside."""
+
+    axis: Axis
+    level: int
+    members: list[Nest]
+    children: list[Node] = attrs.field(factory=list)
+
+    @property
+    def innermost(self) -> bool:
+        return all(isinstance(child, Leaf) for child in self.children)
+
+
+@attrs.define(eq=False)
+class BindNode:
+    """A bound integer; bindings stand at the front of their block."""
+
+    name: str
+    value: ir.Expr
+    text: str
+    origin: Span
+
+
+@attrs.define(eq=False)
+class NoteNode:
+    """The text of a bound index tile, which is calculated where it is used."""
+
+    text: str
+    origin: Span
+
+
+@attrs.define(eq=False)
+class FetchNode:
+    """A scalar read from memory, in its place among the nests."""
+
+    name: str
+    read: Read
+    dtype: DType
+    text: str
+    origin: Span
+
+
+@attrs.define(eq=False)
+class SerialNode:
+    """A sequential loop of the sketch."""
+
+    loop: ir.For
+    children: list[Node] = attrs.field(factory=list)
+
+
+@attrs.define(eq=False)
+class ArmNode:
+    """One side of a branch."""
+
+    children: list[Node] = attrs.field(factory=list)
+
+
+@attrs.define(eq=False)
+class BranchNode:
+    """A branch of the sketch; its condition is the same for all lanes."""
+
+    branch: ir.If
+    body: ArmNode = attrs.field(factory=ArmNode)
+    orelse: ArmNode = attrs.field(factory=ArmNode)
+
+
+#: What holds statements of its own: no nest moves into it or out of it.
+BlockNode: TypeAlias = SerialNode | ArmNode
+
+Node: TypeAlias = Leaf | LoopNode | SerialNode | BranchNode | BindNode | NoteNode | FetchNode
+
+
+def build_tree(
+    body: tuple[ir.Statement, ...], maker: NestMaker, block: tuple[BlockNode, ...] = ()
+) -> list[Node]:
+    """The fused loop tree of a phase's body."""
+    nodes: list[Node] = []
+    run: list[Nest] = []
+
+    def close() -> None:
+        nodes.extend(_fuse(run, 0, (), block))
+        run.clear()
+
+    for statement in body:
+        match statement:
+            case ir.For():
+                close()
+                node = SerialNode(statement)
+                node.children = build_tree(statement.body, maker, (*block, node))
+                nodes.append(node)
+            case ir.If():
+                close()
+                branch = BranchNode(statement)
+                for arm, inner in (
+                    (branch.body, statement.body),
+                    (branch.orelse, statement.orelse),
+                ):
+                    arm.children = build_tree(inner, maker, (*block, arm))
+                nodes.append(branch)
+            case ir.Fetch(name, _, dtype, text):
+                # Stores before it are visible to it.
+                close()
+                fetched = maker.fetched(statement)
+                nodes.append(FetchNode(name, fetched, dtype, text, statement.span))
+            case ir.Bind(name, value, text):
+                run.extend(maker.nests(statement))
+                if index_rank(value, maker.bindings):
+                    nodes.append(NoteNode(text, statement.span))
+                else:
+                    nodes.append(BindNode(name, value, text, statement.span))
+            case _:
+                run.extend(maker.nests(statement))
+    close()
+    return nodes
+
+
+def leaves(nodes: list[Node]) -> Iterator[Leaf]:
+    """All nests in the order in which they run."""
+    for node in nodes:
+        match node:
+            case Leaf():
+                yield node
+            case LoopNode() | SerialNode():
+                yield from leaves(node.children)
+            case BranchNode():
+                yield from leaves(node.body.children)
+                yield from leaves(node.orelse.children)
+            case BindNode() | NoteNode() | FetchNode():
+                pass
+            case _:
+                assert_never(node)
+
+
+# ---------------------------------------------------------------- grouping
+
+
+@attrs.define(eq=False)
+class _Group:
+    """Nests that share the loop of `axis` (None: a single nest without loops left)."""
+
+    axis: Axis | None
+    nests: list[Nest]
+
+
+def _fuse(
+    nests: list[Nest], level: int, path: tuple[LoopNode, ...], block: tuple[BlockNode, ...]
+) -> list[Node]:
+    nodes: list[Node] = []
+    for group in _groups(nests, level):
+        if group.axis is None:
+            nodes.extend(Leaf(nest, path, block) for nest in group.nests)
+            continue
+        node = LoopNode(group.axis, level, group.nests)
+        node.children = _fuse(group.nests, level + 1, (*path, node), block)
+        nodes.append(node)
+    return nodes
+
+
+def _groups(nests: list[Nest], level: int) -> list[_Group]:
+    groups: list[_Group] = []
+    for nest in nests:
+        axis = nest.axes[level] if len(nest.axes) > level else None
+        if axis is not None and _join(groups, nest, axis, level):
+            continue
+        group = _Group(axis, [nest])
+        groups.insert(_place(groups, nest) if nest.early else len(groups), group)
+    return groups
+
+
+def _join(groups: list[_Group], nest: Nest, axis: Axis, level: int) -> bool:
+    """Put `nest` into the latest group it can share a loop with."""
+    for group in reversed(groups):
+        same = group.axis is not None and _same_axis(group.axis, axis)
+        if same and all(_may_share(member, nest, level) for member in group.nests):
+            group.nests.append(nest)
+            return True
+        if any(member.conflicts(nest) for member in group.nests):
+            return False
+    return False
+
+
+def _same_axis(left: Axis, right: Axis) -> bool:
+    if left == right:
+        return True
+    return equal(left.lower, right.lower) and equal(left.upper, right.upper)
+
+
+def _may_share(first: Nest, second: Nest, level: int) -> bool:
+    """True if running both lane by lane of this level is the same as one after the other."""
+    if {first.kind, second.kind} & {Kind.PRODUCT, Kind.WHOLE}:
+        return False
+    return all(mine.aligned(theirs, level) for mine, theirs in first.conflicts(second))
+
+
+def _place(groups: list[_Group], nest: Nest) -> int:
+    """The earliest position for a nest that may move up."""
+    position = len(groups)
+    for index in range(len(groups) - 1, -1, -1):
+        if any(member.conflicts(nest) for member in groups[index].nests):
+            break
+        position = index
+    return position

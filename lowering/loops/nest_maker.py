@@ -1,0 +1,411 @@
+"""Tile operations to loop nests: one method per kind of statement.
+
+Reductions become three nests (initialise, accumulate, finish), so that fusion needs no special case
+for them. Loads whose tensor is not written before the last use become reads of the tensor itself
+(`forwarding.py`), so that a tile that is only loaded takes no memory at all.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import assert_never
+
+import attrs
+
+from sketchc.base.diagnostics import InternalError
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.lanes import laid_out
+from sketchc.ir.symbolic import show
+from sketchc.lowering.loops.library_calls import RULES
+from sketchc.lowering.loops.nests import (
+    ONE,
+    Block,
+    Kind,
+    Lanes,
+    Nest,
+    Product,
+    Read,
+    Reference,
+    ScalarSource,
+    Source,
+    axis_bounds,
+)
+from sketchc.lowering.loops.tiles import Loops, Tiles, aligned_loops, map_tiles, tile_reference
+from sketchc.ops.table import OPS, Category, identity_value
+
+
+@attrs.define
+class NestMaker(Tiles):
+    """Makes the nests of one phase."""
+
+    # ------------------------------------------------------------ statements
+
+    def nests(self, statement: ir.Statement) -> list[Nest]:
+        """The nests of one statement that is not a loop, branch or fetch."""
+        return [attrs.evolve(nest, origin=statement.span) for nest in self._nests(statement)]
+
+    def _nests(self, statement: ir.Statement) -> list[Nest]:
+        match statement:
+            case ir.Alloc(tile):
+                return self._alloc(tile) if self.versions.needed(tile) else []
+            case ir.Load():
+                if not self.versions.needed(self.versions.written(statement)):
+                    return []
+                return self._load(statement)
+            case ir.Store() | ir.Atomic():
+                return self._store(statement)
+            case ir.Compute():
+                written = range(len(statement.destinations))
+                if not any(
+                    self.versions.needed(self.versions.written(statement, each)) for each in written
+                ):
+                    return []
+                return self._compute(statement)
+            case ir.Bind():
+                return self._bind(statement)
+            case ir.For() | ir.If() | ir.Fetch():
+                msg = "not straight-line code"
+                raise InternalError(msg)
+            case _:
+                assert_never(statement)
+
+    def _bind(self, statement: ir.Bind) -> list[Nest]:
+        """Remember an index tile. What it takes from a tile that changes in place is copied now: a
+        binding is a snapshot."""
+        found: list[Nest] = []
+
+        def snapshot(leaf: ir.TileLanes) -> ir.Expr:
+            tile = self.versions.read_by_lanes(statement, leaf.tile)
+            if leaf.tile not in self.versions.single:
+                return attrs.evolve(leaf, tile=tile)
+            extents, dtype = self.extents(tile), self.dtype(tile)
+            name = self.temporary(f"{tile}_then", extents, dtype)
+            lanes = Lanes.over(extents, leaf.domain)
+            read = self.version_read(tile, lanes.loops, leaf.domain)
+            target = tile_reference(name, lanes.loops)
+            found.append(self.move(lanes, target, name, read, statement.text))
+            return attrs.evolve(leaf, tile=name)
+
+        self.bindings[statement.name] = map_tiles(statement.value, snapshot)
+        return found
+
+    def _alloc(self, name: str) -> list[Nest]:
+        tile = self.sketch.tile(name)
+        if tile.initial is None:
+            return []
+        lanes = Lanes.over(tile.extents, tile.domain or ())
+        shown = ", ".join(show(extent) for extent in tile.extents)
+        note = f"{name} = alloc([{shown}], init={tile.initial})"
+        return [self.fill(name, lanes, lanes.loops, tile.initial, tile.dtype, note)]
+
+    def fill(
+        self,
+        tile: str,
+        lanes: Lanes,
+        loops: Loops,
+        value: int | float | bool,
+        dtype: DType,
+        note: str = "",
+    ) -> Nest:
+        return Nest(
+            Kind.ASSIGN,
+            lanes.axes,
+            tile_reference(tile, loops),
+            dtype,
+            "copy",
+            (ScalarSource(ir.Literal(value), dtype),),
+            dtype,
+            dtype,
+            notes=(note,) if note else (),
+            early=True,
+        )
+
+    def _load(self, statement: ir.Load) -> list[Nest]:
+        if self.versions.forwarded(statement):
+            return []
+        tile = self.versions.written(statement)
+        lanes = Lanes.over(self.extents(tile), statement.domain)
+        read = self.tensor_read(statement, lanes.loops, tile, "")
+        target = tile_reference(tile, lanes.loops)
+        return self._apart(self.move(lanes, target, tile, read, statement.text), tile, lanes)
+
+    def move(self, lanes: Lanes, target: Reference, tile: str, read: Read, note: str) -> Nest:
+        """A copy of what is read to the lanes of a tile."""
+        dtype = self.dtype(tile)
+        notes = (note,) if note else ()
+        return Nest(
+            Kind.ASSIGN, lanes.axes, target, dtype, "copy", (read,), dtype, dtype, notes=notes
+        )
+
+    def _store(self, statement: ir.Store | ir.Atomic) -> list[Nest]:
+        tile = self.versions.read(statement, 0)
+        lanes = Lanes.over(self.extents(tile), statement.domain)
+        source = self.version_read(tile, lanes.loops, statement.domain)
+        target = self.reference(statement, statement.access, lanes.loops)
+        stored = self.sketch.tensor(statement.access.tensor).dtype
+        atomic = isinstance(statement, ir.Atomic)
+        return [
+            Nest(
+                Kind.ATOMIC if atomic else Kind.ASSIGN,
+                lanes.axes,
+                target,
+                stored,
+                statement.operation if isinstance(statement, ir.Atomic) else "copy",
+                (source,),
+                stored,
+                stored,
+                notes=(statement.text,) if statement.text else (),
+                guards=self.guards(statement, lanes.loops),
+            )
+        ]
+
+    # ------------------------------------------------------------ computations
+
+    def _compute(self, statement: ir.Compute) -> list[Nest]:
+        rule = RULES.get(statement.operation)
+        if rule is not None:
+            return rule(self, statement)
+        row = OPS[statement.operation]
+        match row.category:
+            case Category.REDUCTION:
+                return self._reduction(statement, row.identity or "zero")
+            case Category.MATRIX:
+                return self._product(statement)
+            case _:
+                return self._elementwise(statement)
+
+    def domain_written(self, statement: ir.Compute) -> ir.Domain:
+        return statement.written if statement.masked else statement.domain
+
+    def _elementwise(self, statement: ir.Compute) -> list[Nest]:
+        tile = self.versions.written(statement)
+        lanes = Lanes.over(self.extents(tile), self.domain_written(statement))
+        swapped = statement.operation == "transpose"
+        sources = tuple(
+            self.source(statement, position, operand, lanes.loops, swapped)
+            for position, operand in enumerate(statement.operands)
+        )
+        row = OPS[statement.operation]
+        stored = self.dtype(tile)
+        moves = statement.operation in ("copy", "fill", "transpose", "broadcast")
+        nest = Nest(
+            Kind.ASSIGN,
+            lanes.axes,
+            tile_reference(tile, lanes.loops),
+            stored,
+            "copy" if moves else statement.operation,
+            sources,
+            statement.dtype,
+            DType.BOOL if row.result.name == "BOOL" else statement.dtype,
+            dict(statement.attributes),
+            (statement.text,) if statement.text else (),
+        )
+        return self._apart(nest, tile, lanes)
+
+    def _apart(self, nest: Nest, tile: str, lanes: Lanes) -> list[Nest]:
+        """The nest, through a temporary where it reads other lanes of its own destination."""
+        if not any(_crosses(read.reference, nest.target) for read in nest.reads):
+            return [nest]
+        name = self.temporary(f"{tile}_new", self.extents(tile), nest.stored)
+        reference = tile_reference(name, lanes.loops)
+        read = Read(reference, nest.stored, nest.stored, name)
+        first = attrs.evolve(nest, target=reference)
+        return [first, self.move(lanes, nest.target, tile, read, "")]
+
+    def source(
+        self,
+        statement: ir.Statement,
+        position: int,
+        operand: ir.Operand,
+        loops: Loops,
+        swapped: bool = False,
+    ) -> Source:
+        match operand:
+            case ir.ScalarOperand(value, dtype):
+                return ScalarSource(value, dtype)
+            case ir.TileOperand(domain=domain, layout=layout):
+                version = self.versions.read(statement, position)
+                extents = laid_out(self.extents(version), layout, ONE)
+                order = (*loops[:-2], loops[-1], loops[-2]) if swapped else loops
+                own = aligned_loops(extents, order)
+                if layout is not None:  # lane 0 of a new axis is no index of the tile
+                    own = tuple(itertools.compress(own, layout))
+                    domain = tuple(itertools.compress(domain, layout))
+                return self.version_read(version, own, domain)
+            case ir.IndexOperand(value, dtype, extents):
+                return self.lane_source(statement, value, dtype, aligned_loops(extents, loops))
+            case _:
+                assert_never(operand)
+
+    def _reduction(self, statement: ir.Compute, identity: str) -> list[Nest]:
+        """Initialise an accumulator, accumulate over all lanes, move it to the destination."""
+        tile = self.versions.written(statement)
+        axes = _axes(statement)
+        operand = statement.operands[0]
+        extents, domain = self._shape(statement, operand)
+        kept_domain = _kept_domain(self.domain_written(statement), len(extents), axes)
+        source_domain = tuple(
+            own if axis in axes else kept_domain.get(axis, own)
+            for axis, own in enumerate(domain or (ir.FULL,) * len(extents))
+        )
+        every = Lanes.over(extents, source_domain)
+        kept = [axis for axis in range(len(extents)) if axis not in axes]
+        outer = Lanes.over(
+            tuple(extents[axis] for axis in kept), tuple(source_domain[axis] for axis in kept)
+        )
+        dtype = _accumulator(statement)
+        stored = self.dtype(tile)
+        direct = stored is dtype and not statement.masked
+        rank = len(extents)
+        if direct:
+            total = tile
+            start_loops = self._kept_loops(tile, kept, outer.loops, rank)
+            body_loops = tuple(every.loops[axis] for axis in kept)
+            body_loops = self._kept_loops(tile, kept, body_loops, rank)
+        else:
+            total = self.temporary(f"{tile}_total", tuple(extents[a] for a in kept), dtype)
+            start_loops = outer.loops
+            body_loops = tuple(every.loops[axis] for axis in kept)
+        value = identity_value(identity, dtype)
+        start = self.fill(total, outer, start_loops, value, dtype)
+        body = Nest(
+            Kind.ACCUMULATE,
+            every.axes,
+            tile_reference(total, body_loops),
+            dtype,
+            statement.operation,
+            (self.source(statement, 0, operand, every.loops),),
+            dtype,
+            dtype,
+            notes=(statement.text,) if statement.text else (),
+        )
+        if direct:
+            return [start, body]
+        target = tile_reference(tile, self._kept_loops(tile, kept, outer.loops, rank))
+        read = Read(tile_reference(total, outer.loops), dtype, dtype, total)
+        return [start, body, self.move(outer, target, tile, read, "")]
+
+    def _kept_loops(self, tile: str, kept: list[int], loops: Loops, rank: int) -> Loops:
+        """For each axis of a reduction's destination its loop: with or without kept dimensions."""
+        if len(self.extents(tile)) != rank:
+            return loops if kept else (None,)
+        by_axis = dict(zip(kept, loops, strict=True))
+        return tuple(by_axis.get(axis) for axis in range(rank))
+
+    def _shape(
+        self, statement: ir.Compute, operand: ir.Operand
+    ) -> tuple[tuple[ir.Expr, ...], ir.Domain]:
+        match operand:
+            case ir.TileOperand(domain=domain):
+                return self.extents(self.versions.read(statement, 0)), domain
+            case ir.IndexOperand(extents=extents, domain=domain):
+                return extents, domain
+            case ir.ScalarOperand():
+                return (ONE,), ()
+            case _:
+                assert_never(operand)
+
+    def block(self, version: str, domain: ir.Domain) -> Block:
+        """The valid lanes of a tile in memory, for a function of the prelude."""
+        extents = self.extents(version)
+        bounds = zip(extents, domain or (ir.FULL,) * len(extents), strict=True)
+        lanes = tuple(axis_bounds(extent, own) for extent, own in bounds)
+        reference = tile_reference(version, (None,) * len(extents))
+        return Block(reference, self.dtype(version), lanes, extents)
+
+    # ------------------------------------------------------------ matrix products
+
+    def _product(self, statement: ir.Compute) -> list[Nest]:
+        tile = self.versions.written(statement)
+        accumulates = OPS[statement.operation].accumulates
+        dtype = statement.dtype.compute
+        if dtype.is_integer and dtype.bytes < DType.I32.bytes:
+            dtype = DType.I32  # wraps to the same, and registers are made for it
+        stored = self.dtype(tile)
+        extents = self.extents(tile)
+        lanes = Lanes.over(extents, self.domain_written(statement))
+        direct = stored is dtype and not statement.masked
+        target = tile if direct else self.temporary(f"{tile}_total", extents, dtype)
+        result = tile_reference(target, lanes.loops)
+        before: list[Nest] = []
+        if not accumulates:
+            before = [self.fill(target, lanes, lanes.loops, 0, dtype)]
+        elif not direct:
+            read = Read(tile_reference(tile, lanes.loops), stored, stored, tile)
+            before = [self.move(lanes, result, target, read, "")]
+        nest = self._product_nest(statement, target, dtype)
+        if direct:
+            return [*before, nest]
+        finished = Read(result, dtype, dtype, target)
+        after = self.move(lanes, tile_reference(tile, lanes.loops), tile, finished, "")
+        return [*before, nest, after]
+
+    def _product_nest(self, statement: ir.Compute, target: str, dtype: DType) -> Nest:
+        trans_a = bool(statement.attributes.get("trans_a", False))
+        trans_b = bool(statement.attributes.get("trans_b", False))
+        domains = [
+            operand.domain if isinstance(operand, ir.TileOperand) and operand.domain else FULL_2
+            for operand in statement.operands
+        ]
+        written = self.domain_written(statement) or FULL_2
+        rows, columns = self.extents(target)
+        inner = self.extents(self.versions.read(statement, 0))[0 if trans_a else 1]
+        left_depth = domains[0][0 if trans_a else 1]
+        right_depth = domains[1][1 if trans_b else 0]
+        shared = left_depth.meet(right_depth)
+        product = Product(
+            axis_bounds(rows, written[0]),
+            axis_bounds(columns, written[1]),
+            axis_bounds(inner, shared),
+            (rows, columns, inner),
+            trans_a,
+            trans_b,
+        )
+        sources = tuple(
+            self.version_read(self.versions.read(statement, position), (None, None), ())
+            for position in (0, 1)
+        )
+        return Nest(
+            Kind.PRODUCT,
+            (),
+            tile_reference(target, (None, None)),
+            dtype,
+            statement.operation,
+            sources,
+            dtype,
+            dtype,
+            notes=(statement.text,) if statement.text else (),
+            product=product,
+        )
+
+
+FULL_2: ir.Domain = (ir.FULL, ir.FULL)
+
+
+def _crosses(read: Reference, target: Reference) -> bool:
+    return not read.tensor and read.name == target.name and read.terms != target.terms
+
+
+def _axes(statement: ir.Compute) -> tuple[int, ...]:
+    axes = statement.attributes["axis"]
+    if not isinstance(axes, tuple):
+        msg = "an axis attribute is a tuple after elaboration"
+        raise InternalError(msg)
+    return axes
+
+
+def _accumulator(statement: ir.Compute) -> DType:
+    if statement.operation in ("reduce_any", "reduce_all"):
+        return DType.BOOL
+    return statement.dtype.compute
+
+
+def _kept_domain(written: ir.Domain, rank: int, axes: tuple[int, ...]) -> dict[int, ir.AxisDomain]:
+    """The lanes to compute on each axis of the source that is kept."""
+    if not written:
+        return {}
+    kept = [axis for axis in range(rank) if axis not in axes]
+    if len(written) == rank:
+        return {axis: written[axis] for axis in kept}
+    return dict(zip(kept, written, strict=False))

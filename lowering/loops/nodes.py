@@ -1,0 +1,364 @@
+"""The loop IR: what a phase becomes after its tile operations are fused into loops.
+
+C++ prints it, and CUDA-C will: hence lane loops, barriers and storage are nodes of their own
+(LOWERING 17). Index and bound expressions are the scalar expressions of `sketchc.ir.nodes` over
+host scalars, grid and loop variables and lane variables (`Ref` of kind LOOP); values are the small
+typed language below. A value of type f16 or bf16 is a stored one: arithmetic happens on f32 or f64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.lowering.source_map import Traced
+
+# ---------------------------------------------------------------- values
+
+
+@attrs.frozen
+class Number:
+    """A constant of a data type (inf and nan allowed)."""
+
+    value: int | float | bool
+    dtype: DType
+
+
+@attrs.frozen
+class Local:
+    """A scalar local of the loop body."""
+
+    name: str
+    dtype: DType
+
+
+@attrs.frozen
+class Scalar:
+    """An integer, float or bool expression over names in scope, in the type it is printed in."""
+
+    value: ir.Expr
+    dtype: DType
+
+
+@attrs.frozen
+class Element:
+    """`buffer[index]`; `index` counts elements from the start of the buffer."""
+
+    buffer: str
+    index: ir.Expr
+    dtype: DType
+
+
+@attrs.frozen
+class Convert:
+    """`value` in another type; `rounding` and `saturate` are those of `cast`."""
+
+    value: Value
+    dtype: DType
+    rounding: str = "default"
+    saturate: bool = False
+
+
+@attrs.frozen
+class Apply:
+    """A row of the op table on values that have `dtype`; `result` is the type of the outcome."""
+
+    operation: str
+    arguments: tuple[Value, ...]
+    dtype: DType
+    result: DType
+    attributes: Mapping[str, object] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Select:
+    """`value` where the condition holds, else `otherwise`, which alone is evaluated then."""
+
+    condition: ir.Expr
+    value: Value
+    otherwise: Value
+    dtype: DType
+
+
+Value: TypeAlias = Number | Local | Scalar | Element | Convert | Apply | Select
+
+# ---------------------------------------------------------------- statements
+
+
+@attrs.frozen
+class Note(Traced):
+    """A comment: a statement of the sketch, or why something is done."""
+
+    text: str
+
+
+@attrs.frozen
+class Define(Traced):
+    """A new scalar local. `mutable` when `Assign` or `Accumulate` follow."""
+
+    name: str
+    dtype: DType
+    value: Value
+    mutable: bool = False
+
+
+@attrs.frozen
+class Row(Traced):
+    """`name` points to `buffer[base]`, for the loop that follows."""
+
+    name: str
+    buffer: str
+    base: ir.Expr
+    dtype: DType
+    writable: bool = False
+
+
+@attrs.frozen
+class Assign(Traced):
+    name: str
+    value: Value
+
+
+@attrs.frozen
+class Write(Traced):
+    """`buffer[index] = value`; the value has the buffer's type."""
+
+    buffer: str
+    index: ir.Expr
+    value: Value
+
+
+@attrs.frozen
+class AtomicUpdate(Traced):
+    """`buffer[index] = buffer[index] (operation) value`, indivisibly: "add", "max" or "min"; the
+    value has the buffer's type."""
+
+    operation: str
+    buffer: str
+    index: ir.Expr
+    value: Value
+    dtype: DType
+
+
+@attrs.frozen
+class Accumulate(Traced):
+    """`target = target (operation) value` for a reduction row; the target is a local or an
+    element, and the enclosing lane loop names a local target in its `reductions`."""
+
+    operation: str
+    target: Local | Element
+    value: Value
+
+
+@attrs.frozen
+class MatrixView:
+    """A rectangle of a buffer: element (r, c) is `buffer[origin + r * row + c * column]`."""
+
+    buffer: str
+    dtype: DType
+    origin: ir.Expr
+    row: ir.Expr
+    column: ir.Expr
+
+
+@attrs.frozen
+class MatrixProduct(Traced):
+    """`destination += left @ right` over valid extents `rows`, `columns`, `depth`; `packs` names
+    the two storages (left, right) that hold packed panels."""
+
+    left: MatrixView
+    right: MatrixView
+    destination: MatrixView
+    rows: ir.Expr
+    columns: ir.Expr
+    depth: ir.Expr
+    dtype: DType
+    packs: tuple[str, str]
+
+
+@attrs.frozen
+class TileView:
+    """The valid rectangle of a tile in memory: per axis its first lane, the one after its last, and
+    the elements from one lane to the next."""
+
+    buffer: str
+    dtype: DType
+    lower: tuple[ir.Expr, ...]
+    upper: tuple[ir.Expr, ...]
+    strides: tuple[ir.Expr, ...]
+
+
+@attrs.frozen
+class TileCall(Traced):
+    """A function of the target's library on whole tiles; `written` are the numbers of the tiles
+    that it writes, `values` the scalar arguments after them."""
+
+    name: str
+    tiles: tuple[TileView, ...]
+    written: tuple[int, ...]
+    values: tuple[Value, ...] = ()
+    parameters: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Reduction:
+    """A local that lanes of a loop combine with a reduction row."""
+
+    name: str
+    operation: str
+    dtype: DType
+
+
+@attrs.frozen
+class Loop(Traced):
+    """A loop over the lanes of one tile axis, run in order; `unrolled` asks for copies of the
+    body in place of turns (the bounds are compile-time constants then)."""
+
+    variable: str
+    lower: ir.Expr
+    upper: ir.Expr
+    body: tuple[Statement, ...]
+    step: int = 1
+    unrolled: bool = False
+
+
+@attrs.frozen
+class LaneLoop(Traced):
+    """An innermost loop whose lanes are independent but for `reductions`: SIMD lanes on a CPU, the
+    threads of a block on a GPU."""
+
+    variable: str
+    lower: ir.Expr
+    upper: ir.Expr
+    body: tuple[Statement, ...]
+    reductions: tuple[Reduction, ...] = ()
+
+
+@attrs.frozen
+class StreamedRow:
+    """The lanes of a block go to `row`, or, where its buffer is too large for the caches, to the
+    small local buffer `block` and from there past the caches."""
+
+    row: Row
+    block: str
+
+
+@attrs.frozen
+class StreamedLoop(Traced):
+    """`loop` in blocks of `size` lanes. Writes to the `rows` count from the start of the block, of
+    which `variable` is the first lane and `end` (another name) the one after the last."""
+
+    variable: str
+    end: str
+    size: int
+    rows: tuple[StreamedRow, ...]
+    loop: LaneLoop
+
+
+@attrs.frozen
+class SerialLoop(Traced):
+    """A sequential loop of the sketch; `direction` is the sign of its step, 0 where that is only
+    known when the kernel runs."""
+
+    variable: str
+    start: ir.Expr
+    stop: ir.Expr
+    step: ir.Expr
+    body: tuple[Statement, ...]
+    text: str = ""
+    direction: int = 1
+
+
+@attrs.frozen
+class Branch(Traced):
+    """`body` where the condition holds, else `orelse`: a branch of the sketch, or a guard of single
+    lanes in a loop over them."""
+
+    condition: ir.Expr
+    body: tuple[Statement, ...]
+    orelse: tuple[Statement, ...] = ()
+    text: str = ""
+
+
+@attrs.frozen
+class Barrier(Traced):
+    """All threads that share storage meet here (nothing to do where lanes are SIMD)."""
+
+    scope: str = "block"
+
+
+Statement: TypeAlias = (
+    Note
+    | Define
+    | Row
+    | Assign
+    | Write
+    | AtomicUpdate
+    | Accumulate
+    | MatrixProduct
+    | TileCall
+    | Loop
+    | LaneLoop
+    | StreamedLoop
+    | SerialLoop
+    | Branch
+    | Barrier
+)
+
+# ---------------------------------------------------------------- storage and programs
+
+
+@attrs.frozen
+class Storage:
+    """Memory private to one program (grid point): `extents` elements, row-major. `memory` is
+    "stack" (a small compile-time size) or "arena"."""
+
+    name: str
+    dtype: DType
+    extents: tuple[ir.Expr, ...]
+    memory: str
+    note: str = ""
+
+
+@attrs.frozen
+class Program:
+    """One phase: `body` runs for every grid point with its own storage."""
+
+    storages: tuple[Storage, ...]
+    body: tuple[Statement, ...]
+
+
+@attrs.frozen
+class Placements:
+    """What a target's own fusion leaves in memory. `memories`: tile -> "fused" (scalars of a loop,
+    or the tensor itself), "stack" or "arena"; `storages`: what the code of each phase reserves for
+    one program, buffers that no tile asked for included."""
+
+    memories: Mapping[str, str]
+    storages: tuple[tuple[Storage, ...], ...]
+
+
+def children(statement: Statement) -> tuple[Statement, ...]:
+    """The statements directly inside; empty for a leaf."""
+    match statement:
+        case Loop() | LaneLoop() | SerialLoop():
+            return statement.body
+        case Branch(body=body, orelse=orelse):
+            return (*body, *orelse)
+        case StreamedLoop(loop=loop):
+            return (loop,)
+        case _:
+            return ()
+
+
+def walk(body: tuple[Statement, ...]) -> list[Statement]:
+    """All statements in pre-order."""
+    found: list[Statement] = []
+    for statement in body:
+        found.append(statement)
+        found.extend(walk(children(statement)))
+    return found

@@ -1,0 +1,315 @@
+"""Values at the lanes of a loop: what has been read into locals, and what must be read.
+
+A local holds each element that a loop's body reads, once; later readers take the local.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import attrs
+
+from sketchc.base.source import NOWHERE
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import children, references, substitute
+from sketchc.lowering.cpp.expressions import scalar_dtype
+from sketchc.lowering.loops import nodes
+from sketchc.lowering.loops.indices import row_major
+from sketchc.lowering.loops.nest_maker import NestMaker
+from sketchc.lowering.loops.nests import (
+    ONE,
+    ZERO,
+    LaneSource,
+    Read,
+    Reference,
+    ScalarSource,
+    Source,
+    Term,
+    lane_variable,
+    read_variable,
+)
+from sketchc.lowering.loops.storage import Home
+
+
+@attrs.frozen
+class Key:
+    """What makes two reads one: the element, the condition, and what stands there if it fails.
+    `as_index`: the value as an i64."""
+
+    name: str
+    tensor: bool
+    indices: tuple[ir.Expr, ...]
+    condition: ir.Expr | None = None
+    pad: object = 0
+    as_index: bool = False
+
+
+@attrs.define
+class Scope:
+    """What is known at one place: variables of the loops around it, values already read."""
+
+    variables: tuple[ir.Ref, ...] = ()
+    values: dict[Key, nodes.Local] = attrs.field(factory=dict)
+    names: set[str] = attrs.field(factory=set)
+    #: index calculations that have a local of their own
+    known: dict[ir.Expr, ir.Ref] = attrs.field(factory=dict)
+
+    def inner(self, variable: ir.Ref | None) -> Scope:
+        variables = self.variables if variable is None else (*self.variables, variable)
+        return Scope(variables, dict(self.values), set(self.names), dict(self.known))
+
+
+@attrs.define
+class Reads:
+    """Reads of one phase; `homes` says where each tile's version lives."""
+
+    maker: NestMaker
+    homes: Mapping[str, Home]
+
+    def forget(self, written: Reference, scope: Scope) -> None:
+        """Forget what was read from memory that changes, and what was found by its value."""
+        base = written.base if written.tensor else written.name
+        home = None if written.tensor else self.homes[written.name].name
+        for key in list(scope.values):
+            if key.tensor == written.tensor:
+                name = self._base(key.name) if key.tensor else key.name
+                if name == base:
+                    del scope.values[key]
+                    continue
+            places = key.indices if key.condition is None else (*key.indices, key.condition)
+            if any(reference.name == home for place in places for reference in references(place)):
+                del scope.values[key]
+        for value in [v for v in scope.known if any(r.name == home for r in references(v))]:
+            del scope.known[value]
+
+    def _base(self, tensor: str) -> str:
+        return self.maker.sketch.tensor(tensor).name
+
+    def local_name(self, stem: str, scope: Scope) -> str:
+        """A local's name: free here and in the loops around."""
+        name = f"{stem}_value" if stem in self.homes else stem
+        count = 2
+        candidate = name
+        while candidate in scope.names or (
+            candidate != stem and candidate in self.maker.versions.taken
+        ):
+            candidate = f"{name}_{count}"
+            count += 1
+        scope.names.add(candidate)
+        return candidate
+
+    def prepared(self, source: Source, scope: Scope) -> list[nodes.Statement]:
+        """Locals for what a source reads from memory."""
+        match source:
+            case Read():
+                return self.read(source, scope)
+            case LaneSource():
+                return self.prepared_lanes(source, scope)
+            case ScalarSource():
+                return []
+            case _:
+                assert_never(source)
+
+    def prepared_lanes(self, lanes: LaneSource, scope: Scope) -> list[nodes.Statement]:
+        """Locals for the elements of tiles that an index tile is made of."""
+        return [s for read in lanes.reads for s in self.read_index(read, scope)]
+
+    def named_indices(self, reference: Reference, scope: Scope) -> list[nodes.Statement]:
+        """Locals for indices that take divisions: guards use them again."""
+        return [
+            statement
+            for lanes in reference.lanes
+            if divides(lanes.value)
+            for statement in self.named(
+                self.lane_value(lanes, scope), f"{reference.name}_index", scope
+            )
+        ]
+
+    def named(self, value: ir.Expr, stem: str, scope: Scope) -> list[nodes.Statement]:
+        """A local for an index calculation, unless it has one."""
+        if value in scope.known:
+            return []
+        shown = self.shown(value, scope)
+        name = self.local_name(stem, scope)
+        scope.known[value] = ir.Ref(name, ir.NameKind.BINDING)
+        return [nodes.Define(name, DType.I64, nodes.Scalar(shown, DType.I64))]
+
+    def shown(self, value: ir.Expr, scope: Scope) -> ir.Expr:
+        """The expression with locals for what is calculated already."""
+        return replaced(value, scope.known) if scope.known else value
+
+    def read(self, read: Read, scope: Scope) -> list[nodes.Statement]:
+        """Read memory into a local, unless it is one or has been read."""
+        found: list[nodes.Statement] = []
+        for lanes in (*read.reference.lanes, *read.guards):
+            found += self.prepared_lanes(lanes, scope)
+        found += self.named_indices(read.reference, scope)
+        place = self.place(read.reference, read.stored, scope)
+        if isinstance(place, nodes.Local):
+            return found
+        key = self.read_key(read, scope)
+        if key in scope.values:
+            return found
+        name = self.local_name(read.tile, scope)
+        value = self.element(read, scope)
+        scope.values[key] = nodes.Local(name, read.held)
+        origins = () if read.origin == NOWHERE else (read.origin,)
+        return [*found, nodes.Define(name, read.held, value, origins=origins)]
+
+    def element(self, read: Read, scope: Scope) -> nodes.Value:
+        """The element, read only where the guards hold."""
+        place = self.place(read.reference, read.stored, scope)
+        condition = self.conjunction(read.guards, scope)
+        if condition is None:
+            return place
+        condition = self.shown(condition, scope)
+        held = read.held
+        value = ir.Literal(read.pad) if isinstance(read.pad, int | float) else read.pad
+        pad = scalar_value(value, held)
+        return nodes.Select(condition, converted(place, held), pad, held)
+
+    def local(self, read: Read, scope: Scope) -> nodes.Local:
+        """The local that holds what was read."""
+        place = self.place(read.reference, read.stored, scope)
+        if isinstance(place, nodes.Local):
+            return place
+        return scope.values[self.read_key(read, scope)]
+
+    def read_index(self, read: Read, scope: Scope) -> list[nodes.Statement]:
+        """Read memory into a local of the type in which indices are calculated."""
+        found = self.read(read, scope)
+        local = self.local(read, scope)
+        key = attrs.evolve(self.read_key(read, scope), as_index=True)
+        if local.dtype in (DType.I64, DType.BOOL) or key in scope.values:
+            return found
+        index = nodes.Local(self.local_name(f"{read.tile}_index", scope), DType.I64)
+        scope.values[key] = index
+        return [*found, nodes.Define(index.name, DType.I64, nodes.Convert(local, DType.I64))]
+
+    def lane_value(self, source: LaneSource, scope: Scope) -> ir.Expr:
+        """An index tile's value, over lane variables and locals."""
+        names: dict[str, ir.Expr] = {
+            lane_variable(axis).name: scope.variables[axis] for axis in source.axes
+        }
+        for number, read in enumerate(source.reads):
+            key = attrs.evolve(self.read_key(read, scope), as_index=True)
+            local = scope.values.get(key) or self.local(read, scope)
+            kind = DType.BOOL if local.dtype is DType.BOOL else DType.I64
+            variable = read_variable(number, local.dtype)
+            names[variable.name] = ir.Ref(local.name, ir.NameKind.BINDING, kind)
+        return substitute(source.value, names)
+
+    def conjunction(self, guards: tuple[LaneSource, ...], scope: Scope) -> ir.Expr | None:
+        """The conjunction of guards, None for no condition."""
+        found: ir.Expr | None = None
+        for guard in guards:
+            condition = self.lane_value(guard, scope)
+            found = condition if found is None else ir.Binary("and", found, condition)
+        return found
+
+    def key(self, reference: Reference, scope: Scope) -> Key:
+        indices = tuple(self.index(term, scope) for term in reference.terms)
+        return Key(reference.name, reference.tensor, indices)
+
+    def read_key(self, read: Read, scope: Scope) -> Key:
+        key = self.key(read.reference, scope)
+        if not read.guards:
+            return key
+        return attrs.evolve(key, condition=self.conjunction(read.guards, scope), pad=read.pad)
+
+    def index(self, term: Term, scope: Scope) -> ir.Expr:
+        if term.lanes is not None:
+            return self.lane_value(term.lanes, scope)
+        if term.axis is None:
+            return term.offset
+        lane: ir.Expr = scope.variables[term.axis]
+        if term.step != ONE:
+            lane = ir.Binary("*", lane, term.step)
+        return lane if term.offset == ZERO else ir.Binary("+", term.offset, lane)
+
+    def place(
+        self, reference: Reference, stored: DType, scope: Scope
+    ) -> nodes.Local | nodes.Element:
+        indices = tuple(self.shown(self.index(term, scope), scope) for term in reference.terms)
+        if reference.tensor:
+            extents = self.maker.sketch.extents(reference.name)
+            base = self.maker.sketch.tensor(reference.name)
+            index = row_major(indices, extents, base)
+            return nodes.Element(base.name, index, stored)
+        home = self.homes[reference.name]
+        if home.local:
+            return nodes.Local(home.name, home.dtype)
+        kept = tuple(indices[axis] for axis in home.kept)
+        extents = tuple(home.extents[axis] for axis in home.kept)
+        return nodes.Element(home.name, row_major(kept, extents, None), stored)
+
+    def source(self, source: Source, scope: Scope) -> nodes.Value:
+        match source:
+            case Read(dtype=dtype):
+                return converted(self.local(source, scope), dtype)
+            case ScalarSource(value, dtype):
+                return scalar_value(value, dtype)
+            case LaneSource(dtype=dtype):
+                resolved = self.shown(self.lane_value(source, scope), scope)
+                return converted(nodes.Scalar(resolved, scalar_dtype(resolved)), dtype)
+            case _:
+                assert_never(source)
+
+
+def divides(value: ir.Expr) -> bool:
+    """Whether a calculation takes divisions."""
+    own = isinstance(value, ir.Binary) and value.operator in ("//", "%", "cdiv")
+    return own or any(divides(child) for child in children(value))
+
+
+def replaced(value: ir.Expr, known: Mapping[ir.Expr, ir.Ref]) -> ir.Expr:
+    """The expression with the largest known parts replaced."""
+    if value in known:
+        return known[value]
+    match value:
+        case ir.Unary(operator, operand):
+            return ir.Unary(operator, replaced(operand, known))
+        case ir.Binary(operator, left, right):
+            return ir.Binary(operator, replaced(left, known), replaced(right, known))
+        case ir.Choice():
+            return value.map(lambda part: replaced(part, known))
+        case ir.Function(name, arguments):
+            return ir.Function(name, tuple(replaced(a, known) for a in arguments))
+        case _:
+            return value
+
+
+def converted(value: nodes.Value, dtype: DType) -> nodes.Value:
+    if value.dtype is dtype and not isinstance(value, nodes.Apply):
+        return value
+    if isinstance(value, nodes.Apply):
+        return value if value.result is dtype else nodes.Convert(value, dtype)
+    if isinstance(value, nodes.Number):
+        return typed_number(value.value, dtype)
+    return nodes.Convert(value, dtype)
+
+
+def typed_number(value: int | float | bool, dtype: DType) -> nodes.Number:
+    if dtype is DType.BOOL:
+        return nodes.Number(bool(value), dtype)
+    if dtype.is_float:
+        return nodes.Number(float(value), dtype)
+    return nodes.Number(int(value), dtype)
+
+
+def scalar_value(value: ir.Expr, dtype: DType) -> nodes.Value:
+    match value:
+        case ir.Literal(number):
+            return typed_number(number, dtype)
+        case ir.Unary("-", ir.Literal(number)):
+            return typed_number(-number, dtype)
+        case _:
+            return converted(nodes.Scalar(value, scalar_dtype(value)), dtype)
+
+
+def fetch(name: str, dtype: DType, element: nodes.Value) -> nodes.Define:
+    """A fetched scalar: i64, bool, or, for any float, double, which holds it exactly."""
+    kind = DType.F64 if dtype.is_float else (DType.BOOL if dtype is DType.BOOL else DType.I64)
+    return nodes.Define(name, kind, converted(element, kind))

@@ -1,0 +1,284 @@
+"""What a statement reads and writes at the lanes of its loops: tiles, tensors, index tiles.
+
+Every access form becomes one term per dimension of the tensor: a lane with offset and step where
+the subscript is a slice, else an index tile's value. Conditions that generated code must test (what
+lies outside of the tensor, `where=`, indices that were loaded) become guards of the read or store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+import attrs
+
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import constant_value, references
+from sketchc.lowering.loops.forwarding import Versions
+from sketchc.lowering.loops.indices import resolve_index
+from sketchc.lowering.loops.nests import (
+    ZERO,
+    LaneSource,
+    Read,
+    Reference,
+    Term,
+    lane_axis,
+    lane_variable,
+    read_variable,
+)
+
+Loops = tuple[int | None, ...]
+
+
+@attrs.define
+class Tiles:
+    """The tiles of one phase. `bindings` maps names bound so far to their expressions, in which
+    the name of a tile stands for the version that was bound."""
+
+    sketch: ir.Sketch
+    versions: Versions
+    bindings: dict[str, ir.Expr] = attrs.field(factory=dict)
+    #: accumulators of reductions and temporaries, beside the sketch's own tiles
+    temporaries: dict[str, tuple[tuple[ir.Expr, ...], DType]] = attrs.field(factory=dict)
+    _loaded: frozenset[str] | None = None
+
+    def extents(self, tile: str) -> tuple[ir.Expr, ...]:
+        if tile in self.temporaries:
+            return self.temporaries[tile][0]
+        return self.sketch.tile(self.versions.origin(tile)).extents
+
+    def dtype(self, tile: str) -> DType:
+        if tile in self.temporaries:
+            return self.temporaries[tile][1]
+        return self.sketch.tile(self.versions.origin(tile)).dtype
+
+    def temporary(self, stem: str, extents: tuple[ir.Expr, ...], dtype: DType) -> str:
+        """A new tile of the generated code's own."""
+        name = self.versions.fresh(stem)
+        self.temporaries[name] = (extents, dtype)
+        return name
+
+    @property
+    def loaded(self) -> frozenset[str]:
+        """The scalars that come from memory: nothing is known about their range."""
+        if self._loaded is None:
+            self._loaded = loaded_scalars(self.sketch)
+        return self._loaded
+
+    # ------------------------------------------------------------ index tiles
+
+    def lane_source(
+        self, statement: ir.Statement, value: ir.Expr, dtype: DType, loops: Loops
+    ) -> LaneSource:
+        """An index tile or predicate of `statement` at the lanes of `loops`, one for each axis of
+        a shape to which it broadcasts."""
+        reads: dict[Read, int] = {}
+
+        def element(leaf: ir.TileLanes, own: tuple[ir.Expr, ...]) -> ir.Expr:
+            read = self.version_read(leaf.tile, tuple(map(lane_axis, own)), leaf.domain)
+            return read_variable(reads.setdefault(read, len(reads)), leaf.dtype)
+
+        lanes = tuple(ZERO if loop is None else lane_variable(loop) for loop in loops)
+        versioned = self.versioned(statement, value)
+        resolved = resolve_index(versioned, lanes, self.bindings, element)
+        return LaneSource(resolved, dtype, tuple(reads))
+
+    def versioned(self, statement: ir.Statement, value: ir.Expr) -> ir.Expr:
+        """The expression with the versions of tiles in place of the tiles."""
+        return map_tiles(
+            value,
+            lambda leaf: attrs.evolve(leaf, tile=self.versions.read_by_lanes(statement, leaf.tile)),
+        )
+
+    # ------------------------------------------------------------ reads
+
+    def version_read(self, version: str, loops: Loops, domain: ir.Domain) -> Read:
+        """The element of a tile's version at the lanes of `loops`, one for each of its axes."""
+        load = self.versions.source(version)
+        if load is not None:
+            return self.tensor_read(load, loops, version, load.text)
+        dtype = self.dtype(version)
+        reference = tile_reference(version, loops)
+        return Read(reference, dtype, dtype, version, "", pinned(domain, loops))
+
+    def tensor_read(self, load: ir.Load, loops: Loops, version: str, note: str) -> Read:
+        """The element that a load gives to the lanes of `loops`."""
+        stored = self.sketch.tensor(load.access.tensor).dtype
+        return Read(
+            self.reference(load, load.access, loops),
+            stored,
+            self.dtype(version),
+            version,
+            note,
+            pinned(load.domain, loops),
+            (*self._bounds(load, loops), *self.guards(load, loops)),
+            _pad_source(load.pad),
+            load.span,
+        )
+
+    def reference(self, statement: ir.Statement, access: ir.Access, loops: Loops) -> Reference:
+        """The element of a tensor at the lanes of `loops`, one for each axis of the tile."""
+        terms: list[Term] = []
+        axis = 0
+        for subscript in access.subscripts:
+            match subscript:
+                case ir.ScalarSubscript(index):
+                    terms.append(Term(None, index))
+                case ir.SliceSubscript(lower, _, _, step):
+                    loop = loops[axis]
+                    terms.append(Term(loop, lower) if loop is None else Term(loop, lower, step))
+                    axis += 1
+                case ir.IndexSubscript(value, extents, _, place):
+                    own = aligned_loops(extents, loops)
+                    lanes = self.lane_source(statement, value, DType.I64, own)
+                    terms.append(_term(lanes))
+                    axis += place is not None
+                case _:
+                    assert_never(subscript)
+        base = self.sketch.tensor(access.tensor).name
+        return Reference(access.tensor, tuple(terms), tensor=True, base=base)
+
+    # ------------------------------------------------------------ guards
+
+    def guards(
+        self, statement: ir.Load | ir.Store | ir.Atomic, loops: Loops
+    ) -> tuple[LaneSource, ...]:
+        """What must hold at the lanes of `loops` for the element to be touched."""
+        conditions = (*self._in_range(statement.access), *statement.guards)
+        found = [
+            self.lane_source(statement, condition, DType.BOOL, loops) for condition in conditions
+        ]
+        return tuple(dict.fromkeys(found))
+
+    def _in_range(self, access: ir.Access) -> list[ir.Expr]:
+        """Scalar subscripts that were fetched from memory are inside the tensor."""
+        extents = self.sketch.extents(access.tensor)
+        found: list[ir.Expr] = []
+        for subscript, extent in zip(access.subscripts, extents, strict=True):
+            if isinstance(subscript, ir.ScalarSubscript):
+                found += range_conditions(subscript.index, extent, self.loaded)
+        return found
+
+    def _bounds(self, load: ir.Load, loops: Loops) -> tuple[LaneSource, ...]:
+        """That a lane lies in `read`, as far as `domain` does not say so."""
+        if load.pad is None or not load.read:
+            return ()
+        domain = load.domain or (ir.FULL,) * len(load.read)
+        found: list[LaneSource] = []
+        for loop, lanes, known in zip(loops, load.read, domain, strict=True):
+            lane: ir.Expr = ZERO if loop is None else lane_variable(loop)
+            tests: list[tuple[str, ir.Expr, ir.Expr]]
+            tests = [("<=", b, lane) for b in lanes.lower if b not in known.lower]
+            tests += [("<", lane, b) for b in lanes.upper if b not in known.upper]
+            found += [
+                LaneSource(ir.Binary(operator, left, right), DType.BOOL)
+                for operator, left, right in tests
+            ]
+        return tuple(found)
+
+    def fetched(self, statement: ir.Fetch) -> Read:
+        """The element that a `fetch` reads."""
+        access = statement.access
+        stored = self.sketch.tensor(access.tensor).dtype
+        guards = [LaneSource(c, DType.BOOL) for c in self._in_range(access)]
+        reference = self.reference(statement, access, ())
+        return Read(reference, stored, stored, statement.name, guards=tuple(guards))
+
+
+def range_conditions(
+    index: ir.Expr, extent: ir.Expr, loaded: frozenset[str]
+) -> tuple[ir.Expr, ...]:
+    """That an index is inside an extent, if it depends on a scalar of `loaded`."""
+    if not any(reference.name in loaded for reference in references(index)):
+        return ()
+    return ir.Binary("<=", ZERO, index), ir.Binary("<", index, extent)
+
+
+def loaded_scalars(sketch: ir.Sketch) -> frozenset[str]:
+    """The names of scalars that were fetched, or made of fetched ones."""
+    found: set[str] = set()
+
+    def statements(body: tuple[ir.Statement, ...] | tuple[ir.HostStep, ...]) -> None:
+        for statement in body:
+            match statement:
+                case ir.Fetch(name):
+                    found.add(name)
+                case ir.Bind(name, value):
+                    if any(reference.name in found for reference in references(value)):
+                        found.add(name)
+                case ir.For() | ir.HostFor():
+                    statements(statement.body)
+                case ir.If() | ir.HostIf():
+                    statements(statement.body)
+                    statements(statement.orelse)
+                case _:
+                    pass
+
+    statements(sketch.steps)
+    for phase in sketch.phases:
+        statements(phase.body)
+    return frozenset(found)
+
+
+def _pad_source(pad: int | float | bool | ir.ScalarOperand | None) -> int | float | bool | ir.Expr:
+    return pad.value if isinstance(pad, ir.ScalarOperand) else (0 if pad is None else pad)
+
+
+def map_tiles(value: ir.Expr, change: Callable[[ir.TileLanes], ir.Expr]) -> ir.Expr:
+    """The expression with the lanes of tiles replaced."""
+    match value:
+        case ir.TileLanes():
+            return change(value)
+        case ir.Literal() | ir.Ref() | ir.Iota():
+            return value
+        case ir.Unary(operator, operand):
+            return ir.Unary(operator, map_tiles(operand, change))
+        case ir.Binary(operator, left, right):
+            return ir.Binary(operator, map_tiles(left, change), map_tiles(right, change))
+        case ir.Choice():
+            return value.map(lambda part: map_tiles(part, change))
+        case ir.Function(name, arguments):
+            return ir.Function(name, tuple(map_tiles(a, change) for a in arguments))
+        case _:
+            assert_never(value)
+
+
+def tile_reference(tile: str, loops: Loops) -> Reference:
+    """The element of a tile at the lanes of `loops`, one for each of its axes."""
+    return Reference(tile, tuple(Term(loop) for loop in loops))
+
+
+def aligned_loops(extents: tuple[ir.Expr, ...], loops: Loops) -> Loops:
+    """The loop of each operand axis, aligned to the right; axes of extent 1 are repeated."""
+    own = loops[len(loops) - len(extents) :] if extents else ()
+    return tuple(
+        None if constant_value(extent) == 1 else loop
+        for extent, loop in zip(extents, own, strict=True)
+    )
+
+
+def pinned(domain: ir.Domain, loops: Loops) -> bool:
+    """Whether lanes that the loops do not run over may be void."""
+    return any(loop is None and not lanes.full for lanes, loop in zip(domain, loops, strict=False))
+
+
+def _term(lanes: LaneSource) -> Term:
+    """An index tile's value as a plain term where it is `lane`, `lane + offset` or a scalar."""
+    value = lanes.value
+    if not lanes.axes and not lanes.reads:
+        return Term(None, value)
+    if not lanes.reads and len(lanes.axes) == 1:
+        (axis,) = lanes.axes
+        lane = lane_variable(axis)
+        if value == lane:
+            return Term(axis)
+        if isinstance(value, ir.Binary) and value.operator == "+":
+            for offset, rest in ((value.left, value.right), (value.right, value.left)):
+                if rest == lane and not _has_lanes(offset):
+                    return Term(axis, offset)
+    return Term(None, lanes=lanes)
+
+
+def _has_lanes(value: ir.Expr) -> bool:
+    return bool(LaneSource(value, DType.I64).axes)

@@ -1,0 +1,330 @@
+"""Print a typed sketch or a plan as an annotated sketch: valid source with facts in comments.
+
+People read it, the LLM Coder reads it, and the parser accepts it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import attrs
+
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import show, show_layout
+from sketchc.lowering.plan import Plan, TilePlan
+from sketchc.ops.table import OPS
+
+_INDENT = "    "
+
+
+def print_sketch(sketch: ir.Sketch) -> str:
+    """The typed sketch (`--emit ir`): unique names, dtypes, domains in comments."""
+    return _Printer(sketch, {}).text()
+
+
+def print_plan(plan: Plan) -> str:
+    """The plan (`--emit plan`): grid, memories, masks, fills and cost in comments."""
+    head = [
+        f"# plan for {plan.target} on {plan.hardware.name}: {plan.hardware.facts['description']}",
+        *(f"# {note}" for note in plan.notes),
+        *_launches(plan),
+        *_answers(plan),
+    ]
+    if plan.bytes_moved is not None and plan.flops is not None:
+        head.append(f"# bytes that must move: {show(plan.bytes_moved)}")
+        head.append(f"# operations: {show(plan.flops)}")
+    return "\n".join(head) + "\n" + _Printer(plan.sketch, plan.tiles).text()
+
+
+def _launches(plan: Plan) -> list[str]:
+    lines = []
+    for phase in plan.phases:
+        axes = " x ".join(f"{axis.variable} in {show(axis.count)}" for axis in phase.grid)
+        how = (
+            f"programs shared out over at most {plan.cores(phase)} cores"
+            if plan.capabilities.persistent_grid
+            else "one program each"
+        )
+        lines.append(f"# launch {phase.name}: {axes or 'one program'} ({how})")
+        for use in phase.memory_use:
+            parts = " + ".join(f"{name} {size:,}" for name, size in use.parts)
+            lines.append(
+                f"#   {use.memory.replace('_', ' ')}: {use.bytes:,} of {use.capacity:,} bytes"
+                f" at the fullest moment ({parts})"
+            )
+    return lines
+
+
+def _answers(plan: Plan) -> list[str]:
+    """What each hint became: `# hint "pipeline" of loop k: num_stages=3 (why)`."""
+    lines = []
+    for answer in plan.answers:
+        why = f" ({answer.reason})" if answer.reason else ""
+        lines.append(f'# hint "{answer.hint}" of {answer.subject}: {answer.became}{why}')
+    return list(dict.fromkeys(lines))
+
+
+@attrs.define
+class _Printer:
+    sketch: ir.Sketch
+    tiles: Mapping[str, TilePlan]
+
+    def text(self) -> str:
+        lines = [f"sketch {self.sketch.name} {{"]
+        lines += [_INDENT + line for line in self._sections()]
+        lines += self._steps(self.sketch.steps, 1)
+        return "\n".join([*lines, "}", ""])
+
+    # ------------------------------------------------------------ sections
+
+    def _sections(self) -> list[str]:
+        sketch = self.sketch
+        tensors = [t for t in sketch.tensors if t.role is not ir.Role.WORKSPACE]
+        workspaces = [t for t in sketch.tensors if t.role is ir.Role.WORKSPACE]
+        sections = [
+            ("symbols", ", ".join(_symbol(s) for s in sketch.symbols)),
+            ("params", "; ".join(_param(p) for p in sketch.params)),
+            ("constexpr", ", ".join(f"{c.name} = {_value(c.value)}" for c in sketch.constants)),
+            ("let", "; ".join(f"{let.name} = {show(let.value)}" for let in sketch.lets)),
+            ("tensors", "; ".join(_tensor(t) for t in tensors)),
+            ("workspace", "; ".join(_tensor(t) for t in workspaces)),
+            ("views", "; ".join(_view(v) for v in sketch.views)),
+            ("require", "; ".join(show(r.condition) for r in sketch.requires)),
+        ]
+        return [f"{keyword}: {text};" for keyword, text in sections if text]
+
+    # ------------------------------------------------------------ host steps
+
+    def _steps(self, steps: tuple[ir.HostStep, ...], depth: int) -> list[str]:
+        lines: list[str] = []
+        pad = _INDENT * depth
+        for step in steps:
+            match step:
+                case ir.Launch(index):
+                    lines += ["", *self._body(self.sketch.phases[index].body, depth)]
+                case ir.HostFor(body=body):
+                    lines += ["", f"{pad}{_header(step)}  # on the host"]
+                    lines += self._steps(body, depth + 1)
+                case ir.HostIf(condition, body, orelse):
+                    lines += ["", f"{pad}if {show(condition)}:  # on the host"]
+                    lines += self._steps(body, depth + 1)
+                    if orelse:
+                        lines += [f"{pad}else:", *self._steps(orelse, depth + 1)]
+                case ir.Fetch(name, access):
+                    lines += ["", f"{pad}{name} = fetch({_access(access)})  # on the host"]
+                case ir.Bind(name, value):
+                    lines += ["", f"{pad}{name} = {show(value)}"]
+                case _:
+                    assert_never(step)
+        return lines
+
+    # ------------------------------------------------------------ statements
+
+    def _body(self, body: tuple[ir.Statement, ...], depth: int) -> list[str]:
+        lines: list[str] = []
+        for statement in body:
+            lines += self._statement(statement, depth)
+        return lines
+
+    def _statement(self, statement: ir.Statement, depth: int) -> list[str]:
+        pad = _INDENT * depth
+        match statement:
+            case ir.For():
+                hints = [f'"{hint}"' for hint in statement.hints]
+                if statement.stages is not None:
+                    hints.append(f"stages={statement.stages}")
+                lines = [f"{pad}@llm_hint({', '.join(hints)})"] if hints else []
+                if statement.carried:
+                    lines.append(f"{pad}# carried: {', '.join(statement.carried)}")
+                return [
+                    *lines,
+                    f"{pad}{_header(statement)}",
+                    *self._body(statement.body, depth + 1),
+                ]
+            case ir.If(condition, body, orelse, carried):
+                lines = [f"{pad}# carried: {', '.join(carried)}"] if carried else []
+                lines += [f"{pad}if {show(condition)}:", *self._body(body, depth + 1)]
+                if orelse:
+                    lines += [f"{pad}else:", *self._body(orelse, depth + 1)]
+                return lines
+            case ir.Alloc(name):
+                tile = self.sketch.tile(name)
+                return [f"{pad}{_alloc(tile)}{self._placement(name)}"]
+            case ir.Load(access, tile):
+                arguments = [f"{_access(access)} -> {tile}"]
+                if statement.pad is not None:
+                    arguments.append(f"pad={_padding(statement.pad)}")
+                return [pad + _memory("load", arguments, statement)]
+            case ir.Store(tile, access):
+                arguments = [f"{tile} -> {_access(access)}"]
+                arguments += ["unique=True"] * statement.unique + ["covers=True"] * statement.covers
+                return [pad + _memory("store", arguments, statement)]
+            case ir.Atomic(operation, tile, access):
+                call = _memory(f"atomic_{operation}", [f"{tile} -> {_access(access)}"], statement)
+                return [pad + call]
+            case ir.Fetch(name, access):
+                return [f"{pad}{name} = fetch({_access(access)})"]
+            case ir.Compute():
+                note = _lanes(statement.written, "changes lanes") if statement.masked else ""
+                return [f"{pad}{_call(statement)}{note}"]
+            case ir.Bind(name, value):
+                return [f"{pad}{name} = {show(value)}"]
+            case _:
+                assert_never(statement)
+
+    def _placement(self, name: str) -> str:
+        placed = self.tiles.get(name)
+        if placed is None:
+            return ""
+        if placed.memory == "fused":
+            return "  # fused into its loops"
+        size = "size known at launch" if placed.bytes is None else f"{placed.bytes:,} bytes"
+        buckets = ", ".join(
+            f"{e.name} = the power of two from {show(e.bucket_of)}"
+            for e in placed.extents
+            if e.bucket_of is not None
+        )
+        reason = f", {placed.reason}" if placed.reason else ""
+        extra = f"; {buckets}" if buckets else ""
+        return f"  # {placed.memory.replace('_', ' ')}, {size}{reason}{extra}"
+
+
+def _header(loop: ir.For | ir.HostFor) -> str:
+    arguments = [show(loop.stop)]
+    if loop.start != ir.Literal(0) or loop.step != ir.Literal(1):
+        arguments.insert(0, show(loop.start))
+    if loop.step != ir.Literal(1):
+        arguments.append(show(loop.step))
+    return f"for {loop.variable} in range({', '.join(arguments)}):"
+
+
+def _alloc(tile: ir.Tile) -> str:
+    extents = ", ".join(show(extent) for extent in tile.extents)
+    parts = [f"[{extents}]", tile.dtype.value]
+    if tile.initial is not None:
+        parts.append(f"init={_value(tile.initial)}")
+    if tile.hints:
+        hints = ", ".join(f'"{hint}"' for hint in tile.hints)
+        parts.append(f"llm_hint=[{hints}]")
+    return f"{tile.name} = alloc({', '.join(parts)})"
+
+
+def _access(access: ir.Access) -> str:
+    shown = []
+    for subscript in access.subscripts:
+        match subscript:
+            case ir.ScalarSubscript(index):
+                shown.append(show(index))
+            case ir.SliceSubscript(lower, upper, _, step):
+                stride = "" if step == ir.Literal(1) else f":{show(step)}"
+                shown.append(f"{show(lower)}:{show(upper)}{stride}")
+            case ir.IndexSubscript(value, axis=axis):
+                # In the mixed form an index tile is of rank 1; its place follows from the order.
+                shown.append(show(value if axis is None else flattened(value)))
+            case _:
+                assert_never(subscript)
+    return f"{access.tensor}[{', '.join(shown)}]"
+
+
+def flattened(value: ir.Expr) -> ir.Expr:
+    """An index tile that varies along one axis, without the axes beside it: `m` of `m[:, None]`."""
+    match value:
+        case ir.Ref(layout=layout) | ir.Iota(layout=layout) | ir.TileLanes(layout=layout):
+            rank = sum(layout or ())
+            return value if layout is None else attrs.evolve(value, layout=(True,) * rank)
+        case ir.Unary(operator, operand):
+            return ir.Unary(operator, flattened(operand))
+        case ir.Binary(operator, left, right):
+            return ir.Binary(operator, flattened(left), flattened(right))
+        case ir.Choice():
+            return value.map(flattened)
+        case ir.Literal() | ir.Function():
+            return value
+        case _:
+            assert_never(value)
+
+
+def _padding(value: int | float | bool | ir.ScalarOperand) -> str:
+    return show(value.value) if isinstance(value, ir.ScalarOperand) else _value(value)
+
+
+def _memory(operation: str, arguments: list[str], statement: ir.Load | ir.Store | ir.Atomic) -> str:
+    """The call, and which lanes it is about: those valid, those read, and further conditions."""
+    if statement.where is not None:
+        arguments.append(f"where={show(statement.where)}")
+    notes = [_lanes(statement.domain).removeprefix("  # ")]
+    if isinstance(statement, ir.Load) and statement.pad is not None:
+        notes.append(_lanes(statement.read, "of these read").removeprefix("  # "))
+    if statement.guards:
+        notes.append(f"where {' and '.join(show(guard) for guard in statement.guards)}")
+    told = "; ".join(note for note in notes if note)
+    return f"{operation}({', '.join(arguments)})" + (f"  # {told}" if told else "")
+
+
+def _lanes(domain: ir.Domain, words: str = "lanes") -> str:
+    bounds = []
+    for axis, lanes in enumerate(domain):
+        bounds += [f"{show(lower)} <= axis {axis}" for lower in lanes.lower]
+        bounds += [f"axis {axis} < {show(upper)}" for upper in lanes.upper]
+    return f"  # {words}: {', '.join(bounds)}" if bounds else ""
+
+
+def _call(statement: ir.Compute) -> str:
+    row = OPS[statement.operation]
+    arguments = [_operand(operand) for operand in statement.operands]
+    keywords = []
+    for attribute in row.attributes:
+        value = statement.attributes.get(attribute.name)
+        if attribute.positional:
+            arguments.append(_axes(value))
+        elif value != attribute.default:
+            keywords.append(f"{attribute.name}={_value(value)}")
+    everything = [*arguments, *statement.destinations, *keywords]
+    return f"{statement.operation}({', '.join(everything)})"
+
+
+def _axes(value: object) -> str:
+    if isinstance(value, tuple):
+        return str(value[0]) if len(value) == 1 else f"[{', '.join(map(str, value))}]"
+    return str(value)
+
+
+def _operand(operand: ir.Operand) -> str:
+    match operand:
+        case ir.TileOperand(tile, layout=layout):
+            return tile if layout is None else tile + show_layout(layout)
+        case ir.ScalarOperand(value):
+            return show(value)
+        case ir.IndexOperand(value):
+            return show(value)
+        case _:
+            assert_never(operand)
+
+
+def _value(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _symbol(symbol: ir.Symbol) -> str:
+    return symbol.name if symbol.upper_bound is None else f"{symbol.name} <= {symbol.upper_bound}"
+
+
+def _param(param: ir.Param) -> str:
+    default = "" if param.default is None else f" = {_value(param.default)}"
+    return f"{param.name}: {param.dtype.value}{default}"
+
+
+def _tensor(tensor: ir.Tensor) -> str:
+    extents = []
+    for axis, extent in enumerate(tensor.extents):
+        broadcast = axis < len(tensor.broadcast) and tensor.broadcast[axis]
+        extents.append(show(extent) + ("|1" if broadcast else ""))
+    role = "" if tensor.role is ir.Role.WORKSPACE else f"{tensor.role.value} "
+    initial = "" if tensor.initial is None else f" = {_value(tensor.initial)}"
+    dtype = tensor.dtype.value + ("?" if tensor.optional else "")
+    return f"{tensor.name}[{', '.join(extents)}]: {role}{dtype}{initial}"
+
+
+def _view(view: ir.View) -> str:
+    return f"{view.name}[{', '.join(show(extent) for extent in view.extents)}] = {view.base}"

@@ -1,0 +1,80 @@
+"""A sketch and a task with several lists of inputs: the first list that fits leads.
+
+The lists of `get_inputs_dyn_list` and `get_input_groups` may differ in sizes, types and ranks. A
+kernel is verified on those of its own signature; a note of the binding says which it does not
+serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.ir import nodes as ir
+from sketchc.runtime.cases.binding import Binding, bind
+from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.description import Scalar, TaskDescription
+from sketchc.runtime.tasks.task import Task
+
+
+def bind_task(
+    sketch: ir.Sketch, task: Task, seed: int, settings: Mapping[str, Scalar] | None = None
+) -> Binding:
+    """The sketch bound to the first of the task's lists of inputs that it fits; from then on, this
+    list stands for the task's own inputs.
+
+    Raises `UsageError` with what is wrong with the first list where none fits. A list of other
+    types of elements than the sketch's leads only where no other fits.
+    """
+    if not isinstance(task, WorkerTask):
+        return bind(sketch, task.describe(seed), settings)
+    task.follow(0)
+    first = task.describe(seed)
+    found, error = _bound(sketch, first, settings)
+    if found is not None and not found.other_types:
+        return found
+    why = str(error) if found is None else "; ".join(found.other_types)
+    for number in range(1, len(first.others) + 1):
+        try:
+            task.follow(number)
+            other, _ = _bound(sketch, task.describe(seed), settings)
+        except UsageError:  # the task cannot run it
+            continue
+        if other is not None and not other.other_types:
+            leads = other.description.lists[0]
+            note = f"{leads} leads, since {sketch.name} does not fit {first.lists[0]}: {why}"
+            return attrs.evolve(other, notes=(note, *other.notes))
+    task.follow(0)
+    if found is not None:
+        return found
+    assert error is not None
+    raise error
+
+
+def _bound(
+    sketch: ir.Sketch, description: TaskDescription, settings: Mapping[str, Scalar] | None
+) -> tuple[Binding | None, UsageError | None]:
+    """The sketch bound to the list that leads, or what is wrong."""
+    try:
+        return bind(sketch, description, settings), None
+    except UsageError as error:
+        return None, error
+
+
+def not_served(binding: Binding) -> Iterator[tuple[str, str]]:
+    """The names of the lists that the sketch does not fit, and why."""
+    description = binding.description
+    for number, values in enumerate(description.others, 1):
+        try:
+            binding.symbols_of(values)
+        except UsageError as error:
+            yield list_name(description, number), str(error)
+
+
+def list_name(description: TaskDescription, number: int) -> str:
+    """What people call list `number` of a task, by the order of its description."""
+    if number < len(description.lists):
+        return description.lists[number]
+    return f"list {number + 1}"

@@ -1,0 +1,224 @@
+"""How many elements of an input can reach one element of an output, found by asking the task.
+
+Where no sketch says what is added up, the tolerance follows from it: nothing can add more terms
+than reach. A task is run at two sets of small sizes, once with each plane of each input replaced
+(by NaN, where it holds floats); the outputs that change are those that the plane reaches. The
+planes along one axis that reach an output element are counted: where both sets give one number, it
+is that of a window (1 for an axis that is mapped element by element), else the whole axis may be
+added up. Elements that reach lie in the product of such planes.
+
+Few runs settle most axes: where the first and the last plane reach one element, the whole axis
+counts; where halves of the axis, by each binary digit of the place, reach apart from each other,
+single planes do. Only windows are counted plane by plane. Every doubt counts as reach: what is too
+costly to ask, what the task refuses, and, where integers may choose what is added, any count but 0
+and 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.runtime.cases.binding import Binding, TensorSource
+from sketchc.runtime.cases.drawing import Inputs, draw
+from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.cases.sizes import nearest
+from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.description import Scalar
+from sketchc.runtime.tasks.task import Task
+
+#: Pairs of sizes for the first symbol; each further one gets one more. Windows must fit into them.
+_POINTS = ((5, 9), (16, 25), (40, 59))
+#: Axes up to this extent are asked plane by plane.
+_PLANES = 96
+#: Elements over all tensors times runs at one set of sizes.
+_MOST = 1 << 27
+#: A note for where the task does not say.
+UNKNOWN_REACH = (
+    "the task does not run at small sizes: the tolerance allows for sums over the largest input"
+)
+
+
+@attrs.frozen
+class Reach:
+    """For each tensor and axis: how many planes reach one output element, None for all of them."""
+
+    planes: Mapping[str, tuple[int | None, ...]]
+
+    def length(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+        """The most elements of one tensor that reach one output element, at these shapes."""
+        found = 1
+        for name, counts in self.planes.items():
+            within = (
+                extent if count is None else min(count, extent)
+                for extent, count in zip(shapes[name], counts, strict=True)
+            )
+            found = max(found, math.prod(within))
+        return found
+
+
+def find_reach(binding: Binding, task: Task, freedom: Freedom) -> Reach | None:
+    """Ask the task; None where it takes no small sizes, or has NaN among its results there."""
+    for pair in _POINTS:
+        points = [_point(binding, freedom, first) for first in pair]
+        found = [
+            counts
+            for point in points
+            if point is not None and (counts := _counts(binding, task, freedom, point)) is not None
+        ]
+        if len(found) == len(points):
+            return _joined(binding, [point for point in points if point is not None], found)
+    return None
+
+
+def _point(binding: Binding, freedom: Freedom, first: int) -> dict[str, int] | None:
+    """Small sizes for all free symbols; None where the sketch or the hints allow none nearby."""
+    symbols = dict(binding.symbols)
+    for place, name in enumerate(name for name in symbols if name in freedom.free):
+        domain = binding.sizes.get(name)
+        symbols[name] = first + place if domain is None else domain.near(first + place)
+    found = nearest(binding.sketch, symbols, binding.params, freedom.free, least=1)
+    return found if found is not None and binding.allows(found) else None
+
+
+def _joined(
+    binding: Binding,
+    points: list[dict[str, int]],
+    found: list[dict[str, tuple[int | None, ...]]],
+) -> Reach:
+    """What two sets of sizes say together."""
+    first, second = (binding.shapes(point) for point in points)
+    chosen = any(not source.tensor.dtype.is_float for source in binding.tensors)
+    planes: dict[str, tuple[int | None, ...]] = {}
+    for source in binding.tensors:
+        name = source.tensor.name
+        joined: list[int | None] = []
+        for axis, (one, other) in enumerate(zip(found[0][name], found[1][name], strict=True)):
+            fixed = first[name][axis] == second[name][axis]
+            if one is None or other is None or (chosen and max(one, other) > 1):
+                joined.append(None)
+            elif fixed:
+                joined.append(max(one, other))
+            else:
+                joined.append(one if one == other else None)
+        planes[name] = tuple(joined)
+    return Reach(planes)
+
+
+def _counts(
+    binding: Binding, task: Task, freedom: Freedom, symbols: Mapping[str, int]
+) -> dict[str, tuple[int | None, ...]] | None:
+    """For each tensor and axis the planes that reach one output element at these sizes, None where
+    that is too costly to ask; None in all where the task's outputs do not show it."""
+    substitutes = freedom.substitutes(symbols)
+    case = ShapeCase("reach", symbols)
+    for kind in ("normal", "non_negative"):
+        try:
+            inputs = draw(binding, task, case, kind, 0, substitutes)
+            outputs = _outputs(task, inputs, substitutes)
+        except UsageError:
+            return None
+        if not np.isnan(outputs).any():
+            break
+    else:
+        return None
+    size = max(sum(array.size for array in inputs.values.values()), 1)
+    asked = _Asked(task, inputs, substitutes, outputs, _MOST // size)
+    by_size = sorted(binding.tensors, key=lambda source: inputs.values[source.tensor.name].size)
+    return {
+        source.tensor.name: tuple(
+            asked.along(source, axis) for axis in range(len(source.tensor.extents))
+        )
+        for source in by_size
+    }
+
+
+def _outputs(task: Task, inputs: Inputs, substitutes: Mapping[int, Scalar]) -> Array:
+    """All floats among the task's outputs, one behind the other."""
+    arrays = task.reference(inputs.arguments, inputs.state, substitutes)
+    floats = [array.reshape(-1) for array in arrays if array.dtype.kind not in "iub"]
+    return np.concatenate([np.zeros(0), *floats])
+
+
+@attrs.define
+class _Asked:
+    """One set of sizes: the inputs there, what the task makes of them, and how many runs are
+    left."""
+
+    task: Task
+    inputs: Inputs
+    substitutes: Mapping[int, Scalar]
+    outputs: Array
+    left: int
+
+    def along(self, source: TensorSource, axis: int) -> int | None:
+        """The most planes along an axis that reach one output element; None for all, and where
+        nobody can tell."""
+        extent = self.inputs.values[source.tensor.name].shape[axis]
+        places = np.arange(extent)
+        if extent > 1:
+            both = self._counted(source, axis, [places[:1], places[-1:]])
+            if both is None or both.max(initial=0) == 2:
+                return None
+        product = np.ones(self.outputs.size, np.int64)
+        for digit in range(max(extent - 1, 1).bit_length()):
+            halves = [places[places >> digit & 1 == bit] for bit in (0, 1)]
+            counted = self._counted(source, axis, halves)
+            if counted is None:
+                return None
+            product *= counted
+        if (most := int(product.max(initial=0))) <= 1:
+            return most
+        planes = [places[place : place + 1] for place in places] if extent <= _PLANES else []
+        counted = self._counted(source, axis, planes) if planes else None
+        return None if counted is None else int(counted.max(initial=0))
+
+    def _counted(self, source: TensorSource, axis: int, groups: list[Array]) -> Array | None:
+        """For each output element, how many of the groups of planes reach it."""
+        array = self.inputs.values[source.tensor.name]
+        counted = np.zeros(self.outputs.size, np.int64)
+        for places in groups:
+            self.left -= 1
+            changed = _replaced(array, axis, places) if self.left >= 0 else None
+            if changed is None:
+                return None
+            try:
+                after = _outputs(self.task, _with(self.inputs, source, changed), self.substitutes)
+            except UsageError:
+                return None
+            if after.shape != self.outputs.shape:
+                return None
+            counted += ~((after == self.outputs) & ~np.isnan(after))
+        return counted
+
+
+def _replaced(array: Array, axis: int, places: Array) -> Array | None:
+    """The array with other values in these planes; None where it holds but one value."""
+    found = array.copy()
+    planes = np.moveaxis(found, axis, 0)
+    if array.dtype.kind == "b":
+        planes[places] = ~planes[places]
+    elif array.dtype.kind in "iu":
+        values = np.unique(array)
+        if values.size < 2:
+            return None
+        following = (np.searchsorted(values, planes[places]) + 1) % values.size
+        planes[places] = values[following]
+    else:
+        planes[places] = np.nan
+    return found
+
+
+def _with(inputs: Inputs, source: TensorSource, array: Array) -> Inputs:
+    """The inputs with another tensor from `source`."""
+    if source.position is not None:
+        arguments = list(inputs.arguments)
+        arguments[source.position] = array
+        return attrs.evolve(inputs, arguments=arguments)
+    assert source.state is not None
+    return attrs.evolve(inputs, state={**inputs.state, source.state: array})

@@ -1,0 +1,319 @@
+"""Sizes at which everything is reached that a kernel would do at the task's own sizes.
+
+A loop that the task's own sizes run more than once must have been run more than once, and each
+axis that is cut into tiles must have gone on behind the first one, by a part of a tile. Where the
+cases so far have not seen that (an interpreted target takes no large sizes; an axis may be a `let`
+or a view's, so that no symbol's sizes are around its tiles), further sizes are looked for: small
+ones, one symbol after the other, and then the task's own sizes made as small as they can be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from sketchc.checker.testing.settings import Settings
+from sketchc.checker.testing.tile_crossings import Mark
+from sketchc.ir.evaluate import Value
+from sketchc.lowering.plan import Plan
+from sketchc.runtime.cases.binding import Binding
+from sketchc.runtime.cases.effort import effort
+from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.cases.marks import Marks, is_far, is_of_text
+from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at
+from sketchc.runtime.cases.sizes import nearest, refusal, tensor_shapes
+
+#: Sizes whatever a sketch says, and how many numbers of a sketch have sizes around them.
+_SIZES = (2, 3, 5, 9, 17, 33, 65, 129)
+_MOST_NUMBERS = 6
+#: About so many rows there are beside a symbol that is large: a maximum lies in any tile.
+_ROWS = 9
+#: Sizes that are looked at, and that are refused by the task before it is believed.
+_MOST_CANDIDATES = 240
+_MOST_REFUSALS = 12
+#: Steps towards a length that is wanted, and the largest size on the way.
+_STEPS, _FARTHEST = 5, 1 << 20
+#: How far others move to suit one symbol, and how often in a row that may fail before it is left
+#: alone.
+_MOVES, _STUCK = 150, 8
+#: What every case takes beside its own effort, in lanes.
+_EVERY = 1 << 23
+
+Sizes = dict[str, int]
+
+
+@attrs.frozen
+class Candidate:
+    """Sizes at which something is reached, and what a run there costs (`effort`)."""
+
+    symbols: Sizes
+    marks: frozenset[Mark]
+    cost: int
+
+
+@attrs.define
+class Reaching:
+    """What of one candidate was reached, and where to reach the rest."""
+
+    plan: Plan
+    binding: Binding
+    freedom: Freedom
+    marks: Marks
+    limits: Limits
+    #: What the task's own sizes reach, and what other sizes do that it takes.
+    required: set[Mark] = attrs.field(factory=set)
+    possible: dict[Mark, Sizes] = attrs.field(factory=dict)
+    reached: set[Mark] = attrs.field(factory=set)
+    refused: list[Sizes] = attrs.field(factory=list)
+    #: What there was no time for.
+    untried: list[Candidate] = attrs.field(factory=list)
+    #: Sizes of cases that are right, and those beside which one symbol is large, where the task
+    #: refuses small ones.
+    accepted: list[Sizes] = attrs.field(factory=list)
+    base: Sizes | None = None
+    stuck: dict[str, int] = attrs.field(factory=dict)
+    candidates: list[Candidate] | None = None
+
+    def require(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> None:
+        """What one of the task's own lists of inputs reaches must be reached."""
+        for mark in self.marks.at(symbols, params):
+            self.required.add(mark)
+            self.possible.setdefault(mark, dict(symbols))
+
+    def ran(self, case: ShapeCase, kind: str) -> None:
+        """Note what a case that is right has reached. Where a size is 1 that the task has larger,
+        much cancels (the loss of one class), and so it does in rows of one value."""
+        small = any(
+            case.symbols[name] == 1 < size
+            for name, size in self.binding.symbols.items()
+            if name in self.freedom.free
+        )
+        if not small:
+            self.accepted.append(dict(case.symbols))
+        if not small and kind != "structured":
+            params = {**self.binding.params, **case.numbers}
+            self.reached |= self.marks.at(case.symbols, params)
+
+    @property
+    def missing(self) -> set[Mark]:
+        """What has to be reached, and was not: what the task's own sizes reach, and what others
+        would for which there was no time. Of sizes that the task refuses nothing is asked, and of a
+        kernel's text nothing beyond its own sizes."""
+        required = {mark for mark in self.required if not is_far(mark)}
+        others = {mark for one in self.untried for mark in one.marks if not is_of_text(mark)}
+        return (required | others) - self.reached
+
+    @property
+    def told(self) -> list[str]:
+        """What was reached, in words."""
+        found = {m for m in self.reached if m in self.required or not is_of_text(m)}
+        return sorted(mark.text for mark in found)
+
+    def take(self) -> Candidate | None:
+        """The next case: sizes that reach most of what is missing for what they cost."""
+        if self.candidates is None:
+            self.candidates = list(self._candidates())
+            for one in self.candidates:
+                for mark in one.marks:
+                    self.possible.setdefault(mark, one.symbols)
+            self.candidates += self._scaled_own()
+        if len(self.refused) >= _MOST_REFUSALS:
+            return None
+        missing = {*self.required, *self.possible} - self.reached
+        scored = [
+            (len(one.marks & missing) / (_EVERY + one.cost), -number, one)
+            for number, one in enumerate(self.candidates)
+            if one.marks & missing and one.symbols not in self.refused
+        ]
+        if not scored:
+            return None
+        best = max(scored, key=lambda found: found[:2])[2]
+        self.candidates.remove(best)
+        return best
+
+    def refuse(self, symbols: Mapping[str, int]) -> None:
+        """The task does not take these sizes: from now on, sizes are looked for beside some that
+        it took."""
+        self.refused.append(dict(symbols))
+        if self.base is None and self.accepted:
+            params = self.binding.params
+            self.base = min(self.accepted, key=lambda one: effort(self.plan, one, params))
+            self.candidates = None
+
+    # ------------------------------------------------------------ candidates
+
+    def _candidates(self) -> Iterator[Candidate]:
+        """Sizes within the limits, those that reach nothing left out."""
+        seen: set[tuple[int, ...]] = set()
+        for wanted, focus in itertools.islice(self._wished(), _MOST_CANDIDATES):
+            symbols = self._runnable(wanted, focus)
+            if symbols is None or tuple(symbols.values()) in seen:
+                continue
+            seen.add(tuple(symbols.values()))
+            if (found := self._candidate(symbols)) is not None:
+                yield found
+
+    def _candidate(self, symbols: Sizes) -> Candidate | None:
+        """One, where it reaches something and is not too large."""
+        params = self.binding.params
+        try:
+            needed = cost_at(self.plan, symbols, params)
+        except (ArithmeticError, ValueError, KeyError):
+            return None
+        if needed.elements > self.limits.elements or needed.programs > self.limits.programs:
+            return None
+        if any(symbols[name] == 1 < self.binding.symbols[name] for name in self.freedom.free):
+            return None
+        marks = self.marks.at(symbols, params)
+        return Candidate(symbols, marks, effort(self.plan, symbols, params)) if marks else None
+
+    def _wished(self) -> Iterator[tuple[Sizes, str]]:
+        """Sizes to look at: all symbols of one size, then one symbol of any size beside small
+        ones."""
+        own, free = self.binding.symbols, self.freedom.free
+        names = [name for name in own if name in free]
+        pool = self._pool()
+        for size in pool:
+            yield {n: size if n in free else own[n] for n in own}, ""
+        rest = max(2, round(_ROWS ** (1 / max(len(names) - 1, 1))))
+        beside = self.base or {n: min(rest, max(own[n], 2)) if n in free else own[n] for n in own}
+        for size in pool:
+            for name in names:
+                yield {**beside, name: size}, name
+        yield from self._aimed(beside, names)
+
+    def _aimed(self, beside: Sizes, names: list[str]) -> Iterator[tuple[Sizes, str]]:
+        """Sizes of one symbol at which an axis ends half a tile behind its first or second one,
+        whatever the extent is of the symbol."""
+        params = self.binding.params
+        start = self.marks.axes(self._runnable(beside, "") or beside, params)
+        for where in sorted(start):
+            for tiles, name in itertools.product((1, 2), names):
+                symbols, size = beside, beside[name]
+                for _ in range(_STEPS):
+                    found = self._runnable({**symbols, name: size}, name)
+                    length, width = self.marks.axes(found or {}, params).get(where, (0, 1))
+                    wanted = tiles * width + width // 2 + 1
+                    if found is None or size > _FARTHEST or length == 0:
+                        break
+                    if abs(length - wanted) <= width // 4:
+                        yield found, name
+                        break
+                    if size > beside[name] and length <= start[where][0]:
+                        break  # it does not follow this symbol
+                    size = max(-(-found[name] * wanted // length), 1)
+
+    def _pool(self) -> list[int]:
+        """Sizes behind one tile and behind two, for all numbers that may be tile sizes: there is a
+        tail that shows."""
+        sketch = self.plan.sketch
+        tiles = {int(c.value) for c in sketch.constants if c.dtype.is_integer and c.value > 1}
+        numbers = Settings(sketch, dict(self.binding.params)).numbers if self.plan.phases else []
+        tiles |= {
+            *self.marks.numbers.values(),
+            *(n for n in numbers[-_MOST_NUMBERS:] if n < 1 << 16),
+        }
+        found = {k * tile + tile // 2 + 1 for tile in tiles for k in (1, 2)}
+        found |= {4 * tile + tile // 2 + 1 for tile in self.marks.numbers.values()}
+        if self.plan.capabilities.persistent_grid:
+            found |= {self.plan.cores(phase) + 1 for phase in self.plan.phases}
+        return sorted({*_SIZES, *found})
+
+    def _runnable(self, wanted: Sizes, focus: str) -> Sizes | None:
+        """The nearest sizes at which the sketch may be launched; None where there are none."""
+        sketch, params, free = self.plan.sketch, self.binding.params, self.freedom.free
+        for name, domain in self.binding.sizes.items():
+            if name in free:
+                wanted = {**wanted, name: domain.near(wanted[name])}
+        if self.stuck.get(focus, 0) >= _STUCK:
+            return None
+        for movable in (free - {focus}, free) if focus else (free,):
+            found = nearest(sketch, wanted, params, movable, least=1, steps=_MOVES)
+            if found is not None and self.binding.allows(found):
+                self.stuck[focus] = 0
+                return found
+        self.stuck[focus] = self.stuck.get(focus, 0) + 1
+        return None
+
+    def _scaled_own(self) -> list[Candidate]:
+        """The task's own sizes, made as small as they can be while they reach one of the marks that
+        nothing smaller does."""
+        found: list[Candidate] = []
+        known = {mark for one in self.candidates or () for mark in one.marks}
+        for mark in sorted(self.required - known - self.reached, key=lambda mark: mark.text):
+            if not any(mark in one.marks for one in found):
+                symbols = self._smallest(self.possible[mark], mark)
+                found += filter(None, [self._candidate(symbols)])
+        return found
+
+    def _smallest(self, symbols: Sizes, mark: Mark) -> Sizes:
+        """Smaller sizes that still reach a mark: symbol by symbol, the largest first."""
+        for name in sorted(symbols, key=lambda name: -symbols[name]):
+            if name not in self.freedom.free:
+                continue
+            smaller = ({**symbols, name: size} for size in self._pool() if size < symbols[name])
+            reaching = (tried for tried in smaller if self._reaches(tried, mark))
+            found: Sizes | None = next(reaching, None)
+            symbols = self._halved(symbols, name, mark) if found is None else found
+        return symbols
+
+    def _halved(self, symbols: Sizes, name: str, mark: Mark) -> Sizes:
+        """About the smallest size of one symbol that reaches a mark, where all larger ones do: a
+        loop over blocks runs again only behind many tiles."""
+        low, high = 1, symbols[name]  # at a size of 1 much cancels
+        while high - low > max(high // 16, 1):
+            tried = {**symbols, name: (low + high) // 2}
+            if self._reaches(tried, mark):
+                symbols, high = tried, tried[name]
+            else:
+                low = tried[name]
+        return symbols
+
+    def _reaches(self, symbols: Sizes, mark: Mark) -> bool:
+        return self._holds(symbols) and mark in self.marks.at(symbols, self.binding.params)
+
+    def _holds(self, symbols: Sizes) -> bool:
+        sketch, params = self.plan.sketch, self.binding.params
+        if not self.binding.allows(symbols) or refusal(sketch, symbols, params):
+            return False
+        shapes = tensor_shapes(sketch, symbols, params).values()
+        return all(extent > 0 for shape in shapes for extent in shape)
+
+    # ------------------------------------------------------------ in words
+
+    def gaps(self, why: str) -> list[str]:
+        """What was not reached, a sentence each, with sizes that would reach it."""
+        found = []
+        for mark in sorted(self.missing, key=lambda mark: mark.text):
+            sizes = ", ".join(f"{name}={size}" for name, size in self.possible[mark].items())
+            at = f" (sizes such as {sizes} would{why})" if sizes else ""
+            found.append(f"{mark.text}{at}")
+        return found
+
+
+@attrs.define
+class Clock:
+    """The time that may go into reaching, and how long runs take."""
+
+    budget: float
+    started: float = attrs.field(factory=time.monotonic)
+    runs: list[tuple[float, int]] = attrs.field(factory=list)
+
+    def ran(self, seconds: float, lanes: int) -> None:
+        """Note a run of so many lanes."""
+        self.runs.append((seconds, lanes))
+
+    @property
+    def left(self) -> float:
+        return self.budget - (time.monotonic() - self.started)
+
+    def allows(self, lanes: int) -> bool:
+        """Whether there is time for a run of so many lanes: the shortest one so far tells what
+        every run takes, all together what a lane does."""
+        least = min((seconds for seconds, _ in self.runs), default=0.0)
+        spent = sum(seconds - least for seconds, _ in self.runs)
+        rate = spent / max(sum(lanes for _, lanes in self.runs), 1)
+        return least + rate * lanes <= self.left

@@ -1,0 +1,501 @@
+"""Which sizes a kernel is tried at: the task's own, and sizes around the tiles of its plan.
+
+For every symbol: 1, T-1, T, T+1 and a prime, where T is the tile size of the loops over it. Instead
+of all combinations, each case gives one symbol (its focus) the next of its sizes and rotates the
+others, so that every symbol meets each of its sizes, beside different neighbours. Sizes that break
+a `require` give way to the next larger ones that do not; where a case still breaks one, the symbols
+out of focus move to the nearest sizes that do not. Where hints of the task say which sizes it is
+meant for, each size gives way to the next that they allow; their ends are tried, too, sizes between
+them, and all upper ends at once. For kernels by others, some of the sizes are drawn
+(`drawn_sizes`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+import attrs
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import Value, evaluate, host_sample
+from sketchc.lowering.plan import Plan
+from sketchc.runtime.cases.binding import Binding, OtherSignatureError
+from sketchc.runtime.cases.chains import host_scope
+from sketchc.runtime.cases.drawn_sizes import LEAST, MOST, Draws, next_prime
+from sketchc.runtime.cases.effort import effort
+from sketchc.runtime.cases.lists import list_name
+from sketchc.runtime.cases.sizes import elements, nearest, refusal, tensor_shapes
+from sketchc.runtime.tasks.hints import Domain
+
+#: Sizes that replace those of the symbols out of focus where a case would be too large.
+_SMALL = (17, 5, 3, 2, 1)
+#: How far above a size that breaks a require the next one is looked for.
+_REACH = 512
+#: The case of all upper ends may have so many times the elements of the task's own sizes.
+_CORNER = 4
+#: No smaller sizes are drawn where hints do not ask for them.
+_TINY = 8
+#: Stands in for T where an axis is covered by one tile.
+_WHOLE_AXIS = 32
+
+
+@attrs.frozen
+class ShapeCase:
+    """One assignment of all symbols. `own`: exactly the task's sizes. `absent`: optional tensors
+    that are not given. `variant`: which of the task's lists of inputs has these sizes; 0 is the
+    first, by which it was bound. `drawn`: all sizes that may vary were drawn. `numbers` are the
+    params that are not as in the first list, `init` the model's init inputs, by position, that
+    these follow. `tiles`: the tile sizes of another build, where it is not the one that is
+    verified."""
+
+    name: str
+    symbols: Mapping[str, int]
+    own: bool = False
+    absent: tuple[str, ...] = ()
+    variant: int = 0
+    drawn: bool = False
+    numbers: Mapping[str, Value] = attrs.field(factory=dict)
+    tiles: Mapping[str, Value] = attrs.field(factory=dict)
+    init: Mapping[int, Value] = attrs.field(factory=dict)
+
+    @property
+    def text(self) -> str:
+        found = {**self.symbols, **self.numbers}.items()
+        sizes = ", ".join(f"{name}={value}" for name, value in found)
+        if self.tiles:
+            sizes += " in tiles " + ", ".join(f"{n}={value}" for n, value in self.tiles.items())
+        return f"{sizes}, without {', '.join(self.absent)}" if self.absent else sizes
+
+
+@attrs.frozen
+class Limits:
+    """What one run may cost: elements over all tensors, programs over all launches, and what an
+    interpreter takes for it all (`effort`). `longest` is the largest size that is drawn."""
+
+    elements: int
+    programs: int
+    longest: int = MOST
+    effort: int = 1 << 62
+
+
+INTERPRETED = Limits(elements=1 << 17, programs=24, longest=512, effort=1 << 25)
+#: Windows of 63 by 64 over channels are too much for C++, too: about ten seconds.
+NATIVE = Limits(elements=1 << 22, programs=1 << 20, effort=1 << 33)
+#: The task's own sizes on a target that is not interpreted; the reference needs float64 of it all.
+OWN = Limits(elements=1 << 28, programs=1 << 40)
+
+
+def _names(expression: ir.Expr) -> Iterator[ir.Expr]:
+    """All leaves of an expression."""
+    match expression:
+        case ir.Unary(_, operand):
+            yield from _names(operand)
+        case ir.Binary(_, left, right):
+            yield from _names(left)
+            yield from _names(right)
+        case ir.Choice():
+            for part in expression.parts:
+                yield from _names(part)
+        case ir.Function(_, arguments):
+            for argument in arguments:
+                yield from _names(argument)
+        case _:
+            yield expression
+
+
+def _loop_bounds(plan: Plan) -> Iterator[ir.Expr]:
+    """The expressions that say how often something is done: grid axes and loops that remain."""
+    for phase in plan.phases:
+        for axis in phase.grid:
+            yield axis.count
+        for statement in ir.walk(phase.body):
+            if isinstance(statement, ir.For):
+                yield ir.Binary("cdiv", statement.stop, statement.step)
+
+
+def tile_sizes(plan: Plan) -> dict[str, set[int]]:
+    """Symbol -> the tile sizes of the loops over it; {1} for a loop over single elements, and the
+    empty set where one tile covers the axis."""
+    constants = {constant.name: constant.value for constant in plan.sketch.constants}
+    found: dict[str, set[int]] = {symbol.name: set() for symbol in plan.sketch.symbols}
+    for bound in _loop_bounds(plan):
+        symbols, sizes = set(), set()
+        for leaf in _names(bound):
+            match leaf:
+                case ir.Ref(name, ir.NameKind.SYMBOL):
+                    symbols.add(name)
+                case ir.Ref(name, ir.NameKind.CONSTANT) if isinstance(constants[name], int):
+                    sizes.add(int(constants[name]))
+                case ir.Literal(value) if isinstance(value, int):
+                    sizes.add(value)
+                case _:
+                    pass
+        larger = {size for size in sizes if size > 1}
+        for symbol in symbols:
+            found[symbol] |= larger or {1}
+    return found
+
+
+def candidates(plan: Plan, draws: Draws | None = None) -> dict[str, tuple[int, ...]]:
+    """The sizes at which each symbol is tried, its upper bound kept. With `draws` the prime is
+    drawn, and so is T where the plan does not say it."""
+    found = {}
+    by_symbol = tile_sizes(plan)
+    for place, symbol in enumerate(plan.sketch.symbols):
+        sizes = by_symbol[symbol.name]
+        tiles = {size for size in sizes if size > 1}
+        limit = symbol.upper_bound
+        if sizes == {1}:
+            tried = [1, 2, 3, 5]
+            if draws is not None:
+                tried.append(draws.prime(place, max(tried), limit))
+        else:
+            whole_axis = _WHOLE_AXIS if draws is None else draws.tile(place)
+            tile = max(tiles, default=whole_axis)
+            prime = next_prime(tile + tile // 2)
+            if draws is not None:
+                prime = draws.prime(place, tile, limit)
+            tried = [1, tile - 1, tile, tile + 1, prime]
+        kept = [size for size in tried if limit is None or size <= limit]
+        found[symbol.name] = tuple(dict.fromkeys(kept)) or (1,)
+    return found
+
+
+def cost(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Limits:
+    """Elements and programs of one run."""
+    return cost_at(plan, symbols, binding.params)
+
+
+def cost_at(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value]) -> Limits:
+    """Elements and programs of one run; sizes at which there is none (a `let` without a value) may
+    be asked about. Raises as `evaluate` does where they say how often something is launched."""
+    values = host_sample(plan.sketch, symbols, params)
+    programs = 0
+    for phase in plan.phases:
+        scope, launches = host_scope(plan.sketch, phase.index, values)
+        counts = (max(int(evaluate(axis.count, scope)), 0) for axis in phase.grid)
+        programs += launches * prod(counts)
+    return Limits(elements(tensor_shapes(plan.sketch, symbols, params)), programs)
+
+
+def at_least(limits: Limits, plan: Plan, binding: Binding, free: frozenset[str]) -> Limits:
+    """The limits, raised to twice what the smallest sizes need: where nothing fits, making
+    everything smaller would help nobody (32 groups are 32 programs at any size)."""
+    ones = {name: 1 if name in free else size for name, size in binding.symbols.items()}
+    least = _runnable(plan, binding, ones, free)
+    try:
+        needed = cost(plan, binding, least)
+    except (ArithmeticError, ValueError):
+        return limits
+    return attrs.evolve(
+        limits,
+        elements=max(limits.elements, 2 * needed.elements),
+        programs=max(limits.programs, 2 * needed.programs),
+        effort=max(limits.effort, 2 * effort(plan, least, binding.params)),
+    )
+
+
+def _fits(plan: Plan, binding: Binding, symbols: Mapping[str, int], limits: Limits) -> bool:
+    try:
+        needed = cost(plan, binding, symbols)
+    except (ArithmeticError, ValueError):
+        return True  # no launch at all: such a case is left out later
+    if needed.elements > limits.elements or needed.programs > limits.programs:
+        return False
+    return limits.effort >= 1 << 62 or effort(plan, symbols, binding.params) <= limits.effort
+
+
+def _costliest(
+    plan: Plan, binding: Binding, symbols: Mapping[str, int], movable: list[str], limits: Limits
+) -> str:
+    """The largest of the `movable` symbols among those that make the run too large."""
+    before = cost(plan, binding, symbols)
+    if before.programs > limits.programs:
+        halved = {
+            name: _programs(plan, binding, {**symbols, name: symbols[name] // 2})
+            for name in movable
+        }
+        fewer = [name for name in movable if halved[name] < before.programs]
+        movable = fewer or movable
+    return max(movable, key=lambda name: symbols[name])
+
+
+def _programs(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> int:
+    """The programs of one run; 0 where there is no launch."""
+    try:
+        return cost(plan, binding, symbols).programs
+    except (ArithmeticError, ValueError):
+        return 0
+
+
+def own_case(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits) -> ShapeCase:
+    """The task's sizes; where they are too large, the largest free symbols are halved until the run
+    fits."""
+    symbols = _scaled(plan, binding, dict(binding.symbols), free, limits)
+    if symbols == dict(binding.symbols):
+        return ShapeCase("own sizes", symbols, own=True)
+    return ShapeCase("own sizes, scaled down", symbols)
+
+
+@attrs.frozen
+class OtherLists:
+    """The sizes of the task's further lists of inputs, `notes` on them, and `gaps`: lists that a
+    kernel of this signature must serve and that are not run."""
+
+    cases: tuple[ShapeCase, ...] = ()
+    notes: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+
+def other_cases(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits) -> OtherLists:
+    """The sizes of the task's further lists of inputs (`get_inputs_dyn_list`), scaled down like its
+    own."""
+    cases: dict[tuple[Value, ...], ShapeCase] = {}
+    notes, gaps = [], []
+    for number, values in enumerate(binding.description.others, 1):
+        name = list_name(binding.description, number)
+        try:
+            own = binding.symbols_of(values)
+        except OtherSignatureError as error:
+            notes.append(f"{name} is not tried: {error}")
+            continue
+        except UsageError as error:
+            notes.append(f"{name} is not tried: {error}")
+            gaps.append(f"{name}, which is not run: {error}")
+            continue
+        numbers = binding.numbers_of(values)
+        there = binding.with_numbers(numbers)
+        symbols = _scaled(plan, there, own, free, limits)
+        if refused := refusal(plan.sketch, symbols, there.params):
+            gaps.append(f"{name}, which is not run: the sketch refuses it ({refused})")
+            continue
+        case = ShapeCase(f"own sizes {number + 1}, scaled down", symbols, numbers=numbers)
+        if symbols == own:
+            title = f"own sizes {number + 1}"
+            case = ShapeCase(title, symbols, own=True, variant=number, numbers=numbers)
+        else:
+            notes.append(f"{name} is scaled down to {case.text}")
+        cases.setdefault((*symbols.values(), *there.params.values()), case)
+    own_sizes = own_case(plan, binding, free, limits).symbols.values()
+    first = (*own_sizes, *binding.params.values())
+    found = tuple(case for sizes, case in cases.items() if sizes != first)
+    return OtherLists(found, tuple(notes), tuple(gaps))
+
+
+def _scaled(
+    plan: Plan,
+    binding: Binding,
+    own: dict[str, int],
+    free: frozenset[str],
+    limits: Limits,
+) -> dict[str, int]:
+    """Sizes of the task, the largest free symbols halved until a run fits, within the hints."""
+    symbols = dict(own)
+    while not _fits(plan, binding, symbols, limits):
+        smaller = {
+            name: size
+            for name, value in symbols.items()
+            if name in free and (size := _at_most(binding, name, value // 2)) is not None
+        }
+        if not smaller:
+            break
+        largest = _costliest(plan, binding, symbols, list(smaller), limits)
+        symbols[largest] = smaller[largest]
+    if refusal(plan.sketch, symbols, binding.params):
+        for name in [name for name in symbols if symbols[name] != own[name]]:
+            reach = range(symbols[name], symbols[name] + _REACH)
+            trials = ({**symbols, name: size} for size in reach)
+            better = (t for t in trials if not _refused(plan, binding, t))
+            symbols = next(better, symbols)
+    return symbols
+
+
+def _at_most(binding: Binding, name: str, size: int) -> int | None:
+    """The largest size up to `size` that the hints allow; at least 1."""
+    domain = binding.sizes.get(name)
+    found = size if domain is None else domain.at_most(size)
+    return found if found is not None and found >= 1 else None
+
+
+def _at_least(binding: Binding, name: str, size: int) -> int:
+    """The smallest size from `size` on that the hints allow; the largest of all where none is."""
+    domain = binding.sizes.get(name)
+    return size if domain is None else domain.near(size)
+
+
+def _refused(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> bool:
+    """Whether a launch at these sizes must be refused, or hints of the task leave them out."""
+    return not binding.allows(symbols) or bool(refusal(plan.sketch, symbols, binding.params))
+
+
+def ragged_cases(
+    plan: Plan,
+    binding: Binding,
+    free: frozenset[str],
+    limits: Limits,
+    draws: Draws | None = None,
+) -> list[ShapeCase]:
+    """Cases around the tile sizes, smallest first; empty when no symbol is free. With `draws`, T is
+    drawn where the plan does not say it, and so is the prime."""
+    sizes = {
+        name: _allowed(plan, binding, name, found)
+        for name, found in candidates(plan, draws).items()
+        if name in free
+    }
+    if not sizes:
+        return []
+    names = list(sizes)
+    rounds = max(len(found) for found in sizes.values())
+    cases: dict[tuple[int, ...], ShapeCase] = {}
+    ones = {
+        name: _at_least(binding, name, 1) if name in free else value
+        for name, value in binding.symbols.items()
+    }
+    ones = _runnable(plan, binding, ones, free)
+    name = "all ones" if set(ones.values()) == {1} or not binding.sizes else "smallest"
+    cases[tuple(ones.values())] = ShapeCase(name, ones)
+    for number in range(rounds):
+        symbols = dict(binding.symbols)
+        for offset, name in enumerate(names):
+            symbols[name] = sizes[name][(number + offset) % len(sizes[name])]
+        focus = names[number % len(names)]
+        _shrink(plan, binding, symbols, focus, free, limits)
+        symbols = _runnable(plan, binding, symbols, free - {focus}, free)
+        cases.setdefault(tuple(symbols.values()), ShapeCase(f"ragged {number + 1}", symbols))
+    kept = [c for c in cases.values() if not _refused(plan, binding, c.symbols)]
+    return sorted(kept, key=lambda case: cost(plan, binding, case.symbols).elements)
+
+
+def drawn_cases(
+    plan: Plan, binding: Binding, free: frozenset[str], limits: Limits, draws: Draws
+) -> list[ShapeCase]:
+    """Cases of sizes that nobody knows in advance, smallest first: for each of the `free` symbols a
+    prime, and one more size."""
+    cases: dict[tuple[int, ...], ShapeCase] = {}
+    tiles = candidates(plan, draws)
+    for prime in (True, False):
+        wanted = dict(binding.symbols)
+        for place, symbol in enumerate(plan.sketch.symbols):
+            if symbol.name in free:
+                domain = _range(binding, symbol, tiles[symbol.name])
+                size = draws.inner(place, domain, limits.longest, prime=prime)
+                wanted[symbol.name] = _allowed(plan, binding, symbol.name, [size], ends=False)[0]
+        for symbols in _each_kept(plan, binding, wanted, free, limits):
+            cases.setdefault(tuple(symbols.values()), ShapeCase("drawn sizes", symbols, drawn=True))
+    kept = [c for c in cases.values() if not _refused(plan, binding, c.symbols)]
+    return sorted(kept, key=lambda case: cost(plan, binding, case.symbols).elements)
+
+
+def corner_cases(
+    plan: Plan, binding: Binding, free: frozenset[str], limits: Limits
+) -> list[ShapeCase]:
+    """All sizes whose ranges end at these ends at once, where a run can have so many elements, or
+    four times those at the task's own sizes; at most one case."""
+    symbols = dict(binding.symbols)
+    for name, domain in binding.sizes.items():
+        if name in free and (end := domain.whole[1]) < 1 << 40:
+            symbols[name] = end
+    if symbols == dict(binding.symbols) or _refused(plan, binding, symbols):
+        return []
+    most = min(_CORNER * cost(plan, binding, binding.symbols).elements, OWN.elements)
+    if limits.longest != INTERPRETED.longest:
+        limits = attrs.evolve(limits, elements=max(limits.elements, most))
+    fits = _fits(plan, binding, symbols, limits)
+    return [ShapeCase("largest", symbols)] if fits else []
+
+
+def _each_kept(
+    plan: Plan,
+    binding: Binding,
+    wanted: Mapping[str, int],
+    free: frozenset[str],
+    limits: Limits,
+) -> Iterator[dict[str, int]]:
+    """Cases of which, for each free symbol, one has the size that is wanted, if any can. Where they
+    are too large, the other sizes are halved: what was drawn stays unknown in advance."""
+    met: set[str] = set()
+    for name in wanted:
+        if name in free and name not in met:
+            symbols = _scaled(plan, binding, dict(wanted), free - {name}, limits)
+            symbols = _scaled(plan, binding, symbols, free, limits)
+            symbols = _runnable(plan, binding, symbols, free - {name}, free)
+            met |= {name, *(other for other in wanted if symbols[other] == wanted[other])}
+            yield symbols
+
+
+def _range(binding: Binding, symbol: ir.Symbol, tried: Sequence[int]) -> Domain:
+    """The sizes that a symbol may have: those that the hints allow, else up to the task's own, or
+    further where that is small. Tiny ones are few, so that a list can hold them."""
+    if (domain := binding.sizes.get(symbol.name)) is not None:
+        return domain
+    most = max(binding.symbols[symbol.name], *tried, LEAST)
+    most = most if symbol.upper_bound is None else max(min(most, symbol.upper_bound), 1)
+    return Domain(min(_TINY, (most + 1) // 2), most)
+
+
+def _runnable(
+    plan: Plan, binding: Binding, symbols: dict[str, int], *movable: frozenset[str]
+) -> dict[str, int]:
+    """The nearest sizes at which the sketch may be launched and no tensor is empty (a window larger
+    than its image): frameworks refuse those. Some symbols move, or else more of them."""
+    for names in movable:
+        found = nearest(plan.sketch, symbols, binding.params, names, least=1)
+        if found is not None and binding.allows(found):
+            return found
+    return symbols
+
+
+def _allowed(
+    plan: Plan, binding: Binding, name: str, sizes: Sequence[int], *, ends: bool = True
+) -> tuple[int, ...]:
+    """The sizes of one symbol, each moved up to the next at which the sketch may be launched with
+    the other symbols at the task's sizes; those where there is none stay as they are. With `ends`,
+    those of the range that the hints allow, too."""
+
+    def holds(size: int) -> bool:
+        return not _refused(plan, binding, {**binding.symbols, name: size})
+
+    own = binding.symbols[name]
+    found = []
+    domain = binding.sizes.get(name)
+    tried = list(sizes)
+    if ends and domain is not None:
+        tried += [end for end in domain.whole if end < 1 << 40]
+    for size in [_at_least(binding, name, wanted) for wanted in tried]:
+        larger = itertools.chain(range(size, size + _REACH), [own] if own > size else [])
+        found.append(next((candidate for candidate in larger if holds(candidate)), size))
+    return tuple(dict.fromkeys(found))
+
+
+def _shrink(
+    plan: Plan,
+    binding: Binding,
+    symbols: dict[str, int],
+    focus: str,
+    free: frozenset[str],
+    limits: Limits,
+) -> None:
+    """Make a case small enough, the symbol in focus last of all."""
+    while not _fits(plan, binding, symbols, limits):
+        smaller = {
+            name: size
+            for name, value in symbols.items()
+            if name in free and (size := _smaller(binding, name, value)) is not None
+        }
+        others = [name for name in smaller if name != focus]
+        if not smaller:
+            break
+        largest = _costliest(plan, binding, symbols, others or [focus], limits)
+        symbols[largest] = smaller[largest]
+
+
+def _smaller(binding: Binding, name: str, size: int) -> int | None:
+    """The next of the small sizes, or the next that the hints allow; None where there is none."""
+    wanted = next((small for small in _SMALL if small < size), None)
+    if wanted is None or name not in binding.sizes:
+        return wanted
+    found = binding.sizes[name].near(wanted)
+    return found if found < size else None

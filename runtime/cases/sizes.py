@@ -1,0 +1,193 @@
+"""Sizes at which a sketch may be launched: bounds, requires, and extents that make sense.
+
+Used to pick example sizes (a launch that only compiles, a sketch that stands as its own task) and
+to leave out the sizes at which a kernel rightly refuses to run.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+from sketchc.ir.evaluate import Value, evaluate, host_sample, host_values, sample_extents
+from sketchc.launch.conditions import broken
+
+#: Combinations that `choose` looks at before it gives up.
+_MOST_TRIES = 50_000
+#: ... and that `nearest` looks at for each condition.
+_MOST_STEPS = 4_000
+
+
+def tensor_shapes(
+    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value]
+) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor that is no workspace; an extent is 0 where a launch has none
+    (`D//H` with H = 0) and is to be refused."""
+    values = host_sample(sketch, symbols, params)
+    return {
+        tensor.name: tuple(sample_extents(tensor, values))
+        for tensor in sketch.tensors
+        if tensor.role is not ir.Role.WORKSPACE
+    }
+
+
+def refusal(sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value]) -> str:
+    """Why a launch at these sizes must be refused, in words; "" when nothing speaks against it."""
+    return broken(sketch, symbols, params) or ""
+
+
+def example_params(
+    sketch: ir.Sketch, settings: Mapping[str, Value] | None = None
+) -> dict[str, Value]:
+    """A value for every param: as set, else its default, else 0.75 (1 or True)."""
+    given = settings or {}
+    params: dict[str, Value] = {}
+    for param in sketch.params:
+        example: Value = 0.75 if param.dtype.is_float else param.dtype is DType.BOOL or 1
+        value = given.get(param.name, param.default)
+        params[param.name] = example if value is None else value
+    return params
+
+
+def choose(
+    options: Mapping[str, Sequence[int]],
+    accept: Callable[[Mapping[str, int]], bool],
+    most: int = _MOST_TRIES,
+) -> dict[str, int] | None:
+    """The first combination that is accepted, in order of how far down the lists it goes.
+
+    `options` lists sizes for each symbol, the preferred first. None when none of the first `most`
+    combinations is accepted.
+    """
+    for number, symbols in enumerate(_combinations(options)):
+        if accept(symbols):
+            return symbols
+        if number >= most:
+            break
+    return None
+
+
+def nearest(
+    sketch: ir.Sketch,
+    wishes: Mapping[str, int],
+    params: Mapping[str, Value],
+    movable: Collection[str] | None = None,
+    least: int = 0,
+    steps: int = _MOST_STEPS,
+) -> dict[str, int] | None:
+    """Sizes near `wishes` at which the sketch may be launched and no extent is below `least`.
+
+    Condition by condition, the symbols in one that does not hold move to where it and those before
+    it hold, as little as possible; only those in `movable`, where given. None when that fails
+    within so many `steps` for each condition.
+    """
+    sizes = dict(wishes)
+    conditions = _conditions(sketch, least)
+    for _ in range(len(conditions)):
+        broken = next(
+            (n for n, c in enumerate(conditions) if not _holds(sketch, c[1], sizes, params)), None
+        )
+        if broken is None:
+            return sizes
+        names = [n for n in conditions[broken][0] if movable is None or n in movable]
+        options = {name: _around(sizes[name]) for name in names}
+
+        accept = _all_hold(sketch, conditions[: broken + 1], sizes, params)
+        found = choose(options, accept, steps)
+        if found is None:
+            return None
+        sizes |= found
+    return None if refusal(sketch, sizes, params) else sizes
+
+
+def _all_hold(
+    sketch: ir.Sketch,
+    conditions: Sequence[tuple[tuple[str, ...], ir.Expr]],
+    sizes: Mapping[str, int],
+    params: Mapping[str, Value],
+) -> Callable[[Mapping[str, int]], bool]:
+    """Whether all conditions hold once some sizes are replaced."""
+
+    def accept(chosen: Mapping[str, int]) -> bool:
+        try:
+            values = host_values(sketch, {**sizes, **chosen}, params)
+            # The last one is the broken one: most trials end with it.
+            return all(evaluate(condition, values) for _, condition in reversed(conditions))
+        except (ArithmeticError, ValueError):
+            return False
+
+    return accept
+
+
+def _conditions(sketch: ir.Sketch, least: int) -> list[tuple[tuple[str, ...], ir.Expr]]:
+    """What must hold at a launch, each with the symbols that it depends on."""
+    found: list[ir.Expr] = []
+    for symbol in sketch.symbols:
+        here = ir.Ref(symbol.name, ir.NameKind.SYMBOL)
+        found.append(ir.Binary(">=", here, ir.Literal(least)))
+        if symbol.upper_bound is not None:
+            found.append(ir.Binary("<=", here, ir.Literal(symbol.upper_bound)))
+    for require in sketch.requires:
+        found += symbolic.conjuncts(require.condition)
+    found += [
+        ir.Binary(">=", extent, ir.Literal(least))
+        for tensor in sketch.tensors
+        if tensor.role is not ir.Role.WORKSPACE
+        for extent in tensor.extents
+    ]
+    return [(_symbols_of(sketch, condition), condition) for condition in found]
+
+
+def _lets(sketch: ir.Sketch) -> dict[str, ir.Expr]:
+    return {let.name: let.value for let in sketch.lets}
+
+
+def _symbols_of(sketch: ir.Sketch, expression: ir.Expr) -> tuple[str, ...]:
+    """The symbols that an expression depends on, those of host values included."""
+    names = {reference.name for reference in symbolic.references(expression)}
+    for name, value in _lets(sketch).items():
+        if name in names:
+            names |= set(_symbols_of(sketch, value))
+    return tuple(symbol.name for symbol in sketch.symbols if symbol.name in names)
+
+
+def _holds(
+    sketch: ir.Sketch,
+    condition: ir.Expr,
+    sizes: Mapping[str, int],
+    params: Mapping[str, Value],
+) -> bool:
+    try:
+        return bool(evaluate(condition, host_values(sketch, sizes, params)))
+    except (ArithmeticError, ValueError):
+        return False
+
+
+def _around(size: int) -> tuple[int, ...]:
+    """Sizes in the order of their distance."""
+    reach = max(size, 8)
+    return tuple(sorted(range(size + reach + 1), key=lambda other: abs(other - size)))
+
+
+def _combinations(options: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:
+    """All combinations, those that use early options first."""
+    names = list(options)
+    start = (0,) * len(names)
+    waiting, seen = [(0, start)], {start}
+    while waiting:
+        rank, chosen = heapq.heappop(waiting)
+        yield {name: options[name][place] for name, place in zip(names, chosen, strict=True)}
+        for axis, name in enumerate(names):
+            following = (*chosen[:axis], chosen[axis] + 1, *chosen[axis + 1 :])
+            if following[axis] < len(options[name]) and following not in seen:
+                seen.add(following)
+                heapq.heappush(waiting, (rank + 1, following))
+
+
+def elements(shapes: Mapping[str, Sequence[int]]) -> int:
+    """Elements over all tensors."""
+    return sum(math.prod(shape) for shape in shapes.values())

@@ -1,0 +1,434 @@
+"""How many terms are added up behind the elements of each tensor: a plan, run in the abstract.
+
+Every tile and tensor has an `Amount`: the terms that were added up to it, and the depth, which is
+how many additions lie behind each of these terms, in this launch or those before. A sum multiplies
+the terms by the lanes that it takes together, `a + b` adds those of both, a product sums over its
+inner axis, and what is not linear (exp, a product with another tile) turns terms into depth. Copies
+and maxima add up nothing.
+
+Loops are run at their first, middle and last trip; what a trip adds in the middle, all others add.
+What only memory knows counts as unbounded, and no sum has more terms than the largest input has
+elements. An atomic addition takes together what all programs and lanes add that its indices do not
+tell apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import attrs
+
+from sketchc.base.diagnostics import InternalError
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import Value, evaluate
+from sketchc.ir.symbolic import children, references
+from sketchc.launch.index_inputs import MOST_TRIPS
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
+from sketchc.ops.rows import Category
+from sketchc.ops.table import OPS
+
+Scope = dict[str, Value]
+#: Operations that give an element of an operand, its negative, or one of two: amounts stay.
+_KEEPING = frozenset(
+    {"copy", "neg", "abs", "relu", "clamp", "leaky_relu", "where", "max", "min", "cast"}
+)
+_ADDING = frozenset({"add", "sub"})
+_SCALING = frozenset({"mul", "div"})
+_NOTHING = frozenset({Category.INDEX, Category.RANDOM})
+#: Functions of an index that give several lanes or programs one value.
+_GATHERING = frozenset({"//", "%"})
+
+
+@attrs.frozen
+class Amount:
+    """`terms` that were added up, each with `depth` additions behind it."""
+
+    terms: float = 1.0
+    depth: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """All additions behind an element."""
+        return self.depth + (self.terms if self.terms > 1 else 0.0)
+
+    def settled(self) -> Amount:
+        """As one term of what follows."""
+        return Amount(1.0, self.total)
+
+    def larger(self, other: Amount) -> Amount:
+        return Amount(max(self.terms, other.terms), max(self.depth, other.depth))
+
+    def plus(self, other: Amount, times: float = 1.0) -> Amount:
+        """Component by component; what a trip adds, `times` times."""
+        return Amount(self.terms + times * other.terms, self.depth + times * other.depth)
+
+    def since(self, before: Amount) -> Amount:
+        """What was added since."""
+        return Amount(max(self.terms - before.terms, 0.0), max(self.depth - before.depth, 0.0))
+
+
+INPUT = Amount()
+EMPTY = Amount(0.0, 0.0)
+Amounts = dict[str, Amount]
+
+
+@attrs.define
+class Sums:
+    """The amounts of tensors as launches change them; `most` bounds the terms of any sum."""
+
+    plan: Plan
+    most: float
+    tensors: Amounts = attrs.field(factory=dict)
+
+    def run(self, values: Mapping[str, Value]) -> Amounts:
+        """The amounts of all tensors in the end; `values` are the host's."""
+        self._steps(self.plan.sketch.steps, dict(values))
+        return self.tensors
+
+    def _steps(self, steps: Sequence[ir.HostStep], scope: Scope) -> None:
+        for step in steps:
+            match step:
+                case ir.Launch(phase):
+                    self._launch(phase, scope)
+                case ir.HostFor(variable, start, stop, by):
+                    bounds = [int(evaluate(bound, scope)) for bound in (start, stop, by)]
+                    self._host_loop(step, variable, range(*bounds), scope)
+                case ir.HostIf():
+                    self._host_branches(step, scope)
+                case ir.Fetch(name):
+                    scope[name] = MOST_TRIPS
+                case ir.Bind(name, value):
+                    scope[name] = evaluate(value, scope)
+
+    def _host_loop(self, loop: ir.HostFor, variable: str, places: range, scope: Scope) -> None:
+        def trip(tensors: Amounts, place: int) -> Amounts:
+            self.tensors = dict(tensors)
+            self._steps(loop.body, {**scope, variable: place})
+            return self.tensors
+
+        self.tensors = _repeated(self.tensors, places, trip)
+
+    def _host_branches(self, step: ir.HostIf, scope: Scope) -> None:
+        before, found = self.tensors, dict(self.tensors)
+        for branch in (step.body, step.orelse):
+            self.tensors = dict(before)
+            self._steps(branch, dict(scope))
+            found = _joined(found, self.tensors)
+        self.tensors = found
+
+    def _launch(self, phase: int, scope: Scope) -> None:
+        for planned in self.plan.phases:
+            if planned.index == phase:
+                found = dict(self.tensors)
+                for grid in _grid_scopes(planned.grid, scope):
+                    run = _Program(self, planned, grid, scope)
+                    found = _joined(found, run.finish())
+                self.tensors = found
+
+
+def _grid_scopes(axes: tuple[GridAxis, ...], values: Scope) -> Iterator[Scope]:
+    """The first and the last iteration of every axis, combined."""
+    if not axes:
+        yield dict(values)
+        return
+    axis = axes[0]
+    start, step = int(evaluate(axis.start, values)), int(evaluate(axis.step, values))
+    last = start + step * max(int(evaluate(axis.count, values)) - 1, 0)
+    for place in {start, last}:
+        yield from _grid_scopes(axes[1:], {**values, axis.variable: place})
+
+
+class _Program:
+    """One program of a launch."""
+
+    def __init__(self, sums: Sums, phase: PhasePlan, scope: Scope, host: Scope) -> None:
+        self.sums, self.phase, self.scope = sums, phase, scope
+        self.sketch = sums.plan.sketch
+        #: How often what lies inside runs: the grid, and the loops around.
+        self.around: dict[str, float] = {
+            axis.variable: float(max(int(evaluate(axis.count, {**host, **scope})), 1))
+            for axis in phase.grid
+        }
+        #: The loops and axes that a bound name follows.
+        self.follows: dict[str, frozenset[str]] = {}
+        #: What atomic additions add, by statement.
+        self.added: dict[int, tuple[str, Amount]] = {}
+
+    def finish(self) -> Amounts:
+        """The tensors after it, and after all programs that add to the same elements."""
+        amounts = self._body(self.phase.body, dict(self.sums.tensors), self.scope)
+        found = {name: amounts[name] for name in self.sums.tensors if name in amounts}
+        found |= {n: a for n, a in amounts.items() if n not in found and self._is_tensor(n)}
+        for name, amount in self.added.values():
+            before = found.get(name, EMPTY)
+            terms = min(before.terms + amount.terms, self.sums.most)
+            found[name] = Amount(terms, max(before.depth, amount.depth))
+        return found
+
+    def _is_tensor(self, name: str) -> bool:
+        return any(tensor.name == name for tensor in self.sketch.tensors)
+
+    # ------------------------------------------------------------ statements
+
+    def _body(self, body: Sequence[ir.Statement], amounts: Amounts, scope: Scope) -> Amounts:
+        scope = dict(scope)
+        for statement in body:
+            match statement:
+                case ir.Alloc(tile):
+                    amounts[tile] = EMPTY
+                case ir.Load(access, tile):
+                    name = self.sketch.tensor(access.tensor).name
+                    amounts[tile] = amounts.get(name, INPUT).settled()
+                case ir.Store(tile, access):
+                    name = self.sketch.tensor(access.tensor).name
+                    amounts[name] = amounts.get(name, EMPTY).larger(amounts.get(tile, INPUT))
+                case ir.Atomic():
+                    self._atomic(statement, amounts, scope)
+                case ir.Compute():
+                    self._compute(statement, amounts, scope)
+                case ir.Bind(name, value):
+                    self._bind(name, value, scope)
+                case ir.For():
+                    amounts = self._loop(statement, amounts, scope)
+                case ir.If():
+                    amounts = self._branches(statement, amounts, scope)
+                case ir.Fetch():
+                    pass
+        return amounts
+
+    def _bind(self, name: str, value: ir.Expr, scope: Scope) -> None:
+        self.follows[name] = self._told_apart(value)
+        if (known := _known(value, scope)) is not None:
+            scope[name] = known
+
+    def _branches(self, statement: ir.If, amounts: Amounts, scope: Scope) -> Amounts:
+        found = dict(amounts)
+        for branch in (statement.body, statement.orelse):
+            found = _joined(found, self._body(branch, dict(amounts), scope))
+        return found
+
+    def _loop(self, loop: ir.For, amounts: Amounts, scope: Scope) -> Amounts:
+        bounds = [_known(bound, scope) for bound in (loop.start, loop.stop, loop.step)]
+        unknown = None in bounds
+        places = range(2) if unknown else range(*(int(bound or 0) for bound in bounds))
+        count = self.sums.most if unknown else float(len(places))
+        outer = self.around.get(loop.variable)
+        self.around[loop.variable] = max(count, 1.0)
+
+        def trip(before: Amounts, place: int) -> Amounts:
+            inner = dict(scope) if unknown else {**scope, loop.variable: place}
+            return self._body(loop.body, dict(before), inner)
+
+        found = _repeated(amounts, places, trip, count if unknown else None)
+        if outer is None:
+            del self.around[loop.variable]
+        else:
+            self.around[loop.variable] = outer
+        return {name: self._bounded(amount) for name, amount in found.items()}
+
+    def _bounded(self, amount: Amount) -> Amount:
+        return Amount(min(amount.terms, self.sums.most), amount.depth)
+
+    # ------------------------------------------------------------ operations
+
+    def _compute(self, statement: ir.Compute, amounts: Amounts, scope: Scope) -> None:
+        given = [self._operand(statement, operand, amounts) for operand in statement.operands]
+        found = self._result(statement, given, amounts, scope)
+        for name in statement.destinations:
+            kept = amounts.get(name, EMPTY) if statement.masked else EMPTY
+            amounts[name] = self._bounded(found).larger(kept)
+
+    def _operand(
+        self, statement: ir.Compute, operand: ir.Operand, amounts: Amounts
+    ) -> Amount | None:
+        """The amount of a tile; None for scalars and indices, which add up nothing. What is the
+        same for many lanes (a mean that is taken off) is one term of each, also of their sum."""
+        if not isinstance(operand, ir.TileOperand):
+            return None
+        found = amounts.get(operand.tile, INPUT)
+        if OPS[statement.operation].category is not Category.ELEMENTWISE:
+            return found
+        extents = self.sketch.tile(operand.tile).extents
+        same = extents == self.sketch.tile(statement.destination).extents
+        return found if same else found.settled()
+
+    def _result(
+        self,
+        statement: ir.Compute,
+        operands: Sequence[Amount | None],
+        amounts: Amounts,
+        scope: Scope,
+    ) -> Amount:
+        name, op = statement.operation, OPS[statement.operation]
+        given = [amount for amount in operands if amount is not None]
+        largest = INPUT if not given else given[0]
+        for amount in given[1:]:
+            largest = largest.larger(amount)
+        depth = max((amount.total for amount in given), default=0.0)
+        match op.category:
+            case Category.MATRIX:
+                found = Amount(self._lanes(statement, scope), depth)
+                if op.accumulates:
+                    before = amounts.get(statement.destination, EMPTY)
+                    found = Amount(found.terms + before.terms, max(found.depth, before.depth))
+                return found
+            case Category.REDUCTION | Category.SCAN:
+                lanes = self._lanes(statement, scope)
+                if name in ("reduce_sum", "cumsum"):
+                    return Amount(largest.terms * lanes, largest.depth)
+                return (
+                    largest if name != "reduce_prod" and name != "cumprod" else Amount(lanes, depth)
+                )
+            case Category.COMPOSITE:
+                return Amount(1.0, depth + self._lanes(statement, scope))
+            case Category.LAYOUT | Category.SORTING:
+                return largest
+            case category if category in _NOTHING:
+                return INPUT
+            case _:
+                return _elementwise(name, operands, largest, depth)
+
+    def _lanes(self, statement: ir.Compute, scope: Scope) -> float:
+        """How many lanes of the first operand meet in one lane of the destination."""
+        source = statement.operands[0] if statement.operands else None
+        if not isinstance(source, ir.TileOperand):
+            return 1.0
+        lanes = [
+            self._extent(extent, source.domain[axis] if axis < len(source.domain) else None, scope)
+            for axis, extent in enumerate(self.sketch.tile(source.tile).extents)
+        ]
+        if OPS[statement.operation].category is Category.MATRIX:
+            return lanes[-2] if statement.attributes.get("trans_a") else lanes[-1]
+        axes = statement.attributes.get("axis")
+        chosen = axes if isinstance(axes, tuple) else (axes,) if isinstance(axes, int) else ()
+        return math.prod(lanes[axis] for axis in chosen) if chosen else lanes[-1]
+
+    def _extent(self, extent: ir.Expr, domain: ir.AxisDomain | None, scope: Scope) -> float:
+        """The lanes of an axis that hold something."""
+        known = _known(extent, scope)
+        upper = self.sums.most if known is None else float(known)
+        lower = 0.0
+        if domain is not None:
+            bounds = (_known(bound, scope) for bound in domain.upper)
+            upper = min([upper, *(float(bound) for bound in bounds if bound is not None)])
+            bounds = (_known(bound, scope) for bound in domain.lower)
+            lower = max([lower, *(float(bound) for bound in bounds if bound is not None)])
+        return max(upper - lower, 0.0)
+
+    # ------------------------------------------------------------ atomics
+
+    def _atomic(self, statement: ir.Atomic, amounts: Amounts, scope: Scope) -> None:
+        """What all programs, trips and lanes add to one element."""
+        if statement.operation != "add":
+            return
+        amount = amounts.get(statement.tile, INPUT)
+        apart: frozenset[str] = frozenset()
+        lanes = 1.0
+        extents = [_known(e, scope) for e in self.sketch.tile(statement.tile).extents]
+        sizes = [self.sums.most if extent is None else float(extent) for extent in extents]
+        for subscript in statement.access.subscripts:
+            match subscript:
+                case ir.ScalarSubscript(index):
+                    apart |= self._told_apart(index)
+                case ir.SliceSubscript(lower):
+                    apart |= self._told_apart(lower)
+                case ir.IndexSubscript(value):
+                    apart |= frozenset() if subscript.loaded else self._told_apart(value)
+                    if subscript.loaded or _gathers(value):
+                        axis = subscript.axis
+                        lanes *= math.prod(sizes) if axis is None else sizes[axis]
+        meeting = math.prod(n for name, n in self.around.items() if name not in apart)
+        name = self.sketch.tensor(statement.access.tensor).name
+        terms = min(max(amount.terms, 1.0) * lanes * meeting, self.sums.most)
+        found = Amount(terms, amount.depth)
+        _, before = self.added.get(id(statement), (name, EMPTY))
+        self.added[id(statement)] = name, before.larger(found)
+
+    def _told_apart(self, index: ir.Expr) -> frozenset[str]:
+        """The loops and axes of which each trip gives another index."""
+        if _gathers(index):
+            return frozenset()
+        found: frozenset[str] = frozenset()
+        for reference in references(index):
+            found |= self.follows.get(reference.name, frozenset({reference.name}))
+        return found
+
+
+def _gathers(index: ir.Expr) -> bool:
+    """Whether several values of a variable may give one index."""
+    match index:
+        case ir.Binary(operator) if operator in _GATHERING:
+            return True
+        case ir.Function() | ir.Choice() | ir.TileLanes():
+            return True
+        case _:
+            return any(_gathers(child) for child in children(index))
+
+
+def _elementwise(
+    name: str, operands: Sequence[Amount | None], largest: Amount, depth: float
+) -> Amount:
+    """The amount of an element-wise operation; `depth`: all that lies behind one operand."""
+    given = [amount for amount in operands if amount is not None]
+    if not given:
+        return EMPTY
+    if name in _KEEPING:
+        return largest
+    if name == "fma":
+        return _added([_scaled(operands[:2]), *(a for a in operands[2:] if a is not None)])
+    if name in _ADDING:
+        return _added(given)
+    if name in _SCALING:
+        return _scaled(given)
+    return Amount(1.0, depth)
+
+
+def _added(given: Sequence[Amount]) -> Amount:
+    terms = sum(amount.terms for amount in given)
+    return Amount(terms, max(amount.depth for amount in given))
+
+
+def _scaled(operands: Sequence[Amount | None]) -> Amount:
+    """A product: the one with more terms, scaled by the other."""
+    given = sorted((a for a in operands if a is not None), key=lambda amount: -amount.terms)
+    if not given:
+        return INPUT
+    settled = max((amount.total for amount in given[1:]), default=0.0)
+    return Amount(given[0].terms, max(given[0].depth, settled))
+
+
+def _joined(one: Amounts, other: Amounts) -> Amounts:
+    """The larger of both."""
+    return {name: one.get(name, EMPTY).larger(other.get(name, EMPTY)) for name in {**one, **other}}
+
+
+def _repeated(
+    before: Amounts,
+    places: range,
+    trip: Callable[[Amounts, int], Amounts],
+    count: float | None = None,
+) -> Amounts:
+    """The amounts after all trips of a loop, of which the first, the middle and the last are run;
+    `count`: how many there are, where `places` does not say it."""
+    if not places:
+        return before
+    times = float(len(places)) if count is None else count
+    found = trip(before, places[0])
+    if times <= 1:
+        return found
+    if times > 2:
+        middle = trip(found, places[len(places) // 2])
+        found = {
+            name: (first := found.get(name, EMPTY)).plus(amount.since(first), times - 2)
+            for name, amount in middle.items()
+        }
+    return trip(found, places[-1])
+
+
+def _known(value: ir.Expr, values: Mapping[str, Value]) -> Value | None:
+    """The value of a scalar expression; None for index tiles and for what memory decides."""
+    try:
+        return evaluate(value, values)
+    except (KeyError, InternalError, ArithmeticError):
+        return None

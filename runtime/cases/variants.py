@@ -1,0 +1,369 @@
+"""Other numbers for the params of a sketch than the task's own: found by asking the task.
+
+`N*3` for `N*repeats` is right while the task repeats three times, and a mode that no number chooses
+is never run. So numbers that forward takes, and init inputs that the model's attributes follow, get
+other values, as far as the task takes them: for each at least two, and more where sides of branches
+hang on them. Which axis an operation runs along is no such number: kernels are written for one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.ir.evaluate import Value
+from sketchc.runtime.cases.binding import Binding
+from sketchc.runtime.cases.branches import Branches, Side
+from sketchc.runtime.cases.drawing import draw
+from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.cases.sizes import refusal
+from sketchc.runtime.tasks.description import Scalar, TaskFailure
+from sketchc.runtime.tasks.hints import Domain
+from sketchc.runtime.tasks.task import Task
+
+#: Values of one number that are kept although no branch needs them, and that are asked for.
+_KEPT, _ASKED = 2, 10
+#: So many are found in all, and the task is asked so often at most.
+_MOST, _MOST_ASKED = 12, 60
+#: The task is asked at sizes of up to so many elements.
+_ELEMENTS = 1 << 20
+#: Arguments that say along which axis something is done.
+_AXES = frozenset({"dim", "dims", "axis", "axes"})
+
+
+@attrs.frozen
+class Variant:
+    """Other values: of params (`numbers`), and of init inputs of the model (`init`) that these
+    follow."""
+
+    numbers: Mapping[str, Scalar]
+    init: Mapping[int, Scalar] = attrs.field(factory=dict)
+
+    def joined(self, other: Variant) -> Variant:
+        return Variant({**self.numbers, **other.numbers}, {**self.init, **other.init})
+
+    @property
+    def text(self) -> str:
+        return ", ".join(f"{name} = {value!r}" for name, value in self.numbers.items())
+
+
+@attrs.define
+class Varying:
+    """Asks a task about other numbers. `accepted` are those that it takes, `refused` those that
+    it does not; `movable` are the params that can be given other values at all."""
+
+    binding: Binding
+    task: Task
+    freedom: Freedom
+    branches: Branches
+    settings: Mapping[str, Scalar]
+    #: Sizes at which cases are planned, with the numbers and the absent tensors there.
+    planned: Sequence[ShapeCase]
+    accepted: list[Variant] = attrs.field(factory=list)
+    refused: list[Variant] = attrs.field(factory=list)
+    movable: set[str] = attrs.field(factory=set)
+    left: int = _MOST_ASKED
+
+    def find(self) -> None:
+        """Two other values of each number; then what takes further sides of branches."""
+        single = {name: list(found) for name, found in self._single().items()}
+        self.movable |= {name for name, found in single.items() if found}
+        taken = set().union(*(self.sides(case) for case in self.planned))
+        for variant in self._combined(single):
+            if len(self.accepted) >= _MOST or not self._missing(taken):
+                break
+            if (further := self.reached(variant) - taken) and self._ask(variant):
+                self.accepted.append(variant)
+                taken |= further
+        for found in single.values():
+            names = set(found[0].numbers) if found else set()
+            kept = sum(not names.isdisjoint(one.numbers) for one in self.accepted)
+            for variant in found[:_ASKED]:
+                if kept >= _KEPT or len(self.accepted) >= _MOST:
+                    break
+                if variant not in self.accepted and self._ask(variant):
+                    self.accepted.append(variant)
+                    kept += 1
+
+    def sides(self, case: ShapeCase) -> frozenset[Side]:
+        """What a case takes."""
+        params = {**self.binding.params, **case.numbers}
+        given = {source.tensor.name for source in self.binding.tensors}
+        optional = [t.name for t in self.binding.sketch.tensors if t.optional]
+        absent = {*case.absent, *(name for name in optional if name not in given)}
+        return self.branches.sides(case.symbols, params, absent)
+
+    def fits(self, case: ShapeCase) -> bool:
+        """Whether the sketch may be launched there, and no tensor is empty."""
+        there = self.binding.with_numbers(case.numbers)
+        if not there.sketch.phases and not there.sketch.params:
+            return True
+        try:
+            if refusal(there.sketch, case.symbols, there.params):
+                return False
+            shapes = there.shapes(case.symbols)
+        except (ArithmeticError, ValueError):
+            return False
+        return all(extent > 0 for shape in shapes.values() for extent in shape)
+
+    def suits(self, case: ShapeCase) -> bool:
+        """Whether the sketch may be launched there and the task takes it, as far as asking is
+        cheap: a window may be larger than a small image."""
+        return self.fits(case) and (self.elements(case) > _ELEMENTS or self._takes(case))
+
+    def _missing(self, taken: set[Side]) -> bool:
+        return len(taken) < 2 * len(self.branches.decisions)
+
+    def reached(self, variant: Variant) -> set[Side]:
+        """The sides that a variant takes at planned sizes."""
+        found: set[Side] = set()
+        for case in self.planned:
+            other = attrs.evolve(case, numbers={**case.numbers, **variant.numbers})
+            if self.fits(other):
+                found |= self.sides(other)
+        return found
+
+    # ------------------------------------------------------------ what may be tried
+
+    def _single(self) -> dict[str, Iterator[Variant]]:
+        """The variants of each number, by the param's name, most wanted first."""
+        found: dict[str, Iterator[Variant]] = {}
+        deciding = self.branches.names
+        for position, name in self.binding.param_inputs.items():
+            names = self.binding.description.names
+            argument = names[position].lower() if position < len(names) else ""
+            if argument in _AXES and name not in deciding:
+                continue
+            domain = self.binding.values.get(position)
+            found[name] = self._passed(name, domain)
+        followed = [
+            param.name
+            for param in self.binding.sketch.params
+            if param.name not in found
+            and param.name not in self.settings
+            and param.name in self.binding.description.scalars
+            and (param.name.lower() not in _AXES or param.name in deciding)
+        ]
+        if followed:
+            for place, value in enumerate(self.binding.description.init_inputs):
+                if place not in self.freedom.follows and isinstance(value, bool | int | float):
+                    found[f"init input {place + 1}"] = self._built(place, value, followed)
+        return found
+
+    def _built(self, place: int, own: Scalar, followed: Sequence[str]) -> Iterator[Variant]:
+        """Models with another value of an init input, where params follow it."""
+        names = [name for name in followed if self.binding.params[name] == own]
+        literals = [v for name in names or followed for v in self.branches.literals(name)]
+        for value in other_values(own, literals):
+            try:
+                scalars = self.task.scalars_of({place: value})
+            except TaskFailure:
+                continue
+            numbers = {
+                name: scalars[name]
+                for name in followed
+                if name in scalars and scalars[name] != self.binding.params[name]
+            }
+            if numbers:
+                yield Variant(numbers, {place: value})
+
+    def _passed(self, name: str, domain: Domain | None) -> Iterator[Variant]:
+        """Other values of a number that forward takes, what the user asked for first."""
+        own = self.binding.params[name]
+        wanted = [self.settings[name]] if self.settings.get(name, own) != own else []
+        for value in (*wanted, *other_values(own, self.branches.literals(name))):
+            if domain is None or domain.holds(float(value)):
+                yield Variant({name: value})
+
+    def _combined(self, single: Mapping[str, Sequence[Variant]]) -> Iterator[Variant]:
+        """One number changed, then two, of those that decide something."""
+        deciding = self.branches.names
+        groups = [
+            [one for one in found[:_ASKED] if not deciding.isdisjoint(one.numbers)]
+            for found in single.values()
+        ]
+        yield from itertools.chain.from_iterable(groups)
+        for first, second in itertools.combinations(groups, 2):
+            for one, other in itertools.product(first, second):
+                yield one.joined(other)
+
+    # ------------------------------------------------------------ asking the task
+
+    def _ask(self, variant: Variant) -> bool:
+        """Whether the task takes these numbers, at sizes of some of the cases; and returns what the
+        shapes say of a signature that was read off it."""
+        if variant in self.refused or self.left <= 0:
+            return False
+        for case in self._small():
+            other = attrs.evolve(case, numbers=variant.numbers, init=variant.init)
+            if self.fits(other):
+                self.left -= 1
+                if self._takes(other):
+                    return True
+        self.refused.append(variant)
+        return False
+
+    def _small(self) -> Sequence[ShapeCase]:
+        """Cases to ask at: neither the smallest nor large ones, where there are others."""
+        plain = [case for case in self.planned if not case.own and not case.numbers]
+        cases = [case for case in plain or self.planned if self.elements(case) <= _ELEMENTS]
+        return [*cases[len(cases) // 2 :][:2], *cases[:1]]
+
+    def elements(self, case: ShapeCase) -> int:
+        return sum(math.prod(shape) for shape in self.binding.shapes(case.symbols).values())
+
+    def _takes(self, case: ShapeCase) -> bool:
+        there = self.binding.with_numbers(case.numbers)
+        substitutes = {**self.freedom.substitutes(case.symbols), **case.init}
+        shapes = there.shapes(case.symbols)
+        case = attrs.evolve(case, absent=(), own=False)
+        try:
+            states = self.task.state_shapes(substitutes) if there.description.state else {}
+            for source in there.tensors:
+                if source.state and states.get(source.state) != shapes[source.tensor.name]:
+                    return False
+            inputs = draw(there, self.task, case, "non_negative", 0, substitutes)
+            outputs = self.task.reference(inputs.arguments, inputs.state, substitutes)
+        except UsageError:
+            return False
+        if there.sketch.phases:
+            return True  # a sketch that takes the number says which shapes follow
+        return [o.shape for o in outputs] == [shapes[tensor.name] for tensor in there.outputs]
+
+
+def other_values(own: Scalar, literals: Sequence[Value]) -> list[Scalar]:
+    """Other numbers of the kind of `own`: around those that it is compared with, then near it."""
+    if isinstance(own, bool):
+        return [not own]
+    if isinstance(own, int):
+        whole = [int(v) for v in literals if float(v).is_integer() and not isinstance(v, bool)]
+        around = [value + step for value in whole for step in (0, 1, -1)]
+        wanted: list[Scalar] = [*around, own + 1, 2 * own, own - 1, own + 2, 0, 1, 2, 3]
+        return [v for v in dict.fromkeys(wanted) if v != own]
+    near = [1.5 * own, 0.5 * own, own + 1.0, -own] if own else [0.5, 1.0, -0.5]
+    around_floats = [float(v) + step for v in literals for step in (0.0, 0.5, -0.5)]
+    return [v for v in dict.fromkeys([*around_floats, *near]) if v != own]
+
+
+def with_variants(
+    cases: list[tuple[ShapeCase, str]], varying: Varying, *, more: bool
+) -> list[tuple[ShapeCase, str]]:
+    """The cases, some of them with other numbers: each variant at sizes that show something, where
+    the sizes are for others it is once more at smaller ones. With `more`, cases are added where
+    there are too few of such sizes."""
+    found = list(cases)
+    free = [p for p, (case, _) in enumerate(found) if not (case.own or case.numbers)]
+    good = _telling_places(varying, found, free)
+    kept = len(good) // 3  # the task's own numbers need some, too
+    added: list[tuple[ShapeCase, str]] = []
+
+    def changed(variant: Variant, case: ShapeCase) -> ShapeCase:
+        return attrs.evolve(case, numbers=variant.numbers, init=variant.init)
+
+    def place(variant: Variant, places: list[int]) -> bool:
+        fitting = (p for p in places if varying.suits(changed(variant, found[p][0])))
+        chosen = next(fitting, None)
+        if chosen is not None:
+            found[chosen] = changed(variant, found[chosen][0]), found[chosen][1]
+            for known in (good, free):
+                if chosen in known:
+                    known.remove(chosen)
+        return chosen is not None
+
+    for variant in varying.accepted:
+        if (len(good) > kept and place(variant, good)) or not more:
+            continue
+        again = _somewhere(varying, variant, [case for case, _ in cases])
+        if again is not None:
+            added.append((again, "normal"))
+    small = [p for p in free if p not in good]
+    for variant in varying.accepted[: len(small) // 2]:
+        place(variant, small)
+    return [*found, *added]
+
+
+def _telling_places(
+    varying: Varying, cases: Sequence[tuple[ShapeCase, str]], places: Sequence[int]
+) -> list[int]:
+    """The places of cases at which wrong rows and columns differ from right ones, the largest
+    first: nothing that varies is below 3. Rows of zeros come last."""
+    own = varying.binding.symbols
+
+    def small(case: ShapeCase) -> bool:
+        return any(min(own[name], 3) > size for name, size in case.symbols.items())
+
+    found = [place for place in reversed(places) if not small(cases[place][0])]
+    return sorted(found, key=lambda place: cases[place][1] == "structured")
+
+
+def _somewhere(varying: Varying, variant: Variant, cases: Sequence[ShapeCase]) -> ShapeCase | None:
+    """Planned sizes at which a variant fits, the last but the task's own first."""
+    order = _telling_places(varying, [(case, "") for case in cases], range(len(cases)))
+    for case in (cases[place] for place in order):
+        other = attrs.evolve(
+            case, name="other numbers", numbers=variant.numbers, init=variant.init, variant=0
+        )
+        if varying.elements(case) <= _ELEMENTS and varying.fits(other):
+            return attrs.evolve(other, own=False)
+    return None
+
+
+def taken_sides(varying: Varying, ran: Sequence[ShapeCase]) -> tuple[str, ...]:
+    """What was taken of the branches, in words."""
+    taken = set().union(*(varying.sides(case) for case in ran))
+    return tuple(
+        decision.text(holds=holds)
+        for place, decision in enumerate(varying.branches.decisions)
+        for holds in (True, False)
+        if (place, holds) in taken
+    )
+
+
+def not_taken(varying: Varying, ran: Sequence[ShapeCase]) -> tuple[list[str], list[str]]:
+    """What was never taken of the branches: why that leaves a verdict incomplete, and notes on what
+    the task refuses."""
+    taken = set().union(*(varying.sides(case) for case in ran))
+    gaps, notes = [], []
+    for place, decision in enumerate(varying.branches.decisions):
+        sides = [holds for holds in (True, False) if (place, holds) in taken]
+        if not sides:
+            continue  # inside of another branch that is told
+        for holds in (True, False):
+            if holds in sides:
+                continue
+            refused = [one for one in varying.refused if (place, holds) in varying.reached(one)]
+            text = f"the branch where {decision.text(holds=holds)}"
+            if refused:
+                notes.append(f"never taken: {text}: the task refuses {refused[0].text}")
+            elif not decision.alone:
+                notes.append(f"never taken: {text}, at the sizes and numbers that were tried")
+            elif needs := _needed(varying, decision.names):
+                notes.append(f"never taken: {text}: the task always gives {needs}")
+            else:
+                gaps.append(f"{text} ({_why(varying, decision.names)})")
+    return gaps, notes
+
+
+def _needed(varying: Varying, names: frozenset[str]) -> str:
+    """The optional tensors that decide alone, and that the task cannot do without."""
+    tensors = {source.tensor.name for source in varying.binding.tensors}
+    omissible = set(varying.binding.omissible)
+    return ", ".join(sorted(names)) if names <= tensors - omissible else ""
+
+
+def _why(varying: Varying, names: frozenset[str]) -> str:
+    """Why no case took a side that hangs on some names, and what would."""
+    params = varying.binding.params
+    fixed = [name for name in sorted(names) if name in params and name not in varying.movable]
+    if fixed:
+        listed = ", ".join(f"{name} = {params[name]!r}" for name in fixed)
+        return f"{listed} in all runs: no number of the task changes it"
+    optional = [tensor.name for tensor in varying.binding.sketch.tensors if tensor.optional]
+    if never := [name for name in sorted(names) if name in optional]:
+        return f"the task does not say both with and without {', '.join(never)}"
+    return "no number that was tried leads there"

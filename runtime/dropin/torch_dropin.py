@@ -1,0 +1,284 @@
+"""A drop-in Python module around a verified kernel, in KernelBench's form.
+
+`NAME_dropin.py` defines `ModelNew`, `get_inputs` and `get_init_inputs`. `ModelNew` derives from the
+task's own `Model` (the task's file is copied beside it), so its constructor, parameters and
+state_dict are the task's; only `forward` calls the kernel. Beside it lie the kernel's file and, for
+C++, the pybind11 module built from it. The folder can be moved: nothing in it names a place.
+
+What `ModelNew` takes and refuses is in `dropin_support`. It computes what the task computes in
+evaluation mode; inputs that require a gradient are taken, and the backward pass is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import shutil
+from pathlib import Path
+
+import attrs
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.lowering.kernel import Kernel
+from sketchc.runtime.cases.binding import Binding, TensorSource
+from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.tasks.description import OtherSpec, Scalar
+from sketchc.runtime.tasks.layout import is_text, paths
+
+#: target -> the device types that its kernels' tensors live on; "cpu" where it stands for itself.
+DEVICES: dict[str, str] = {"cpp": "cpu", "triton_cuda": "cuda", "triton_ascend": "npu"}
+_MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
+_TORCH = {DType.F64: "float64", DType.F32: "float32", DType.BF16: "bfloat16", DType.F16: "float16",
+          DType.I64: "int64", DType.I32: "int32", DType.I16: "int16", DType.I8: "int8",
+          DType.U8: "uint8", DType.U32: "uint32", DType.BOOL: "bool"}  # fmt: skip
+
+
+def write_dropin(
+    folder: Path,
+    kernel: Kernel,
+    binding: Binding,
+    task_path: Path,
+    freedom: Freedom | None = None,
+    note: str = "",
+) -> Path:
+    """Put the drop-in, the task and the kernel into `folder`; returns the drop-in's path.
+
+    `freedom` says which init inputs are sizes that the kernel follows (`verify.free.find_freedom`);
+    without it `ModelNew` insists on the task's own. `note` is a sentence for its docstring. A C++
+    kernel is built here, but not loaded: that is done by whoever imports the drop-in. Raises
+    `ToolchainError` where the build fails, `OSError` where the folder refuses, and `UsageError` for
+    a task that no `ModelNew` can stand for.
+    """
+    _require_model(binding)
+    folder.mkdir(parents=True, exist_ok=True)
+    rebuild = ""
+    if kernel.language == "c++":
+        rebuild = _build(kernel, folder)
+    else:
+        (folder / f"{kernel.name}.py").write_text(kernel.source, "utf-8")
+        for name, text in kernel.extras:
+            (folder / name).write_text(text, "utf-8")
+    task_file = f"{kernel.name}_task.py"
+    shutil.copyfile(task_path, folder / task_file)
+    neighbours = _copy_neighbours(task_path, folder)
+    path = folder / f"{kernel.name}_dropin.py"
+    writer = _Writer(kernel, binding, task_path.name, task_file, rebuild, note)
+    path.write_text(writer.text(freedom, bool(neighbours)), "utf-8")
+    return path
+
+
+def _require_model(binding: Binding) -> None:
+    task, reason = binding.description, ""
+    for position in sorted(binding.nothing):
+        value = task.inputs[position]
+        if isinstance(value, OtherSpec) and not is_text(value.text):
+            reason = f"{task.name_of(position)} of the task is a {value.type}"
+    if task.framework != "torch" or task.kind != "class":
+        reason = f"the task is a {task.framework} {task.kind}"
+    elif not reason and task.returns not in ("tensor", "tuple", "list"):
+        words = {"none": "the task returns nothing", "changes": "the task changes its inputs"}
+        reason = words.get(task.returns, f"the task returns a {task.returns}")
+    if reason:
+        msg = (
+            f"{reason}; a drop-in stands for a class of PyTorch that returns tensors "
+            "(`sketchc lower --module` makes a module for any sketch)"
+        )
+        raise UsageError(msg)
+
+
+def _build(kernel: Kernel, folder: Path) -> str:
+    """Build the pybind11 module; returns a clause with the command that builds it again."""
+    from sketchc.lowering.cpp.binding import module_source
+    from sketchc.runtime.toolchains.cpp.toolchain import FLAGS, LIBRARIES, CppToolchain
+
+    glue = f"{kernel.name}_module.cpp"
+    if glue not in dict(kernel.extras):
+        extra = (glue, module_source(kernel.sketch, kernel.entry))
+        kernel = attrs.evolve(kernel, extras=(*kernel.extras, extra))
+    CppToolchain().build_module(kernel, folder)
+    command = (
+        f"g++ {' '.join(FLAGS)} $(python3 -m pybind11 --includes) {kernel.name}.cpp {glue} "
+        f"{' '.join(LIBRARIES)} -o {kernel.name}_module$(python3-config --extension-suffix)"
+    )
+    return f"; build it with: {command}"
+
+
+def _copy_neighbours(task_path: Path, folder: Path) -> list[str]:
+    """Copy the files beside the task that it imports, and those that these import."""
+    found: list[str] = []
+    waiting = [task_path]
+    while waiting:
+        try:
+            tree = ast.parse(waiting.pop().read_text("utf-8"))
+        except (SyntaxError, UnicodeDecodeError):
+            continue
+        for name in _imported(tree):
+            path = task_path.parent / f"{name}.py"
+            if path.is_file() and path.name not in found and path.name != task_path.name:
+                found.append(path.name)
+                waiting.append(path)
+                if path.resolve() != (folder / path.name).resolve():
+                    shutil.copyfile(path, folder / path.name)
+    return found
+
+
+def _imported(tree: ast.Module) -> list[str]:
+    """The modules that the code imports by absolute names, first parts only."""
+    names: list[str] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                names += [alias.name.partition(".")[0] for alias in node.names]
+            case ast.ImportFrom(module=str(module), level=0):
+                names.append(module.partition(".")[0])
+            case _:
+                pass
+    return names
+
+
+@attrs.frozen
+class _Writer:
+    """Writes the text of one drop-in."""
+
+    kernel: Kernel
+    binding: Binding
+    task_name: str
+    task_file: str
+    rebuild: str
+    note: str
+
+    def text(self, freedom: Freedom | None, neighbours: bool) -> str:
+        support = Path(__file__).with_name("dropin_support.py").read_text("utf-8")
+        body = support.split(_MARKS[0])[1].split(_MARKS[1])[0].strip("\n")
+        parts = [self._docstring(), body]
+        if neighbours:
+            parts.append("sys.path.append(str(FOLDER))  # the task imports files beside it")
+        parts += [self._modules(), self._data(freedom), self._model()]
+        return "\n\n\n".join(parts) + "\n"
+
+    def _docstring(self) -> str:
+        kernel, name = self.kernel, self.kernel.name
+        return (
+            f'"""Drop-in for the task {self.task_name}: the kernel `{name}` ({kernel.target}).\n\n'
+            f"    from {name}_dropin import ModelNew, get_init_inputs, get_inputs\n\n"
+            "    model = ModelNew(*get_init_inputs()).eval()\n"
+            "    result = model(*get_inputs())\n\n"
+            "`ModelNew` is the task's `Model` with another `forward`: same constructor, same\n"
+            "state_dict. Inputs may be non-contiguous and are never changed; those of another\n"
+            "dtype, or elsewhere than the kernel's device, are refused. There is no backward\n"
+            "pass. Made by sketchc.\n"
+        ) + (f'\n{self.note}\n"""' if self.note else '"""')
+
+    def _modules(self) -> str:
+        name = self.kernel.name
+        lines = [f'_task = load_file("{name}_task", "{self.task_file}")']
+        if self.kernel.language == "c++":
+            lines += [
+                f"_REBUILD = {self.rebuild!r}",
+                f'_MODULE = load_file("{name}_module", built_file("{name}_module"), _REBUILD)',
+                f"_kernel = _MODULE.{name}",
+            ]
+        else:
+            module = f'load_file("{name}_kernel", "{name}.py")'
+            lines.append(f"_kernel = {module}.{self.kernel.entry}")
+        lines += [
+            f"Model = _task.{self.binding.description.subject}",
+            'get_inputs = getattr(_task, "get_inputs", None)',
+            'get_init_inputs = getattr(_task, "get_init_inputs", list)',
+        ]
+        return "\n".join(lines)
+
+    def _data(self, freedom: Freedom | None) -> str:
+        """What may differ from the task's own model, and where the kernel's tensors live."""
+        may_differ: list[int | str] = list(freedom.follows) if freedom else []
+        may_differ += [name for name, _ in self._attributes()]
+        own = DEVICES.get(self.kernel.target, "cpu")
+        return (
+            "#: Constructor arguments that the kernel follows: sizes by position, attributes by\n"
+            f"#: name.\nMAY_DIFFER = {may_differ!r}\n"
+            f'DEVICES = device_types("{own}")'
+        )
+
+    def _attributes(self) -> list[tuple[str, Scalar]]:
+        """Params that the model's own attributes give."""
+        scalars = self.binding.description.scalars
+        taken = set(self.binding.param_inputs.values())
+        return [
+            (name, value)
+            for name, value in self.binding.params.items()
+            if name not in taken and name in scalars and scalars[name] == value
+        ]
+
+    def _model(self) -> str:
+        binding = self.binding
+        count = len(binding.description.layout or binding.description.inputs)
+        lines = [
+            "class ModelNew(Model):  # type: ignore[misc, valid-type]",
+            f'    """`Model` of {self.task_file}, computed by the kernel `{self.kernel.name}`."""',
+            "",
+            "    def __init__(self, *args: Any, **kwargs: Any) -> None:",
+            "        super().__init__(*args, **kwargs)",
+            "        init = get_init_inputs()",
+            "        check_construction(self, Model, (args, kwargs), init, MAY_DIFFER)",
+            "",
+            "    def forward(self, *args: Any, **kwargs: Any) -> Any:",
+            "        check_mode(self)",
+            f"        given = bind_arguments(Model, self, args, kwargs, {count})",
+            *(f"        {line}" for line in self._constants()),
+            "        tensors = [",
+        ]
+        lines += [f"            {self._tensor(source)}," for source in binding.tensors]
+        lines += ["        ]", f"        params = {{{', '.join(self._params())}}}"]
+        returns = binding.description.returns
+        kinds = (_TORCH[output.dtype] for output in binding.description.outputs)
+        outputs = ", ".join(f"torch.{kind}" for kind in kinds)
+        lines += [
+            f"        dtypes = [{outputs}]",
+            f'        return run_kernel(_kernel, tensors, params, dtypes, "{returns}")',
+        ]
+        return "\n".join(lines)
+
+    def _given(self, position: int | None) -> str:
+        """The expression of one of forward's inputs, which may be a part of an argument."""
+        ways = paths(self.binding.description.layout)
+        path = (position,) if position is None or position >= len(ways) else ways[position]
+        return "given" + "".join(f"[{key!r}]" for key in path)
+
+    def _constants(self) -> list[str]:
+        """Statements that refuse other values of what reaches no param and no tensor."""
+        task = self.binding.description
+        values = {position: task.inputs[position] for position in sorted(self.binding.nothing)}
+        return [
+            f"require_constant({task.name_of(position)!r}, {self._given(position)}, "
+            f"{value.text if isinstance(value, OtherSpec) else repr(value)})"
+            for position, value in values.items()
+        ]
+
+    def _tensor(self, source: TensorSource) -> str:
+        """The tuple (value, the kernel's dtype, whether it is written) of one tensor."""
+        wanted = f"torch.{_TORCH[source.tensor.dtype]}"
+        own = f"torch.{_TORCH[source.specification.dtype]}"
+        dtypes = own if own == wanted else f"{own}, {wanted}"
+        if source.state is not None:
+            name, value = source.state, f'state(self, "{source.state}")'
+        else:
+            name, value = source.text, self._given(source.position)
+        written = source.tensor.role is ir.Role.INOUT
+        checked = f'checked("{name}", {value}, [{dtypes}], DEVICES)'
+        return f"({checked}, {wanted}, {written})"
+
+    def _params(self) -> list[str]:
+        """Keyword arguments: from forward's inputs, the model's attributes, or fixed."""
+        where = {name: self._given(i) for i, name in self.binding.param_inputs.items()}
+        where |= {name: f"self.{name}" for name, _ in self._attributes()}
+        return [
+            f'"{name}": {where.get(name) or _literal(value)}'
+            for name, value in self.binding.params.items()
+        ]
+
+
+def _literal(value: Scalar) -> str:
+    """A number as Python spells it, infinities and NaN included."""
+    return repr(value) if math.isfinite(value) else f'float("{value}")'

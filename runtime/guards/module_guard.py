@@ -1,0 +1,475 @@
+"""In the worker: what a `ModelNew` did, and whether its kernels did the work.
+
+Beyond `wrapper_guard`, which sees every operation of torch, this looks at what Python itself says
+of a process (audit events, which no code can take back): programs that are started, threads,
+libraries that are loaded, files that are opened, modules that are imported. Arrays of NumPy that a
+model gets refuse to compute; calls into libraries that the model has built are counted as
+launches; functions of `time` and of this guard must be the ones that they were, and torch as it was
+(`torch_state`). What is refused is remembered, whether or not the model swallows the exception.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import ctypes
+import os
+import sys
+import tempfile
+import threading
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils._python_dispatch
+
+from sketchc.runtime.guards import array_guard, binary, wrapper_guard
+from sketchc.runtime.guards.torch_state import TorchState
+from sketchc.runtime.guards.wrapper_guard import PolicyError
+from sketchc.runtime.guards.written import Writes
+
+#: What may be started: compilers, and what they and torch ask of the machine.
+_PROGRAMS = frozenset(
+    {
+        *("g++", "gcc", "c++", "cc", "clang", "clang++", "ld", "ar", "as", "nvcc", "ninja"),
+        *("which", "where", "ldconfig", "uname", "make", "cmake", "ptxas", "objdump", "cuobjdump"),
+    }
+)
+_SHELLS = frozenset({"sh", "bash", "dash"})
+_STARTS = frozenset(
+    {
+        *("os.system", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "os.spawn"),
+        *("pty.spawn", "os.startfile"),
+    }
+)
+#: Modules that compute, or that reach into the interpreter.
+_MODULES = frozenset(
+    {
+        *("scipy", "sklearn", "pandas", "cupy", "numba", "jax", "tensorflow", "onnxruntime", "mkl"),
+        *("numexpr", "cffi", "tinygrad", "mlx", "dask", "bottleneck", "polars", "pyarrow"),
+        *("torch._inductor", "torch.onnx", "torch.distributed.rpc"),
+    }
+)
+#: Libraries of the system that may be opened; what is asked of them is looked at, too.
+_SYSTEM = ("libc.so", "libm.so", "libmvec.so", "libgomp.so", "libstdc++.so", "libpthread.so")
+#: Extension modules that Triton builds for itself.
+_OF_TRITON = ("cuda_utils", "__triton_launcher", "triton_launcher")
+#: In the first of so many runs all that torch's dispatcher knows is looked at.
+_WHOLE = 8
+#: Attributes from which the frames of callers can be reached.
+_LEAD_TO_FRAMES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
+#: Whose functions must stay what they are.
+_KEPT = (
+    *("torch._C", "torch.utils._python_dispatch", "time"),
+    *("builtins", "os", "sys", "gc", "subprocess", "threading", "_thread"),
+)
+
+
+class Guard(wrapper_guard.Watch):
+    """Watches a module. `forbidden` are files that it must not open.
+
+    `phase` is "off", "load" (while the file is imported and its models are built: compilers may
+    run) or "forward".
+    """
+
+    def __init__(self, source: str, forbidden: Sequence[str]) -> None:
+        super().__init__()
+        self.exits = self.exits - {"numpy", "__array__"}
+        self.source = source
+        self.forbidden = frozenset(os.path.realpath(path) for path in forbidden)
+        self.phase = "off"
+        self.sentences: list[str] = []
+        #: Programs cannot be started now, and the compiler that was to be started all the same.
+        self.shut = False
+        self.building = ""
+        self.testing = False
+        self.answered = False
+        self.hearing = False
+        self.own = os.path.realpath(tempfile.gettempdir())
+        self.kept: dict[str, dict[str, Any]] = {}
+        self.torch: TorchState | None = None
+        self.runs = 0
+        self.writes = Writes()
+        self.theirs = (source, self.own + os.sep)
+
+    # ------------------------------------------------------------ what is refused
+
+    def say(self, sentence: str) -> None:
+        """Note it and raise `PolicyError`."""
+        if sentence not in self.sentences:
+            self.sentences.append(sentence)
+        raise PolicyError(sentence)
+
+    def tampered(self) -> None:
+        self.say("it changes what the guard remembers")
+
+    def refuse(self, name: str) -> None:
+        """An operation of torch or NumPy."""
+        if self.testing:
+            self.answered = True
+            raise PolicyError(name)
+        self.say(f"forward calls {name}: the kernels must do this themselves")
+
+    def verdict(self, elements: int) -> str:
+        if self.sentences:
+            return "; ".join(self.sentences[:5])
+        if elements and not self.launches:
+            return "outputs were returned, and no kernel was launched and no library called"
+        return ""
+
+    def handed_out(self, array: Any) -> Any:
+        return array_guard.guarded(array, self)
+
+    @property
+    def computing(self) -> bool:
+        """Whether what is called now is the model's own forward, and not a launch of it."""
+        return self.phase == "forward" and not self.inside
+
+    def done(self, name: str, arguments: Sequence[Any], result: object) -> None:
+        if not isinstance(result, torch.Tensor) or self.testing:
+            return
+        with self._unwatched():
+            if name in wrapper_guard.COPIES:
+                # The first of `copy_` is where it writes; of all others it is what they copy.
+                self.writes.made(result, arguments[1:] if name == "copy_" else arguments)
+            elif name in wrapper_guard.ALLOCATIONS | wrapper_guard.FILLS:
+                self.writes.made(result)
+
+    @contextmanager
+    def launch(self) -> Iterator[None]:
+        with self._looking(), super().launch():
+            yield
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """Look at memory before and afterwards."""
+        with self._unwatched():
+            self.writes.enter()
+        try:
+            yield
+        finally:
+            with self._unwatched():
+                self.writes.leave()
+
+    @contextmanager
+    def native(self) -> Iterator[None]:
+        """Around a call into a library of the model's own."""
+        self.launches += 1
+        with self._looking():
+            yield
+
+    # ------------------------------------------------------------ phases
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Around the import of the file, and around building a model."""
+        with self._during("load"):
+            yield
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Around forward. At the end, the guard is tried: it must still refuse."""
+        self.writes.begin()
+        self.runs += 1
+        with self._during("forward"), self.watching():
+            yield
+            self._try()
+
+    @contextmanager
+    def _during(self, phase: str) -> Iterator[None]:
+        self.phase, before = phase, self.phase
+        try:
+            yield
+        finally:
+            self.phase = before
+            found = [*filter(None, [self._replaced()]), *self._changed(phase)]
+            self.sentences += [one for one in found if one not in self.sentences]
+
+    def _changed(self, phase: str) -> list[str]:
+        """What is no longer as it was of torch. All kernels of all operations are looked at now and
+        then, whoever registered them."""
+        if self.torch is None:
+            return []
+        if phase == "load":
+            return self.torch.changes()
+        if self.runs % _WHOLE == 1:
+            self.torch.registrations()
+        return self.torch.changes(("gradients",))  # forward runs without
+
+    def _try(self) -> None:
+        self.testing, self.answered = True, False
+        with contextlib.suppress(PolicyError):
+            torch._C._VariableFunctions.add(_ONE, _ONE)
+        self.testing = False
+        if not self.answered:
+            self.sentences.append("forward takes off the guard that watches what torch computes")
+
+    # ------------------------------------------------------------ set-up
+
+    def install(self) -> None:
+        """Once per process, before the file is imported."""
+        _count_calls(self)
+        _count_extensions(self)
+        _stop_threads(self)
+        _keep_modes(self)
+        array_guard.install(self)
+        self.kept = {name: _callables(vars(sys.modules[name])) for name in _KEPT}
+        for name, owner in _CLASSES.items():
+            self.kept[name] = _callables(vars(owner))
+        self.torch = TorchState()
+        sys.addaudithook(self.heard)
+
+    def _replaced(self) -> str:
+        """What is no longer what it was, as a sentence; "" for nothing."""
+        for name, kept in self.kept.items():
+            owner: Any = _CLASSES.get(name) or sys.modules.get(name)
+            now: Mapping[str, Any] = vars(owner) if owner is not None else {}
+            for attribute, value in kept.items():
+                if now.get(attribute) is not value:
+                    return f"it replaced {name}.{attribute}"
+        return ""
+
+    # ------------------------------------------------------------ audit events
+
+    def heard(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Python's audit hook; raises `PolicyError` for what a model must not do."""
+        if self.phase == "off" or self.inside or self.hearing:
+            return
+        # What is looked up here makes events, too; so does finding out who sets an attribute.
+        object.__setattr__(self, "hearing", True)
+        try:
+            self._judge(event, arguments)
+        finally:
+            object.__setattr__(self, "hearing", False)
+
+    def _judge(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "subprocess.Popen":
+            self._started(arguments[0], arguments[1])
+        elif event in _STARTS:
+            self.say(f"it calls {event}")
+        elif event.startswith("socket."):
+            self.say("it uses the network")
+        elif event == "open":
+            self._opened(arguments[0])
+        elif event == "import":
+            self._imported(str(arguments[0]), arguments[1])
+        elif event == "ctypes.dlopen":
+            self._loaded(arguments[0])
+        elif event in ("ctypes.dlsym", "ctypes.dlsym/handle"):
+            self._asked(arguments[0], str(arguments[1]))
+        elif event in ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._getframe"):
+            self._looked(event)
+        elif event == "object.__getattr__" and str(arguments[1]) in _LEAD_TO_FRAMES:
+            self._looked(str(arguments[1]))
+        elif event == "object.__setattr__" and str(arguments[1]) == "__code__":
+            self._looked("__code__")
+
+    def _started(self, executable: Any, command: Any) -> None:
+        words = [os.fsdecode(word) for word in _sequence(command)] or [os.fsdecode(executable)]
+        name = Path(os.fsdecode(executable or words[0])).name
+        if name in _SHELLS and len(words) >= 3 and words[1] == "-c":
+            line = words[2]
+            name = Path((line.split() or [""])[0]).name
+            if any(mark in line for mark in ";|&`$<\n"):
+                self.say(f"it starts a shell with `{line[:80]}`")
+        if _plain(name) not in _PROGRAMS:
+            self.say(f"it starts the program {name}")
+        if self.shut:  # not remembered: it may build when other inputs are there
+            self.building = name
+            raise PolicyError(building(name))
+
+    def _opened(self, path: Any) -> None:
+        if isinstance(path, str | bytes | os.PathLike):
+            real = os.path.realpath(os.fsdecode(path))
+            if real in self.forbidden:
+                self.say("it opens the file of the task")
+
+    def _imported(self, name: str, filename: Any) -> None:
+        top = name.partition(".")[0]
+        if top in _MODULES or name in _MODULES:
+            self.say(f"it imports {name}")
+        if filename is not None and top not in _OF_TRITON:
+            path = Path(os.fsdecode(filename))
+            if self._is_own(path):
+                self._look(path, extension=True)
+
+    def _loaded(self, name: Any) -> None:
+        if name is None:
+            return  # the process itself: `_asked` says which of its functions
+        path = Path(os.fsdecode(name))
+        if self._is_own(path):
+            self._look(path, extension=False)
+        elif not path.name.startswith(_SYSTEM):
+            self.say(f"it loads {path.name}, which it has not built")
+
+    def _asked(self, library: Any, name: str) -> None:
+        path = getattr(library, "_name", None)
+        if path is not None and self._is_own(Path(os.fsdecode(path))):
+            return
+        if not binary.allowed_symbol(name):
+            self.say(f"it calls `{name}` of a library that it has not built")
+
+    def _looked(self, event: str) -> None:
+        """Who asks matters: libraries look at frames, too."""
+        frame: types.FrameType | None = sys._getframe(3)
+        for _ in range(2):
+            if frame is None:
+                return
+            if frame.f_code.co_filename == self.source:
+                self.say(f"it calls {event}")
+            if Path(frame.f_code.co_filename).name != "inspect.py":
+                return
+            frame = frame.f_back
+
+    def _is_own(self, path: Path) -> bool:
+        real = os.path.realpath(path)
+        return real.startswith(self.own + os.sep) and not wrapper_guard.trusted(real)
+
+    def _look(self, path: Path, *, extension: bool) -> None:
+        """Refuse a library before any of it runs."""
+        try:
+            library = binary.inspect_elf(path)
+            found = binary.refusal(library, extension=extension, exists=binary.in_libc)
+        except (OSError, binary.NotElfError):
+            return  # the loader will say what is wrong with it
+        if found:
+            self.say(f"in {path.name}: {found}")
+
+
+def building(name: str) -> str:
+    """The sentence on a compiler that forward starts."""
+    return f"forward starts the program {name}"
+
+
+_ONE = torch.ones(1)
+#: Whose methods must stay what they are.
+_CLASSES: dict[str, type] = {
+    "ctypes.CDLL": ctypes.CDLL,
+    "the guard": Guard,
+    "the watch": wrapper_guard.Watch,
+}
+
+
+def _sequence(command: Any) -> Sequence[Any]:
+    if command is None:
+        return []
+    return [command] if isinstance(command, str | bytes | os.PathLike) else list(command)
+
+
+def _plain(name: str) -> str:
+    """`g++-12` and `x86_64-linux-gnu-g++` as `g++`."""
+    stem = name.rstrip("0123456789.")
+    stem = stem.removesuffix("-")
+    return stem.rpartition("-")[2] if stem.rpartition("-")[2] in _PROGRAMS else stem
+
+
+def _callables(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in attributes.items()
+        if callable(value) or isinstance(value, types.ModuleType | property)
+    }
+
+
+def _stop_threads(guard: Guard) -> None:
+    """torch's modes hold for one thread: a model gets no other."""
+    original = _thread.start_new_thread
+
+    def start(*arguments: Any, **keywords: Any) -> Any:
+        if guard.phase != "off" and not guard.inside:
+            guard.say("it starts a thread, where nobody sees what is computed")
+        return original(*arguments, **keywords)
+
+    for owner, name in (
+        (_thread, "start_new_thread"),
+        (_thread, "start_new"),
+        (threading, "_start_new_thread"),
+    ):
+        setattr(owner, name, start)
+
+
+#: What takes a dispatch mode off, where it lives. torch's own Python files hold it already.
+_TAKES_OFF = (
+    (torch._C, "_DisableTorchDispatch"),
+    (torch._C, "_pop_torch_dispatch_stack"),
+    (torch._C, "_set_torch_dispatch_mode"),
+    (torch._C, "_unset_dispatch_mode"),
+    (torch._C, "_dispatch_tls_set_dispatch_key_excluded"),
+    (torch._C, "_ExcludeDispatchKeyGuard"),
+    (torch._C, "_AutoDispatchBelowAutograd"),
+    (torch.utils._python_dispatch, "_disable_current_modes"),
+    (torch.utils._python_dispatch, "_pop_mode"),
+    (torch.utils._python_dispatch, "_pop_mode_temporarily"),
+)
+_OF_TORCH = os.path.dirname(torch.__file__) + os.sep
+
+
+def _keep_modes(guard: Guard) -> None:
+    """Only torch itself, and this guard, may take the modes off that see its operations."""
+    for owner, name in _TAKES_OFF:
+        original = getattr(owner, name, None)
+        if original is not None:
+            setattr(owner, name, _of_torch_only(guard, name, original))
+
+
+def _of_torch_only(guard: Guard, name: str, original: Any) -> Any:
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if guard.computing:
+            caller = sys._getframe(1).f_code.co_filename
+            if not caller.startswith(_OF_TORCH) and caller != wrapper_guard.__file__:
+                guard.say(f"it calls {name}, which takes off the guard")
+        return original(*arguments, **keywords)
+
+    return call
+
+
+def _count_calls(guard: Guard) -> None:
+    """Let the guard count calls of functions of a model's own libraries through ctypes."""
+    original = ctypes.CDLL.__init__
+
+    def made(self: Any, name: Any, *arguments: Any, **keywords: Any) -> None:
+        original(self, name, *arguments, **keywords)
+        if name is None or not guard._is_own(Path(os.fsdecode(name))):
+            return
+
+        class Counted(self._FuncPtr):  # type: ignore[misc]
+            _flags_ = self._FuncPtr._flags_
+            _restype_ = self._FuncPtr._restype_
+
+            def __call__(self, *values: Any, **named: Any) -> Any:
+                with guard.native():
+                    return super().__call__(*values, **named)
+
+        self._FuncPtr = Counted
+
+    ctypes.CDLL.__init__ = made  # type: ignore[method-assign]
+
+
+def _count_extensions(guard: Guard) -> None:
+    """Let the guard count calls of functions of extension modules that a model builds."""
+    if "torch.utils.cpp_extension" not in sys.modules:
+        return
+    from torch.utils import cpp_extension
+
+    original: Any = cpp_extension._import_module_from_library
+
+    def imported(*arguments: Any, **keywords: Any) -> Any:
+        module = original(*arguments, **keywords)
+        if isinstance(module, types.ModuleType):
+            for name, value in list(vars(module).items()):
+                if isinstance(value, types.BuiltinFunctionType):
+                    setattr(module, name, _counted(guard, value))
+        return module
+
+    cpp_extension._import_module_from_library = imported
+
+
+def _counted(guard: Guard, function: Any) -> Any:
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        with guard.native():
+            return function(*arguments, **keywords)
+
+    return call

@@ -1,0 +1,73 @@
+"""A worker's tensors where stray accesses show: between forbidden pages, or patterns on a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import torch
+
+from sketchc.runtime.guards.pages import GuardedBuffer
+from sketchc.runtime.process.messages import BFLOAT16
+from sketchc.runtime.process.raw_bytes import raw_bytes
+
+_GUARD_BYTES = 4096
+_PATTERN = 0xA5
+
+
+class Placement:
+    """One array as `tensor` on a device, with guards around it."""
+
+    def __init__(self, array: Any, tensor: torch.Tensor) -> None:
+        self.array = array
+        self.tensor = tensor
+        self.buffer: GuardedBuffer | None = None
+        self.whole: torch.Tensor | None = None
+
+    def stray(self, name: str, *, unchanged: bool) -> str:
+        """What was written where it must not be, as a sentence; "" for nothing."""
+        if self.buffer is not None and not self.buffer.intact():
+            return f"memory before {name} was overwritten"
+        if self.whole is not None:
+            bytes_now = self.whole.cpu().numpy()
+            if (bytes_now[:_GUARD_BYTES] != _PATTERN).any():
+                return f"memory before {name} was overwritten"
+            if (bytes_now[-_GUARD_BYTES:] != _PATTERN).any():
+                return f"memory after {name} was overwritten"
+        if unchanged and _bytes(self.tensor) != self.array.tobytes():
+            return f"the input {name} was changed"
+        return ""
+
+
+def placement(array: Any, device: str) -> Placement:
+    """A copy of the array on "cpu" or "cuda". On the CPU, an access past its end faults."""
+    if array.nbytes == 0:
+        dtype = torch.bfloat16 if array.dtype.name == BFLOAT16 else None
+        empty = torch.empty(array.shape, dtype=dtype or torch_dtype(array.dtype), device=device)
+        return Placement(array, empty)
+    dtype = torch_dtype(array.dtype)
+    if device == "cpu":
+        buffer = GuardedBuffer(array.ctypes.data, array.nbytes)
+        memory = (ctypes.c_uint8 * array.nbytes).from_address(buffer.start)
+        raw = torch.from_numpy(np.frombuffer(memory, np.uint8))
+        placed = Placement(array, raw.view(dtype).reshape(array.shape))
+        placed.buffer = buffer
+        return placed
+    size = array.nbytes + 2 * _GUARD_BYTES
+    whole = torch.full((size,), _PATTERN, dtype=torch.uint8, device=device)
+    inner = whole[_GUARD_BYTES:-_GUARD_BYTES]
+    inner.copy_(torch.from_numpy(array.reshape(-1).view(np.uint8)))
+    placed = Placement(array, inner.view(dtype).reshape(array.shape))
+    placed.whole = whole
+    return placed
+
+
+def torch_dtype(dtype: Any) -> torch.dtype:
+    """torch's type for a NumPy type, bf16 of ml_dtypes included."""
+    found: torch.dtype = getattr(torch, dtype.name)
+    return found
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    return raw_bytes(tensor.cpu()).numpy().tobytes()

@@ -1,0 +1,568 @@
+"""A task in a process of its own, asked over two pipes: the same for every framework.
+
+The file is the user's code, so a worker runs it (`task_worker`), which this module starts, asks and
+ends. What comes back is plain data: shapes, numbers, and reference outputs in float64. Whatever
+goes wrong in the task becomes one `TaskFailure` with the user's own line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+import attrs
+import numpy as np
+
+from sketchc.base.types import DType
+from sketchc.runtime.process import memory
+from sketchc.runtime.process.arrays import Array, dtype_of, read_array, write_array
+from sketchc.runtime.process.environment import python_environment
+from sketchc.runtime.sandbox.worker import end_group, kill_group
+from sketchc.runtime.tasks.cross_process import Elsewhere, Repetition, hash_seeds
+from sketchc.runtime.tasks.description import (
+    Axis,
+    InputSpec,
+    NamedPlaces,
+    OtherSpec,
+    Readings,
+    Scalar,
+    TaskDescription,
+    TaskFailure,
+    TaskKilledError,
+    TensorSpec,
+    Thresholds,
+)
+from sketchc.runtime.tasks.endings import DOING, ended, raised, wait_for_memory
+from sketchc.runtime.tasks.outline import Outline, read_outline
+from sketchc.runtime.tasks.values import (
+    check_declared,
+    check_hints,
+    declared_inputs,
+    other_sizes,
+    own_sizes,
+)
+
+#: Seconds that loading may take at least: it imports the framework, which no limit on a run should
+#: bound.
+LOAD_TIMEOUT = 120.0
+#: Seconds that a worker that has closed its pipe has to end.
+_GRACE = 5.0
+#: Of a task whose own run is too large, so many runs with up to so many elements are repeated in
+#: other processes.
+_SMALL_RUNS = 3
+_SMALL_ELEMENTS = 1 << 22
+#: Seeds the random numbers of a run that is repeated.
+_OTHER_SEED = 2
+
+
+@attrs.frozen
+class Beside:
+    """For a worker that repeats runs of another one: that one's process, a hash seed, and which of
+    the task's lists of inputs leads there."""
+
+    process: int
+    hash_seed: str
+    lead: int = 0
+
+
+class Process(Protocol):
+    """What is known of a worker's process; it leads its own process group."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def wait(self) -> int: ...
+
+
+class WorkerTask:
+    """One task in its worker process; use as a context manager.
+
+    `timeout` bounds each request to it, in seconds; loading the file, which imports a framework,
+    may take `LOAD_TIMEOUT` where that is longer. See `tasks.task.Task`.
+    """
+
+    is_sketch = False
+    framework: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        path: Path,
+        timeout: float = 300.0,
+        outline: Outline | None = None,
+        beside: Beside | None = None,
+    ) -> None:
+        """Start the worker and load the file; `beside` another one, where it repeats runs of that.
+        Raises `TaskFailure`."""
+        self.path = path
+        self.beside = beside
+        self.timeout = timeout
+        self.outline = read_outline(path) if outline is None else outline
+        #: The file as the user named it; `load_task` adds the name of one of several tasks in it.
+        self.specification = str(path)
+        self.notes: tuple[str, ...] = ()
+        self._deterministic = False
+        self._gone = False
+        self._large = 0
+        self.lead = 0
+        self._written: Sequence[int] = ()
+        self._elsewhere: Elsewhere | None = None
+        self._scales: dict[tuple[tuple[int, Scalar], ...], dict[str, float]] = {}
+        check_hints(self.outline)
+        if not self.outline.makes_inputs:
+            check_declared(self.outline)
+        self._described: Mapping[str, Any] | None = None
+        self.folder = Path(tempfile.mkdtemp(prefix="sketchc-task-"))
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Start the process and load the file."""
+        self._start()
+        request = {
+            "command": "load",
+            "path": str(self.path.resolve()),
+            "subject": self.outline.subject,
+            "makes_inputs": self.outline.makes_inputs,
+        }
+        beside = self.beside
+        if beside is not None:
+            request |= {"beside": beside.process, "lead": beside.lead}
+        self._ask_once(request)
+
+    def _begin_again(self) -> None:
+        """In place of a process that was killed: what that knew of earlier requests, too."""
+        self._close_pipes()
+        self._gone = False
+        self._begin()
+        if self.lead:
+            self._ask_once({"command": "follow", "lead": self.lead})
+        if self._described is not None:
+            self._ask_once(self._described)
+
+    def command(self) -> Sequence[str]:
+        """The program of the worker; its pipes' numbers follow."""
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        """Variables for the worker besides those that it may see of this process."""
+        return {} if self.beside is None else {"PYTHONHASHSEED": self.beside.hash_seed}
+
+    def prepare_beside(self, hash_seed: str) -> None:
+        """Begin with what starting a worker beside this one needs, without waiting for it."""
+
+    def _start(self) -> None:
+        worker_reads, self._to_worker = os.pipe()
+        self._from_worker, worker_writes = os.pipe()
+        self._pending = b""
+        self._kills = memory.kills()
+        try:
+            with (self.folder / "log.txt").open("wb") as log:
+                self.process = self._spawn(worker_reads, worker_writes, log.fileno())
+        finally:
+            os.close(worker_reads)
+            os.close(worker_writes)
+
+    def _spawn(self, reads: int, writes: int, log: int) -> Process:
+        return subprocess.Popen(
+            [*self.command(), str(reads), str(writes)],
+            env=python_environment(self.environment()),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(reads, writes),
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker and remove its files."""
+        if self._elsewhere is not None:
+            self._elsewhere.close()
+        if hasattr(self, "process") and not self._gone:
+            kill_group(self.process.pid)
+            self.process.wait()
+            self._gone = True
+        self._close_pipes()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _close_pipes(self) -> None:
+        for name in ("_to_worker", "_from_worker"):
+            if getattr(self, name, -1) >= 0:
+                os.close(getattr(self, name))
+                setattr(self, name, -1)
+
+    # ------------------------------------------------------------ requests
+
+    def describe(self, seed: int = 0) -> TaskDescription:
+        """Shapes and dtypes at the task's own sizes, made without the data where possible."""
+        request = {"command": "describe", "sizes": other_sizes(self.outline), **self._own(seed)}
+        reply = self._ask(request)
+        self._described = request
+        self._written = reply["written"]
+        return TaskDescription(
+            self.path,
+            tuple(_specification(value) for value in reply["inputs"]),
+            tuple(_specification(value) for value in reply["init_inputs"]),
+            tuple(_tensor(value) for value in reply["state"]),
+            reply["scalars"],
+            tuple(_tensor(value) for value in reply["outputs"]),
+            reply["returns"],
+            frozenset(reply["defaults"]),
+            reply["corrects"],
+            tuple(reply["names"]),
+            frozenset(reply["written"]),
+            tuple(tuple(_specification(v) for v in values) for values in reply["others"]),
+            self.outline.hints,
+            {**_axes(reply["axes"]), **self._declared_axes()},
+            self.framework,
+            self.outline.subject,
+            self.outline.kind,
+            reply["layout"],
+            tuple(reply["lists"]),
+            reply["constants"],
+        )
+
+    def follow(self, lead: int) -> None:
+        """Let another of the task's lists of inputs stand for its own ones, from the next
+        `describe` on; before anything else is asked. 0 is the first again."""
+        if lead == self.lead:
+            return
+        self._ask({"command": "follow", "lead": lead})
+        self.lead, self._deterministic, self._large, self.notes = lead, False, 0, ()
+        if self._elsewhere is not None:
+            self._elsewhere.close()
+            self._elsewhere = None
+
+    def following(self, sizes: Mapping[str, int], seed: int = 0) -> dict[str, tuple[Axis, ...]]:
+        """Which axes of the own inputs follow which of the file's own numbers: `sizes` gives each
+        another value, one by one. Numbers that `get_inputs` does not take so are left out."""
+        others = {name: [size] for name, size in sizes.items()}
+        return _axes(self._ask({"command": "describe", "sizes": others, **self._own(seed)})["axes"])
+
+    def _declared_axes(self) -> dict[str, tuple[Axis, ...]]:
+        """Which axes the names in declared shapes stand for."""
+        found: dict[str, tuple[Axis, ...]] = dict.fromkeys(own_sizes(self.outline), ())
+        for place, parameter in enumerate(self.outline.parameters):
+            extents = parameter.declared.extents if parameter.declared is not None else None
+            for axis, extent in enumerate(extents or ()):
+                if isinstance(extent, str):
+                    found[extent] = (*found[extent], (place, axis))
+        return found
+
+    def _own(self, seed: int) -> dict[str, Any]:
+        """What a request about the own inputs needs: the seed, and the inputs themselves where the
+        task does not make them."""
+        if self.outline.makes_inputs:
+            return {"seed": seed}
+        values = declared_inputs(self.outline, seed)
+        return {"seed": seed, "own": [self._send(f"own_{i}", v) for i, v in enumerate(values)]}
+
+    def require_deterministic(self, seed: int = 0, *, wait: bool = True) -> None:
+        """Raises `TaskFailure` where the outputs differ between two runs on the same inputs, where
+        the task draws random numbers, and where it gives nothing but NaN.
+
+        Differences up to a millionth of an output's largest value pass: threads may add in another
+        order. Tasks with millions of elements are not run, but looked at for random operations of
+        torch, and run twice at the first small sizes. A run is repeated in another process, too;
+        without `wait`, `settle` says later what came of that. The answer is kept, so that asking
+        again costs nothing; `notes` then say what is odd.
+        """
+        if not self._deterministic:
+            request = {"command": "determinism", "folder": str(self.folder)}
+            reply = self._ask({**request, **self._own(seed)})
+            self.notes, self._written = tuple(reply["notes"]), reply["written"]
+            self._deterministic = True
+            self._large = _SMALL_RUNS
+            if run := reply.get("run"):
+                self._large = 0
+                first = [read_array(value) for value in run.pop("outputs")]
+                self._repeat_elsewhere({**run, "substitutes": {}, "double": True}, first)
+        if wait:
+            self.settle()
+
+    def settle(self) -> None:
+        """Raises `TaskFailure` where a run in another process differed; waits for it."""
+        if self._elsewhere is not None:
+            elsewhere, self._elsewhere = self._elsewhere, None
+            elsewhere.settle()
+
+    def require_numbers(self, seed: int = 0) -> None:
+        """Raises `TaskFailure` where the task gives nothing but NaN on its own inputs; also one
+        that `require_deterministic` did not run, because it is large."""
+        self._ask({"command": "numbers", **self._own(seed)})
+
+    def require_same(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array],
+        substitutes: Mapping[int, Scalar],
+    ) -> None:
+        """Raises `TaskFailure` where runs on these inputs differ, whatever that takes."""
+        self._large = 0
+        request = self._request(inputs, state, substitutes, double=True)
+        reply = self._ask({**request, "twice": True})
+        self._repeat_elsewhere(request, [read_array(value) for value in reply["outputs"]])
+        self.settle()
+
+    def _repeat_elsewhere(self, request: Mapping[str, Any], outputs: Sequence[Array]) -> None:
+        """Have a run repeated in processes beside this one."""
+        if self._elsewhere is None:
+            seeds = hash_seeds(self.path)
+            for hash_seed in seeds:
+                self.prepare_beside(hash_seed)
+            self._elsewhere = Elsewhere(
+                self.path,
+                [
+                    partial(
+                        type(self),
+                        *(self.path, self.timeout, self.outline),
+                        beside=Beside(self.process.pid, hash_seed, self.lead),
+                    )
+                    for hash_seed in seeds
+                ],
+            )
+        self._elsewhere.repeat(Repetition({**request, "written": self._written}, outputs))
+
+    def repeat(self, request: Mapping[str, Any]) -> list[Array]:
+        """The outputs of a run of the task that this one is beside."""
+        asked = {**request, "command": "reference", "seed": _OTHER_SEED}
+        reply = self._ask({**asked, "folder": str(self.folder)})
+        return [read_array(value) for value in reply["outputs"]]
+
+    def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
+        """What the task's `get_inputs` gives after seeding; None for what is not a number.
+        `variant` counts the further lists of `get_inputs_dyn_list`."""
+        if not self.outline.makes_inputs:
+            return declared_inputs(self.outline, seed)
+        request = {"command": "inputs", "seed": seed, "variant": variant}
+        reply = self._ask({**request, "folder": str(self.folder)})
+        return [
+            read_array(value) if "file" in value else value.get("value")
+            for value in reply["inputs"]
+        ]
+
+    def valid_inputs(
+        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, Scalar]
+    ) -> list[Array | Scalar | None]:
+        """What the model's `valid_inputs` makes of these; its init inputs as in `reference`."""
+        described = [self._send(f"given_{i}", value) for i, value in enumerate(inputs)]
+        request = {"command": "valid", "inputs": described, "substitutes": dict(substitutes)}
+        reply = self._ask({**request, "folder": str(self.folder)})
+        return [read_array(v) if "file" in v else v.get("value") for v in reply["inputs"]]
+
+    def state_shapes(self, substitutes: Mapping[int, Scalar]) -> dict[str, tuple[int, ...]]:
+        """Shapes of parameters and buffers when init inputs (by position) have other values."""
+        reply = self._ask({"command": "shapes", "substitutes": dict(substitutes)})
+        return {name: tuple(shape) for name, shape in reply["state"].items()}
+
+    def state_scales(self, substitutes: Mapping[int, Scalar]) -> dict[str, float]:
+        """The root mean square of each parameter and buffer of floats as the model initialises it,
+        and 0 for others."""
+        key = tuple(sorted(substitutes.items()))
+        if key not in self._scales:
+            request = {"command": "shapes", "substitutes": dict(substitutes), "scales": True}
+            self._scales[key] = dict(self._ask(request)["scales"])
+        return self._scales[key]
+
+    def scalars_of(self, substitutes: Mapping[int, Scalar]) -> dict[str, Scalar]:
+        """The numbers among the model's attributes when init inputs (by position) have other
+        values."""
+        request = {"command": "shapes", "substitutes": dict(substitutes), "scalars": True}
+        return dict(self._ask(request)["scalars"])
+
+    def probe(
+        self,
+        inputs: Sequence[TensorSpec | Scalar | None],
+        substitutes: Mapping[int, Scalar],
+        *,
+        real: bool = False,
+    ) -> tuple[tuple[TensorSpec, ...], dict[str, tuple[int, ...]]]:
+        """The outputs, and the shapes of parameters and buffers by name, for inputs of other shapes
+        and init inputs (by position) of other values; made without data where possible, unless they
+        are to be `real`.
+
+        Raises `TaskFailure` when the task does not take them.
+        """
+        described = [
+            {"dtype": value.dtype.value, "shape": list(value.shape)}
+            if isinstance(value, TensorSpec)
+            else {"value": value}
+            for value in inputs
+        ]
+        request = {"command": "probe", "inputs": described, "substitutes": dict(substitutes)}
+        reply = self._ask({**request, "real": real})
+        states = {name: tuple(shape) for name, shape in reply["state"].items()}
+        return tuple(_tensor(value) for value in reply["outputs"]), states
+
+    def reference(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
+        double: bool = True,
+    ) -> list[Array]:
+        """The model's outputs on `inputs`, with parameters and buffers replaced by `state`.
+
+        With `double`, floating-point inputs, parameters and outputs are float64.
+        """
+        request = self._request(inputs, state or {}, substitutes or {}, double=double)
+        reply = self._ask(request)
+        outputs = [read_array(value) for value in reply["outputs"]]
+        if self._large and double and _elements([*inputs, *outputs]) <= _SMALL_ELEMENTS:
+            self._large -= 1
+            kept = self._request(inputs, state or {}, substitutes or {}, double, self._large)
+            self._repeat_elsewhere(kept, outputs)
+        return outputs
+
+    def readings(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
+        rtol: float = 0.0,
+    ) -> Readings:
+        """What else the task may give on these inputs; what it rounds counts as off by `rtol`."""
+        request = self._request(inputs, state or {}, substitutes or {}, double=True)
+        reply = self._ask({**request, "command": "readings", "rtol": rtol})
+        return Readings(
+            tuple(_arrays(run) for run in reply["runs"]),
+            tuple(_arrays(run) for run in reply["moved"]),
+            _arrays(reply["rounded"]),
+            tuple(NamedPlaces(_arrays(one["arrays"])[0], one["exact"]) for one in reply["places"]),
+        )
+
+    def thresholds(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
+    ) -> Thresholds:
+        """The numbers at which its results may bend, seen on these inputs."""
+        request = self._request(inputs, state or {}, substitutes or {}, double=True)
+        reply = self._ask({**request, "command": "thresholds"})
+        return Thresholds(tuple(reply["numbers"]), reply["selects"], reply["shown"])
+
+    def _request(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array],
+        substitutes: Mapping[int, Scalar],
+        double: bool,
+        kept: int | None = None,
+    ) -> dict[str, Any]:
+        """What asks for a reference; files that are `kept` have names of their own."""
+        mark = "" if kept is None else f"kept_{kept}_"
+        return {
+            "command": "reference",
+            "inputs": [self._send(f"{mark}given_{i}", value) for i, value in enumerate(inputs)],
+            "state": {
+                name: self._send(f"{mark}state_{i}", value)
+                for i, (name, value) in enumerate(state.items())
+            },
+            "substitutes": dict(substitutes),
+            "double": double,
+            "seed": 0,
+            "folder": str(self.folder),
+        }
+
+    def _send(self, name: str, value: Array | Scalar | None) -> dict[str, Any]:
+        if value is None or isinstance(value, bool | int | float):
+            return {"value": value}
+        dtype = dtype_of(value)
+        assert dtype is not None, value.dtype
+        return write_array(self.folder / f"{name}.bin", value, dtype)
+
+    # ------------------------------------------------------------ the channel
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """One request and its reply. Where the process is killed, which the kernel does when memory
+        runs out, another one is asked, once. Raises `TaskFailure`."""
+        try:
+            return self._ask_once(request)
+        except TaskKilledError:
+            if self.beside is not None:
+                raise
+            wait_for_memory()
+            self._begin_again()
+            return self._ask_once(request)
+
+    def _ask_once(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._to_worker, json.dumps(request).encode() + b"\n")
+        line = self._read_line(str(request["command"]))
+        reply: dict[str, Any] = json.loads(line)
+        if "refused" in reply:
+            msg = f"{self.path}: {reply['refused']}"
+            raise TaskFailure(msg)
+        if "raised" in reply:
+            raise TaskFailure(raised(self.path, reply["raised"]))
+        return reply
+
+    def _read_line(self, command: str) -> bytes:
+        limit = max(self.timeout, LOAD_TIMEOUT) if command == "load" else self.timeout
+        deadline = time.monotonic() + limit
+        while b"\n" not in self._pending:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._from_worker], [], [], left)[0]:
+                msg = f"{self.path}: no answer within {limit:g} s ({DOING[command]})"
+                raise TaskFailure(msg)
+            chunk = os.read(self._from_worker, 1 << 16)
+            if not chunk:
+                raise self._ended(command)
+            self._pending += chunk
+        line, self._pending = self._pending.split(b"\n", 1)
+        return line
+
+    def _ended(self, command: str) -> TaskFailure:
+        """Why the worker is gone, in one line."""
+        by_others = end_group(self.process.pid, _GRACE)
+        status = self.process.wait()
+        self._gone = True  # its number may be another's from now on
+        log = (self.folder / "log.txt").read_text(errors="replace")
+        short = memory.kills() > self._kills
+        return ended(self.path, status, command, log, by_others=by_others, short=short)
+
+
+def _arrays(described: Sequence[Mapping[str, Any]]) -> tuple[Array, ...]:
+    return tuple(read_array(value) for value in described)
+
+
+def _elements(values: Sequence[Array | Scalar | None]) -> int:
+    """Over all arrays."""
+    return sum(value.size for value in values if isinstance(value, np.ndarray))
+
+
+def _tensor(value: Mapping[str, Any]) -> TensorSpec:
+    shape = tuple(int(extent) for extent in value["shape"])
+    return TensorSpec(value.get("name", ""), DType(value["dtype"]), shape, value.get("value"))
+
+
+def _specification(value: Mapping[str, Any]) -> InputSpec:
+    if "dtype" in value:
+        return _tensor(value)
+    if "value" in value:
+        number: Scalar = value["value"]
+        return number
+    return OtherSpec(value["repr"], value["type"])
+
+
+def _axes(reply: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, tuple[Axis, ...]]:
+    return {name: tuple((p, a) for p, a in axes) for name, axes in reply.items()}

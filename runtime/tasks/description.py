@@ -1,0 +1,154 @@
+"""What a task consists of, as plain data: the same for every framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from sketchc.base.types import DType
+from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.hints import Hint, TaskFailure, TaskKilledError
+from sketchc.runtime.tasks.layout import Layout
+
+__all__ = [
+    "Axis",
+    "InputSpec",
+    "NamedPlaces",
+    "OtherSpec",
+    "Readings",
+    "Scalar",
+    "TaskDescription",
+    "TaskFailure",
+    "TaskKilledError",
+    "TensorSpec",
+]
+
+Scalar = int | float | bool
+
+
+@attrs.frozen
+class TensorSpec:
+    """A tensor of the task: its name (parameters and buffers only), dtype and shape; of a tensor
+    without axes that is an input, the `value`, too."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    value: Scalar | None = None
+
+
+@attrs.frozen
+class OtherSpec:
+    """A value that is neither a tensor nor a number, as text, with its type's name."""
+
+    text: str
+    type: str
+
+    @property
+    def is_none(self) -> bool:
+        """Whether it is None: an optional tensor that is absent, or a constant like others."""
+        return self.type == "NoneType"
+
+
+InputSpec = TensorSpec | Scalar | OtherSpec
+#: (position of an input, its axis)
+Axis = tuple[int, int]
+
+
+@attrs.frozen
+class NamedPlaces:
+    """An operation of the task that named places of its operand `values` (argmax, topk, sort), and
+    whether these are `exact`: inputs, selected."""
+
+    values: Array = attrs.field(eq=False)
+    exact: bool = False
+
+
+@attrs.frozen
+class Readings:
+    """What else a task may give on the inputs of a reference, all in float64.
+
+    `runs`: its outputs, run again as before, and with another number of threads. `moved`: with
+    everything that it rounds moved down, and up, by a tolerance. `rounded` are the values before
+    roundings, in the order of the run, `places` what places were named of; only a framework that
+    shows its operations has these.
+    """
+
+    runs: tuple[tuple[Array, ...], ...] = ()
+    moved: tuple[tuple[Array, ...], ...] = ()
+    rounded: tuple[Array, ...] = ()
+    places: tuple[NamedPlaces, ...] = ()
+
+
+@attrs.frozen
+class Thresholds:
+    """The `numbers` that a task compares with, clamps to or takes beside its inputs. `selects`: it
+    does nothing but select, compare and copy. `shown`: its operations were seen; else the numbers
+    are those of its file."""
+
+    numbers: tuple[int | float, ...] = ()
+    selects: bool = False
+    shown: bool = False
+
+    def joined(self, other: Thresholds) -> Thresholds:
+        """What two looks at a task saw."""
+        if not self.numbers and not self.shown:
+            return other
+        numbers = dict.fromkeys([*self.numbers, *other.numbers])
+        return Thresholds(tuple(numbers), self.selects and other.selects, self.shown)
+
+
+@attrs.frozen
+class TaskDescription:
+    """What a task consists of, at its own sizes.
+
+    `inputs` are those of what is called, by position (keyword-only ones last); `state` the
+    parameters and then the buffers; `scalars` the numbers among the model's attributes; `returns`
+    says what holds the outputs: "tensor", "tuple", "list", "dict", "nested", "none" (the inputs
+    that were written are the outputs) or "changes" (what is returned, and then the inputs that were
+    written). `defaults` holds the positions of inputs that are None when
+    they are left out; `corrects`: the model has `valid_inputs`. `written` are the positions of
+    inputs that the task writes into. `others` are further lists of inputs (`get_inputs_dyn_list`).
+    `hints` restrict sizes and values; `axes` say which axes a size of the hints stands for.
+    `layout` says how forward's inputs hold the tensors (`layout`), and `lists` what the lists of
+    inputs are called: these, and then the others. `constants` are those of the model's parts
+    (`norm.eps`), and its own that are no numbers, as text.
+    `subject` is the name of what is run, `kind` says whether it is a "class", an "instance" of one
+    or a "function" of `framework`.
+    """
+
+    path: Path
+    inputs: tuple[InputSpec, ...]
+    init_inputs: tuple[InputSpec, ...]
+    state: tuple[TensorSpec, ...]
+    scalars: Mapping[str, Scalar]
+    outputs: tuple[TensorSpec, ...]
+    returns: str = "tensor"
+    defaults: frozenset[int] = frozenset()
+    corrects: bool = False
+    names: tuple[str, ...] = ()
+    written: frozenset[int] = frozenset()
+    others: tuple[tuple[InputSpec, ...], ...] = ()
+    hints: tuple[Hint, ...] = ()
+    axes: Mapping[str, tuple[Axis, ...]] = attrs.field(factory=dict)
+    framework: str = "torch"
+    subject: str = "Model"
+    kind: str = "class"
+    layout: Layout = attrs.field(factory=list)
+    lists: tuple[str, ...] = ()
+    constants: Mapping[str, str] = attrs.field(factory=dict)
+
+    def positions_of(self, name: str) -> tuple[int, ...]:
+        """The inputs that an argument consists of: one, or the parts of a container."""
+        return tuple(
+            position
+            for position, known in enumerate(self.names)
+            if known == name or known.startswith(f"{name}[")
+        )
+
+    def name_of(self, position: int) -> str:
+        """What people call an input: "input 2 (`bias`)"."""
+        name = f" (`{self.names[position]}`)" if position < len(self.names) else ""
+        return f"input {position + 1}{name}"

@@ -1,0 +1,367 @@
+"""What a task's file defines, read off its text: nothing of it is run.
+
+The framework follows from what is defined, not from a flag: a class derived from `torch.nn.Module`
+or `mindspore.nn.Cell`, or the libraries that a function uses. What is called, the *subject*, is the
+one that the user names, else `Model`, else the only module of the file (class or instance), else
+its only public function.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from sketchc.runtime.tasks.description import Scalar, TaskFailure
+from sketchc.runtime.tasks.hints import Declared, Hint, parse_declared, read_hints
+
+#: In the order of preference, where a file imports several and nothing else decides.
+FRAMEWORKS = ("torch", "mindspore", "numpy")
+#: Functions that describe a task and are never the task itself.
+_INPUT_MAKERS = frozenset({"get_inputs", "get_inputs_dyn_list", "get_input_groups"})
+MAKERS = _INPUT_MAKERS | {"get_init_inputs", "valid_inputs"}
+#: The method that is run, by framework.
+METHODS = {"torch": ("forward",), "mindspore": ("construct",), "numpy": ("__call__", "forward")}
+#: Bases of bases are followed so far: a class may be its own base in a broken file.
+_DEEPEST = 20
+#: Classes of frameworks that are no modules.
+_NO_MODULES = frozenset({"Function", "Enum", "Dataset"})
+
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@attrs.frozen
+class Parameter:
+    """One argument of the subject; `default` is there only where the text shows a number or None
+    (`has_default` says whether there is any)."""
+
+    name: str
+    declared: Declared | None = None
+    default: Scalar | None = None
+    has_default: bool = False
+
+
+@attrs.frozen
+class Outline:
+    """A task's file before it is run.
+
+    `kind` is "class", "instance" or "function"; `parameters` are those of the function or of the
+    class's method, keyword-only ones last, and empty where the text does not show them.
+    """
+
+    path: Path
+    framework: str
+    subject: str
+    kind: str
+    parameters: tuple[Parameter, ...]
+    makes_inputs: bool
+    hints: tuple[Hint, ...]
+
+
+def read_outline(path: Path, subject: str = "") -> Outline:
+    """The outline of a file. Raises `TaskFailure` where nothing, or too much, could be meant."""
+    if not path.is_file():
+        msg = f"there is no task file {path}"
+        raise TaskFailure(msg)
+    try:
+        source = path.read_text("utf-8")
+        tree = ast.parse(source)
+    except UnicodeDecodeError as error:
+        msg = f"{path}: it is not UTF-8 text"
+        raise TaskFailure(msg) from error
+    except SyntaxError as error:
+        text = f": {error.text.strip()}" if error.text else ""
+        msg = (
+            f"{path}: loading the file raised {type(error).__name__}: {error.msg} "
+            f"(line {error.lineno}{text})"
+        )
+        raise TaskFailure(msg) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        msg = f"{path}: it is not Python: {error}"
+        raise TaskFailure(msg) from error
+    file = _File(path, tree, source)
+    return file.outline(subject)
+
+
+@attrs.define
+class _File:
+    """The top level of one file."""
+
+    path: Path
+    tree: ast.Module
+    source: str
+    #: name in the file -> the dotted name that it was imported as
+    imported: dict[str, str] = attrs.field(init=False, factory=dict)
+    definitions: dict[str, Definition] = attrs.field(init=False, factory=dict)
+    values: dict[str, ast.expr] = attrs.field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.Import():
+                    for alias in node.names:
+                        name = alias.name if alias.asname else alias.name.partition(".")[0]
+                        self.imported[alias.asname or name] = name
+                case ast.ImportFrom(module=str(module), level=0):
+                    for alias in node.names:
+                        self.imported[alias.asname or alias.name] = f"{module}.{alias.name}"
+                case _:
+                    pass
+        for node in _top_level(self.tree.body):
+            match node:
+                case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                    self.definitions[node.name] = node
+                case ast.Assign([ast.Name(name)], value):
+                    self.values[name] = value
+                case ast.AnnAssign(ast.Name(name), value=ast.expr() as value):
+                    self.values[name] = value
+                case _:
+                    pass
+
+    # ------------------------------------------------------------ the subject
+
+    def outline(self, wanted: str) -> Outline:
+        name = wanted or self._subject()
+        if wanted and not self._known(wanted):
+            msg = f"{self.path} defines no `{wanted}`; it defines {_listed(self._candidates())}"
+            raise TaskFailure(msg)
+        node = self.definitions.get(name)
+        kind = "instance"
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            kind = "function"
+        elif isinstance(node, ast.ClassDef) or (name in self.imported or name == "Model"):
+            kind = "class"
+        framework = self._framework(name)
+        hints = self._hints(name)
+        parameters = tuple(self._parameters(node, framework, hints))
+        # What the text does not show, `from elsewhere import *` may define.
+        makes = not self._known(name) or bool(self._names() & _INPUT_MAKERS)
+        return Outline(self.path, framework, name, kind, parameters, makes, hints)
+
+    def _names(self) -> set[str]:
+        return {*self.definitions, *self.values, *self.imported}
+
+    def _known(self, name: str) -> bool:
+        return name in self._names()
+
+    def _subject(self) -> str:
+        """Raises `TaskFailure` where it is not clear."""
+        if "Model" in self._names():
+            return "Model"
+        classes = [name for name in self._classes() if not name.startswith("_")]
+        instances = [name for name in self._instances() if not name.startswith("_")]
+        if "get_init_inputs" not in self.definitions and len(instances) == 1:
+            return instances[0]
+        for found, what in ((classes or instances, "modules"), (self._functions(), "functions")):
+            if len(found) == 1:
+                return found[0]
+            if found:
+                msg = (
+                    f"{self.path} defines several {what} ({', '.join(found)}): say which is the "
+                    f"task, as {self.path.name}:{found[0]}"
+                )
+                raise TaskFailure(msg)
+        return "Model"  # running the file may show why there is none
+
+    def _candidates(self) -> list[str]:
+        return [*self._classes(), *self._instances(), *self._functions()]
+
+    def _functions(self) -> list[str]:
+        return [
+            name
+            for name, node in self.definitions.items()
+            if isinstance(node, ast.FunctionDef) and name not in MAKERS and name[0] != "_"
+        ]
+
+    def _classes(self) -> list[str]:
+        """The classes that are modules and that no other module of the file is made of."""
+        modules = {
+            name: node
+            for name, node in self.definitions.items()
+            if isinstance(node, ast.ClassDef) and self._is_module(node)
+        }
+        parts = {
+            inner.id
+            for name, node in modules.items()
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Name) and inner.id in modules and inner.id != name
+        }
+        return [name for name in modules if name not in parts]
+
+    def _is_module(self, node: ast.ClassDef) -> bool:
+        if self._base_framework(node):
+            return True
+        methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+        return "numpy" in self._imported_frameworks() and "__call__" in methods
+
+    def _instances(self) -> list[str]:
+        """Names at the top that are bound to a module: a call of a class of this file, or of one
+        of a framework's own."""
+        found = []
+        for name, value in self.values.items():
+            if not isinstance(value, ast.Call):
+                continue
+            called = self._dotted(value.func)
+            own = self.definitions.get(called)
+            made_here = isinstance(own, ast.ClassDef) and self._is_module(own)
+            if made_here or re.match(r"(torch|mindspore)\.nn\.[A-Z]", called):
+                found.append(name)
+        return found
+
+    # ------------------------------------------------------------ the framework
+
+    def _dotted(self, node: ast.expr) -> str:
+        """`nn.Module` as `torch.nn.Module`; "" for what is no dotted name."""
+        match node:
+            case ast.Name(name):
+                return self.imported.get(name, name)
+            case ast.Attribute(value, name):
+                owner = self._dotted(value)
+                return f"{owner}.{name}" if owner else ""
+            case _:
+                return ""
+
+    def _base_framework(self, node: ast.ClassDef, depth: int = 0) -> str:
+        for base in node.bases:
+            dotted = self._dotted(base)
+            root, last = dotted.partition(".")[0], dotted.rpartition(".")[2]
+            if root in ("torch", "mindspore") and last not in _NO_MODULES:
+                return root
+            own = self.definitions.get(dotted)
+            if isinstance(own, ast.ClassDef) and depth < _DEEPEST:
+                inherited = self._base_framework(own, depth + 1)
+                if inherited:
+                    return inherited
+        return ""
+
+    def _imported_frameworks(self) -> set[str]:
+        return {name.partition(".")[0] for name in self.imported.values()} & set(FRAMEWORKS)
+
+    def _framework(self, subject: str) -> str:
+        node, value = self.definitions.get(subject), self.values.get(subject)
+        if isinstance(node, ast.ClassDef) and (found := self._base_framework(node)):
+            return found
+        if isinstance(value, ast.Call):
+            called = self._dotted(value.func)
+            if called.partition(".")[0] in FRAMEWORKS:
+                return called.partition(".")[0]
+            own = self.definitions.get(called)
+            if isinstance(own, ast.ClassDef) and (found := self._base_framework(own)):
+                return found
+        used = self._used(node) or self._imported_frameworks()
+        return next((name for name in FRAMEWORKS if name in used), "torch")
+
+    def _used(self, node: ast.AST | None, seen: frozenset[str] = frozenset()) -> set[str]:
+        """The frameworks that a definition names, with those of the functions that it uses."""
+        found: set[str] = set()
+        for inner in ast.walk(node) if node is not None else ():
+            if not isinstance(inner, ast.Name):
+                continue
+            root = self.imported.get(inner.id, "").partition(".")[0]
+            if root in FRAMEWORKS:
+                found.add(root)
+            elif inner.id in self.definitions and inner.id not in seen:
+                found |= self._used(self.definitions[inner.id], seen | {inner.id})
+        return found
+
+    # ------------------------------------------------------------ hints and parameters
+
+    def _hints(self, subject: str) -> tuple[Hint, ...]:
+        """The file's hints without those that stand in, or right above, another candidate.
+
+        Raises `TaskFailure` where two speak of the same name.
+        """
+        others = [
+            self._lines(node)
+            for name, node in self.definitions.items()
+            if name != subject and name in {*self._functions(), *self._classes()}
+        ]
+        found: dict[tuple[str, bool], Hint] = {}
+        for hint in read_hints(self.source, str(self.path)):
+            if any(hint.line in lines for lines in others):
+                continue
+            key = hint.name, hint.declared is None
+            if key in found:
+                msg = (
+                    f"{self.path}, line {hint.line}: the hint `{hint.text}` speaks of "
+                    f"{hint.name} again, after line {found[key].line}; write one hint for it"
+                )
+                raise TaskFailure(msg)
+            found[key] = hint
+        return tuple(found.values())
+
+    def _lines(self, node: Definition) -> range:
+        """The lines of a definition and of the comments right above it."""
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        lines = self.source.splitlines()
+        while first > 1 and lines[first - 2].lstrip().startswith("#"):
+            first -= 1
+        return range(first, (node.end_lineno or node.lineno) + 1)
+
+    def _parameters(
+        self, node: Definition | None, framework: str, hints: tuple[Hint, ...]
+    ) -> Iterator[Parameter]:
+        declared = {hint.name: hint.declared for hint in hints if hint.declared is not None}
+        method = isinstance(node, ast.ClassDef)
+        if isinstance(node, ast.ClassDef):
+            methods = {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
+            node = next((methods[n] for n in METHODS[framework] if n in methods), None)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return
+        given = node.args
+        plain = [*given.posonlyargs, *given.args]
+        missing = len(plain) - len(given.defaults)
+        pairs: list[tuple[ast.arg, ast.expr | None]] = [
+            (argument, given.defaults[place - missing] if place >= missing else None)
+            for place, argument in enumerate(plain)
+        ]
+        pairs = pairs[1:] if method else pairs
+        for argument, default in [*pairs, *zip(given.kwonlyargs, given.kw_defaults, strict=True)]:
+            yield Parameter(
+                argument.arg,
+                declared.get(argument.arg) or _annotated(argument.annotation),
+                _constant(default),
+                default is not None,
+            )
+
+
+def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of the file's top level, those under `if` and `try` included."""
+    for node in body:
+        yield node
+        match node:
+            case ast.If():
+                yield from _top_level([*node.body, *node.orelse])
+            case ast.Try():
+                handled = [inner for handler in node.handlers for inner in handler.body]
+                yield from _top_level([*node.body, *handled, *node.orelse, *node.finalbody])
+            case _:
+                pass
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "nothing that could be a task"
+
+
+def _annotated(annotation: ast.expr | None) -> Declared | None:
+    """An annotation such as `"f32[M, N]"` (text), `float`, `int` or `bool`."""
+    match annotation:
+        case ast.Constant(str(text)):
+            return parse_declared(text)
+        case ast.Name("float" | "int" | "bool" as name):
+            return parse_declared(name)
+        case _:
+            return None
+
+
+def _constant(node: ast.expr | None) -> Scalar | None:
+    if node is None:
+        return None
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError):
+        return None
+    return value if isinstance(value, bool | int | float) else None

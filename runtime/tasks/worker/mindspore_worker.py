@@ -1,0 +1,227 @@
+"""The process that runs a MindSpore task: see `task_worker`. It runs in an environment of its own.
+
+A task is a `mindspore.nn.Cell`, or a function on tensors; it runs in PyNative mode on the CPU.
+Needs mindspore and NumPy, and nothing of sketchc besides the files that `mindspore_boot` shows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, ClassVar
+
+import mindspore
+import numpy as np
+from mindspore import nn
+
+from sketchc.runtime.process.array_types import ARRAY_TYPES
+from sketchc.runtime.process.parent import die_with_parent
+from sketchc.runtime.tasks.worker import server
+from sketchc.runtime.tasks.worker.task_file import Request
+from sketchc.runtime.tasks.worker.user_code import Raised, TaskError
+
+#: spelling in a sketch -> MindSpore's type
+DTYPES = {
+    "f64": mindspore.float64,
+    "f32": mindspore.float32,
+    "bf16": mindspore.bfloat16,
+    "f16": mindspore.float16,
+    "i64": mindspore.int64,
+    "i32": mindspore.int32,
+    "i16": mindspore.int16,
+    "i8": mindspore.int8,
+    "u8": mindspore.uint8,
+    "u32": mindspore.uint32,
+    "bool": mindspore.bool_,
+}
+SPELLINGS = {str(dtype): name for name, dtype in DTYPES.items()}
+_FLOATS = ("f64", "f32", "bf16", "f16")
+#: Methods of a tensor that change it, and operators. Of several, MindSpore has no kernel for the
+#: CPU that works in place: it gives a new tensor, and leaves the old one as it was.
+_IN_PLACE = (
+    *("add_", "addmm_", "clamp_", "div_", "erfinv_", "exp_", "fill_diagonal_", "floor_"),
+    *("floor_divide_", "index_add_", "index_copy_", "index_fill_", "index_put_", "log_"),
+    *("masked_fill_", "masked_scatter_", "mul_", "put_", "remainder_", "scatter_", "scatter_add_"),
+    *("sigmoid_", "sign_", "sub_", "tanh_"),
+    *("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__"),
+)
+_NARROW = (
+    "the references are computed in the task's own precision: MindSpore does not run it in float64"
+)
+
+
+class Task(server.Task):
+    """One loaded task file."""
+
+    module_class = "a class derived from mindspore.nn.Cell"
+    methods: ClassVar[tuple[str, ...]] = ("construct",)
+    twice_elements = 1 << 24
+    #: Whether the task runs in float64; known once it was described.
+    wide = True
+
+    def seed(self, number: int) -> None:
+        super().seed(number)
+        mindspore.set_seed(number % (1 << 31))
+
+    def is_tensor(self, value: object) -> bool:
+        return isinstance(value, mindspore.Tensor)
+
+    def is_module(self, value: object) -> bool:
+        kind = value if isinstance(value, type) else type(value)
+        return issubclass(kind, nn.Cell)
+
+    def spelling(self, tensor: Any) -> str:
+        """The dtype as a sketch spells it. Raises `TaskError`."""
+        found = SPELLINGS.get(str(tensor.dtype))
+        if found is None:
+            msg = f"a tensor of {tensor.dtype} has no counterpart in a sketch"
+            raise TaskError(msg)
+        return found
+
+    def specify(self, tensor: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {"dtype": self.spelling(tensor), "shape": list(tensor.shape)}
+        if not tensor.shape:
+            found["value"] = tensor.item()
+        return found
+
+    def load(self, description: Mapping[str, Any]) -> Any:
+        spelling, shape = description["dtype"], description["shape"]
+        if spelling == "bf16":
+            bits = np.fromfile(description["file"], np.uint16).astype(np.uint32) << 16
+            wide = mindspore.Tensor(bits.view(np.float32).reshape(shape))
+            return wide.astype(mindspore.bfloat16)
+        array = np.fromfile(description["file"], ARRAY_TYPES[spelling]).reshape(shape)
+        return mindspore.Tensor(array, DTYPES[spelling])
+
+    def save(self, path: str, tensor: Any) -> dict[str, Any]:
+        spelling = self.spelling(tensor)
+        if spelling == "bf16":
+            wide = tensor.astype(mindspore.float32).asnumpy()
+            array = (np.ascontiguousarray(wide).view(np.uint32) >> 16).astype(np.uint16)
+        else:
+            array = tensor.asnumpy()
+        np.ascontiguousarray(array).tofile(path)
+        return {"file": path, "dtype": spelling, "shape": list(tensor.shape)}
+
+    def array(self, tensor: Any) -> np.ndarray[Any, Any]:
+        wide = tensor.astype(mindspore.float64) if self.spelling(tensor) == "bf16" else tensor
+        found: np.ndarray[Any, Any] = wide.asnumpy()
+        return found
+
+    def copied(self, tensor: Any) -> Any:
+        if self.spelling(tensor) == "bf16":
+            return tensor.astype(mindspore.float32).astype(mindspore.bfloat16)
+        return mindspore.Tensor(tensor.asnumpy().copy(), tensor.dtype)
+
+    def double(self, value: Any) -> Any:
+        return self.widened(value) if self.wide else value
+
+    def widened(self, value: Any) -> Any:
+        if self.is_tensor(value) and self.spelling(value) in _FLOATS:
+            return mindspore.Tensor(self.array(value).astype(np.float64))
+        return value
+
+    def doubled(self, model: Any) -> Any:
+        if self.wide and isinstance(model, nn.Cell):
+            for parameter in model.get_parameters():
+                if self.spelling(parameter) in _FLOATS:
+                    parameter.set_dtype(mindspore.float64)
+        return model
+
+    def ready(self, model: Any) -> Any:
+        return model.set_train(False)
+
+    def twin(self, model: Any) -> Any:
+        """Models are made anew for each request, and copies of cells share their parameters."""
+        return model
+
+    def state(self, model: Any) -> dict[str, Any]:
+        return dict(model.parameters_and_names()) if isinstance(model, nn.Cell) else {}
+
+    def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
+        own = self.state(model)
+        for name, value in values.items():
+            if name in own:
+                own[name].set_data(value, slice_shape=True)
+
+    def aliases(self, output: Any, value: Any) -> bool:
+        if output is value:
+            return True
+        # Operations in place may return another object for the same memory.
+        alike = output.shape == value.shape and output.dtype == value.dtype
+        return alike and self.array(output).tobytes() == self.array(value).tobytes()
+
+    def attributes(self, part: Any) -> dict[str, Any]:
+        plain = vars(nn.Cell())
+        return {name: v for name, v in super().attributes(part).items() if name not in plain}
+
+    def parts(self, model: Any) -> dict[str, Any]:
+        found = dict(model.cells_and_names()) if isinstance(model, nn.Cell) else {}
+        return {name: part for name, part in found.items() if name}
+
+    def stand_ins(self, request: Request) -> list[Any]:
+        return [
+            mindspore.ops.ones(tuple(value["shape"]), DTYPES[value["dtype"]])
+            if "shape" in value
+            else value["value"]
+            for value in request["inputs"]
+        ]
+
+    def describe(self, request: Request) -> dict[str, Any]:
+        found = super().describe(request)
+        self.seed(request["seed"])
+        inputs = [self.double(self._own(value)) for value in self.inputs(request)]
+        try:
+            for output in self.forward(self.doubled(self.model({})), inputs):
+                self.array(output)  # operations may fail as late as here
+        except (Raised, TaskError, RuntimeError, TypeError, ValueError):
+            self.wide = False
+        return found
+
+    def determinism(self, request: Request) -> dict[str, Any]:
+        found = super().determinism(request)
+        return found if self.wide else {**found, "notes": [*found["notes"], _NARROW]}
+
+
+def work_in_place() -> None:
+    """Have operations in place change their tensor on the CPU, too, as the documentation says."""
+    for name in _IN_PLACE:
+        if hasattr(mindspore.Tensor, name):
+            setattr(mindspore.Tensor, name, _in_place(getattr(mindspore.Tensor, name)))
+    mindspore.Tensor.zero_ = lambda self: _filled(self, 0)
+    mindspore.Tensor.fill_ = _filled
+
+
+def _in_place(operation: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(operation)
+    def done(self: Any, *arguments: Any, **named: Any) -> Any:
+        return _filled(self, operation(self, *arguments, **named))
+
+    return done
+
+
+def _filled(tensor: Any, value: Any) -> Any:
+    """The tensor with other elements. An assignment also reaches what it is a slice of."""
+    if value is tensor:
+        return tensor
+    if tensor.shape:
+        tensor[...] = value
+    else:
+        tensor.copy_(mindspore.ops.cast(mindspore.Tensor(value), tensor.dtype))
+    return tensor
+
+
+def main(read_from: int, write_to: int) -> None:
+    """Serve requests until the pipe closes."""
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE, device_target="CPU")
+    work_in_place()
+    server.serve(Task, read_from, write_to)
+    sys.stdout.flush()
+    os._exit(0)  # MindSpore's own ending may abort
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    main(int(sys.argv[1]), int(sys.argv[2]))

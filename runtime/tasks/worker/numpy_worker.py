@@ -1,0 +1,130 @@
+"""The process that runs a NumPy task: see `task_worker`. It imports no torch.
+
+A task is a function of arrays, or a class with `__call__` (or `forward`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sketchc.runtime.process.array_types import ARRAY_TYPES
+from sketchc.runtime.process.parent import die_with_parent
+from sketchc.runtime.tasks.worker import server
+from sketchc.runtime.tasks.worker.task_file import Request
+from sketchc.runtime.tasks.worker.user_code import TaskError
+
+SPELLINGS = {name: spelling for spelling, name in ARRAY_TYPES.items()}
+#: A byte of memory that nobody wrote, in the second run: floats are huge, integers too.
+_STALE = 0x7B
+
+
+def numpy_dtype(spelling: str) -> np.dtype[Any]:
+    """The type of a spelling; bfloat16 needs ml_dtypes."""
+    if spelling == "bf16":
+        import ml_dtypes
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return np.dtype(ARRAY_TYPES[spelling])
+
+
+class Task(server.Task):
+    """One loaded task file."""
+
+    module_class = "a function, or a class with __call__ or forward"
+    methods: ClassVar[tuple[str, ...]] = ("forward", "__call__")
+    #: Nothing but two runs can tell, and they cost little.
+    twice_elements = 1 << 24
+
+    def is_tensor(self, value: object) -> bool:
+        """A number of NumPy's own is an array without axes."""
+        return isinstance(value, np.ndarray | np.generic)
+
+    def is_module(self, value: object) -> bool:
+        kind = value if isinstance(value, type) else type(value)
+        plain = kind.__module__ == "sketchc_user_task" or isinstance(value, type)
+        return plain and any(callable(getattr(kind, name, None)) for name in self.methods)
+
+    def specify(self, tensor: Any) -> dict[str, Any]:
+        name = tensor.dtype.name
+        if name not in SPELLINGS:
+            msg = f"an array of {name} has no counterpart in a sketch"
+            raise TaskError(msg)
+        found = {"dtype": SPELLINGS[name], "shape": list(tensor.shape)}
+        if not tensor.shape:
+            found["value"] = tensor.item()
+        return found
+
+    def load(self, description: Mapping[str, Any]) -> Any:
+        array = np.fromfile(description["file"], numpy_dtype(description["dtype"]))
+        return array.reshape(description["shape"])
+
+    def save(self, path: str, tensor: Any) -> dict[str, Any]:
+        found = self.specify(tensor)
+        Path(path).write_bytes(np.ascontiguousarray(tensor).tobytes())
+        return {"file": path, "dtype": found["dtype"], "shape": found["shape"]}
+
+    def array(self, tensor: Any) -> np.ndarray[Any, Any]:
+        array = np.asarray(tensor)
+        return array.astype(np.float64) if array.dtype.name == "bfloat16" else array
+
+    def copied(self, tensor: Any) -> Any:
+        return tensor.copy()
+
+    def double(self, value: Any) -> Any:
+        if self.is_tensor(value) and (value.dtype.kind == "f" or value.dtype.name == "bfloat16"):
+            return value.astype(np.float64)
+        return value
+
+    def changed(self, value: Any, mark: Any) -> bool:
+        return isinstance(value, np.ndarray) and super().changed(value, mark)
+
+    def aliases(self, output: Any, value: Any) -> bool:
+        return output is value or np.may_share_memory(output, value)
+
+    def running(self) -> AbstractContextManager[Any]:
+        return np.errstate(all="ignore")
+
+    @contextmanager
+    def disturbed(self) -> Iterator[None]:
+        kept = {name: getattr(np, name) for name in ("empty", "empty_like")}
+        for name, make in kept.items():
+            setattr(np, name, _stale(make))
+        try:
+            yield
+        finally:
+            for name, make in kept.items():
+                setattr(np, name, make)
+
+    def stand_ins(self, request: Request) -> list[Any]:
+        return [
+            np.ones(value["shape"], numpy_dtype(value["dtype"]))
+            if "shape" in value
+            else value["value"]
+            for value in request["inputs"]
+        ]
+
+
+def _stale(make: Callable[..., Any]) -> Callable[..., Any]:
+    """`numpy.empty` with something left in the memory."""
+
+    def made(*arguments: Any, **named: Any) -> Any:
+        array = make(*arguments, **named)
+        if array.dtype.hasobject or not array.size:
+            return array
+        pattern = np.full(array.dtype.itemsize, _STALE, np.uint8).view(array.dtype)[0]
+        array[...] = bool(pattern) if array.dtype.kind == "b" else pattern
+        return array
+
+    return made
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    server.serve(Task, int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,567 @@
+"""The process that runs a task: it loads the user's file and answers requests about it.
+
+`Task` is what is the same for all frameworks; `torch_worker`, `numpy_worker` and `mindspore_worker`
+hold the rest. The process is started by `worker_task.WorkerTask`: a task may print, hang, or end
+it. Requests and replies are JSON lines over two pipes of their own; arrays travel as raw files. The
+task's own stdout and stderr go to a log file. Needs NumPy alone: it also runs where sketchc is not
+installed.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import linecache
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sketchc.runtime.tasks.layout import flatten
+from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, ONLY_NAN, difference, later, only_nan
+from sketchc.runtime.tasks.worker import rng_audit
+from sketchc.runtime.tasks.worker.task_file import Request, TaskFile
+from sketchc.runtime.tasks.worker.user_code import Raised, TaskError, user_code
+
+#: Elements up to which a task is run twice; the cost grows with more than the elements.
+TWICE_ELEMENTS = 1 << 22
+#: So many references of a task that is larger are computed twice.
+_SMALL_RUNS = 3
+#: Elements up to which a task that was not run on its own inputs is run on them to find numbers.
+_NUMBERS_ELEMENTS = 1 << 26
+#: Elements up to which a run is sent to another process.
+_SENT_ELEMENTS = 1 << 22
+#: Elements of inputs up to which a task is run on other values, to see whether shapes follow them.
+_SHAPES_ELEMENTS = 1 << 20
+_SHAPES_FOLLOW = (
+    "the shapes of its outputs follow from the values of its inputs ({first} with some, {second} "
+    "with others), which no sketch can express"
+)
+_DRAWS = "{where} draws random numbers ({what}), so two runs on the same inputs differ"
+
+
+class Task(TaskFile):
+    """A loaded task file that answers requests."""
+
+    twice_elements = TWICE_ELEMENTS
+    #: How many more references are computed twice, and what was found then.
+    unsure = 0
+    refusal = ""
+    #: Whether it was run on its own inputs.
+    ran = False
+    #: Whether it was seen that the shapes of its outputs do not follow values.
+    fixed_shapes = False
+    #: What the last run drew.
+    events: Sequence[rng_audit.Event] = ()
+    drew = False
+    #: Its own inputs and the parameters beside them, and what the first run on them gave.
+    _own_values: tuple[list[Any], dict[str, Any]] | None = None
+    _first: Sequence[Any] = ()
+
+    # ------------------------------------------------------------ requests
+
+    def describe(self, request: Request) -> dict[str, Any]:
+        """Shapes and dtypes of everything."""
+        self.seed(request["seed"])
+        model = self.model({})
+        lists, outputs = self.tried(model, request)
+        known = list(self.state(model).values())
+        self.elements = self.count([*lists[0], *outputs, *known])
+        return {
+            "inputs": [self.described(value) for value in lists[0]],
+            "others": [[self.described(value) for value in one] for one in lists[1:]],
+            "init_inputs": [self.described(value) for value in self.init_inputs()],
+            "state": [{"name": n, **self.specify(v)} for n, v in self.state(model).items()],
+            "scalars": self.scalars(model) if self.method else {},
+            "constants": self.constants_of(model) if self.method else {},
+            "outputs": [self.specify(value) for value in outputs],
+            "returns": self.returns,
+            "written": sorted(self.written),
+            "names": [name for name, _ in self.entries()],
+            "defaults": [i for i, (_, p) in enumerate(self.entries()) if p and p.default is None],
+            "layout": self.layout,
+            "lists": self.list_names,
+            "corrects": self._correcting(model) is not None,
+            "axes": self._axes(lists[0], request),
+        }
+
+    def tried(self, model: Any, request: Request) -> tuple[list[list[Any]], list[Any]]:
+        """The lists of inputs, and the outputs on the first."""
+        lists = self.input_lists(request)
+        given = [self._own(value) for value in lists[0]]
+        try:
+            outputs = self.forward(self.twin(model), given)
+        except TaskError:
+            if self.returns != "none" or self.written:
+                raise
+        else:
+            self._require_shapes(model, request, lists[0], outputs)
+            return lists, outputs
+        # An input that was written may hold what it held before: `maximum(x, 0)` of positive x.
+        given = [self.moved(value) if self.is_tensor(value) else value for value in lists[0]]
+        return lists, self.forward(model, given)
+
+    def _require_shapes(
+        self, model: Any, request: Request, own: list[Any], outputs: Sequence[Any]
+    ) -> None:
+        """Raises `TaskError` where other values in inputs of the same shapes give outputs of other
+        shapes: the task's inputs after another seed, and tensors with their first element all
+        over. What the task does not take shows nothing."""
+        if self.fixed_shapes or self.count(own) > _SHAPES_ELEMENTS:
+            return
+
+        def one_value() -> list[Any]:
+            return [self.filled(value) if self.is_tensor(value) else value for value in own]
+
+        tries: list[Callable[[], list[Any]]] = [one_value]
+        if self.makes_inputs:
+            tries.insert(0, lambda: self.inputs({**request, "seed": request["seed"] + 1}))
+        for values in tries:
+            try:
+                given = values()
+                found = self.forward(self.twin(model), [self._own(value) for value in given])
+            except Exception:
+                continue  # values that nobody promised it
+            follows = self.extents(found) != self.extents(outputs)
+            if follows and self.extents(given) == self.extents(own):
+                if self.varies(model, own, outputs):
+                    return
+                self.require_same_shapes(outputs, found)
+        self.fixed_shapes = True
+
+    def varies(self, model: Any, own: list[Any], outputs: Sequence[Any]) -> bool:
+        """Whether shapes differ between runs on the same inputs: then they follow no values, and
+        `determinism` says what is wrong."""
+        again = self.forward(self.twin(model), [self._own(value) for value in own])
+        return self.extents(again) != self.extents(outputs)
+
+    def extents(self, values: Sequence[Any]) -> list[list[int]]:
+        return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in values]
+
+    def require_same_shapes(self, one: Sequence[Any], other: Sequence[Any]) -> None:
+        """Raises `TaskError` where two runs gave outputs of different shapes."""
+        shapes = self.extents(one), self.extents(other)
+        if shapes[0] != shapes[1]:
+            first, second = (", ".join(map(str, found)) or "nothing" for found in shapes)
+            raise TaskError(_SHAPES_FOLLOW.format(first=first, second=second))
+
+    def filled(self, tensor: Any) -> Any:
+        """A tensor whose elements all equal its first one."""
+        found = self.copied(tensor)
+        if self.count([found]):
+            found[...] = found.reshape(-1)[0]
+        return found
+
+    def moved(self, tensor: Any) -> Any:
+        """A tensor of other values."""
+        return ~tensor if "bool" in str(tensor.dtype).lower() else -tensor - 1
+
+    def _own(self, value: Any) -> Any:
+        """A copy for one run: what a task writes must not show in the next."""
+        return self.copied(value) if self.is_tensor(value) else value
+
+    def count(self, values: Sequence[object]) -> int:
+        """Elements over all tensors."""
+        return sum(int(np.prod(self.specify(v)["shape"])) for v in values if self.is_tensor(v))
+
+    def described(self, value: object) -> dict[str, Any]:
+        if self.is_tensor(value):
+            return self.specify(value)
+        if isinstance(value, bool | int | float):
+            return {"value": value}
+        return {"repr": repr(value)[:200], "type": type(value).__name__}
+
+    def _axes(self, own: Sequence[Any], request: Request) -> dict[str, list[list[int]]]:
+        """Which axes of the inputs follow which of the file's own names (`batch = 16`): found by
+        giving the name another value. Names that the file does not hold as numbers are left out."""
+        found: dict[str, list[list[int]]] = {}
+        before = [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in own]
+        for name, others in request.get("sizes", {}).items():
+            value = getattr(self.module, name, None)
+            if type(value) is not int or not self.makes_inputs:
+                continue
+            other = next(size for size in others if size != value)
+            setattr(self.module, name, other)
+            try:
+                shapes = self.shapes(request)
+            except Exception:
+                continue
+            finally:
+                setattr(self.module, name, value)
+            found[name] = [
+                [place, axis]
+                for place, (one, two) in enumerate(zip(before, shapes, strict=False))
+                for axis, (size, changed) in enumerate(zip(one, two, strict=False))
+                if (size, changed) == (value, other)
+            ]
+        return found
+
+    def own_inputs(self, request: Request) -> dict[str, Any]:
+        replies = []
+        for position, value in enumerate(self.inputs(request)):
+            if self.is_tensor(value):
+                replies.append(self.save(f"{request['folder']}/input_{position}.bin", value))
+            else:
+                replies.append(self.described(value))
+        return {"inputs": replies}
+
+    def _correcting(self, model: Any) -> Any:
+        """`valid_inputs` of the model, else of the file; None without."""
+        of_file = getattr(self.module, "valid_inputs", None)
+        return getattr(model, "valid_inputs", of_file) if self.method else of_file
+
+    def valid(self, request: Request) -> dict[str, Any]:
+        """What the task makes of random inputs, so that it takes them; shapes and types stay."""
+        correcting = self._correcting(self.model(request["substitutes"]))
+        own = self.method and hasattr(self.subject, "valid_inputs")
+        where = f"{self.name}.valid_inputs" if own else "valid_inputs"
+        given = self.given(request["inputs"])
+        with user_code(where, self.path), self.running():
+            found, layout = flatten(correcting(self.nested(given)), self.is_tensor)
+        if layout[: len(self.layout)] != self.layout or len(found) != len(given):
+            msg = f"{where} returns other inputs than it was given"
+            raise TaskError(msg)
+        replies = []
+        for position, (before, after) in enumerate(zip(given, found, strict=True)):
+            if not self.is_tensor(before):
+                replies.append({"value": before})
+                continue
+            if {**self.specify(before), "value": 0} != {**self.specify(after), "value": 0}:
+                msg = f"{where} changes the shape or type of input {position + 1}"
+                raise TaskError(msg)
+            replies.append(self.save(f"{request['folder']}/valid_{position}.bin", after))
+        return {"inputs": replies}
+
+    def state_shapes(self, request: Request) -> dict[str, Any]:
+        """The shapes of the parameters of a model built with other sizes."""
+        self.seed(0)
+        model = self.model(request["substitutes"])
+        state = self.state(model)
+        return {
+            "state": {n: self.specify(v)["shape"] for n, v in state.items()},
+            "scales": {n: _scale(self.array(v)) for n, v in state.items()}
+            if "scales" in request
+            else {},
+            "scalars": self.scalars(model) if "scalars" in request and self.method else {},
+        }
+
+    def reference(self, request: Request) -> dict[str, Any]:
+        """Outputs on given inputs, in float64 where `double` is asked for.
+
+        A task that was too large to be run twice is run twice here, at the first small sizes; where
+        it is found out, it refuses everything from then on.
+        """
+        if self.refusal:
+            raise TaskError(self.refusal)
+        self.written |= set(request.get("written", ()))
+        inputs, outputs = self._run_on(request, 0)
+        drew = bool(self.events)
+        twice = request.get("twice", False)
+        few = self.unsure and self.count([*inputs, *outputs]) <= self.twice_elements
+        if twice or few:
+            self.unsure -= bool(few)
+            with later(), self.disturbed():
+                again = self._run_on(request, 1)[1]
+            arrays = [[self.array(value) for value in run] for run in (outputs, again)]
+            if found := difference(*arrays):
+                self._refuse(f"two runs on the same inputs differ ({found})")
+        if drew:
+            self._require_seeded(lambda number: self._run_on(request, number, deep=True))
+        return {
+            "outputs": [
+                self.save(f"{request['folder']}/output_{position}.bin", value)
+                for position, value in enumerate(outputs)
+            ]
+        }
+
+    def readings(self, request: Request) -> dict[str, Any]:
+        """Other outputs that the task may give on the same inputs, all in float64: of runs made
+        once more and otherwise (`runs`), and with what it rounds moved to the other side of borders
+        that are within a tolerance (`moved`); see `description.Readings`."""
+        runs = [self._run_on(request, 0)[1]]
+        with self.disturbed():
+            runs.append(self._run_on(request, 0)[1])
+        moved, rounded, places = self.explored(request)
+        folder = request["folder"]
+        return {
+            "runs": [self._saved(f"{folder}/run_{n}", one) for n, one in enumerate(runs)],
+            "moved": [self._saved(f"{folder}/moved_{n}", one) for n, one in enumerate(moved)],
+            "rounded": self._saved(f"{folder}/rounded", rounded),
+            "places": [
+                {
+                    "arrays": self._saved(f"{folder}/places_{n}", [one.values]),
+                    "exact": one.exact,
+                }
+                for n, one in enumerate(places)
+            ],
+        }
+
+    def explored(self, request: Request) -> tuple[list[list[Any]], list[Any], list[Any]]:
+        """See `borders.explored`; nothing where a framework does not show its operations."""
+        del request
+        return [], [], []
+
+    def thresholds(self, request: Request) -> dict[str, Any]:
+        """The numbers that the task compares with, clamps to and adds on given inputs, and whether
+        it does nothing but select (`selects`). `shown`: its operations say so; else these are the
+        numbers in its file."""
+        del request
+        return {"numbers": numbers_in(self.path), "selects": False, "shown": False}
+
+    def _saved(self, start: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        return [self.save(f"{start}_{place}.bin", value) for place, value in enumerate(values)]
+
+    def _refuse(self, why: str) -> None:
+        """From now on, everything; see `reference`."""
+        self.refusal = NOT_DETERMINISTIC.format(why=why)
+        raise TaskError(self.refusal)
+
+    def _run_on(
+        self,
+        request: Request,
+        number: int,
+        *,
+        deep: bool = False,
+        around: Callable[[list[Any]], AbstractContextManager[Any]] | None = None,
+    ) -> tuple[list[Any], list[Any]]:
+        """Inputs and outputs of one run on the inputs of a request; `number` changes the seed. The
+        run is `around` what it is given: inputs, parameters and buffers."""
+        assert self.layout is not None  # to find it may make the own inputs, and draw
+        self.seed(request["seed"])
+        model = self.model(request["substitutes"])
+        states = {name: self.load(value) for name, value in request["state"].items()}
+        self.set_state(model, states)
+        inputs = self.given(request["inputs"])
+        if request["double"]:
+            model = self.doubled(model)
+            inputs = [self.double(value) for value in inputs]
+        if number:
+            self.seed(request["seed"] + number)
+        known = [*inputs, *self.state(model).values()] if around is not None else []
+        with nullcontext() if around is None else around(known):
+            outputs = self.watched(model, inputs, deep=deep)
+        if request["double"]:
+            outputs = [self.widened(value) for value in outputs]
+        return inputs, outputs
+
+    def watched(self, model: Any, inputs: Sequence[Any], *, deep: bool = False) -> list[Any]:
+        """The outputs of one run; `events` are what it drew. `deep`: see each operation, too."""
+        del deep
+        with rng_audit.Watch() as watch:
+            outputs = self.forward(model, inputs)
+        self.events = watch.events
+        return outputs
+
+    def _require_seeded(self, run: Callable[[int], object]) -> None:
+        """Raises `TaskError` where a task draws random numbers that it did not seed in the same
+        run: two runs from other states of the generators tell. `run` is told their numbers."""
+        found = []
+        for number in (1, 2):
+            rng_audit.stir()
+            run(number)
+            found.append(self.events)
+        if what := rng_audit.first_that_differs(*found):
+            self._refuse(_DRAWS.format(where=self.method or self.name, what=what))
+
+    def probe(self, request: Request) -> dict[str, Any]:
+        """Shapes of outputs and parameters for inputs of other shapes."""
+        assert self.layout is not None
+        model = self.model(request["substitutes"])
+        outputs = self.forward(model, self.stand_ins(request))
+        return {
+            "outputs": [{**self.specify(value), "value": None} for value in outputs],
+            "state": {n: self.specify(v)["shape"] for n, v in self.state(model).items()},
+        }
+
+    def follow(self, lead: int) -> None:
+        super().follow(lead)
+        self._own_values, self._first = None, ()
+        self.unsure, self.refusal, self.ran, self.fixed_shapes = 0, "", False, False
+
+    def stand_ins(self, request: Request) -> list[Any]:
+        """Inputs of the shapes and types that a request asks for."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ twice the same
+
+    def determinism(self, request: Request) -> dict[str, Any]:
+        """Refuse a task whose outputs differ from run to run; small tasks are run twice. With a
+        `folder`, the reply holds the first run: its inputs, state and outputs."""
+        if self.elements is None:
+            self.describe(request)
+        assert self.elements is not None
+        if self.elements > self.twice_elements:
+            self.unsure = _SMALL_RUNS
+            return {"notes": [], "written": sorted(self.written)}
+        first, second = self.two_runs(request)
+        if found := difference(first, second):
+            why = f"two runs on the same inputs differ ({found})"
+            raise TaskError(NOT_DETERMINISTIC.format(why=why))
+        if self.drew:
+            self._require_seeded(lambda number: self._own_run(request, number, deep=True))
+        self._require_numbers(first)
+        noted = {"notes": list(_notes(first)), "written": sorted(self.written)}
+        return {**noted, "run": self._sent(request)}
+
+    def numbers(self, request: Request) -> dict[str, Any]:
+        """Refuse a task that gives no number on its own inputs, where that is not known yet."""
+        if not self.ran and (self.elements or 0) <= _NUMBERS_ELEMENTS:
+            self._require_numbers([self.array(v) for v in self._own_run(request, 0)])
+        return {}
+
+    def _require_numbers(self, outputs: Sequence[np.ndarray[Any, Any]]) -> None:
+        self.ran = True
+        if only_nan(outputs):
+            raise TaskError(ONLY_NAN)
+
+    def two_runs(
+        self, request: Request
+    ) -> tuple[list[np.ndarray[Any, Any]], list[np.ndarray[Any, Any]]]:
+        """Outputs of two fresh models with the same parameters on the same inputs, in float64 as
+        the references are; each run finds other random numbers, another time, and other values in
+        memory that nobody wrote. `drew`: whether either drew random numbers."""
+        first = self._own_run(request, 0)
+        arrays, drew = [self.array(value) for value in first], bool(self.events)
+        self._first = first
+        rng_audit.stir()
+        with later(), self.disturbed():
+            try:
+                second = self._own_run(request, 1, deep=True)
+            except Raised:
+                second = self._own_run(request, 1)  # it does not bear to be looked at
+        self.drew = drew or bool(self.events)
+        return arrays, [self.array(value) for value in second]
+
+    def _own_run(self, request: Request, number: int, *, deep: bool = False) -> list[Any]:
+        """The outputs of one run of a fresh model on the own inputs, in float64. All runs have the
+        inputs and parameters of the first; `number` changes the seed."""
+        inputs = self.inputs(request) if self._own_values is None else self._own_values[0]
+        self.seed(request["seed"])
+        model = self.model({})
+        if self._own_values is None:
+            kept = {name: self.copied(value) for name, value in self.state(model).items()}
+            self._own_values = inputs, kept
+        state = {name: self.copied(value) for name, value in self._own_values[1].items()}
+        self.set_state(model, state)
+        given = [self.double(self._own(value)) for value in inputs]
+        model = self.doubled(model)
+        self.seed(request["seed"] + number)
+        return self.watched(model, given, deep=deep)
+
+    def _sent(self, request: Request) -> dict[str, Any] | None:
+        """The first run, so that another process can repeat it; None for a large one. What is no
+        tensor and no number is in that process, too."""
+        assert self._own_values is not None
+        inputs, state = self._own_values
+        if "folder" not in request or (self.elements or 0) > _SENT_ELEMENTS:
+            return None
+        start = f"{request['folder']}/first"
+        return {
+            "inputs": [
+                self.save(f"{start}_input_{i}.bin", value)
+                if self.is_tensor(value)
+                else {"value": value if isinstance(value, bool | int | float) else None}
+                for i, value in enumerate(inputs)
+            ],
+            "state": {
+                name: self.save(f"{start}_state_{i}.bin", value)
+                for i, (name, value) in enumerate(state.items())
+            },
+            "outputs": [
+                self.save(f"{start}_output_{i}.bin", self.widened(value))
+                for i, value in enumerate(self._first)
+            ],
+        }
+
+
+def numbers_in(path: Path) -> list[int | float]:
+    """The numbers that a file writes down, in its order, but for those of its inputs."""
+    found: dict[int | float, None] = {}
+    pending: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("get_"):
+            continue
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            found[value] = None
+        pending.extend(reversed(list(ast.iter_child_nodes(node))))
+    return list(found)
+
+
+def _scale(values: np.ndarray[Any, Any]) -> float:
+    """The root mean square of finite floats; 0 for other values."""
+    if values.dtype.kind != "f" or not values.size:
+        return 0.0
+    finite = values[np.isfinite(values)].astype(np.float64)
+    return float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
+
+
+def _notes(outputs: Sequence[np.ndarray[Any, Any]]) -> Iterator[str]:
+    for position, array in enumerate(outputs):
+        if array.dtype.kind == "f" and (count := int(np.isnan(array).sum())):
+            elements = "element" if count == 1 else "elements"
+            yield (
+                f"the task's output {position + 1} holds NaN in {count} of {array.size} {elements} "
+                "on its own inputs; a kernel must give NaN there, too"
+            )
+
+
+COMMANDS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
+    "describe": lambda task, request: task.describe(request),
+    "inputs": lambda task, request: task.own_inputs(request),
+    "follow": lambda task, request: task.follow(request["lead"]) or {},
+    "valid": lambda task, request: task.valid(request),
+    "shapes": lambda task, request: task.state_shapes(request),
+    "reference": lambda task, request: task.reference(request),
+    "readings": lambda task, request: task.readings(request),
+    "thresholds": lambda task, request: task.thresholds(request),
+    "probe": lambda task, request: task.probe(request),
+    "determinism": lambda task, request: task.determinism(request),
+    "numbers": lambda task, request: task.numbers(request),
+}
+
+
+def answer(
+    kind: type[Task], task: Task | None, request: dict[str, Any]
+) -> tuple[Task | None, dict[str, Any]]:
+    """The reply to one request, and the task from now on."""
+    try:
+        if request["command"] == "load":
+            path, subject = Path(request["path"]), request.get("subject", "Model")
+            if "beside" in request:
+                _be_another_process(request["beside"])
+            task = kind(path, subject, request.get("makes_inputs", True))
+            task.follow(request.get("lead", 0))
+            return task, {}
+        if task is None:
+            msg = "no task is loaded"
+            raise TaskError(msg)
+        return task, COMMANDS[request["command"]](task, request)
+    except TaskError as error:
+        return task, {"refused": str(error)}
+    except Raised as error:
+        return task, {"raised": error.report}
+    except (RuntimeError, MemoryError, OSError, ValueError, KeyError, TypeError) as error:
+        return task, {"refused": f"{type(error).__name__}: {str(error).split(chr(10))[0]}"}
+    finally:
+        linecache.clearcache()
+
+
+def _be_another_process(pid: int) -> None:
+    """Have another number than the process `pid` in the last digit, too."""
+    os.getpid = lambda: pid + 1
+
+
+def serve(kind: type[Task], read_from: int, write_to: int) -> None:
+    """Serve requests until the pipe closes."""
+    task: Task | None = None
+    rng_audit.install()
+    with os.fdopen(read_from) as requests, os.fdopen(write_to, "w") as replies:
+        for line in requests:
+            task, reply = answer(kind, task, json.loads(line))
+            replies.write(json.dumps(reply) + "\n")
+            replies.flush()

@@ -1,0 +1,463 @@
+"""A task's file in the process that runs it: loading, its inputs, one run and its outputs.
+
+`TaskFile` is what is the same for all frameworks, with a method for everything that is not. Needs
+NumPy alone: it is also used where sketchc is not installed.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sketchc.runtime.tasks.layout import Layout, flatten, is_plain, paths, rebuild
+from sketchc.runtime.tasks.worker.user_code import Raised, TaskError, user_code
+
+Request = Mapping[str, Any]
+#: Functions of a task's file that give several lists of inputs.
+LIST_MAKERS = ("get_inputs_dyn_list", "get_input_groups")
+
+
+#: A model's constants are told up to so many; a text that is longer than this is none.
+_MOST_CONSTANTS = 80
+_LONGEST = 40
+
+
+class TaskFile:
+    """One loaded task file."""
+
+    #: What the class of a module is called, the method that is run, and a tensor's type.
+    module_class = "class"
+    methods: ClassVar[tuple[str, ...]] = ("forward",)
+
+    def __init__(self, path: Path, subject: str = "Model", makes_inputs: bool = True) -> None:
+        """Load the file. `makes_inputs` is false where requests bring the task's own inputs."""
+        self.path = path
+        self.name = subject
+        self.makes_inputs = makes_inputs
+        specification = importlib.util.spec_from_file_location("sketchc_user_task", path)
+        if specification is None or specification.loader is None:
+            msg = "it is not a Python file (its name must end in .py)"
+            raise TaskError(msg)
+        self.module = importlib.util.module_from_spec(specification)
+        sys.modules["sketchc_user_task"] = self.module
+        sys.path.append(str(path.parent))
+        with user_code("loading the file", path):
+            specification.loader.exec_module(self.module)
+        self.subject = self._attribute(
+            subject, f"class Model: {self.module_class}` or `def NAME(...): a function"
+        )
+        self._check_subject()
+        if makes_inputs and not any(hasattr(self.module, name) for name in LIST_MAKERS):
+            self._attribute("get_inputs", "def get_inputs(): the list of forward's inputs")
+        self.parameters = self._parameters()
+        #: Which of the lists of inputs stands for the task's own, and what the lists are called.
+        self.lead = 0
+        self.list_names: list[str] = []
+        #: How the inputs of that list hold its tensors, and what else is in it, by position; None
+        #: as long as nobody has asked for them.
+        self._layout: Layout | None = None if makes_inputs else []
+        self.constants: dict[int, Any] = {}
+        self.returns = "tensor"
+        #: Positions of the inputs that the task was seen to write into.
+        self.written: set[int] = set()
+        #: Elements of all inputs, outputs, parameters and buffers, once the task was described.
+        self.elements: int | None = None
+
+    # ------------------------------------------------------------ what a framework says
+
+    def seed(self, number: int) -> None:
+        """Seed the random numbers that `get_inputs` and the model's parameters come from."""
+        np.random.seed(number % (1 << 32))
+
+    def is_tensor(self, value: object) -> bool:
+        raise NotImplementedError
+
+    def is_module(self, value: object) -> bool:
+        """Whether `value` is a module of the framework, or a class of such."""
+        raise NotImplementedError
+
+    def specify(self, tensor: Any) -> dict[str, Any]:
+        """dtype (as a sketch spells it), shape, and the value where there are no axes.
+
+        Raises `TaskError` for a dtype that sketches do not have.
+        """
+        raise NotImplementedError
+
+    def load(self, description: Mapping[str, Any]) -> Any:
+        """The tensor in a file written by `arrays.write_array`."""
+        raise NotImplementedError
+
+    def save(self, path: str, tensor: Any) -> dict[str, Any]:
+        """Write a tensor for `arrays.read_array`."""
+        raise NotImplementedError
+
+    def array(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """The elements; floats that NumPy has no type for are float64."""
+        raise NotImplementedError
+
+    def copied(self, tensor: Any) -> Any:
+        raise NotImplementedError
+
+    def double(self, value: Any) -> Any:
+        """A floating-point tensor in float64; everything else as it is."""
+        raise NotImplementedError
+
+    def widened(self, value: Any) -> Any:
+        """An output of a reference in float64."""
+        return self.double(value)
+
+    def doubled(self, model: Any) -> Any:
+        """A model with its parameters in float64."""
+        return model
+
+    def ready(self, model: Any) -> Any:
+        """A model as it is run: in evaluation mode."""
+        return model
+
+    def twin(self, model: Any) -> Any:
+        """A copy of a model: what a run changes in it must not show in the next. A model that does
+        not bear to be copied is built again, with the same parameters."""
+        if not self.method:
+            return model
+        try:
+            return copy.deepcopy(model)
+        except Exception:
+            found = self.model({})
+            self.set_state(found, {n: self.copied(v) for n, v in self.state(model).items()})
+            return found
+
+    def scalars(self, model: Any) -> dict[str, Any]:
+        """The numbers among a model's attributes."""
+        found = self.attributes(model).items()
+        return {name: value for name, value in found if isinstance(value, bool | int | float)}
+
+    def attributes(self, part: Any) -> dict[str, Any]:
+        """What a model, or a part of one, was given by its constructor, by name."""
+        found = getattr(part, "__dict__", {}).items()
+        return {n: value for n, value in found if not n.startswith("_") and n != "training"}
+
+    def parts(self, model: Any) -> dict[str, Any]:
+        """The modules within a model, by dotted name."""
+        del model
+        return {}
+
+    def constants_of(self, model: Any) -> dict[str, str]:
+        """The constants of a model's parts (a stride, a padding, an eps), and those of its own that
+        are no numbers, as text."""
+        of_parts = {
+            f"{name}.{key}": value
+            for name, part in self.parts(model).items()
+            for key, value in self.attributes(part).items()
+        }
+        numbers = self.scalars(model)
+        own = {key: v for key, v in self.attributes(model).items() if key not in numbers}
+        plain = {key: repr(v) for key, v in {**own, **of_parts}.items() if _is_constant(v)}
+        return dict(list(plain.items())[:_MOST_CONSTANTS])
+
+    def state(self, model: Any) -> dict[str, Any]:
+        """Parameters in their order, then buffers, by dotted name."""
+        del model
+        return {}
+
+    def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
+        """Replace parameters and buffers, by name."""
+
+    def marks(self, inputs: Sequence[Any]) -> list[Any]:
+        """What tells later whether an input was written: by default, a copy of it."""
+        return [self.copied(value) if self.is_tensor(value) else None for value in inputs]
+
+    def changed(self, value: Any, mark: Any) -> bool:
+        return not _same_bits(self.array(value), self.array(mark))
+
+    def aliases(self, output: Any, value: Any) -> bool:
+        """Whether an output is an input, or a view of it."""
+        return output is value
+
+    def running(self) -> AbstractContextManager[Any]:
+        """Around each run of the task."""
+        return nullcontext()
+
+    def disturbed(self) -> AbstractContextManager[Any]:
+        """Around the second of two runs: memory that nobody initialised holds other values."""
+        return nullcontext()
+
+    # ------------------------------------------------------------ the file
+
+    def _attribute(self, name: str, wanted: str) -> Any:
+        if not hasattr(self.module, name):
+            msg = f"it defines no `{name}`; a task has `{wanted}`"
+            raise TaskError(msg)
+        return getattr(self.module, name)
+
+    def _check_subject(self) -> None:
+        subject = self.subject
+        if isinstance(subject, type):
+            if not self.is_module(subject):
+                msg = f"{self.name} must be {self.module_class}"
+                raise TaskError(msg)
+        elif not self.is_module(subject) and not callable(subject):
+            msg = f"{self.name} is {type(subject).__name__}; a task is a module or a function"
+            raise TaskError(msg)
+
+    @property
+    def method(self) -> str:
+        """The name of the method that is run; "" for a function."""
+        if not isinstance(self.subject, type) and not self.is_module(self.subject):
+            return ""
+        return next((name for name in self.methods if hasattr(self.subject, name)), "")
+
+    @property
+    def where(self) -> str:
+        """What is run, for people."""
+        return f"{self.name}.{self.method}" if self.method else self.name
+
+    def _parameters(self) -> list[inspect.Parameter]:
+        """The arguments of what is run, without self; keyword-only ones last."""
+        method = self.method
+        called = getattr(self.subject, method) if method else self.subject
+        try:
+            known = list(inspect.signature(called).parameters.values())
+        except (TypeError, ValueError):
+            return []
+        return known[1:] if isinstance(self.subject, type) and method else known
+
+    def init_inputs(self) -> list[Any]:
+        """What `get_init_inputs` gives; nothing when the task has none."""
+        if not isinstance(self.subject, type) or not hasattr(self.module, "get_init_inputs"):
+            return []
+        with user_code("get_init_inputs", self.path):
+            values = self.module.get_init_inputs()
+        if not isinstance(values, list | tuple):
+            msg = f"get_init_inputs must return a list, and returns {type(values).__name__}"
+            raise TaskError(msg)
+        return list(values)
+
+    def model(self, substitutes: Mapping[str, int]) -> Any:
+        """What is run, fresh; `substitutes` maps positions of init inputs to other sizes."""
+        if not isinstance(self.subject, type):
+            return self.ready(copy.deepcopy(self.subject)) if self.method else self.subject
+        values = self.init_inputs()
+        for position, value in substitutes.items():
+            values[int(position)] = value
+        with user_code(f"{self.name}.__init__", self.path):
+            return self.ready(self.subject(*values))
+
+    # ------------------------------------------------------------ inputs
+
+    def input_lists(self, request: Request) -> list[list[Any]]:
+        """The task's own inputs, and then those of `get_inputs_dyn_list` and `get_input_groups`,
+        after seeding; the list that leads comes first. Tensors within containers are inputs of
+        their own."""
+        if not self.makes_inputs:
+            return [self.given(request["own"])]
+        self.seed(request["seed"])
+        found, names = [], []
+        if hasattr(self.module, "get_inputs"):
+            with user_code("get_inputs", self.path):
+                found.append(self.ordered(self.module.get_inputs(), "get_inputs"))
+            names.append("get_inputs")
+        for name in LIST_MAKERS:
+            if not hasattr(self.module, name):
+                continue
+            with user_code(name, self.path):
+                lists = getattr(self.module, name)()
+                if not isinstance(lists, list | tuple) or not lists:
+                    msg = f"{name} must return a list of lists of inputs"
+                    raise TaskError(msg)
+                found += [self.ordered(values, name) for values in lists]
+            names += [f"list {number} of {name}" for number in range(1, len(lists) + 1)]
+        order = [self.lead, *(n for n in range(len(found)) if n != self.lead)]
+        flat = [flatten(found[number], self.is_tensor) for number in order]
+        self.list_names = [names[number] for number in order]
+        leaves, self._layout = flat[0]
+        self.constants = {p: v for p, v in enumerate(leaves) if not self.is_tensor(v)}
+        return [leaves for leaves, _ in flat]
+
+    @property
+    def layout(self) -> Layout:
+        """How the own inputs hold their tensors."""
+        if self._layout is None:
+            try:
+                self.shapes({"seed": 0})
+            except (Raised, TaskError):
+                self.inputs({"seed": 0})
+        assert self._layout is not None
+        return self._layout
+
+    def follow(self, lead: int) -> None:
+        """Let another of the lists stand for the task's own inputs."""
+        self.lead = lead
+        self._layout = None if self.makes_inputs else []
+        self.written.clear()
+        self.elements = None
+
+    def shapes(self, request: Request) -> list[list[int]]:
+        """The shapes of the task's own inputs; none for what is no tensor."""
+        return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in self.inputs(request)]
+
+    def inputs(self, request: Request) -> list[Any]:
+        """One of the lists: the own one, or number `request["variant"]`."""
+        lists = self.input_lists(request)
+        return lists[request.get("variant", 0)]
+
+    def entries(self) -> list[tuple[str, inspect.Parameter | None]]:
+        """What people call the inputs, by position, with the arguments that they are: `x`, or
+        `xs[1]` for a part of one. Arguments that the own inputs leave out come last."""
+        order = self._in_order()
+        more = next((p.name for p in self.parameters if p.kind is p.VAR_POSITIONAL), "")
+        found: list[tuple[str, inspect.Parameter | None]] = []
+        for place, *path in paths(self.layout):
+            argument = order[place] if place < len(order) else None
+            name = argument.name if argument is not None else f"{more}[{place - len(order)}]"
+            subscripts = "".join(f"[{key!r}]" for key in path)
+            found.append((name + subscripts, None if path else argument))
+        return [*found, *((p.name, p) for p in order[len(self.layout) :])]
+
+    def ordered(self, values: Any, where: str) -> list[Any]:
+        """Inputs by position; given by name, they come in the order of the arguments."""
+        if isinstance(values, Mapping):
+            return self._by_position(values, where)
+        if not isinstance(values, list | tuple):
+            msg = f"{where} must return a list, and returns {type(values).__name__}"
+            raise TaskError(msg)
+        return list(values)
+
+    def _by_position(self, values: Mapping[str, Any], where: str) -> list[Any]:
+        names = [parameter.name for parameter in self._in_order()]
+        unknown = [name for name in values if name not in names]
+        if unknown:
+            msg = f"{where} gives `{unknown[0]}`; the arguments are {', '.join(names)}"
+            raise TaskError(msg)
+        last = max((names.index(name) for name in values), default=-1)
+        found = []
+        for parameter in self._in_order()[: last + 1]:
+            if parameter.name in values:
+                found.append(values[parameter.name])
+            elif parameter.default is not parameter.empty:
+                found.append(parameter.default)
+            else:
+                msg = f"{where} gives nothing for `{parameter.name}`"
+                raise TaskError(msg)
+        return found
+
+    def _in_order(self) -> list[inspect.Parameter]:
+        """Arguments that inputs go to, by position: keyword-only ones last."""
+        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        found = [p for p in self.parameters if p.kind in plain]
+        return found + [p for p in self.parameters if p.kind is keyword]
+
+    def _arranged(self, inputs: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments."""
+        order = self._in_order()
+        if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in self.parameters):
+            return list(inputs), {}
+        keyword = {p.name for p in order if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        plain = len(order) - len(keyword)
+        if len(inputs) > len(order):
+            return list(inputs), {}  # Python itself says what is wrong
+        named = {p.name: v for p, v in zip(order[plain:], inputs[plain:], strict=False)}
+        return list(inputs[:plain]), named
+
+    def given(self, described: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """The inputs of a request, by position: tensors, numbers and None."""
+        return [self.load(v) if "file" in v else v["value"] for v in described]
+
+    def nested(self, inputs: Sequence[Any]) -> list[Any]:
+        """Inputs by position as the task holds them. None stands for what is no tensor in the own
+        ones: a text, a tuple of numbers, a number that a kernel does not need."""
+        layout = self.layout  # with it, the constants are known
+        own = self.constants
+        leaves = [own.get(p) if v is None else v for p, v in enumerate(inputs)]
+        return leaves if is_plain(layout) else rebuild(layout, leaves)
+
+    def arguments(self, inputs: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of one run, from inputs by position."""
+        return self._arranged(self.nested(inputs))
+
+    # ------------------------------------------------------------ one run
+
+    def forward(self, model: Any, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs, without gradients; `returns` keeps what held them."""
+        marks = self.marks(inputs)
+        arguments, named = self.arguments(inputs)
+        with user_code(self.where, self.path), self.running():
+            result = model(*arguments, **named)
+        changed = [
+            place
+            for place, value in enumerate(inputs)
+            if self.is_tensor(value) and self.changed(value, marks[place])
+        ]
+        return self.outputs(result, inputs, changed)
+
+    def outputs(self, result: object, inputs: Sequence[Any], changed: Sequence[int]) -> list[Any]:
+        """What the task returned, as a list of tensors, and then the inputs that it wrote without
+        returning them. Raises `TaskError` for anything else."""
+        self.written |= set(changed)
+        if result is None:
+            self.returns = "none"
+            if not self.written:
+                msg = f"{self.where} returns nothing and changes none of its inputs"
+                raise TaskError(msg)
+            return [inputs[place] for place in sorted(self.written)]
+        self.returns, outputs = _container(result), list(flat(result))
+        for value in outputs:
+            if not self.is_tensor(value):
+                kind = type(value).__name__
+                msg = f"{self.where} must return a tensor or several, and returns {kind}"
+                raise TaskError(msg)
+        further = [
+            inputs[place]
+            for place in sorted(self.written)
+            if not any(self.aliases(output, inputs[place]) for output in outputs)
+        ]
+        if further:
+            self.returns = "changes"
+        return [*outputs, *further]
+
+
+def _is_constant(value: object) -> bool:
+    """A number, a short text, or a tuple or list of such."""
+    if isinstance(value, tuple | list):
+        return 0 < len(value) <= _LONGEST and all(_is_constant(part) for part in value)
+    return isinstance(value, bool | int | float) or (
+        isinstance(value, str) and len(value) <= _LONGEST
+    )
+
+
+def _same_bits(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays hold the same bytes: NaNs are equal to themselves."""
+    return one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def _container(result: object) -> str:
+    """What holds the outputs; "nested" for containers of containers."""
+    if isinstance(result, Mapping):
+        values: list[Any] = list(result.values())
+        kind = "dict"
+    elif isinstance(result, tuple | list):
+        values, kind = list(result), "tuple" if isinstance(result, tuple) else "list"
+    else:
+        return "tensor"
+    inner = any(isinstance(value, Mapping | tuple | list) for value in values)
+    return "nested" if inner else kind
+
+
+def flat(result: object) -> Iterator[object]:
+    """The outputs in their order."""
+    if isinstance(result, Mapping):
+        for value in result.values():
+            yield from flat(value)
+    elif isinstance(result, tuple | list):
+        for value in result:
+            yield from flat(value)
+    else:
+        yield result

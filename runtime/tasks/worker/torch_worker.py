@@ -1,0 +1,376 @@
+"""The process that runs a PyTorch task: see `task_worker`.
+
+Started for `torch_task.TorchTask`, as a fork of `torch_server`, never imported by it. Large tasks
+are described on meta tensors, which have no data.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+
+from sketchc.runtime.process.parent import die_with_parent
+from sketchc.runtime.process.raw_bytes import raw_bytes
+from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
+from sketchc.runtime.tasks.worker import server
+from sketchc.runtime.tasks.worker.borders import explored
+from sketchc.runtime.tasks.worker.determinism import Draws, Reads, random_operation, shared_state
+from sketchc.runtime.tasks.worker.rng_audit import Watch
+from sketchc.runtime.tasks.worker.server import COMMANDS
+from sketchc.runtime.tasks.worker.task_file import Request, flat
+from sketchc.runtime.tasks.worker.thresholds import Thresholds
+from sketchc.runtime.tasks.worker.user_code import Raised, TaskError
+
+__all__ = ["COMMANDS", "Raised", "Task", "TaskError", "as_outputs", "load_tensor", "save_tensor",
+           "state"]  # fmt: skip
+
+#: spelling in a sketch -> torch type
+DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "u32": torch.uint32,
+    "bool": torch.bool,
+}
+SPELLINGS = {dtype: name for name, dtype in DTYPES.items()}
+
+#: Up to so many elements of inputs and state, a run takes less than finding its shapes without.
+_SMALL_ELEMENTS = 1 << 16
+#: Sizes up to this one stay where a task is tried at small sizes, and with so many drawn inputs.
+_LAST, _DRAWN = 8, 4
+#: Elements up to which a probe may use real tensors where meta tensors do not do.
+_PROBE_ELEMENTS = 1 << 22
+
+
+def load_tensor(description: Mapping[str, Any]) -> torch.Tensor:
+    """The tensor in a file written by `arrays.write_array`."""
+    data = torch.from_numpy(np.fromfile(description["file"], np.uint8))
+    if not data.numel():
+        return torch.empty(description["shape"], dtype=DTYPES[description["dtype"]])
+    return data.view(DTYPES[description["dtype"]]).reshape(description["shape"])
+
+
+def save_tensor(path: str, tensor: torch.Tensor) -> dict[str, Any]:
+    """Write a tensor for `arrays.read_array`."""
+    Path(path).write_bytes(raw_bytes(tensor.cpu()).numpy().data)
+    return {"file": path, "dtype": SPELLINGS[tensor.dtype], "shape": list(tensor.shape)}
+
+
+def as_outputs(result: object) -> list[torch.Tensor]:
+    """What `forward` returned, as a list of tensors. Raises `TaskError` for anything else."""
+    outputs = list(flat(result))
+    for value in outputs:
+        if not isinstance(value, torch.Tensor):
+            msg = (
+                f"Model.forward must return a tensor or several, and returns {type(value).__name__}"
+            )
+            raise TaskError(msg)
+    return outputs  # type: ignore[return-value]
+
+
+def state(model: Any) -> dict[str, torch.Tensor]:
+    """Parameters in their order, then buffers, by dotted name; a function has none."""
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+class Task(server.Task):
+    """One loaded task file."""
+
+    module_class = "a class derived from torch.nn.Module"
+    methods: ClassVar[tuple[str, ...]] = ("forward",)
+
+    def seed(self, number: int) -> None:
+        torch.manual_seed(number)
+
+    def is_tensor(self, value: object) -> bool:
+        return isinstance(value, torch.Tensor)
+
+    def is_module(self, value: object) -> bool:
+        kind = value if isinstance(value, type) else type(value)
+        return issubclass(kind, torch.nn.Module)
+
+    def specify(self, tensor: Any) -> dict[str, Any]:
+        if tensor.dtype not in SPELLINGS:
+            msg = f"a tensor of {tensor.dtype} has no counterpart in a sketch"
+            raise TaskError(msg)
+        found = {"dtype": SPELLINGS[tensor.dtype], "shape": list(tensor.shape)}
+        if not tensor.shape and not tensor.is_meta:
+            found["value"] = tensor.item()
+        return found
+
+    def load(self, description: Mapping[str, Any]) -> torch.Tensor:
+        return load_tensor(description)
+
+    def save(self, path: str, tensor: Any) -> dict[str, Any]:
+        return save_tensor(path, tensor)
+
+    def array(self, tensor: Any) -> np.ndarray[Any, Any]:
+        plain = tensor.detach().cpu()
+        plain = plain.double() if plain.dtype is torch.bfloat16 else plain
+        found: np.ndarray[Any, Any] = plain.numpy()
+        return found
+
+    def copied(self, tensor: Any) -> torch.Tensor:
+        found: torch.Tensor = tensor.detach().clone()
+        return found
+
+    def double(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.double()
+        return value
+
+    def doubled(self, model: Any) -> Any:
+        return model.double() if isinstance(model, torch.nn.Module) else model
+
+    def ready(self, model: Any) -> Any:
+        return model.eval()
+
+    def state(self, model: Any) -> dict[str, Any]:
+        return state(model)
+
+    def parts(self, model: Any) -> dict[str, Any]:
+        found = dict(model.named_modules()) if isinstance(model, torch.nn.Module) else {}
+        return {name: part for name, part in found.items() if name}
+
+    def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
+        own = state(model)
+        for name, value in values.items():
+            if name in own:
+                own[name].data = value
+
+    def marks(self, inputs: Sequence[Any]) -> list[Any]:
+        return [_version(value) for value in inputs]
+
+    def changed(self, value: Any, mark: Any) -> bool:
+        return bool(_version(value) != mark)
+
+    def aliases(self, output: Any, value: Any) -> bool:
+        whole = value if value._base is None else value._base
+        return bool(output is value or output is whole or output._base is whole)
+
+    def running(self) -> AbstractContextManager[Any]:
+        return torch.no_grad()
+
+    def watched(self, model: Any, inputs: Sequence[Any], *, deep: bool = False) -> list[Any]:
+        with Watch(("torch", shared_state)) as watch, Draws() if deep else nullcontext() as seen:
+            outputs = self.forward(model, inputs)
+        self.events = [*(() if seen is None else seen.events), *watch.events]
+        return outputs
+
+    @contextmanager
+    def disturbed(self) -> Iterator[None]:
+        # torch then fills what `torch.empty` gives with NaN. `torch.use_deterministic_algorithms`
+        # would import torch's compiler, for more than a second, and do this.
+        choose = torch._C._set_deterministic_algorithms
+        before = torch.are_deterministic_algorithms_enabled()
+        warned = torch.is_deterministic_algorithms_warn_only_enabled()
+        choose(True, warn_only=True)
+        # What threads write at once into one place comes out otherwise with another number of them.
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1 if threads > 1 else 2)
+        try:
+            yield
+        finally:
+            choose(before, warn_only=warned)
+            torch.set_num_threads(threads)
+
+    def explored(self, request: Request) -> tuple[list[list[Any]], list[Any], list[Any]]:
+        def run(around: Any) -> list[torch.Tensor]:
+            def given(known: list[Any]) -> AbstractContextManager[Any]:
+                tensors = [value for value in known if isinstance(value, torch.Tensor)]
+                borders: AbstractContextManager[Any] = around(tensors)
+                return borders
+
+            return self._run_on(request, 0, around=given)[1]
+
+        try:
+            return explored(run, request["rtol"])
+        except (Raised, TaskError):
+            return [], [], []  # it does not bear to be looked at
+
+    def thresholds(self, request: Request) -> dict[str, Any]:
+        made: list[Thresholds] = []
+
+        def around(known: list[Any]) -> Thresholds:
+            made.append(Thresholds([value for value in known if isinstance(value, torch.Tensor)]))
+            return made[-1]
+
+        try:
+            self._run_on(request, 0, around=around)
+        except (Raised, TaskError):
+            return super().thresholds(request)  # it does not bear to be looked at
+        numbers = [value for value in made[-1].values if math.isfinite(value)]
+        return {"numbers": numbers, "selects": made[-1].selecting, "shown": True}
+
+    # ------------------------------------------------------------ large tasks
+
+    def tried(self, model: Any, request: Request) -> tuple[list[list[Any]], list[Any]]:
+        with Reads() as reads:
+            found = self._on_meta(model, request)
+        if found is None and reads.names:
+            self._try_small(model, request)
+        return found or super().tried(model, request)
+
+    def _try_small(self, model: Any, request: Request) -> None:
+        """Raises `TaskError` where inputs of small sizes and different values give outputs of
+        different shapes, before large ones are made."""
+        try:
+            with torch.device("meta"):
+                own = self.inputs(request)
+        except Exception:
+            return  # the inputs need data to be made
+        sizes = sorted({size for v in own if self.is_tensor(v) for size in v.shape if size > _LAST})
+        small = {size: _LAST + place for place, size in enumerate(sizes, 1)}
+        first: list[torch.Tensor] | None = None
+        for number in range(_DRAWN):
+            torch.manual_seed(number)
+            given = [self._random(v, small, number) if self.is_tensor(v) else v for v in own]
+            same = [v.clone() if self.is_tensor(v) else v for v in given]
+            try:
+                found = self.forward(self.twin(model), given)
+            except (Raised, TaskError):
+                continue
+            if first is not None and self.extents(first) != self.extents(found):
+                if self.varies(model, same, found):
+                    return
+                self.require_same_shapes(first, found)
+            first = found
+
+    def _random(self, like: torch.Tensor, sizes: Mapping[int, int], number: int) -> torch.Tensor:
+        """Of whole numbers, in the first draw all are 0, and each draw takes one value more."""
+        shape = [sizes.get(size, size) for size in like.shape]
+        if like.is_floating_point():
+            return torch.randn(shape).to(like.dtype)
+        return torch.randint(0, number + 1, shape).to(like.dtype)
+
+    def _on_meta(
+        self, model: Any, request: Request
+    ) -> tuple[list[list[Any]], list[torch.Tensor]] | None:
+        """Inputs and outputs as meta tensors, which have no data. None for a task that looks at
+        values or whose code is wrong, since only real tensors tell which, for numbers as tensors,
+        and for a small one: torch imports much for the first run without data."""
+        try:
+            with torch.device("meta"):
+                lists = self.input_lists(request)
+                inputs = lists[0]
+                if self.count([*inputs, *state(model).values()]) <= _SMALL_ELEMENTS:
+                    return None
+                if any(isinstance(value, torch.Tensor) and not value.shape for value in inputs):
+                    return None
+                return lists, self.forward(_copied_to_meta(model), inputs)
+        except Exception:
+            self.written.clear()
+            return None
+
+    def shapes(self, request: Request) -> list[list[int]]:
+        with torch.device("meta"):
+            return super().shapes(request)
+
+    def stand_ins(self, request: Request) -> list[Any]:
+        return [
+            torch.ones(value["shape"], dtype=DTYPES[value["dtype"]])
+            if "shape" in value
+            else value["value"]
+            for value in request["inputs"]
+        ]
+
+    def probe(self, request: Request) -> dict[str, Any]:
+        """No data where possible."""
+        if request.get("real"):
+            return super().probe(request)
+        elements = sum(math.prod(v["shape"]) for v in request["inputs"] if "shape" in v)
+        try:
+            with torch.device("meta"), _Channels():
+                return super().probe(request)
+        except Exception:
+            # The task looks at values, or does not take these shapes: real tensors tell which.
+            if elements > _PROBE_ELEMENTS:
+                raise
+            return super().probe(request)
+
+    def determinism(self, request: Request) -> dict[str, Any]:
+        """Large tasks run on meta tensors, where drawing with torch shows; what else changes their
+        outputs shows later, at smaller sizes: two runs could take longer than the verification."""
+        if self.elements is None:
+            self.describe(request)
+        assert self.elements is not None
+        if self.elements > self.twice_elements and (drawn := self._drawn(request)):
+            why = f"forward draws random numbers ({drawn}), so two runs on the same inputs differ"
+            raise TaskError(NOT_DETERMINISTIC.format(why=why))
+        return super().determinism(request)
+
+    def _drawn(self, request: Request) -> str:
+        """The operation with which `forward` draws random numbers; "" where none was seen."""
+        try:
+            torch.manual_seed(request["seed"])
+            model = _copied_to_meta(self.model({}))
+            with torch.device("meta"):
+                inputs = self.inputs(request)
+                return random_operation(lambda: self.forward(model, inputs))
+        except Exception:
+            return ""  # it needs real data
+
+
+class _Channels(TorchFunctionMode):
+    """Refuses what transposed convolutions refuse with data and take without: other channels than
+    the weight has."""
+
+    _DIMENSIONS: ClassVar[dict[Any, int]] = {
+        torch.conv_transpose1d: 1,
+        torch.conv_transpose2d: 2,
+        torch.conv_transpose3d: 3,
+    }
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        dimensions = self._DIMENSIONS.get(func)
+        if dimensions is not None and len(args) > 1:
+            given, wanted = args[0].shape[-dimensions - 1], args[1].shape[0]
+            if given != wanted:
+                msg = f"{given} channels for a transposed convolution of {wanted}"
+                raise RuntimeError(msg)
+        return func(*args, **(kwargs or {}))
+
+
+def _copied_to_meta(model: Any) -> Any:
+    """A model without data; no weight is there twice on the way."""
+    if not isinstance(model, torch.nn.Module):
+        return model
+    known: dict[int, Any] = {}
+    for own in model.parameters():
+        empty = torch.empty_like(own, device="meta")
+        known[id(own)] = torch.nn.Parameter(empty, requires_grad=own.requires_grad)
+    known |= {id(own): torch.empty_like(own, device="meta") for own in model.buffers()}
+    return copy.deepcopy(model, known).to("meta")
+
+
+def _version(value: object) -> int:
+    """How often a tensor was written; it also counts without data."""
+    return value._version if isinstance(value, torch.Tensor) else 0
+
+
+def main(read_from: int, write_to: int) -> None:
+    """Serve requests until the pipe closes."""
+    server.serve(Task, read_from, write_to)
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,107 @@
+"""In a worker: call a compiled C++ kernel, between guarded buffers.
+
+Only ctypes: the process that forks these workers starts no threads and holds no library that could
+do a kernel's work (NumPy brings a BLAS along).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sketchc.runtime.guards.pages import GuardedBuffer
+from sketchc.runtime.process.messages import ITEM_BYTES, Raw
+from sketchc.runtime.sandbox import seccomp
+
+#: `mallopt`'s parameter that fills memory which malloc hands out with the complement of a byte:
+#: read as f32, 0x5a5a5a5a is 1.5e16.
+_M_PERTURB, _PATTERN = -6, 0xA5
+
+
+def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: Sequence[int | None]) -> int:
+    """Call the entry point; returns its status. A tensor that is absent is a null pointer."""
+    function = getattr(library, request["entry"])
+    function.restype = ctypes.c_int64
+    arguments: list[Any] = [ctypes.c_void_p(pointer) for pointer in pointers]
+    for kind, value in request["scalars"]:
+        arguments.append(ctypes.c_double(value) if kind == "f" else ctypes.c_int64(value))
+    return int(function(*arguments))
+
+
+def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, Any], dict[str, Raw]]:
+    """The worker's handler: run one call on copies, return the out and inout arrays.
+
+    Once the library is loaded, the process opens no file and starts no program: a kernel that finds
+    functions of the C library in memory, past the look at what it asks of the linker, gets nowhere.
+    `request["closed"]` False leaves the process open, for tests of the sandbox itself.
+
+    Every tensor ends at a page that nobody may touch, so that an access past its end faults; a
+    write before its start, or into an `in` tensor, is reported as "stray" in the reply.
+    """
+    try:
+        library = ctypes.CDLL(request["library"])
+        getattr(library, request["signature"]["entry"])
+    except (OSError, AttributeError) as error:
+        return {"missing": _missing(str(error), request["signature"]["entry"])}, {}
+    if request.get("closed", True):
+        _shut()
+    results: dict[str, Raw] = {}
+    held: list[tuple[str, str, Raw, GuardedBuffer]] = []
+    pointers: list[int | None] = []
+    for name, role, shape, dtype in request["signature"]["tensors"]:
+        if role == "absent":
+            pointers.append(None)
+            continue
+        raw = raws.get(name) or _zeros(dtype, tuple(shape))
+        guard = GuardedBuffer(_address(raw), raw.data.nbytes)
+        held.append((name, role, raw, guard))
+        pointers.append(guard.start)
+    status = call(library, request["signature"], pointers)
+    stray = ""
+    for name, role, raw, guard in held:
+        if not guard.intact():
+            stray = f"memory before {name} was overwritten"
+        if role == "in":
+            if ctypes.string_at(guard.start, guard.size) != raw.data:
+                stray = f"the input {name} was changed"
+        else:
+            guard.copy_back()
+            results[name] = raw
+        guard.close()
+    return {"status": status, "stray": stray}, results
+
+
+@functools.cache
+def _shut() -> None:
+    """Once per process; the memory that it allocates from now on holds a pattern, so that what a
+    kernel reads before it wrote it shows."""
+    ctypes.CDLL(None).mallopt(_M_PERTURB, _PATTERN)
+    seccomp.close_ways_out()
+
+
+execute.takes_raw = True  # type: ignore[attr-defined]
+
+
+def _zeros(dtype: str, shape: tuple[int, ...]) -> Raw:
+    size = math.prod(shape) * ITEM_BYTES[dtype]
+    return Raw(dtype, shape, memoryview(bytearray(size)))
+
+
+def _address(raw: Raw) -> int:
+    if not raw.data.nbytes:
+        return 0
+    return ctypes.addressof(ctypes.c_char.from_buffer(raw.data))
+
+
+def _missing(words: str, entry: str) -> str:
+    """What the loader misses, without the paths that it names."""
+    _, found, rest = words.rpartition("undefined symbol: ")
+    if not found:
+        return "the compiled library cannot be loaded"
+    name = rest.split(",")[0].strip()
+    if name == entry:
+        return f'the file defines no function `{entry}` with extern "C"'
+    return f"undefined symbol: {name}, which is declared and nowhere defined"

@@ -1,0 +1,117 @@
+"""Triton's launches of a `ModelNew`: tuned ones take turns, and all are compiled without a GPU.
+
+An autotuner would time its configurations, which says nothing of whether they are right, and needs
+a GPU. Here each case takes the next one, so that all that there are cases for are verified.
+`compile_launches` runs forward once with its launches recorded, and builds cubins of what it would
+launch, as `triton_cuda_worker` does for wrappers.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from sketchc.runtime.guards.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
+from sketchc.runtime.tasks.layout import rebuild
+from sketchc.runtime.toolchains.torch_module.worker import (
+    SESSIONS,
+    Arrays,
+    failed,
+    literals,
+    load,
+    plain,
+    raised,
+)
+from sketchc.runtime.toolchains.triton_cuda.launches import Launch, bound_launch
+from sketchc.runtime.toolchains.triton_cuda.worker import build
+
+
+class Turns:
+    """Which configuration a tuned kernel takes; `number` counts the cases."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def install(self) -> None:
+        """Let autotuners take turns in place of timing."""
+        from triton.runtime.autotuner import Autotuner
+
+        turns = self
+
+        def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            self.nargs = dict(zip(self.arg_names, arguments, strict=False))
+            found = self.prune_configs(keywords) if len(self.configs) > 1 else self.configs
+            config = found[turns.number % len(found)]
+            self.best_config = config
+            given = {**self.nargs, **keywords, **config.all_kwargs()}
+            self.pre_hook(given, reset_only=True)
+            if config.pre_hook is not None:
+                config.pre_hook(given)
+            return self.fn.run(*arguments, **keywords, **config.all_kwargs())
+
+        Autotuner.run = run
+
+
+def tuned(module: ModuleType) -> dict[str, int]:
+    """The tuned kernels of a file, and how many configurations each has."""
+    from triton.runtime.autotuner import Autotuner
+
+    return {
+        name: len(value.configs)
+        for name, value in vars(module).items()
+        if isinstance(value, Autotuner) and len(value.configs) > 1
+    }
+
+
+def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Build what forward launches; no GPU is touched.
+
+    `request`: that of `torch_module_worker.load`, "inputs" (per position {"shape", "dtype"} with
+    torch's name of the type, {"value"} or {"text"}), "layout" (how forward takes them) and
+    "architecture" (90 for sm_90). The reply holds "kernels", see `triton_cuda_worker._build`, or
+    {"failure"}.
+    """
+    os.environ["TRITON_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / "triton")
+    reply, _ = load(request, arrays)
+    if "failure" in reply:
+        return reply, {}
+    session = SESSIONS[0]
+    inputs = [
+        torch.ones(value["shape"], dtype=getattr(torch, value["dtype"]))
+        if "shape" in value
+        else plain(value)
+        for value in request["inputs"]
+    ]
+    launches: list[Launch] = []
+    _record(launches)
+    try:
+        model = session.model(literals(request["init"]))
+        with torch.no_grad(), host_limit(HOST_SECONDS):
+            model(*rebuild(request["layout"], inputs))
+    except HostTimeoutError:
+        text = f"forward took more than {HOST_SECONDS:g} s without its kernels"
+        return failed("timeout", text), {}
+    except Exception as error:
+        return raised(session.guard, "launch", error), {}
+    folder = Path(tempfile.mkdtemp())
+    try:
+        kernels = [build(one, None, request["architecture"], folder, True) for one in launches]
+    except Exception as error:
+        return raised(session.guard, "compile", error), {}
+    return {"kernels": kernels}, {}
+
+
+def _record(launches: list[Launch]) -> None:
+    """Let launches be noted, not made."""
+    from triton.runtime.jit import JITFunction
+
+    def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> None:
+        del warmup
+        launches.append(bound_launch(self, arguments, keywords, grid))
+
+    JITFunction.run = run

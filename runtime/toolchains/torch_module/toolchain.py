@@ -1,0 +1,343 @@
+"""Runs a `ModelNew` (KernelBench's format) for any target, in one worker process per file.
+
+Unlike the other toolchains it is not given tensors by the names of a sketch but what forward takes,
+and the model's parameters by their own names: see `Call`. One object serves one candidate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult
+from sketchc.runtime.tasks.layout import Layout
+from sketchc.runtime.toolchains.base import (
+    COMPILE_TIMEOUT,
+    Artefact,
+    Toolchain,
+    ToolchainError,
+    ToolchainStatus,
+    toolchain,
+)
+from sketchc.runtime.toolchains.python_source import check_python
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sketchc.lowering.kernel import Kernel
+
+_WORKER = "sketchc.runtime.toolchains.torch_module.worker"
+_LAUNCHES = "sketchc.runtime.toolchains.torch_module.launches"
+#: The kind of a failure: forward would start a compiler, and could not (see `TorchModules`).
+BUILDS = "BuildsInForwardError"
+_INTERPRETED = ("sketchc.runtime.toolchains.triton_cuda.interpreted",)
+#: Address space of a model that runs on the CPU.
+_MEMORY_BYTES = 32 << 30
+_LOG_LINES = 200
+#: A line in which a C++ compiler says what is wrong.
+COMPILER_ERROR = re.compile(r"^\S+\.(cpp|cc|cxx|cu|h|hpp):\d+.*\berror: .*$", re.MULTILINE)
+
+
+@attrs.frozen
+class Call:
+    """One run of forward. `init` are the init inputs as Python text; `inputs` forward's inputs by
+    position, those that are neither arrays nor numbers as Python text in a `Text`, and `layout` how
+    forward takes them; `state` parameters and buffers by the model's names; `outputs` names what
+    comes back.
+
+    `fresh`: at addresses that no call has used. `strided`: the inputs are not contiguous. `turn`:
+    the number of the case, by which tuned kernels choose their configuration. `judge_writes`:
+    launches must change what forward returns.
+    """
+
+    init: Sequence[str]
+    inputs: Sequence[Any]
+    state: Mapping[str, np.ndarray[Any, Any]]
+    outputs: Sequence[str]
+    fresh: bool = False
+    strided: bool = False
+    turn: int = 0
+    judge_writes: bool = False
+    layout: Layout = attrs.field(factory=list)
+
+
+@attrs.frozen
+class Text:
+    """A value as Python writes it; see `layout.is_text`."""
+
+    text: str
+
+
+@attrs.define(eq=False)
+class TorchModules:
+    """The toolchain of one `ModelNew`. `forbidden` are files that it must not open.
+
+    Its worker can start programs while the file is imported and models are built, and none while
+    forward runs, by whatever means; programs that were started before have ended then. (On a GPU,
+    Triton compiles in forward; the Ascend front end is a program.) A forward that starts compilers
+    fails with the kind `BUILDS`, outside of `rehearse`.
+    """
+
+    target: str
+    forbidden: tuple[str, ...] = ()
+    _worker: Worker | None = None
+    #: False where this machine cannot keep a worker from starting programs.
+    shuts: bool = True
+    #: The init inputs whose models the worker has.
+    _models: set[tuple[str, ...]] = attrs.field(factory=set)
+    #: Shapes of the model's parameters and buffers by name, once it was loaded.
+    state: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
+    #: Tuned kernels, and how many configurations they have.
+    tuned: Mapping[str, int] = attrs.field(factory=dict)
+
+    @property
+    def base(self) -> Toolchain:
+        """The target's own toolchain."""
+        return toolchain(self.target)
+
+    def status(self) -> ToolchainStatus:
+        """That of the target; C++ in a model needs torch, too."""
+        status = self.base.status()
+        if self.target != "cpp":
+            return status
+        import importlib.metadata
+
+        try:
+            versions = {**status.versions, "torch": importlib.metadata.version("torch")}
+        except importlib.metadata.PackageNotFoundError:
+            advice = "pip install torch"
+            missing = (*status.missing, "torch")
+            return attrs.evolve(status, can_run=False, missing=missing, advice=advice)
+        return attrs.evolve(status, versions=versions)
+
+    def install(self) -> str:
+        return self.base.install()
+
+    def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
+        """Only reads the file; `load` imports it, since that takes the task's init inputs."""
+        del timeout
+        check_python(kernel.source)
+        return Artefact(kernel, folder)
+
+    def run(
+        self,
+        artefact: Artefact,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """Not offered: what a model takes is known to the task, see `call`."""
+        msg = "a ModelNew is run with the inputs of its task's forward"
+        raise ToolchainError(stage="infrastructure", message=msg)
+
+    # ------------------------------------------------------------ what is offered instead
+
+    def load(self, kernel: Kernel, init: Sequence[str], timeout: float) -> None:
+        """Import the file, which may build C++, and build a model at the task's own sizes.
+
+        Raises `ToolchainError`.
+        """
+        request = self._request(kernel, init)
+        self.close()
+        self._worker = self._start(kernel)
+        result = self._worker.call(f"{_WORKER}:load", request, timeout=timeout)
+        try:
+            reply = _reply(result, "compile", timeout)
+            if self._gated:
+                self.shuts = self._worker.let_start(False)
+        except BaseException:
+            self.close()
+            raise
+        self.state = {name: tuple(shape) for name, shape in reply["state"].items()}
+        self.tuned = dict(reply["tuned"])
+        self._models = {tuple(init)}
+
+    def build_launches(
+        self,
+        kernel: Kernel,
+        init: Sequence[str],
+        inputs: Sequence[Mapping[str, Any]],
+        layout: Layout,
+        timeout: float,
+    ) -> None:
+        """Compile what forward launches for the chip, where launches are interpreted; `inputs` are
+        {"shape", "dtype"} (torch's name), {"value"} or {"text"}. Raises `ToolchainError`."""
+        from sketchc.lowering.hardware import load_hardware
+
+        chip = str(load_hardware(kernel.hardware).facts["chip"])
+        request = {
+            **self._request(kernel, init),
+            "dry": True,
+            "inputs": list(inputs),
+            "layout": layout,
+            "architecture": int(chip.removeprefix("sm_")),
+        }
+        with Worker(
+            limits=Limits(_MEMORY_BYTES),
+            preload=("torch",),
+            environment={"TRITON_INTERPRET": "0"},
+        ) as worker:
+            result = worker.call(f"{_LAUNCHES}:compile_launches", request, timeout=timeout)
+            _reply(result, "compile", timeout)
+
+    def _request(self, kernel: Kernel, init: Sequence[str]) -> dict[str, Any]:
+        """What every worker of this file is told."""
+        return {
+            "source": kernel.source,
+            "name": "model_new",
+            "target": self.target,
+            "init": list(init),
+            "forbidden": list(self.forbidden),
+            "ascend": self._ascend(kernel),
+            "dry": False,
+        }
+
+    @property
+    def alive(self) -> bool:
+        """Whether the file is loaded in a worker that lives."""
+        return self._worker is not None and self._worker.alive
+
+    def call(self, call: Call, timeout: float) -> dict[str, np.ndarray[Any, Any]]:
+        """The outputs by name. Raises `ToolchainError`."""
+        assert self._worker is not None
+        if self._gated and tuple(call.init) not in self._models:
+            self._construct(call.init, timeout)
+        return self._forward(call, timeout, shut=self._gated)
+
+    def rehearse(self, call: Call, timeout: float) -> None:
+        """Run forward where it may build what it needs for inputs of these shapes; the inputs must
+        be no case's. Raises `ToolchainError`."""
+        with self._open():
+            self._forward(call, timeout, shut=False)
+
+    def _construct(self, init: Sequence[str], timeout: float) -> None:
+        """Build one more model, before forward has inputs."""
+        assert self._worker is not None
+        with self._open():
+            result = self._worker.call(f"{_WORKER}:construct", {"init": list(init)}, {}, timeout)
+            _reply(result, "launch", timeout)
+        self._models.add(tuple(init))
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[None]:
+        """Let the worker start programs, and no more afterwards."""
+        assert self._worker is not None
+        self._worker.let_start(True)
+        try:
+            yield
+        finally:
+            self._worker.let_start(False)
+
+    def _forward(
+        self, call: Call, timeout: float, *, shut: bool
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        assert self._worker is not None
+        arrays = {f"state.{name}": array for name, array in call.state.items()}
+        inputs: list[dict[str, Any]] = []
+        for position, value in enumerate(call.inputs):
+            if value is None or isinstance(value, bool | int | float):
+                inputs.append({"value": value})
+            elif isinstance(value, Text):
+                inputs.append({"text": value.text})
+            else:
+                arrays[f"input.{position}"] = value
+                inputs.append({"array": f"input.{position}"})
+        request = {
+            "init": list(call.init),
+            "inputs": inputs,
+            "layout": call.layout,
+            "state": list(call.state),
+            "outputs": list(call.outputs),
+            "fresh": call.fresh,
+            "strided": call.strided,
+            "turn": call.turn,
+            "judge_writes": call.judge_writes,
+            "shut": shut,
+        }
+        result = self._worker.call(f"{_WORKER}:forward", request, arrays, timeout)
+        _reply(result, "launch", timeout)
+        return dict(result.arrays)
+
+    def close(self) -> None:
+        """End the worker."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    @property
+    def _gated(self) -> bool:
+        """Whether forward has no need of programs."""
+        return self.target == "cpp" or self._interpreted
+
+    @functools.cached_property
+    def _interpreted(self) -> bool:
+        return self.target == "triton_cuda" and self.status().interpreted
+
+    def _start(self, kernel: Kernel) -> Worker:
+        interpreted = self._interpreted
+        on_gpu = self.target == "triton_cuda" and not interpreted
+        return Worker(
+            limits=Limits(None if on_gpu else _MEMORY_BYTES),
+            preload=_INTERPRETED if interpreted else ("torch",),
+            gated=self._gated,
+            **self._surroundings(kernel, interpreted=interpreted),
+        )
+
+    def _surroundings(self, kernel: Kernel, *, interpreted: bool) -> dict[str, Any]:
+        """The worker's environment, and private places that it may see: the Ascend front end lives
+        in one, and builds into another, which is this file's own."""
+        variables = {"OMP_WAIT_POLICY": "passive"}
+        if interpreted:
+            variables["TRITON_INTERPRET"] = "1"
+        if self.target != "triton_ascend":
+            return {"environment": variables}
+        from sketchc.runtime.toolchains.triton_ascend import environment
+
+        digest = hashlib.sha256(kernel.source.encode("utf-8", "replace")).hexdigest()[:32]
+        kept = environment.cache_folder() / digest
+        kept.mkdir(parents=True, exist_ok=True)
+        return {
+            "environment": {**variables, "XDG_CACHE_HOME": str(kept)},
+            "readable": [environment.environment_folder()],
+            "writable": [kept],
+        }
+
+    def _ascend(self, kernel: Kernel) -> dict[str, str]:
+        """What the stand-in for Triton needs, on that target."""
+        if self.target != "triton_ascend":
+            return {}
+        from sketchc.lowering.hardware import load_hardware
+        from sketchc.runtime.toolchains.triton_ascend import environment
+
+        chip = str(load_hardware(kernel.hardware).facts["chip"])
+        return {"python": str(environment.frontend_python()), "chip": chip}
+
+
+def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
+    """The reply, or what went wrong as a `ToolchainError`."""
+    log = "\n".join((result.output + "\n" + result.traceback).strip().splitlines()[-_LOG_LINES:])
+    if result.reply is not None:
+        failure = result.reply.get("failure")
+        if failure is None:
+            return dict(result.reply)
+        printed = f"{log}\n{failure['log']}".strip()
+        kinds = tuple(failure["kinds"])
+        message = str(failure["message"])
+        if "CalledProcessError" in kinds and (said := re.search(COMPILER_ERROR, log)):
+            message = said[0].strip()
+        raise ToolchainError(str(failure["stage"]), message, printed, kinds)
+    if result.timed_out:
+        msg = f"no answer within {timeout:g} s"
+        raise ToolchainError(stage="timeout", message=msg, log=log)
+    # It died before forward: what it was doing is the file's doing, too.
+    raise ToolchainError(
+        "launch" if stage == "launch" else stage, result.describe(), log, result.kinds
+    )

@@ -1,0 +1,402 @@
+"""The handlers of the worker process that runs a `ModelNew`: one process for all cases of a file.
+
+`load` writes the file into the worker's own folder, imports it under the guard and builds a model;
+`forward` runs the model for one case. Models are kept by their init inputs, and tensors by their
+shapes, so that later cases find other contents at the same addresses: a model that keeps results
+of earlier calls gives wrong ones. The process has nothing but the inputs of one case at a time.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from sketchc.runtime.guards import wrapper_guard
+from sketchc.runtime.guards.module_guard import Guard, building
+from sketchc.runtime.guards.placement import Placement, placement
+from sketchc.runtime.sandbox.inside import import_file
+from sketchc.runtime.tasks.layout import rebuild
+
+CLASS = "ModelNew"
+#: The kind of a failure that is due to a compiler in forward.
+BUILDS = "BuildsInForwardError"
+#: Seed of every model, as in the process that runs the task.
+SEED = 0
+#: The stages of a `ToolchainError`.
+COMPILE, LAUNCH, POLICY, SHAPE, ACCESS = (
+    *("compile", "launch", "policy", "wrong_shape"),
+    "illegal_access",
+)
+Arrays = dict[str, Any]
+_BUILD_LOG = 20_000
+#: How Triton and the Ascend front end refuse a kernel.
+_OF_COMPILERS = frozenset(
+    {
+        *("CompilationError", "UnsupportedLanguageConstruct", "PTXASError", "OutOfResources"),
+        *("CompileError", "BuildError", "UnsupportedLinalgError"),
+    }
+)
+
+
+class Session:
+    """What this process keeps between calls."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.device = "cpu"
+        self.path = Path(tempfile.gettempdir()) / f"{request['name']}.py"
+        self.path.write_bytes(request["source"].encode("utf-8", "replace"))
+        self.guard = Guard(str(self.path), request["forbidden"])
+        self.module: ModuleType | None = None
+        self.models: dict[str, Any] = {}
+        #: Which configuration tuned kernels take, where there is Triton.
+        self.turns: Any = None
+        self.placed: dict[tuple[Any, ...], Placement] = {}
+
+    def model(self, init: list[Any]) -> Any:
+        """The model for these init inputs, built after seeding as the task's is."""
+        key = repr(init)
+        if key not in self.models:
+            torch.manual_seed(SEED)
+            with self.guard.loading():
+                model = getattr(self.module, CLASS)(*init)
+                self.models[key] = model.eval().to(self.device)
+        return self.models[key]
+
+
+#: The one of this process, once it has loaded a file.
+SESSIONS: list[Session] = []
+
+
+def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Import the file and build a model.
+
+    `request`: "source", "name", "target", "init" (Python text of the init inputs), "forbidden"
+    (files), "ascend" (see `_stand_in`), and "dry" (launches will only be recorded). The reply holds
+    "state" (shapes of the model's parameters and buffers) and "tuned", or {"failure"}.
+    """
+    del arrays
+    _prepare_environment(request["source"])
+    session = Session(request)
+    SESSIONS[:] = [session]
+    _prepare_triton(session, request)
+    session.guard.install()
+    try:
+        with session.guard.loading():
+            session.module = import_file(session.path, session.path.stem)
+            if not isinstance(getattr(session.module, CLASS, None), type):
+                return failed(
+                    COMPILE, f"the file defines no class {CLASS}", "MissingEntryError"
+                ), {}
+    except BaseException as error:
+        return raised(session.guard, COMPILE, error), {}
+    try:
+        model = session.model(literals(request["init"]))
+        state = {name: list(value.shape) for name, value in _state(model).items()}
+    except BaseException as error:
+        return raised(session.guard, LAUNCH, error), {}
+    if against := session.guard.verdict(0):
+        return failed(POLICY, against), {}
+    return {"state": state, "device": session.device, "tuned": _tuned(session)}, {}
+
+
+def _tuned(session: Session) -> dict[str, int]:
+    """Names of tuned kernels, with the number of their configurations."""
+    if session.turns is None:
+        return {}
+    from sketchc.runtime.toolchains.torch_module.launches import tuned
+
+    assert session.module is not None
+    return tuned(session.module)
+
+
+def _prepare_environment(source: str) -> None:
+    """Where torch builds extensions, and with what."""
+    os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(tempfile.gettempdir()) / "extensions")
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    if "cpp_extension" in source:
+        # Before the guard is installed, which wants to hear of what is built.
+        importlib.import_module("torch.utils.cpp_extension")
+
+
+def _prepare_triton(session: Session, request: dict[str, Any]) -> None:
+    """Let the guard see launches, however they are carried out here."""
+    if request["target"] == "triton_cuda":
+        from sketchc.runtime.toolchains.torch_module.launches import Turns
+        from sketchc.runtime.toolchains.triton_cuda import interpreter, worker
+
+        session.turns = Turns()
+        session.turns.install()
+        if request["dry"]:
+            return
+        if torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+            session.device = "cuda"
+        else:
+            os.environ["TRITON_INTERPRET"] = "1"
+            interpreter.mend()
+        worker._count_launches(session.guard)
+    elif request["target"] == "triton_ascend":
+        _stand_in(session, request["ascend"])
+
+
+def _stand_in(session: Session, request: dict[str, Any]) -> None:
+    """Launches go through the Ascend front end: `request` has its "python" and the "chip"."""
+    from sketchc.runtime.toolchains.triton_ascend import execute, standin
+
+    torch.set_num_threads(1)
+    kernels = session.path.with_name("kernels.py")
+    kernels.write_text(kernels_of(session.path.read_text()))
+    machine = execute.Machine(kernels, request["python"], request["chip"], "shuffled", False)
+
+    def launch(launched: standin.Launch) -> None:
+        with session.guard.launch():
+            machine.launch(launched)
+
+    standin.install(launch)
+
+
+#: What the Ascend front end's environment knows.
+_KNOWN_MODULES = frozenset({"triton", "torch", "math", "typing", "__future__"})
+
+
+def kernels_of(source: str) -> str:
+    """The file without what only the model needs, on the same lines: imports, constants, and the
+    functions that Triton compiles. Text that does not parse stays as it is."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return source
+    lines = source.split("\n")
+    kept = [""] * len(lines)
+    for node in tree.body:
+        if _of_kernels(node):
+            decorators = getattr(node, "decorator_list", [])
+            first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
+            kept[first - 1 : node.end_lineno] = lines[first - 1 : node.end_lineno]
+    return "\n".join(kept)
+
+
+def _of_kernels(node: ast.stmt) -> bool:
+    match node:
+        case ast.Import(names):
+            return all(n.name in _KNOWN_MODULES or n.name.startswith("triton.") for n in names)
+        case ast.ImportFrom(module):
+            return module in _KNOWN_MODULES - {"torch"} or str(module).startswith("triton.")
+        case ast.Assign(_, ast.Constant() | ast.Tuple() | ast.UnaryOp()):
+            return True
+        case ast.Assign(_, ast.Call(function)) | ast.AnnAssign(_, _, ast.Call(function)):
+            return "constexpr" in ast.unparse(function)
+        case ast.AnnAssign(_, _, ast.Constant()):
+            return True
+        case ast.FunctionDef():
+            return any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)
+        case _:
+            return False
+
+
+def literals(texts: list[str]) -> list[Any]:
+    return [_literal(text) for text in texts]
+
+
+def _literal(text: str) -> Any:
+    """A value from Python text: a literal, or a type of torch's."""
+    module, _, name = text.partition(".")
+    dtype = getattr(torch, name, None) if module == "torch" else None
+    return dtype if isinstance(dtype, torch.dtype) else ast.literal_eval(text)
+
+
+def plain(value: dict[str, Any]) -> Any:
+    """An input that is no tensor: {"value"} or {"text"}."""
+    return _literal(value["text"]) if "text" in value else value["value"]
+
+
+def _state(model: Any) -> dict[str, torch.Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+# ---------------------------------------------------------------- one case
+
+
+def construct(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Build a model for "init", which may take a compiler, before forward gets its inputs. The
+    reply is {} or {"failure"}."""
+    del arrays
+    session = SESSIONS[0]
+    session.guard.shut = False
+    try:
+        session.model(literals(request["init"]))
+    except BaseException as error:
+        return raised(session.guard, LAUNCH, error), {}
+    return {}, {}
+
+
+def forward(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Run forward once.
+
+    `request`: "init", "inputs" (per position {"array": name}, {"value"} or {"text"}), "layout" (how
+    forward takes them), "state" (names, their
+    arrays are called "state.NAME"), "outputs" (names), "fresh" (use no address again), "strided"
+    (inputs that are not contiguous), "turn" (the number of the case), "judge_writes" (outputs
+    must be written by launches) and "shut" (no program can be started: the failure is of the kind
+    `BUILDS` where forward would start a compiler). The reply is {} or {"failure"}; arrays are the
+    outputs.
+    """
+    guard = SESSIONS[0].guard
+    guard.shut, guard.building = request["shut"], ""
+    reply, outputs = _forward(SESSIONS[0], request, arrays)
+    if guard.building and not guard.sentences:
+        return failed(POLICY, building(guard.building), BUILDS), {}
+    return reply, outputs
+
+
+def _forward(
+    session: Session, request: dict[str, Any], arrays: Arrays
+) -> tuple[dict[str, Any], Arrays]:
+    guard = session.guard
+    guard.launches = 0
+    if session.turns is not None:
+        session.turns.number = request["turn"]
+    try:
+        model = session.model(literals(request["init"]))
+        if request["state"]:
+            given = {n: _tensor(arrays[f"state.{n}"]) for n in request["state"]}
+            with guard.loading():
+                model.load_state_dict(given, strict=False)
+        inputs, held = _inputs(session, request, arrays)
+        with torch.no_grad(), guard.running():
+            returned = model(*rebuild(request["layout"], inputs))
+            if session.device == "cuda":
+                torch.cuda.synchronize()
+    except BaseException as error:
+        return raised(guard, LAUNCH, error), {}
+    try:
+        # As the task's own outputs: containers are flattened in order.
+        outputs = wrapper_guard.named_outputs(request["outputs"], _results(returned))
+        _require_plain(outputs)
+        found = {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
+    except wrapper_guard.WrongOutputsError as error:
+        return failed(SHAPE, str(error).replace("the wrapper", "forward")), {}
+    if against := guard.verdict(sum(array.size for array in found.values())):
+        return failed(POLICY, against), {}
+    if request["judge_writes"] and (idle := guard.writes.unwritten(outputs, inputs)):
+        text = f"no launch and no library has written {', '.join(idle)}: only copies were made"
+        return failed(POLICY, text), {}
+    for name, placed in held.items():
+        if stray := placed.stray(f"input {name}", unchanged=True):
+            return failed(ACCESS, stray.replace("the input input", "input")), {}
+    # Copies: the model may write into its buffers again.
+    return {}, {name: array.copy() for name, array in found.items()}
+
+
+def _results(returned: Any) -> tuple[Any, ...]:
+    """What forward returned, one by one. No class that it defines has a say in that: its code would
+    run where nobody watches."""
+    kind = type(returned)
+    if issubclass(kind, dict):
+        parts = list(dict.values(returned))
+    elif issubclass(kind, tuple):
+        parts = list(tuple.__iter__(returned))
+    elif issubclass(kind, list):
+        parts = list(list.__iter__(returned))
+    else:
+        return (returned,)
+    return tuple(result for part in parts for result in _results(part))
+
+
+def _require_plain(outputs: dict[str, torch.Tensor]) -> None:
+    """Raise `WrongOutputsError` for a subclass of tensors: it could compute when it is read."""
+    for name, value in outputs.items():
+        if type(value) not in (torch.Tensor, torch.nn.Parameter):
+            msg = f"the wrapper returns a {type(value).__name__} for {name}, not a plain tensor"
+            raise wrapper_guard.WrongOutputsError(msg)
+
+
+def _inputs(
+    session: Session, request: dict[str, Any], arrays: Arrays
+) -> tuple[list[Any], dict[str, Placement]]:
+    """Forward's inputs, and where those that are checked afterwards lie."""
+    inputs: list[Any] = []
+    held: dict[str, Placement] = {}
+    for position, value in enumerate(request["inputs"]):
+        if "array" not in value:
+            inputs.append(plain(value))
+            continue
+        array = arrays[value["array"]]
+        if request["strided"]:
+            inputs.append(_strided(_tensor(array).to(session.device)))
+            continue
+        placed = _placed(session, position, array, fresh=request["fresh"])
+        held[str(position + 1)] = placed
+        inputs.append(placed.tensor)
+    return inputs, held
+
+
+def _placed(session: Session, position: int, array: Any, *, fresh: bool) -> Placement:
+    """The array in a buffer of its shape, at an address that was used before if there is one."""
+    key = (position, array.shape, array.dtype.name)
+    kept = session.placed.get(key)
+    if kept is not None and not fresh:
+        kept.tensor.copy_(_tensor(array))
+        kept.array = array
+        return kept
+    made = placement(array, session.device)
+    session.placed.setdefault(key, made)
+    return made
+
+
+def _strided(tensor: torch.Tensor) -> torch.Tensor:
+    """The same elements in another layout: the last two axes swapped in memory, or with gaps."""
+    if tensor.dim() >= 2:
+        return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
+    if tensor.dim() == 1:
+        spread = torch.stack((tensor, tensor), dim=1).contiguous()
+        return spread[:, 0]
+    return tensor
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":
+        import numpy as np
+
+        return torch.from_numpy(array.view(np.uint16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
+
+
+# ---------------------------------------------------------------- failures
+
+
+def failed(stage: str, message: str, kind: str = "", log: str = "") -> dict[str, Any]:
+    kinds = [kind] if kind else []
+    return {"failure": {"stage": stage, "message": message, "kinds": kinds, "log": log}}
+
+
+def raised(guard: Guard, stage: str, error: BaseException) -> dict[str, Any]:
+    """What an exception of the file means: the guard's words come before those of the file."""
+    if isinstance(error, KeyboardInterrupt | GeneratorExit):
+        raise error
+    if against := guard.verdict(0):
+        return failed(POLICY, against)
+    from sketchc.runtime.sandbox.inside import exception_kinds
+
+    log = traceback.format_exc()[-_BUILD_LOG:]
+    message = f"{type(error).__name__}: {error}"
+    found = re.search(r"^.*\berror: .*$", str(error), re.MULTILINE)
+    if found is not None:  # a compiler's words, in the message of what called it
+        stage, message = COMPILE, found[0].strip()
+    kinds = [*getattr(error, "kinds", ()), *exception_kinds(error)]
+    if _OF_COMPILERS & set(kinds):
+        stage = COMPILE
+    # Triton's interpreter wraps what the kernel did; no compiler has looked at it before.
+    kinds = [kind for kind in kinds if kind != "InterpreterError"] or kinds
+    told = failed(stage, message, log=log)
+    told["failure"]["kinds"] = kinds
+    return told

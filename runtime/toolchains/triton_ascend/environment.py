@@ -1,0 +1,219 @@
+"""Where the front end's virtual environment and the MLIR tools are, and how to get them.
+
+`triton-ascend` and `triton` both install a module named `triton`, hence an environment of its own:
+$SKETCHC_ASCEND_ENV, or <user data>/sketchc/triton-ascend-3.2.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+
+from sketchc.runtime.process.environment import compiler_environment
+
+FRONTEND_VERSION = "3.2.0"
+REQUIREMENTS = (f"triton-ascend=={FRONTEND_VERSION}", "pybind11", "numpy<2.4")
+#: Python versions that triton-ascend has wheels for and that worker processes run on.
+PYTHONS = ("3.11",)
+APT_PACKAGES = ("mlir-19-tools", "llvm-19", "gcc")
+APT_LINE = f"apt-get install -y {' '.join(APT_PACKAGES)}"
+#: LLVM 22's parser no longer reads what the front end prints.
+OLDEST_LLVM, NEWEST_LLVM = 19, 21
+INSTALL_LINE = "sketchc toolchain install triton_ascend"
+
+
+@attrs.frozen
+class Tools:
+    """Paths of the programs that turn Linalg into a shared library; all from one LLVM."""
+
+    mlir_opt: str
+    mlir_translate: str
+    opt: str
+    llc: str
+    gcc: str
+    version: str  # of LLVM, "19.1.4"
+    gcc_version: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Goes into the key of the build cache."""
+        return f"llvm {self.version}, gcc {self.gcc_version}"
+
+
+def user_folder(variable: str, default: str) -> Path:
+    """$XDG_… or its default below the home folder, with sketchc's own folder in it."""
+    configured = os.environ.get(variable)
+    return (Path(configured) if configured else Path.home() / default) / "sketchc"
+
+
+def cache_folder() -> Path:
+    """Where builds are kept; it may be deleted at any time."""
+    return user_folder("XDG_CACHE_HOME", ".cache") / "ascend"
+
+
+def environment_folder() -> Path:
+    """The front end's virtual environment, whether it exists or not."""
+    configured = os.environ.get("SKETCHC_ASCEND_ENV")
+    if configured:
+        return Path(configured)
+    return user_folder("XDG_DATA_HOME", ".local/share") / f"triton-ascend-{FRONTEND_VERSION}"
+
+
+def frontend_python() -> Path | None:
+    """The interpreter of a complete environment, or None."""
+    return python_with(environment_folder(), f"triton_ascend-{FRONTEND_VERSION}")
+
+
+def missing_tools() -> tuple[str, ...]:
+    """What `find_tools` did not find, by name."""
+    missing = [] if _llvm() else [f"mlir-opt, opt and llc of LLVM {OLDEST_LLVM} to {NEWEST_LLVM}"]
+    if shutil.which("gcc") is None:
+        missing.append("gcc")
+    return tuple(missing)
+
+
+@functools.cache
+def find_tools() -> Tools | None:
+    """The programs of the first LLVM that has them all; None where one is missing."""
+    llvm = _llvm()
+    gcc = shutil.which("gcc")
+    if llvm is None or gcc is None:
+        return None
+    version, paths = llvm
+    gcc_version = _version(gcc, "-dumpfullversion", r"(\d+\.\d+\.\d+)") or "unknown"
+    return Tools(
+        mlir_opt=paths["mlir-opt"],
+        mlir_translate=paths["mlir-translate"],
+        opt=paths["opt"],
+        llc=paths["llc"],
+        gcc=gcc,
+        version=version,
+        gcc_version=gcc_version,
+    )
+
+
+@functools.cache
+def _llvm() -> tuple[str, dict[str, str]] | None:
+    """(version, program -> path) of one LLVM with all four programs."""
+    programs = ("mlir-opt", "mlir-translate", "opt", "llc")
+    suffixes = [f"-{number}" for number in range(OLDEST_LLVM, NEWEST_LLVM + 1)] + [""]
+    for suffix in suffixes:
+        paths = {name: shutil.which(f"{name}{suffix}") for name in programs}
+        found = {name: path for name, path in paths.items() if path is not None}
+        if len(found) < len(programs):
+            continue
+        version = _version(found["mlir-opt"], "--version", r"LLVM version (\d+\.\d+\.\d+)")
+        if version and OLDEST_LLVM <= int(version.split(".")[0]) <= NEWEST_LLVM:
+            return version, found
+    return None
+
+
+def _version(program: str, option: str, pattern: str) -> str | None:
+    try:
+        done = subprocess.run(
+            [program, option],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+            env=compiler_environment(),
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(pattern, done.stdout)
+    return found.group(1) if found else None
+
+
+def find_python() -> str | None:
+    """A Python that triton-ascend has wheels for: this one, or one on the path."""
+    if f"{sys.version_info.major}.{sys.version_info.minor}" in PYTHONS:
+        return sys.executable
+    names = (f"python{version}" for version in PYTHONS)
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def install_frontend() -> str:
+    """Create the environment; returns what was done. Raises `InstallError` with pip's words."""
+    folder = environment_folder()
+    if frontend_python() is not None:
+        return f"triton-ascend {FRONTEND_VERSION} is installed in {folder}"
+    python = find_python()
+    if python is None:
+        message = f"triton-ascend needs Python {' or '.join(PYTHONS)}, and none is on the path"
+        raise InstallError(message)
+    with new_environment(folder, python) as install:
+        install(*REQUIREMENTS)
+    return f"installed triton-ascend {FRONTEND_VERSION} into {folder}"
+
+
+def install_tools() -> str:
+    """Install the system packages with apt-get. Raises `InstallError`."""
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        message = f"installing system packages needs apt-get and root; as root: {APT_LINE}"
+        raise InstallError(message)
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    _run([apt, "update", "-qq"], quiet)
+    _run([apt, "install", "-y", "-qq", "--no-install-recommends", *APT_PACKAGES], quiet)
+    _llvm.cache_clear()
+    find_tools.cache_clear()
+    return f"installed {', '.join(APT_PACKAGES)}"
+
+
+class InstallError(Exception):
+    """An installation failed; the message says why, for the user."""
+
+
+@contextlib.contextmanager
+def new_environment(folder: Path, python: str) -> Iterator[Callable[..., None]]:
+    """Make a virtual environment, to be filled by calls of what is given, with arguments of
+    `pip install`; it counts as unfinished until that is done. Raises `InstallError`."""
+    unfinished = _unfinished(folder)
+    if folder.exists() and any(folder.iterdir()) and not unfinished.exists():
+        message = f"{folder} exists and is not such an environment: move it away"
+        raise InstallError(message)
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished.touch()
+    _run([python, "-m", "venv", "--clear", str(folder)])
+    unfinished.touch()
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    yield lambda *arguments: _run([*pip, "--disable-pip-version-check", *arguments])
+    unfinished.unlink()
+
+
+def python_with(folder: Path, distribution: str) -> Path | None:
+    """The interpreter of a finished environment that has this distribution ("NAME-VERSION", as its
+    folder of metadata begins), or None."""
+    python = folder / "bin" / "python"
+    pattern = f"lib/python3*/site-packages/{distribution}.dist-info"
+    complete = python.exists() and any(folder.glob(pattern)) and not _unfinished(folder).exists()
+    return python if complete else None
+
+
+def _unfinished(folder: Path) -> Path:
+    """Present while an installation runs, and after one that failed."""
+    return folder / "sketchc-unfinished"
+
+
+def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, stdin=None
+    )
+    if done.returncode:
+        tail = (done.stdout + done.stderr).strip()[-1500:]
+        message = f"{' '.join(command)} failed:\n{tail}"
+        raise InstallError(message)
+
+
+if __name__ == "__main__":
+    # For scripts: status 0 when what the front end prints could be executed here.
+    sys.exit(find_tools() is None)

@@ -1,0 +1,364 @@
+"""Run a generated wrapper with its launches going through the Ascend front end and this CPU.
+
+`execute` is the handler of a worker process (`runtime.sandbox`). The wrapper is the real one, on
+torch's CPU tensors; the module `triton` is a stand-in that compiles and runs each launch.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import sys
+import traceback
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sketchc.runtime.guards import torch_state, wrapper_guard
+from sketchc.runtime.guards.host_limit import (
+    HOST_SECONDS,
+    HostTimeoutError,
+    host_limit,
+    off_the_clock,
+)
+from sketchc.runtime.process.raw_bytes import raw_bytes
+from sketchc.runtime.sandbox.inside import exception_kinds
+from sketchc.runtime.sandbox.worker import run_inside
+from sketchc.runtime.toolchains.tracer import Tracer, states_of
+from sketchc.runtime.toolchains.triton_ascend import frontend, standin
+from sketchc.runtime.toolchains.triton_ascend.environment import cache_folder, find_tools
+from sketchc.runtime.toolchains.triton_ascend.launch import Buffer, IllegalAccessError, run_library
+from sketchc.runtime.toolchains.triton_ascend.library import UnsupportedLinalgError
+from sketchc.runtime.toolchains.triton_ascend.linalg import Function
+from sketchc.runtime.toolchains.triton_ascend.pipeline import BuildError, build
+
+_POINTERS: dict[torch.dtype, str] = {
+    torch.float64: "*fp64",
+    torch.float32: "*fp32",
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.int64: "*i64",
+    torch.int32: "*i32",
+    torch.int16: "*i16",
+    torch.int8: "*i8",
+    torch.uint8: "*u8",
+    torch.uint32: "*u32",
+    torch.bool: "*i1",
+}
+FRONTEND_TIMEOUT = 120.0
+
+
+class CompileError(Exception):
+    """The front end refuses a kernel; `kinds` are the types of its exceptions."""
+
+    def __init__(self, message: str, kinds: tuple[str, ...] = ()) -> None:
+        self.kinds = kinds
+        super().__init__(message)
+
+
+class FrontEndTimeoutError(Exception):
+    """The front end takes too long."""
+
+
+class MissingEntryError(Exception):
+    """The file has no function of the wrapper's name."""
+
+
+class Machine:
+    """Compiles launches and, unless `dry`, runs them; where there is a `tracer`, it is told them.
+
+    `order` of a launch's programs is "forward", "reversed" or "shuffled" (by a fixed seed): the
+    results may not depend on it.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        python: str,
+        chip: str,
+        order: str,
+        dry: bool,
+        tracer: Tracer | None = None,
+    ) -> None:
+        tools = find_tools()
+        if tools is None:
+            message = "the MLIR tools have gone"
+            raise RuntimeError(message)
+        self.source, self.python, self.chip = source, python, chip
+        self.order, self.dry, self.tools, self.tracer = order, dry, tools, tracer
+        self.text = source.read_text()
+        self.launches: list[dict[str, Any]] = []
+
+    def launch(self, launch: standin.Launch) -> None:
+        """Compile and run one launch."""
+        reply = self.front_end(launch)
+        library, function = build(reply["linalg"], self.tools)
+        record: dict[str, Any] = {"kernel": launch.kernel, "grid": launch.grid}
+        if reply["rewritten"]:
+            record["blocks read and written back"] = reply["rewritten"]
+        if not self.dry and launch.grid[0] * launch.grid[1] * launch.grid[2] > 0:
+            arguments = {name: launch.arguments[name] for name in reply["arguments"]}
+            if len(arguments) != len(function.arguments):
+                expected = len(function.arguments)
+                message = f"{function.name} takes {expected} arguments, not {len(arguments)}"
+                raise RuntimeError(message)
+            if self.tracer is None:
+                record["bytes"] = self._run(library, function, arguments, launch.grid)
+            else:
+                self._trace(self.tracer, library, function, arguments, launch.grid)
+        self.launches.append(record)
+
+    def _run(
+        self,
+        library: Path,
+        function: Function,
+        arguments: Mapping[str, Any],
+        grid: tuple[int, int, int],
+    ) -> int:
+        bound = [
+            _buffer(name, value) if argument.buffer else (argument.element, value)
+            for argument, (name, value) in zip(function.arguments, arguments.items(), strict=True)
+        ]
+        return run_library(str(library), function.name, bound, grid, self.order)
+
+    def _trace(
+        self,
+        tracer: Tracer,
+        library: Path,
+        function: Function,
+        arguments: Mapping[str, Any],
+        grid: tuple[int, int, int],
+    ) -> None:
+        written = [
+            {"name": name, **tracer.argument(value, argument.element)}
+            for argument, (name, value) in zip(function.arguments, arguments.items(), strict=True)
+        ]
+        record = {"kernel": function.name, "library": str(library), "grid": grid}
+        tracer.launch({**record, "arguments": written})
+
+    def front_end(self, launch: standin.Launch) -> dict[str, Any]:
+        """The front end's reply for a launch (`frontend.compile_kernel`), kept in the cache."""
+        request = {
+            "file": str(self.source),
+            "kernel": launch.kernel,
+            "chip": self.chip,
+            "options": {k: v for k, v in launch.options.items() if k == "multibuffer"},
+            "arguments": [
+                (k, *_specialise(k, v, k in launch.general)) for k, v in launch.arguments.items()
+            ],
+            "constants": {k: _constant(v) for k, v in launch.constants.items()},
+        }
+        version = Path(frontend.__file__).read_text()
+        parts = (self.text, json.dumps({**request, "file": ""}), version, self.python)
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+        kept = cache_folder() / "linalg" / key[:2] / f"{key}.json"
+        if kept.exists():
+            reply: dict[str, Any] = json.loads(kept.read_text())
+        else:
+            handler = f"{frontend.__file__}:compile_kernel"
+            result = run_inside(
+                handler,
+                request,
+                python=self.python,
+                timeout=FRONTEND_TIMEOUT,
+                # Whatever the user's is: it must compile here.
+                environment={"TRITON_INTERPRET": "0"},
+            )
+            if result.timed_out:
+                message = f"the triton-ascend front end took more than {FRONTEND_TIMEOUT:g} s"
+                raise FrontEndTimeoutError(message)
+            if result.reply is None:
+                words = f"{result.describe()}\n{result.output}".strip()
+                message = f"the triton-ascend front end refuses {launch.kernel}: {words}"
+                raise CompileError(message, result.kinds)
+            reply = dict(result.reply)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            partial = kept.with_suffix(f".{launch.kernel}.{id(self)}.part")
+            partial.write_text(json.dumps(reply))
+            partial.replace(kept)
+        return reply
+
+
+def _specialise(name: str, value: Any, general: bool) -> tuple[str, Any]:
+    """(type, representative value) of an argument, as Triton's launcher sees it; `general`: its
+    value does not matter."""
+    match value:
+        case torch.Tensor():
+            return _POINTERS[value.dtype], None
+        case bool():
+            return "i1", False
+        case int():
+            kind = "i32" if -(2**31) <= value < 2**31 else "i64"
+            return kind, 3 if general else 1 if value == 1 else 16 if value % 16 == 0 else 3
+        case float():
+            return "fp32", 0.5
+        case None:
+            return "*i8", None
+    message = f"the launch passes {name} = {type(value).__name__}"
+    raise standin.LaunchError(message)
+
+
+def _constant(value: Any) -> Any:
+    return {"tl": value.name} if isinstance(value, standin.Named) else value
+
+
+def _buffer(name: str, value: torch.Tensor) -> Buffer:
+    storage = value.untyped_storage()
+    start = storage.data_ptr()
+    offset = value.data_ptr() - start
+    return Buffer(name, start, storage.nbytes(), offset, value.element_size())
+
+
+def _load(
+    request: Mapping[str, Any], watch: wrapper_guard.Watch | None, tracer: Tracer | None = None
+) -> tuple[Any, Machine]:
+    source = Path(request["source"])
+    told = (request["python"], request["chip"], request["order"], request["dry"])
+    machine = Machine(source, *told, tracer)
+
+    def launch(launched: standin.Launch) -> None:
+        around = nullcontext() if watch is None else watch.launch()
+        with around, off_the_clock():
+            machine.launch(launched)
+
+    standin.install(launch)
+    namespace: dict[str, Any] = {"__name__": "generated", "__file__": str(source)}
+    sys.path.insert(0, str(source.parent))
+    exec(compile(machine.text, str(source), "exec"), namespace)
+    wrapper = namespace.get(request["entry"])
+    if not callable(wrapper):
+        message = f"the file defines no function `{request['entry']}`"
+        raise MissingEntryError(message)
+    return wrapper, machine
+
+
+def execute(
+    request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """Run the wrapper once.
+
+    `request`: "source" (file), "entry", "python" (of the front end), "chip", "order", "dry" (stop
+    at building the kernels), "foreign" (watch the wrapper, see `wrapper_guard`), "params", and
+    names of tensors in call order: "inputs" (in and inout), "outputs" (out), "results" (out and
+    inout), "unchanged" (in). `arrays` holds them all.
+
+    The reply tells the launches, or {"failure": {"stage", "message", "log", "kinds"}}. Arrays come
+    back for every result, unless dry.
+    """
+    torch.set_num_threads(1)
+    tensors = {name: _tensor(array) for name, array in arrays.items()}
+    before = {name: tensors[name].clone() for name in request["unchanged"] if name in tensors}
+    watch = wrapper_guard.Watch() if request.get("foreign") and not request["dry"] else None
+    clock = host_limit(HOST_SECONDS) if request["dry"] else nullcontext()
+    torch_before = None if watch is None else torch_state.first_state()
+    try:
+        with wrapper_guard.watched(watch), clock:
+            wrapper, machine = _load(request, watch)
+            # An optional tensor that is not given is None.
+            inputs = [tensors.get(name) for name in request["inputs"]]
+            returned = wrapper(*inputs, **_keywords(request, tensors, wrapper))
+        results = {} if request["dry"] else _results(request["results"], returned)
+    except HostTimeoutError:
+        message = f"the wrapper took more than {HOST_SECONDS:g} s without its kernels"
+        return {"failure": _told("timeout", message)}, {}
+    except Exception as error:
+        if watch is not None and watch.refused:
+            return {"failure": _told("policy", watch.verdict(0))}, {}
+        return {"failure": _failure(error)}, {}
+    if torch_before is not None and (changes := torch_before.changes()):
+        return {"failure": _told("policy", "; ".join(changes))}, {}
+    elements = sum(array.size for array in results.values())
+    if watch is not None and (against := watch.verdict(elements)):
+        return {"failure": _told("policy", against)}, {}
+    changed = [
+        n for n, old in before.items() if not torch.equal(raw_bytes(old), raw_bytes(tensors[n]))
+    ]
+    if changed:
+        message = f"the kernel changes its input {', '.join(changed)}"
+        return {"failure": _told("launch", message, kinds=["IllegalAccessError"])}, {}
+    return {"launches": machine.launches}, results
+
+
+def trace(
+    request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """Say what the wrapper launches, and run nothing of it; see `tracer`.
+
+    `request` is as for `execute`, with "states". The reply is {"launches", "done"}, or {"failure"}
+    as of `execute`.
+    """
+    torch.set_num_threads(1)
+    given, states = states_of(arrays, request["states"])
+    tensors = {name: _tensor(array) for name, array in given.items()}
+    tracer = Tracer(tensors, states)
+    try:
+        wrapper, _ = _load(request, None, tracer)
+        inputs = [tensors.get(name) for name in request["inputs"]]
+        keywords = _keywords(request, tensors, wrapper)
+        call = functools.partial(wrapper, *inputs, **keywords)
+        done, contents = tracer.trace(call, request["results"])
+    except Exception as error:
+        return {"failure": _failure(error)}, {}
+    return {"launches": tracer.launches, "done": done}, contents
+
+
+def _keywords(
+    request: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], wrapper: Any
+) -> dict[str, Any]:
+    """Params, and the poisoned outputs where the wrapper takes some."""
+    outputs = tuple(tensors[name] for name in request["outputs"])
+    keywords = dict(request["params"])
+    # A dry run makes its own outputs where it can, as most callers of a wrapper will.
+    if outputs and wrapper_guard.takes_out(wrapper, needed=request["dry"]):
+        keywords["out"] = outputs if len(outputs) > 1 else outputs[0]
+    return keywords
+
+
+def _results(names: list[str], returned: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """What a wrapper returns, by name. Raises `wrapper_guard.WrongOutputsError`."""
+    outputs = wrapper_guard.named_outputs(names, returned)
+    return {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
+
+
+def _told(
+    stage: str, message: str, log: str = "", kinds: list[str] | None = None
+) -> dict[str, Any]:
+    return {"stage": stage, "message": message, "log": log, "kinds": kinds or []}
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    """What an exception in the wrapper or below it means, for `ToolchainError`."""
+    log = traceback.format_exc()
+    name = f"{type(error).__name__}: "
+    stage = "launch"
+    kinds = exception_kinds(error)
+    match error:
+        case CompileError():
+            stage, name = "compile", ""
+            kinds = [*error.kinds, *kinds]
+        case BuildError():
+            stage, name, log = "compile", "", f"{error.log}\n{log}"
+        case UnsupportedLinalgError():
+            stage, name = "compile", ""
+        case FrontEndTimeoutError():
+            stage, name, log = "timeout", "", ""
+        case wrapper_guard.WrongOutputsError():
+            stage, name, log = "wrong_shape", "", ""
+        case SyntaxError() | MissingEntryError():
+            stage = "compile"
+        case standin.LaunchError() | IllegalAccessError() | ValueError():
+            name = ""
+        case _:
+            pass
+    return _told(stage, f"{name}{error}", log, kinds)
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

@@ -1,0 +1,291 @@
+"""The toolchain of `triton_ascend`: the real front end, executed on this CPU through MLIR.
+
+There is no NPU here. `run` executes the generated wrapper in a worker process with torch's CPU
+tensors; each launch is compiled by triton-ascend's front end (in its own environment), its Linalg
+built into a shared library, and the programs of the grid run one after another, in a shuffled
+order, on buffers between forbidden pages. Where the file is this project's own, the libraries are
+called in another process (`launching`). What a pass means is in `ascend.MEANING`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import Value, evaluate, host_values
+from sketchc.lowering.triton.scope import Names
+from sketchc.runtime.sandbox.worker import WorkerResult, file_limit, run_worker
+from sketchc.runtime.toolchains.base import (
+    COMPILE_TIMEOUT,
+    Artefact,
+    ToolchainError,
+    ToolchainStatus,
+    write_source,
+)
+from sketchc.runtime.toolchains.launching import Arrays, Reply, complete, run_launches
+from sketchc.runtime.toolchains.python_source import check_python
+from sketchc.runtime.toolchains.triton_ascend import HOW_IT_RUNS, MEANING, environment
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sketchc.lowering.kernel import Kernel
+
+HANDLER = "sketchc.runtime.toolchains.triton_ascend.execute:execute"
+TRACE = "sketchc.runtime.toolchains.triton_ascend.execute:trace"
+LAUNCH = "sketchc.runtime.toolchains.triton_ascend.launch:execute"
+#: Sizes that `compile` tries for every symbol until one passes the wrapper's own checks.
+SAMPLES = (64, 16, 128, 1, 96)
+SAMPLE_ELEMENTS = 1 << 24
+#: Address space of a run: a kernel that asks for memory without end stops there.
+MEMORY_BYTES = 32 << 30
+
+
+class TritonAscendToolchain:
+    """See `base.Toolchain`."""
+
+    target = "triton_ascend"
+
+    def status(self) -> ToolchainStatus:
+        """Looks for the environment and the tools; starts two of them with `--version`."""
+        tools = environment.find_tools()
+        frontend = environment.frontend_python()
+        missing, advice = [], []
+        if frontend is None:
+            missing.append(f"triton-ascend {environment.FRONTEND_VERSION} in its own environment")
+            advice.append(environment.INSTALL_LINE)
+        if tools is None:
+            missing.extend(environment.missing_tools())
+            advice.append(f"as root: {environment.APT_LINE}")
+        if not _has_torch():
+            missing.append("torch")
+            advice.append("pip install torch")
+        versions = {}
+        if frontend is not None:
+            versions["triton-ascend"] = environment.FRONTEND_VERSION
+        if tools is not None:
+            versions |= {"llvm": tools.version, "gcc": tools.gcc_version}
+        return ToolchainStatus(
+            target=self.target,
+            can_compile=not missing,
+            can_run=not missing,
+            how_it_runs=HOW_IT_RUNS,
+            versions=versions,
+            missing=tuple(missing),
+            advice="; ".join(advice),
+            interpreted=True,
+        )
+
+    def install(self) -> str:
+        """Create the front end's environment. Raises `environment.InstallError`."""
+        done = environment.install_frontend()
+        if environment.find_tools() is None:
+            return f"{done}\nstill missing; as root: {environment.APT_LINE}"
+        return done
+
+    def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
+        """Write the source and build every kernel that the wrapper launches at a sample shape.
+
+        Other shapes may specialise differently (a bucket, a size of 1): `run` builds those. Raises
+        `ToolchainError` with stage "compile" for what the front end refuses.
+        """
+        self._require_installed()
+        check_python(kernel.source)
+        path = self.place(kernel, folder)
+        details: dict[str, Any] = {"meaning": MEANING}
+        launch_error = "no sample shape fits the sketch's extents"
+        for size, symbols, params in _samples(kernel.sketch):
+            request = self._request(kernel, path, params, "forward", dry=True)
+            arrays = complete(kernel.sketch, symbols, params, {})
+            result = self._run(request, arrays, timeout)
+            failure = _failure(result, timeout)
+            if failure is None:
+                assert result.reply is not None
+                details |= {"launches": result.reply["launches"], "sample size": size}
+                return Artefact(kernel, folder, None, details)
+            if failure.stage != "launch" or "LaunchError" not in failure.kinds:
+                raise failure  # not a check of the sizes
+            launch_error = str(failure)
+        details["not compiled"] = f"no sample shape passes the wrapper's checks: {launch_error}"
+        return Artefact(kernel, folder, None, details)
+
+    def place(self, kernel: Kernel, folder: Path) -> Path:
+        """Write the source and nothing else; `run` builds what it launches. Returns the file."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{kernel.name}.py"
+        write_source(path, kernel.source)
+        for name, text in kernel.extras:
+            write_source(folder / name, text)
+        return path
+
+    def run(
+        self,
+        artefact: Artefact,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool],
+        timeout: float = 300.0,
+        order: str = "shuffled",
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """Run once; see `base.Toolchain.run`. `order`: in which the programs of a launch run,
+        "forward", "reversed" or "shuffled" (by a fixed seed)."""
+        self._require_installed()
+        kernel = artefact.kernel
+        path = artefact.folder / f"{kernel.name}.py"
+        request = self._request(kernel, path, params, order, dry=False)
+        arrays = complete(kernel.sketch, symbols, params, tensors)
+        if not kernel.foreign:
+            return self._launch(kernel.sketch, request, arrays, timeout)
+        result = self._run(request, arrays, timeout)
+        if (failure := _failure(result, timeout)) is not None:
+            raise failure
+        return dict(result.arrays)
+
+    def _launch(
+        self, sketch: ir.Sketch, request: Mapping[str, Any], tensors: Arrays, timeout: float
+    ) -> Arrays:
+        """What the wrapper launches, executed by a process that holds only what was built."""
+        built = _kept_builds(request["source"])
+
+        def trace(more: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
+            result = self._run({**request, **more}, arrays, left, TRACE)
+            return _replied(result, timeout)
+
+        def launch(asked: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
+            result = run_worker(
+                LAUNCH,
+                {**asked, "order": request["order"]},
+                arrays,
+                timeout=left,
+                memory_bytes=MEMORY_BYTES,
+                file_bytes=file_limit(arrays),
+                preload=(LAUNCH.partition(":")[0],),
+                readable=[built],
+            )
+            return _replied(result, timeout)
+
+        return run_launches(sketch, tensors, trace, launch, timeout)
+
+    def _request(
+        self, kernel: Kernel, path: Path, params: Mapping[str, Value], order: str, *, dry: bool
+    ) -> dict[str, Any]:
+        from sketchc.lowering.hardware import load_hardware
+
+        spelled = Names(kernel.sketch)  # a param called `len` is `len_` in Python
+
+        def names(*roles: ir.Role) -> list[str]:
+            return [tensor.name for tensor in kernel.sketch.tensors if tensor.role in roles]
+
+        return {
+            "source": str(path.resolve()),
+            "entry": kernel.entry,
+            "python": str(environment.frontend_python()),
+            "chip": load_hardware(kernel.hardware).facts["chip"],
+            "order": order,
+            "dry": dry,
+            "foreign": kernel.foreign,
+            "params": {spelled[name]: value for name, value in params.items()},
+            "inputs": names(ir.Role.IN, ir.Role.INOUT),
+            "outputs": names(ir.Role.OUT),
+            "results": names(ir.Role.OUT, ir.Role.INOUT),
+            "unchanged": names(ir.Role.IN),
+        }
+
+    def _run(
+        self,
+        request: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray[Any, Any]],
+        timeout: float,
+        handler: str = HANDLER,
+    ) -> WorkerResult:
+        kept = _kept_builds(request["source"])
+        # The front end's place is part of the request: the worker's environment is cleared.
+        return run_worker(
+            handler,
+            request,
+            arrays,
+            timeout=timeout,
+            memory_bytes=MEMORY_BYTES,
+            file_bytes=file_limit(arrays),
+            preload=("torch",),
+            environment={"XDG_CACHE_HOME": str(kept)},
+            readable=[request["source"], environment.environment_folder()],
+            writable=[kept],
+        )
+
+    def _require_installed(self) -> None:
+        status = self.status()
+        if status.missing:
+            message = f"missing: {', '.join(status.missing)}; {status.advice}"
+            raise ToolchainError(stage="infrastructure", message=message)
+
+
+def _kept_builds(source: str) -> Path:
+    """Where one kernel's builds are: its code could write there, so others' are kept elsewhere."""
+    text = Path(source).read_bytes()
+    kept = environment.cache_folder() / hashlib.sha256(text).hexdigest()[:32]
+    kept.mkdir(parents=True, exist_ok=True)
+    return kept
+
+
+def _replied(result: WorkerResult, timeout: float) -> Reply:
+    """A reply and its arrays. Raises `ToolchainError`."""
+    if (failure := _failure(result, timeout)) is not None:
+        raise failure
+    assert result.reply is not None
+    return result.reply, dict(result.arrays)
+
+
+def _failure(result: WorkerResult, timeout: float) -> ToolchainError | None:
+    """What went wrong, or None."""
+    if result.reply is not None:
+        found = result.reply.get("failure")
+        if found is None:
+            return None
+        kinds = tuple(found.get("kinds", ()))
+        return ToolchainError(found["stage"], found["message"], found["log"], kinds)
+    log = f"{result.traceback}\n{result.output}".strip()
+    if result.timed_out:
+        return ToolchainError("timeout", f"no answer within {timeout:g} s", log)
+    told = [line for line in result.output.splitlines() if line.startswith("sketchc: ")]
+    if told:
+        message = told[-1].removeprefix("sketchc: ")
+        kind = "MemoryError" if message.startswith("no memory") else "IllegalAccessError"
+        return ToolchainError("launch", message, log, (kind,))
+    return ToolchainError("launch", result.describe(), log, result.kinds)
+
+
+def _samples(sketch: ir.Sketch) -> Iterator[tuple[int, dict[str, int], dict[str, Value]]]:
+    """(size, symbols, params) for each sample size at which the sketch has shapes."""
+    params: dict[str, Value] = {
+        param.name: 1.0 if param.dtype.is_float else 1
+        for param in sketch.params
+        if param.default is None
+    }
+    for size in SAMPLES:
+        symbols = {
+            s.name: size if s.upper_bound is None else min(size, s.upper_bound)
+            for s in sketch.symbols
+        }
+        try:
+            values = host_values(sketch, symbols, params)
+            shapes = [[evaluate(e, values) for e in tensor.extents] for tensor in sketch.tensors]
+        except (ArithmeticError, ValueError):
+            continue  # a zero divisor at this size
+        if any(extent < 0 for shape in shapes for extent in shape):
+            continue
+        if sum(math.prod(shape) for shape in shapes) <= SAMPLE_ELEMENTS:
+            yield size, symbols, params
+
+
+def _has_torch() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("torch") is not None
+
+
+TOOLCHAIN = TritonAscendToolchain()

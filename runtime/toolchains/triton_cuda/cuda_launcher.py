@@ -1,0 +1,223 @@
+"""In a worker: launch cubins through the CUDA driver, between guarded buffers.
+
+Only ctypes and the driver: no Python of a kernel, no torch and no Triton is ever loaded here, and
+what a launch computes comes from the cubin alone. Source of the functions: CUDA Driver API,
+"Module Management", "Memory Management" and "Execution Control".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sketchc.runtime.process.messages import Raw
+
+_GUARD_BYTES = 4096
+_PATTERN = 0xA5
+_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
+_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+#: Dynamic shared memory that needs no permission.
+_FREE_SHARED = 48 << 10
+_SCALARS: dict[str, Any] = {
+    "i1": ctypes.c_int8,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "fp32": ctypes.c_float,
+}
+#: Errors of the driver that are somebody's access, and those for want of something.
+_ACCESS = frozenset(
+    {"CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_MISALIGNED_ADDRESS", "CUDA_ERROR_INVALID_PC"}
+)
+_WANT = frozenset({"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"})
+
+
+class CudaError(Exception):
+    """The driver refuses; `name` is its own for the error."""
+
+    def __init__(self, name: str, doing: str) -> None:
+        self.name = name
+        super().__init__(f"{doing}: {name}")
+
+
+class Driver:
+    """The driver with a context on the first GPU."""
+
+    def __init__(self) -> None:
+        self._cuda = ctypes.CDLL("libcuda.so.1")
+        self.check("cuInit", 0)
+        device = ctypes.c_int()
+        self.check("cuDeviceGet", ctypes.byref(device), 0)
+        self._device = device
+        self._context = ctypes.c_void_p()
+        self.check("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
+        self.check("cuCtxSetCurrent", self._context)
+        self._functions: dict[tuple[str, str], ctypes.c_void_p] = {}
+
+    def check(self, function: str, *arguments: Any, doing: str = "") -> None:
+        """Call a function of the driver. Raises `CudaError`."""
+        status = getattr(self._cuda, function)(*arguments)
+        if status:
+            name = ctypes.c_char_p()
+            self._cuda.cuGetErrorName(status, ctypes.byref(name))
+            raise CudaError((name.value or b"an unknown error").decode(), doing or function)
+
+    def capability(self) -> int:
+        """Of the GPU, as 90 for 9.0."""
+        found = []
+        for attribute in (_MAJOR, _MINOR):
+            value = ctypes.c_int()
+            self.check("cuDeviceGetAttribute", ctypes.byref(value), attribute, self._device)
+            found.append(value.value)
+        return 10 * found[0] + found[1]
+
+    def function(self, artefact: Mapping[str, Any]) -> ctypes.c_void_p:
+        """A kernel of a cubin, loaded once, with the shared memory that it asks for."""
+        key = artefact["cubin"], artefact["function"]
+        if key not in self._functions:
+            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            image = Path(artefact["cubin"]).read_bytes()
+            self.check("cuModuleLoadData", ctypes.byref(module), image)
+            name = artefact["function"].encode()
+            self.check("cuModuleGetFunction", ctypes.byref(function), module, name)
+            if artefact["shared"] > _FREE_SHARED:
+                size = ctypes.c_int(artefact["shared"])
+                self.check("cuFuncSetAttribute", function, _DYNAMIC_SHARED, size)
+            self._functions[key] = function
+        return self._functions[key]
+
+    def allocate(self, size: int) -> ctypes.c_uint64:
+        """Memory of the device, full of the pattern."""
+        place = ctypes.c_uint64()
+        self.check("cuMemAlloc_v2", ctypes.byref(place), ctypes.c_size_t(size))
+        self.check("cuMemsetD8_v2", place, ctypes.c_ubyte(_PATTERN), ctypes.c_size_t(size))
+        return place
+
+    def free(self, place: ctypes.c_uint64) -> None:
+        """Give memory back."""
+        self.check("cuMemFree_v2", place)
+
+    def to_device(self, place: int, data: memoryview) -> None:
+        """Copy bytes there."""
+        source = (ctypes.c_char * data.nbytes).from_buffer(data)
+        size = ctypes.c_size_t(data.nbytes)
+        self.check("cuMemcpyHtoD_v2", ctypes.c_uint64(place), source, size)
+
+    def from_device(self, place: int, size: int) -> bytearray:
+        """Copy bytes from there."""
+        data = bytearray(size)
+        if size:
+            target = (ctypes.c_char * size).from_buffer(data)
+            source = ctypes.c_uint64(place)
+            self.check("cuMemcpyDtoH_v2", target, source, ctypes.c_size_t(size))
+        return data
+
+
+class _Buffer:
+    """Bytes on the device, with a guard on either side."""
+
+    def __init__(self, driver: Driver, raw: Raw) -> None:
+        self._driver, self.size = driver, raw.data.nbytes
+        self._whole = driver.allocate(self.size + 2 * _GUARD_BYTES)
+        self.start = self._whole.value + _GUARD_BYTES
+        if self.size:
+            driver.to_device(self.start, raw.data)
+
+    def stray(self) -> str:
+        """On which side something was written past its ends; "" for none."""
+        guard = bytearray([_PATTERN]) * _GUARD_BYTES
+        places = {"before": self._whole.value, "after": self.start + self.size}
+        read = {side: self._driver.from_device(at, _GUARD_BYTES) for side, at in places.items()}
+        return next((side for side, found in read.items() if found != guard), "")
+
+    def contents(self) -> bytearray:
+        return self._driver.from_device(self.start, self.size)
+
+    def close(self) -> None:
+        self._driver.free(self._whole)
+
+
+@functools.cache
+def _driver() -> Driver:
+    """Once per process: a context takes a second."""
+    return Driver()
+
+
+def serve(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, Any], dict[str, Raw]]:
+    """The worker's handler. {"describe": true} is answered with {"capability"}; else "launches"
+    (see `tracer`) are executed one after the other, and all buffers but "unchanged" come back.
+
+    {"failure": {"stage", "message", "kinds"}} says what went wrong; the process is of no further
+    use then.
+    """
+    try:
+        driver = _driver()
+        if request.get("describe"):
+            return {"capability": driver.capability()}, {}
+        return _execute(driver, request, raws)
+    except CudaError as error:
+        return {"failure": _told(error)}, {}
+
+
+serve.takes_raw = True  # type: ignore[attr-defined]
+
+
+def _execute(
+    driver: Driver, request: Mapping[str, Any], raws: Mapping[str, Raw]
+) -> tuple[dict[str, Any], dict[str, Raw]]:
+    buffers = {name: _Buffer(driver, raw) for name, raw in raws.items()}
+    for launch in request["launches"]:
+        _launch(driver, launch, buffers)
+    found = {}
+    for name, buffer in buffers.items():
+        if side := buffer.stray():
+            return _refused(f"memory {side} {name} was overwritten"), {}
+        contents = buffer.contents()
+        if name in request["unchanged"]:
+            if contents != raws[name].data:
+                return _refused(f"the input {name} was changed"), {}
+        else:
+            found[name] = Raw("uint8", (buffer.size,), memoryview(contents))
+    for buffer in buffers.values():
+        buffer.close()
+    return {}, found
+
+
+def _launch(driver: Driver, launch: Mapping[str, Any], buffers: Mapping[str, _Buffer]) -> None:
+    """One launch, to its end."""
+    artefact, grid = launch["artefact"], launch["grid"]
+    function = driver.function(artefact)
+    values = [_value(argument, buffers) for argument in launch["arguments"]]
+    # Behind the kernel's own: scratch memory, and one for profiling, which nobody asked for.
+    scratch = None
+    if artefact["scratch"]:
+        scratch = driver.allocate(artefact["scratch"] * math.prod(grid))
+    values += [scratch or ctypes.c_uint64(0), ctypes.c_uint64(0)]
+    pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+    doing = f"launch of {launch['kernel']}"
+    extents: Sequence[int] = (*grid, artefact["threads"], 1, 1, artefact["shared"])
+    words = map(ctypes.c_uint, extents)
+    driver.check("cuLaunchKernel", function, *words, None, pointers, None, doing=doing)
+    driver.check("cuCtxSynchronize", doing=doing)
+    if scratch is not None:
+        driver.free(scratch)
+
+
+def _value(argument: Mapping[str, Any], buffers: Mapping[str, _Buffer]) -> Any:
+    if "buffer" in argument:
+        return ctypes.c_uint64(buffers[argument["buffer"]].start + argument["offset"])
+    return _SCALARS[argument["scalar"]](argument["value"])
+
+
+def _refused(message: str) -> dict[str, Any]:
+    return {"failure": {"stage": "illegal_access", "message": message, "kinds": []}}
+
+
+def _told(error: CudaError) -> dict[str, Any]:
+    if error.name in _ACCESS:
+        return {"stage": "illegal_access", "message": str(error), "kinds": []}
+    kinds = ["OutOfResources"] if error.name in _WANT else []
+    return {"stage": "launch", "message": str(error), "kinds": kinds}

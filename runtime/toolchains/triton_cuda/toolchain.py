@@ -1,0 +1,379 @@
+"""Triton on NVIDIA GPUs: cubins for sm_80 and sm_90 without a GPU, runs on one where there is one.
+
+Without a GPU a run goes through Triton's interpreter on the CPU: the same kernel text, one program
+after another. All of it happens in worker processes; on a GPU, what launches a kernel of our own
+holds only its cubins.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import host_sample, sample_extents
+from sketchc.lowering.hardware import load_hardware
+from sketchc.lowering.triton.scope import Names
+from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes
+from sketchc.runtime.sandbox.persistent_worker import KeptWorker
+from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult, run_worker
+from sketchc.runtime.toolchains.base import (
+    COMPILE_TIMEOUT,
+    Artefact,
+    Session,
+    ToolchainError,
+    ToolchainStatus,
+    write_source,
+)
+from sketchc.runtime.toolchains.launching import Arrays, Call, Reply, complete, run_launches
+from sketchc.runtime.toolchains.python_source import check_python
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sketchc.lowering.kernel import Kernel
+
+Value = int | float | bool
+
+#: Stages of a `ToolchainError`.
+COMPILE, LAUNCH, TIMEOUT, INFRASTRUCTURE = "compile", "launch", "timeout", "infrastructure"
+
+#: Compute capabilities that `compile` builds for: A100 and H100/H200.
+ARCHITECTURES = (80, 90)
+
+_WORKER = "sketchc.runtime.toolchains.triton_cuda.worker"
+_TRACE = "sketchc.runtime.toolchains.triton_cuda.trace:trace"
+_LAUNCH = "sketchc.runtime.toolchains.triton_cuda.cuda_launcher:serve"
+#: Loaded once for all runs in Triton's interpreter.
+INTERPRETED = ("sketchc.runtime.toolchains.triton_cuda.interpreted",)
+_ADVICE = "pip install torch triton==3.6.0; to run on a GPU: torch for CUDA, an NVIDIA driver"
+#: Sizes that example launches try for all symbols together, then for each on its own.
+_SIZES = (256, 64, 48, 16, 8, 4, 2, 1, 1024)
+_LARGEST_EXAMPLE = 1 << 24  # elements of one tensor
+#: Address space of the compiler and of the interpreter; what the compiler may write to one file.
+MEMORY_BYTES = 32 << 30
+_COMPILER_FILE_BYTES = 1 << 30
+_LOG_LINES = 200
+_COMPILER_ERRORS = frozenset(
+    {"CompilationError", "UnsupportedLanguageConstruct", "PTXASError", "OutOfResources"}
+)
+
+
+@attrs.frozen
+class TritonCuda:
+    """The toolchain of `triton_cuda`."""
+
+    target: str = "triton_cuda"
+
+    def status(self) -> ToolchainStatus:
+        """Looks for packages and for the driver's device file; imports nothing heavy."""
+        versions, missing = {}, []
+        for name in ("torch", "triton"):
+            if importlib.util.find_spec(name) is None:
+                missing.append(name)
+            else:
+                versions[name] = importlib.metadata.version(name)
+        # An empty list hides all GPUs from CUDA's driver.
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+        gpu = Path("/dev/nvidiactl").exists() and "+cpu" not in versions.get("torch", "+cpu")
+        gpu = gpu and not hidden
+        usable = not missing
+        how = "on the GPU" if gpu else "Triton's interpreter on the CPU"
+        return ToolchainStatus(
+            target=self.target,
+            can_compile=usable,
+            can_run=usable,
+            how_it_runs=how if usable else "nowhere",
+            versions=versions,
+            missing=tuple(missing),
+            advice="" if usable and gpu else _ADVICE,
+            interpreted=usable and not gpu,
+        )
+
+    def install(self) -> str:
+        """Packages come with the extras of sketchc; nothing is done here."""
+        status = self.status()
+        return "Nothing to install: torch and triton are here." if not status.missing else _ADVICE
+
+    def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
+        """Cubins for every launch of the wrapper, in 32-bit and 64-bit index variants.
+
+        The wrapper runs once on small tensors with its launches recorded, not executed; what it
+        would launch is compiled. Raises `ToolchainError` ("compile", "timeout", "infrastructure").
+        """
+        self._require_packages()
+        check_python(kernel.source)
+        source = _write(kernel, folder)
+        built = _built(folder)
+        symbols, params = example_values(kernel.sketch)
+        chip = str(load_hardware(kernel.hardware).facts["chip"])
+        own = int(chip.removeprefix("sm_"))
+        request = {
+            **_request(kernel, source, symbols, params),
+            "architectures": [own] if kernel.foreign else list(ARCHITECTURES),
+            "chip": chip,
+            "folder": str(built),
+        }
+        result = run_worker(
+            f"{_WORKER}:compile_kernels",
+            request,
+            timeout=timeout,
+            environment={"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(built / "cache")},
+            readable=[source],
+            writable=[built],
+            preload=("torch",),
+            memory_bytes=MEMORY_BYTES,
+            file_bytes=_COMPILER_FILE_BYTES,
+        )
+        reply = _reply(result, COMPILE, timeout)
+        return Artefact(kernel, folder, details={"kernels": reply["kernels"]})
+
+    def run(
+        self,
+        artefact: Artefact,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, Value],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """One run in a worker process; see `Toolchain.run`."""
+        with self.open(artefact) as session:
+            return session.run(tensors, symbols, params, timeout)
+
+    def open(self, artefact: Artefact) -> Session:
+        """For several runs of one kernel; see `base.Session`."""
+        self._require_packages()
+        interpreted = self.status().interpreted
+        if not interpreted and not artefact.kernel.foreign:
+            return LaunchedSession(artefact)
+        return TritonSession(artefact, interpreted)
+
+    def _require_packages(self) -> None:
+        missing = self.status().missing
+        if missing:
+            message = f"{' and '.join(missing)} not installed: {_ADVICE}"
+            raise ToolchainError(INFRASTRUCTURE, message)
+
+
+class TritonSession(Session):
+    """One worker that has imported one kernel's file. On a GPU the driver is set up once for all
+    runs, which takes seconds."""
+
+    def __init__(self, artefact: Artefact, interpreted: bool) -> None:
+        self._artefact = artefact
+        self._source = _write(artefact.kernel, artefact.folder)
+        make = self._interpreting if interpreted else self._on_the_gpu
+        self._kept = KeptWorker(f"{_WORKER}:run_kernel", make)
+
+    def run(
+        self,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, Value],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """See `base.Toolchain.run`."""
+        request = _request(self._artefact.kernel, self._source, symbols, params)
+        result = self._kept.call(request, tensors, timeout)
+        _reply(result, LAUNCH, timeout)
+        return dict(result.arrays)
+
+    def _interpreting(self, tensor_bytes: int, file_bytes: int) -> Worker:
+        del tensor_bytes
+        return Worker(
+            limits=Limits(MEMORY_BYTES, file_bytes=file_bytes),
+            environment={"TRITON_INTERPRET": "1"},
+            preload=INTERPRETED,
+            readable=[self._source],
+        )
+
+    def _on_the_gpu(self, tensor_bytes: int, file_bytes: int) -> Worker:
+        """Nothing bounds its address space: a driver reserves some for all of the GPU's memory."""
+        del tensor_bytes, file_bytes
+        built = _built(self._artefact.folder)  # compiled once for all runs
+        return Worker(
+            environment={"TRITON_CACHE_DIR": str(built / "cache")},
+            preload=("torch",),
+            readable=[self._source],
+            writable=[built],
+        )
+
+    def close(self) -> None:
+        """End the worker."""
+        self._kept.close()
+
+
+class LaunchedSession(Session):
+    """Runs of a kernel of our own on a GPU: one worker runs the wrapper, without a GPU, another one
+    launches the cubins, without the wrapper (see `launching`).
+
+    `launch` says who launches cubins for which `architecture` (90 for sm_90), instead of a worker
+    on this machine's GPU.
+    """
+
+    def __init__(
+        self, artefact: Artefact, architecture: int = 0, launch: Call | None = None
+    ) -> None:
+        self._artefact = artefact
+        self._source = _write(artefact.kernel, artefact.folder)
+        self._built = _built(artefact.folder)
+        self._tracer = KeptWorker(_TRACE, self._tracing)
+        self._launcher = KeptWorker(_LAUNCH, self._launching)
+        self._launch = launch or self._on_the_gpu
+        self._architecture = architecture
+
+    def run(
+        self,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, Value],
+        timeout: float = 300.0,
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """See `base.Toolchain.run`."""
+        sketch = self._artefact.kernel.sketch
+        if not self._architecture:
+            described = self._launch({"describe": True}, {}, timeout)[0]
+            self._architecture = int(described["capability"])
+        request = {
+            **_request(self._artefact.kernel, self._source, symbols, params),
+            "architecture": self._architecture,
+            "folder": str(self._built),
+        }
+
+        def trace(more: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
+            result = self._tracer.call({**request, **more}, arrays, left)
+            return _reply(result, LAUNCH, timeout), dict(result.arrays)
+
+        arrays = complete(sketch, symbols, params, tensors)
+        return run_launches(sketch, arrays, trace, self._launch, timeout)
+
+    def _on_the_gpu(self, asked: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
+        result = self._launcher.call(asked, arrays, left)
+        try:
+            return _reply(result, LAUNCH, round(left)), dict(result.arrays)
+        except ToolchainError:
+            self._launcher.close()  # its context is lost
+            raise
+
+    def _tracing(self, tensor_bytes: int, file_bytes: int) -> Worker:
+        del tensor_bytes
+        return Worker(
+            limits=Limits(MEMORY_BYTES, file_bytes=file_bytes + _COMPILER_FILE_BYTES),
+            environment={
+                "TRITON_INTERPRET": "0",
+                "TRITON_CACHE_DIR": str(self._built / "cache"),
+                "CUDA_VISIBLE_DEVICES": "",
+            },
+            preload=("torch",),
+            readable=[self._source],
+            writable=[self._built],
+        )
+
+    def _launching(self, tensor_bytes: int, file_bytes: int) -> Worker:
+        """Nothing bounds its address space: a driver reserves some for all of the GPU's memory."""
+        del tensor_bytes, file_bytes
+        return Worker(preload=(_LAUNCH.partition(":")[0],), readable=[self._built])
+
+    def close(self) -> None:
+        """End the workers."""
+        self._tracer.close()
+        self._launcher.close()
+
+
+def _write(kernel: Kernel, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{kernel.name}.{kernel.target}.py"
+    write_source(path, kernel.source)
+    return path
+
+
+def _built(folder: Path) -> Path:
+    """Where the compiler may write: nothing else lies there."""
+    built = folder / "built"
+    built.mkdir(parents=True, exist_ok=True)
+    return built
+
+
+def _request(
+    kernel: Kernel, source: Path, symbols: Mapping[str, int], params: Mapping[str, Value]
+) -> dict[str, Any]:
+    """What the worker needs to call the wrapper: JSON-able."""
+    values = host_sample(kernel.sketch, symbols, params)
+    names = Names(kernel.sketch)
+    return {
+        "source": str(source),
+        "entry": kernel.entry,
+        "foreign": kernel.foreign,
+        "params": {names[name]: value for name, value in params.items()},
+        "tensors": [
+            {
+                "name": tensor.name,
+                "role": tensor.role.value,
+                "dtype": tensor.dtype.value,
+                "extents": sample_extents(tensor, values),
+            }
+            for tensor in kernel.sketch.tensors
+            if tensor.role is not ir.Role.WORKSPACE
+        ],
+    }
+
+
+def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
+    """The reply, or what went wrong as a `ToolchainError`."""
+    if result.reply is not None:
+        failure = result.reply.get("failure")
+        if failure is not None:
+            kinds = tuple(failure.get("kinds", ()))
+            raise ToolchainError(str(failure["stage"]), str(failure["message"]), "", kinds)
+        return dict(result.reply)
+    log = "\n".join((result.output + "\n" + result.traceback).strip().splitlines()[-_LOG_LINES:])
+    if result.timed_out:
+        message = f"no answer within {timeout:g} s"
+        raise ToolchainError(TIMEOUT, message, log)
+    kind, _, message = result.error.partition(": ")
+    if kind == "WrapperError":
+        message = message.removeprefix("LaunchError: ")
+        raise ToolchainError(LAUNCH, message, log, result.kinds)
+    if kind == "LaunchError":
+        raise ToolchainError(LAUNCH, message, log, result.kinds)
+    if kind in _COMPILER_ERRORS:
+        raise ToolchainError(COMPILE, result.describe(), log, result.kinds)
+    # A compiler that dies, or a kernel that does, is the doing of what they were given.
+    raise ToolchainError(stage, result.describe(), log, result.kinds)
+
+
+def example_values(
+    sketch: ir.Sketch,
+) -> tuple[dict[str, int], dict[str, Value]]:
+    """Symbols and params at which the wrapper's checks pass, for a launch that only compiles.
+
+    Raises `ToolchainError` when none of the sizes tried satisfies the requires.
+    """
+    params = example_params(sketch)
+    names = [symbol.name for symbol in sketch.symbols]
+
+    def accepted(symbols: Mapping[str, int]) -> bool:
+        if refusal(sketch, symbols, params):
+            return False
+        shapes = tensor_shapes(sketch, symbols, params).values()
+        return all(0 < math.prod(shape) <= _LARGEST_EXAMPLE for shape in shapes)
+
+    alike = [dict.fromkeys(names, size) for size in _SIZES]
+    for symbols in alike:
+        if accepted(symbols):
+            return symbols, params
+    found = choose(dict.fromkeys(names, _SIZES), accepted)
+    if found is None:
+        message = "no example sizes satisfy the sketch's requires"
+        raise ToolchainError(COMPILE, message)
+    return found, params
+
+
+TOOLCHAIN = TritonCuda()

@@ -1,0 +1,182 @@
+"""softmax, layer_norm and rms_norm, written out as primitives over the last axis; and element-wise
+operations whose numbers (`clamp(low=)`, `elu(alpha=)`) are known at launch alone.
+
+Every later stage sees the primitives alone. Means are over the *valid* lanes, so their number is
+counted lane by lane; a NaN is not counted, which changes nothing, because it makes the whole row
+NaN. The statistics are kept in the type of the evaluation: f32 for f16, bf16 and integers.
+"""
+
+from __future__ import annotations
+
+from sketchc.base import records
+from sketchc.base.diagnostics import InternalError
+from sketchc.base.types import DType
+from sketchc.checker.calls.calls import Call
+from sketchc.checker.calls.fresh_tiles import fresh_tile, shown_operand
+from sketchc.ir import nodes as ir
+from sketchc.ops.table import OPS
+
+
+def expand(call: Call, attributes: dict[str, object]) -> tuple[ir.Statement, ...]:
+    """The primitives of one call; raises `InvalidError` after reporting what is wrong."""
+    shape = call.source(call.operands[0])
+    call.broadcast()
+    dtype = call.evaluation_dtype()
+    writer = _Writer(call, shape, dtype)
+    source = call.operands[0] if call.row.name == "clamp" else writer.source()
+    match call.row.name:
+        case "softmax":
+            writer.softmax(source)
+        case "layer_norm":
+            writer.layer_norm(source, attributes["eps"])
+        case "rms_norm":
+            writer.rms_norm(source, attributes["eps"])
+        case "clamp":
+            writer.clamp(source, attributes["low"], attributes["high"])
+        case "leaky_relu":
+            scaled = writer.compute(
+                "mul", (source, writer.number(attributes["slope"])), writer.tile("scaled")
+            )
+            writer.where_positive(source, scaled)
+        case "elu":
+            scaled = writer.compute("elu", (source,), writer.tile("scaled"))
+            writer.compute("mul", (scaled, writer.number(attributes["alpha"])), scaled)
+            writer.where_positive(source, scaled)
+        case name:
+            msg = f"{name} has no primitives"
+            raise InternalError(msg)
+    return tuple(writer.statements)
+
+
+@records.define(eq=False)
+class _Writer:
+    call: Call
+    shape: tuple[ir.Expr, ...]
+    dtype: DType
+    statements: list[ir.Statement] = records.field(factory=list)
+
+    def source(self) -> ir.Operand:
+        """The operand, converted first if it holds integers."""
+        operand = self.call.operands[0]
+        if self.call.dtype(operand).is_float:
+            return operand
+        return self.compute("cast", (operand,), self.tile("values"))
+
+    def softmax(self, source: ir.Operand) -> None:
+        largest = self.reduce("reduce_max", source, "largest")
+        shifted = self.compute("sub", (source, largest), self.tile("powers"))
+        powers = self.compute("exp", (shifted,), shifted)
+        total = self.reduce("reduce_sum", powers, "total")
+        self.finish("div", powers, total)
+
+    def layer_norm(self, source: ir.Operand, eps: object) -> None:
+        count = self.count(source)
+        mean = self.reduce("reduce_sum", source, "mean")
+        self.compute("div", (mean, count), mean)
+        centred = self.compute("sub", (source, mean), self.tile("centred"))
+        squares = self.compute("mul", (centred, centred), self.tile("squares"))
+        scale = self.reduce("reduce_sum", squares, "scale")
+        self.normalise(centred, scale, count, eps)
+
+    def rms_norm(self, source: ir.Operand, eps: object) -> None:
+        count = self.count(source)
+        squares = self.compute("mul", (source, source), self.tile("squares"))
+        scale = self.reduce("reduce_sum", squares, "scale")
+        self.normalise(source, scale, count, eps)
+
+    def normalise(
+        self, values: ir.Operand, scale: ir.TileOperand, count: ir.TileOperand, eps: object
+    ) -> None:
+        """values / sqrt(scale / count + eps), `scale` being a sum of squares."""
+        self.compute("div", (scale, count), scale)
+        self.compute("add", (scale, self.number(eps)), scale)
+        self.compute("rsqrt", (scale,), scale)
+        self.finish("mul", values, scale)
+
+    def clamp(self, value: ir.Operand, low: object, high: object) -> None:
+        """min(max(x, low), high); rounding to the destination in between changes nothing."""
+        target = ir.TileOperand(self.call.destination.name, span=self.call.node.span)
+        for operation, bound in (("max", low), ("min", high)):
+            if bound is not None:
+                value = self.compute(operation, (value, self.number(bound)), target)
+
+    def where_positive(self, source: ir.Operand, otherwise: ir.Operand) -> None:
+        """The source where it is above 0, else the other."""
+        zero = self.number(0.0)
+        positive = self.compute("gt", (source, zero), self.tile("positive", DType.BOOL))
+        name = self.call.destination.name
+        target = ir.TileOperand(name, span=self.call.node.span)
+        self.compute("where", (positive, source, otherwise), target)
+
+    def number(self, value: object) -> ir.ScalarOperand:
+        """An argument as an operand beside lanes of the evaluation's type."""
+        if isinstance(value, ir.ScalarOperand):
+            if value.dtype is DType.BOOL or (value.dtype.is_float and not self.dtype.is_float):
+                raise self.call.context.error(
+                    value.span,
+                    "SK0312",
+                    f"`{self.call.row.name}` of {self.dtype.value} takes no {value.dtype.value}",
+                    "another kind of number",
+                )
+            return value
+        assert isinstance(value, float)
+        if self.dtype.is_float:
+            return ir.ScalarOperand(ir.Literal(value), DType.F64, span=self.call.node.span)
+        return ir.ScalarOperand(ir.Literal(int(value)), DType.I64, span=self.call.node.span)
+
+    def count(self, source: ir.Operand) -> ir.TileOperand:
+        """The number of valid lanes of each row."""
+        valid = self.compute("eq", (source, source), self.tile("valid", DType.BOOL))
+        one, zero = (
+            ir.ScalarOperand(ir.Literal(value), DType.F64, span=self.call.node.span)
+            for value in (1.0, 0.0)
+        )
+        ones = self.compute("where", (valid, one, zero), self.tile("ones"))
+        return self.reduce("reduce_sum", ones, "count")
+
+    def reduce(self, operation: str, source: ir.Operand, name: str) -> ir.TileOperand:
+        row = self.tile(name, extents=(*self.shape[:-1], ir.Literal(1)))
+        return self.compute(operation, (source,), row, axis=(len(self.shape) - 1,))
+
+    def finish(self, operation: str, left: ir.Operand, right: ir.Operand) -> None:
+        """The last step, into the destination of the call."""
+        name = self.call.destination.name
+        self.compute(operation, (left, right), ir.TileOperand(name, span=self.call.node.span))
+
+    # ------------------------------------------------------------ statements
+
+    def tile(
+        self, name: str, dtype: DType | None = None, extents: tuple[ir.Expr, ...] | None = None
+    ) -> ir.TileOperand:
+        """A tile of its own, as wide as the source unless `extents` says otherwise."""
+        stem = f"{self.call.destination.source_name}_{name}"
+        span = self.call.node.span
+        tile = fresh_tile(self.call.context, stem, extents or self.shape, dtype or self.dtype, span)
+        self.statements.append(ir.Alloc(tile.name, span=span))
+        return ir.TileOperand(tile.name, span=span)
+
+    def compute(
+        self,
+        operation: str,
+        operands: tuple[ir.Operand, ...],
+        destination: ir.TileOperand,
+        axis: tuple[int, ...] = (),
+    ) -> ir.TileOperand:
+        """One primitive; gives its destination."""
+        attributes = {one.name: one.default for one in OPS[operation].attributes}
+        if axis:
+            attributes["axis"] = axis
+        words = [shown_operand(operand) for operand in operands]
+        words += [*map(str, axis), destination.tile]
+        self.statements.append(
+            ir.Compute(
+                operation,
+                operands,
+                destination.tile,
+                self.dtype,
+                attributes,
+                text=f"{operation}({', '.join(words)})",
+                span=self.call.node.span,
+            )
+        )
+        return destination

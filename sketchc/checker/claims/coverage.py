@@ -1,0 +1,550 @@
+"""Coverage: every element that must be written is written, and nothing is read before (R7, R8).
+
+The quick way looks for a *witness* (`witnesses`): for element x, the iteration that writes it. What
+has no such witness goes to isl: the elements, less those that each store writes. A store under a
+condition covers where the condition holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, Label, Severity
+from sketchc.checker.claims.conflicts import from_memory
+from sketchc.checker.claims.strides import overlap_fixes
+from sketchc.checker.claims.witnesses import has_witness
+from sketchc.checker.facts import budget, concrete
+from sketchc.checker.facts.affine import Fact, Linear, add, constant, constant_value, scale
+from sketchc.checker.facts.answers import (
+    RECHECKED,
+    Finding,
+    assignments,
+    element_text,
+    for_sizes,
+    severity,
+    undecided,
+)
+from sketchc.checker.facts.enumeration import shared_loops, unwritten_element
+from sketchc.checker.facts.footprints import Touch, touched
+from sketchc.checker.facts.param_values import ParamValues, named_params
+from sketchc.checker.facts.prover import (
+    PROVED,
+    UNKNOWN,
+    Outcome,
+    Prover,
+    Verdict,
+    counters,
+    iteration,
+)
+from sketchc.checker.facts.scope import Scope, phase_scope
+from sketchc.checker.facts.sites import Site
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import Value
+from sketchc.ir.symbolic import show
+
+
+@records.frozen
+class Elements:
+    """The elements of a tensor or view as index variables, with 0 <= index < extent."""
+
+    indices: tuple[Linear, ...]
+    facts: tuple[Fact, ...]
+
+    @staticmethod
+    def of(prover: Prover, name: str) -> Elements:
+        indices = []
+        facts = []
+        for axis, extent in enumerate(prover.sketch.extents(name)):
+            index = {prover.atoms.variable(f"'element{axis}", non_negative=True): 1}
+            indices.append(index)
+            facts.append(Fact(index))
+            facts.append(Fact(add(add(prover.root.form(extent), index, -1), constant(-1))))
+        return Elements(tuple(indices), tuple(facts))
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        return tuple(atom for index in self.indices for atom in index)
+
+
+def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> list[Finding]:
+    """Verdicts on outputs without initial value, and on loads of `out` and workspace tensors."""
+    result = []
+    for tensor in prover.sketch.tensors:
+        mine = [site for site in sites if site.tensor.name == tensor.name]
+        stores = [site for site in mine if isinstance(site.statement, ir.Store)]
+        if tensor.role is ir.Role.OUT and tensor.initial is None:
+            result.append(
+                budget.claim(
+                    budget.CLAIM,
+                    partial(_output, prover, tensor, stores, allow_unproved),
+                    partial(_open_output, tensor, stores, allow_unproved),
+                )
+            )
+        if tensor.role in (ir.Role.OUT, ir.Role.WORKSPACE) and tensor.initial is None:
+            loads = [site for site in mine if site.loads]
+            result.extend(
+                budget.claim(
+                    budget.CLAIM,
+                    partial(_load, prover, load, stores, allow_unproved),
+                    partial(_not_shown_written, load, stores, allow_unproved),
+                )
+                for load in loads
+            )
+    return result
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def _output(
+    prover: Prover, tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool
+) -> Finding:
+    names = list(dict.fromkeys(store.access.tensor for store in stores)) or [tensor.name]
+    outcome = UNKNOWN
+    name = names[0]
+    for candidate in names:
+        group = [store for store in stores if store.access.tensor == candidate]
+        outcome = written_everywhere(prover, candidate, group)
+        name = candidate
+        if outcome.verdict is Verdict.PROVED:
+            proof = ir.Proof(
+                "covered", tensor.name, ir.Tier.PROVED, "every element is written", span=tensor.span
+            )
+            return Finding(proof)
+    if len(names) == 1:
+        finding = _uncovered(prover, tensor, name, stores, outcome)
+        if finding is not None:
+            return finding
+    promise = next((store for store in stores if _covers(store)), None)
+    if promise is not None:
+        return _promised("covered", tensor, promise)
+    if any(from_memory(store) for store in stores):
+        return _scattered(tensor, stores, allow_unproved)
+    return _open_output(tensor, stores, allow_unproved)
+
+
+def _open_output(tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool) -> Finding:
+    return _unproved(
+        "covered",
+        "SK0511",
+        f"cannot prove that every element of `{tensor.name}` is written",
+        stores[0] if stores else None,
+        tensor,
+        allow_unproved,
+    )
+
+
+def _covers(store: Site) -> bool:
+    return isinstance(store.statement, ir.Store) and store.statement.covers
+
+
+def _promised(claim: str, tensor: ir.Tensor, store: Site) -> Finding:
+    """What a store promises and nothing here can judge; the interpreter does, at each run."""
+    detail = "`covers=True` promises that every element is written"
+    span = store.access.span
+    return Finding(ir.Proof(claim, tensor.name, ir.Tier.ASSUMED, detail, span=span))
+
+
+def _broken_promise(tensor: ir.Tensor, store: Site, example: ir.CounterExample) -> Finding:
+    """A promise to cover that does not hold, whatever the data."""
+    span = store.access.span
+    diagnostic = Diagnostic(
+        "SK0514",
+        Severity.ERROR,
+        "the promise `covers=True` does not hold",
+        span,
+        example.text,
+        (Label(tensor.span, "declared here as an output"),),
+        notes=("`covers=True` promises that every element of the tensor is written (R7)",),
+        help="let the loops and slices reach every element, or give the output `= c`",
+    )
+    tier = ir.Tier.REFUTED
+    proof = ir.Proof("covered", tensor.name, tier, example.text, example, span=span)
+    return Finding(proof, (diagnostic,))
+
+
+def _scattered(tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool) -> Finding:
+    """An output whose stores go where the data says."""
+    store = next(store for store in stores if from_memory(store))
+    span = store.access.span
+    detail = "which elements it writes depends on data"
+    diagnostic = Diagnostic(
+        "SK0513",
+        severity(allow_unproved),
+        f"a store through loaded indices does not cover `{tensor.name}`",
+        span,
+        detail,
+        (Label(tensor.span, "declared here as an output"),),
+        notes=("its target needs an initial value (`= c`), `inout`, or `covers=True` (R7)",),
+        help=f"declare `{tensor.name}` with `= 0` or as `inout`, or promise `covers=True`",
+    )
+    proof = ir.Proof("covered", tensor.name, ir.Tier.UNPROVED, detail, span=span)
+    return Finding(proof, (diagnostic,), testable=False)
+
+
+def written_everywhere(prover: Prover, name: str, stores: Sequence[Site]) -> Outcome:
+    """Do the stores, all through `name`, together write every element of it?"""
+    elements = Elements.of(prover, name)
+    scope = prover.root.assume(elements.facts)
+    if any(has_witness(scope, prover.root, store, elements.indices) for store in stores):
+        return PROVED
+    written = [
+        system for store in stores for system in _writes(touched(store, prover.root), elements)
+    ]
+    return prover.search(scope.facts, elements.variables, written)
+
+
+def _writes(touch: Touch, elements: Elements) -> list[tuple[Fact, ...]]:
+    """The access touches the element in some iteration and lane, by alternatives."""
+    same = [
+        Fact(add(index, element, -1), equality=True)
+        for index, element in zip(touch.indices, elements.indices, strict=True)
+    ]
+    return [(*system, *same, *elements.facts) for system in touch.systems]
+
+
+def _uncovered(
+    prover: Prover, tensor: ir.Tensor, name: str, stores: Sequence[Site], outcome: Outcome
+) -> Finding | None:
+    """The counter-example, once all iterations have been tried on it."""
+    if outcome.verdict is Verdict.REFUTED:
+        element = tuple(outcome.point[atom] for atom in Elements.of(prover, name).variables)
+        for params, host in prover.hosts(outcome.point):
+            written = budget.attempt(
+                RECHECKED, budget.RECHECK, partial(_is_written, stores, host, element), lambda: True
+            )
+            if concrete.admissible(prover.sketch, host) and not written:
+                symbols = prover.sizes(outcome.point)
+                return _missing(prover, tensor, name, stores, element, symbols, params)
+        return None
+    found = unwritten_element(prover.sketch, stores, prover.sketch.extents(name))
+    if found is None:
+        return None
+    return _missing(prover, tensor, name, stores, found[1], found[0], {})
+
+
+def _missing(
+    prover: Prover,
+    tensor: ir.Tensor,
+    name: str,
+    stores: Sequence[Site],
+    element: tuple[int, ...],
+    symbols: dict[str, int],
+    params: ParamValues,
+) -> Finding:
+    """An element that no iteration writes at these numbers."""
+    params = named_params(prover.sketch, stores, params)
+    host = concrete.host_sample(prover.sketch, {**symbols, **params})
+    sizes = for_sizes({**symbols, **params})
+    text = f"{sizes}no iteration writes {element_text(name, element)}"
+    place = concrete.base_element(prover.sketch, name, element, host)
+    example = ir.CounterExample(symbols, (), place, text, params)
+    promise = next((store for store in stores if _covers(store)), None)
+    if promise is not None:
+        return _broken_promise(tensor, promise, example)
+    fixes = tuple(fix for store in stores for fix in overlap_fixes(store))
+    diagnostic = Diagnostic(
+        "SK0510",
+        Severity.ERROR,
+        f"the output `{tensor.name}` is not written everywhere",
+        stores[0].access.span if stores else tensor.span,
+        text,
+        (Label(tensor.span, "declared here as an output"),) if stores else (),
+        notes=("every element of an output is written, or has an initial value (`= c`)",),
+        help=(
+            "let the loops and slices of the stores reach every element"
+            if stores
+            else f"store into `{tensor.name}`, or remove it"
+        ),
+        fixes=tuple(dict.fromkeys(fixes)),
+    )
+    proof = ir.Proof("covered", tensor.name, ir.Tier.REFUTED, text, example, span=diagnostic.span)
+    return Finding(proof, (diagnostic,))
+
+
+def _is_written(stores: Sequence[Site], host: concrete.Values, element: tuple[int, ...]) -> bool:
+    """Tries all iterations; what cannot be tried counts as "maybe written"."""
+    try:
+        return any(
+            element in concrete.box(store, values)
+            for store in stores
+            for values in concrete.iterations(store, host)
+        )
+    except (concrete.Untried, ArithmeticError):
+        return True
+
+
+# ---------------------------------------------------------------- loads of outputs and workspaces
+
+
+def _load(prover: Prover, load: Site, stores: Sequence[Site], allow_unproved: bool) -> Finding:
+    """An earlier launch writes all that is loaded."""
+    tensor, name = load.tensor, load.access.tensor
+    through = [store for store in stores if store.access.tensor == name]
+    elements = Elements.of(prover, name)
+    outcome = _written_before(prover, load, through, elements)
+    if outcome.verdict is not Verdict.PROVED and _written_as_another(prover, load, stores):
+        outcome = PROVED
+    if outcome.verdict is Verdict.PROVED:
+        proof = ir.Proof(
+            "initialised",
+            tensor.name,
+            ir.Tier.PROVED,
+            "an earlier phase writes what is loaded",
+            span=load.access.span,
+        )
+        return Finding(proof)
+    promise = next((s for s in stores if _covers(s) and s.phase < load.phase), None)
+    if promise is not None:
+        return _promised("initialised", tensor, promise)
+    if outcome.verdict is Verdict.REFUTED:
+        finding = budget.attempt(
+            RECHECKED,
+            budget.RECHECK,
+            partial(_read_too_early, prover, load, stores, elements, outcome),
+            lambda: None,
+        )
+        if finding is not None:
+            return finding
+    return _not_shown_written(load, stores, allow_unproved)
+
+
+def _written_before(
+    prover: Prover, load: Site, stores: Sequence[Site], elements: Elements
+) -> Outcome:
+    """Whether each element loaded was written by an earlier launch, all `stores` being through the
+    name that is loaded."""
+    if _has_earlier_witness(prover, load, stores, elements):
+        return PROVED
+    written = _earlier_writes(prover, load, stores, elements)
+    touch = touched(load, prover.root, tag="'load")
+    variables = (*counters(touch.scope), *elements.variables)
+    worst = PROVED
+    for system in _writes(touch, elements):
+        outcome = prover.search(system, variables, written)
+        if outcome.verdict is Verdict.REFUTED:
+            return outcome
+        if outcome.verdict is Verdict.UNKNOWN:
+            worst = outcome
+    return worst
+
+
+def _written_as_another(prover: Prover, load: Site, stores: Sequence[Site]) -> bool:
+    """Whether earlier launches write the whole tensor under some other name than the load's: a view
+    has the elements of its tensor, all of them."""
+    names = dict.fromkeys(store.access.tensor for store in stores)
+    for name in names:
+        if name == load.access.tensor:
+            continue
+        group = [store for store in stores if store.access.tensor == name]
+        elements = Elements.of(prover, name)
+        if _has_earlier_witness(prover, load, group, elements):
+            return True
+        scope = phase_scope(prover.sketch, prover.root, load.phase)
+        variables = (*counters(scope), *elements.variables)
+        written = _earlier_writes(prover, load, group, elements)
+        facts = (*scope.facts, *elements.facts)
+        if prover.search(facts, variables, written).verdict is Verdict.PROVED:
+            return True
+    return False
+
+
+def _has_earlier_witness(
+    prover: Prover, load: Site, stores: Sequence[Site], elements: Elements
+) -> bool:
+    """Whether one store of an earlier launch writes all elements."""
+    for store in stores:
+        if store.phase >= load.phase:
+            continue
+        shared = frozenset(
+            touched(load, prover.root).scope.counter(loop) for loop in shared_hosts(store, load)
+        )
+        given = phase_scope(prover.sketch, prover.root, load.phase).assume(elements.facts)
+        if has_witness(given, prover.root, store, elements.indices, shared):
+            return True
+    return False
+
+
+def _earlier_writes(
+    prover: Prover, load: Site, stores: Sequence[Site], elements: Elements
+) -> list[tuple[Fact, ...]]:
+    """What launches before the load's write. Loops of the host around both order launches: an
+    earlier iteration, or an earlier phase of the same one."""
+    host = touched(load, prover.root).scope
+    return [
+        (*system, *order)
+        for store in stores
+        for touch in (touched(store, prover.root, "'store"),)
+        for order in _orders(store, load, touch.scope, host)
+        for system in _writes(touch, elements)
+    ]
+
+
+def shared_hosts(one: Site, two: Site) -> tuple[ir.HostFor, ...]:
+    """The loops of the host around both launches."""
+    return tuple(loop for loop in shared_loops(one, two) if isinstance(loop, ir.HostFor))
+
+
+def _orders(store: Site, load: Site, renamed: Scope, host: Scope) -> list[tuple[Fact, ...]]:
+    """The ways in which a launch that stores can come before one that loads."""
+    orders: list[tuple[Fact, ...]] = []
+    same: tuple[Fact, ...] = ()
+    for loop in shared_hosts(store, load):
+        stride = constant_value(host.form(loop.step))
+        gap = add(host.forms[loop.variable], renamed.forms[loop.variable], -1)
+        if stride:
+            later = add(gap if stride > 0 else scale(gap, -1), constant(-1))
+            orders.append((*same, Fact(later)))
+        same = (*same, Fact(gap, equality=True))
+    if store.phase < load.phase:
+        orders.append(same)
+    return orders
+
+
+def _read_too_early(
+    prover: Prover, load: Site, stores: Sequence[Site], elements: Elements, outcome: Outcome
+) -> Finding | None:
+    for params, host in prover.hosts(outcome.point):
+        finding = _read_too_early_at(prover, load, stores, elements, outcome, params, host)
+        if finding is not None:
+            return finding
+    return None
+
+
+def _read_too_early_at(
+    prover: Prover,
+    load: Site,
+    stores: Sequence[Site],
+    elements: Elements,
+    outcome: Outcome,
+    params: ParamValues,
+    host: concrete.Values,
+) -> Finding | None:
+    """A load that finds nothing written at these numbers."""
+    symbols = prover.sizes(outcome.point)
+    element = tuple(outcome.point[atom] for atom in elements.variables)
+    try:
+        where = iteration(load.path, touched(load, prover.root).scope, outcome.point, host)
+        values = concrete.runs(load, host, where)
+        if values is None or element not in concrete.box(load, values):
+            return None
+        name = load.access.tensor
+        written = any(
+            earlier(values) and place in concrete.box(store, values)
+            for store in stores
+            for earlier in (_before(store, load, where),)
+            for place in (
+                concrete.same_element(prover.sketch, name, element, store.access.tensor, host),
+            )
+            for values in concrete.iterations(store, host)
+        )
+    except (concrete.Untried, ArithmeticError):
+        return None
+    if written or not concrete.admissible(prover.sketch, host):
+        return None
+    tensor = load.tensor
+    at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
+    what = f"{element_text(name, element)}, which no earlier phase has written"
+    params = named_params(prover.sketch, (load, *stores), params)
+    text = f"{for_sizes({**symbols, **params})}{at} {what}"
+    place = concrete.base_element(prover.sketch, name, element, host)
+    example = ir.CounterExample(symbols, (where,) if where else (), place, text, params)
+    span = load.access.span
+    diagnostic = Diagnostic(
+        "SK0530",
+        Severity.ERROR,
+        f"`{tensor.name}` is loaded before it is written",
+        span,
+        text,
+        (Label(tensor.span, f"declared here as {tensor.role.value}"),),
+        notes=(
+            "an output or workspace may be loaded only where an earlier phase, or `= c`, covers it;"
+            " a phase is an outermost parallel loop (R7, R8)",
+        ),
+        help=_way_out(load, stores),
+    )
+    proof = ir.Proof("initialised", tensor.name, ir.Tier.REFUTED, text, example, span=span)
+    return Finding(proof, (diagnostic,))
+
+
+def _way_out(load: Site, stores: Sequence[Site]) -> str:
+    """What to do about a load of what is not written yet."""
+    name = load.tensor.name
+    workspace = load.tensor.role is ir.Role.WORKSPACE
+    loops = [loop for store in stores for loop in shared_hosts(store, load)]
+    ways = ["write it in an earlier parallel loop", "keep the values in a tile"]
+    if loops:
+        past = "<" if isinstance(loops[0].step, ir.Literal) and loops[0].step.value < 0 else ">"
+        first = f"{loops[0].variable} {past} {show(loops[0].start)}"
+        ways = [f"load what an earlier iteration has written only under `if {first}:`"]
+    ways.append(f"give `{name}` an initial value (`= 0`)" if workspace else "declare `inout`")
+    return f"{', '.join(ways[:-1])}{',' * (len(ways) > 2)} or {ways[-1]}"
+
+
+def _before(
+    store: Site, load: Site, where: Mapping[str, int]
+) -> Callable[[Mapping[str, Value]], bool]:
+    """Whether an iteration of `store` belongs to an earlier launch than `load` at `where`."""
+    loops = shared_hosts(store, load)
+
+    def earlier(values: Mapping[str, Value]) -> bool:
+        for loop in loops:
+            gap = where[loop.variable] - int(values[loop.variable])
+            if gap:
+                return gap * concrete.known(loop.step, values) > 0
+        return store.phase < load.phase
+
+    return earlier
+
+
+def _not_shown_written(load: Site, stores: Sequence[Site], allow_unproved: bool) -> Finding:
+    """A load of which it is not known whether an earlier phase wrote it; points at the stores."""
+    tensor, name = load.tensor, load.access.tensor
+    message = f"cannot prove that an earlier phase writes what is loaded from `{tensor.name}`"
+    finding = _unproved("initialised", "SK0531", message, load, tensor, allow_unproved)
+    before = [s for s in stores if s.phase < load.phase or shared_hosts(s, load)]
+    labels = tuple(
+        Label(
+            store.access.span,
+            f"writes `{store.access.tensor}`, not provably "
+            + ("all that is loaded" if store.access.tensor == name else "the whole of it"),
+        )
+        for store in before
+    )
+    if any(store.access.tensor != name for store in before):
+        advice = (
+            f"load and store `{tensor.name}` under one shape, or let the stores of an earlier "
+            "phase write every element of the shape that they use"
+        )
+    else:
+        advice = "let the loops of an earlier phase reach every element that is loaded"
+    advice += f"; or give `{tensor.name}` an initial value (`= 0`)"
+    (diagnostic,) = finding.diagnostics
+    return records.evolve(
+        finding, diagnostics=(records.evolve(diagnostic, labels=labels, help=advice),)
+    )
+
+
+def _unproved(
+    claim: str,
+    code: str,
+    message: str,
+    site: Site | None,
+    tensor: ir.Tensor,
+    allow_unproved: bool,
+) -> Finding:
+    span = site.access.span if site is not None else tensor.span
+    detail = "could be neither proved nor refuted"
+    proof = ir.Proof(claim, tensor.name, ir.Tier.UNPROVED, detail, span=span)
+    diagnostic = Diagnostic(
+        code,
+        severity(allow_unproved),
+        message,
+        span,
+        detail,
+        notes=undecided(),
+        help="use slices like `i*T:(i+1)*T` over `range(ceil(M, T))`, and one view per tensor",
+    )
+    return Finding(proof, (diagnostic,))

@@ -1,0 +1,70 @@
+"""Divisors that the host does not know: they are at least 1 wherever they divide (SK0314).
+
+What depends on symbols and params alone is checked at launch. What depends on loop variables, as
+`min(GM - first, G)` does in a grouped order of tiles, must follow from their ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from sketchc.base.diagnostics import Diagnostic, Severity
+from sketchc.checker.context.context import in_phase
+from sketchc.checker.elaboration.flow import expressions
+from sketchc.checker.facts.affine import add, constant
+from sketchc.checker.facts.lane_forms import proves
+from sketchc.checker.facts.scope import Scope, contains_iota, phase_scope, root_scope
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+from sketchc.ir.symbolic import show
+
+
+def findings(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
+    """An error for each divisor in a launch that may be less than 1."""
+    root = root_scope(sketch)
+    found = (
+        diagnostic
+        for index, phase in enumerate(sketch.phases)
+        for diagnostic in _body(phase.body, phase_scope(sketch, root, index))
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _body(body: tuple[ir.Statement, ...], scope: Scope) -> Iterator[Diagnostic]:
+    for statement in body:
+        for value in expressions(statement):
+            yield from _divisors(value, statement, scope)
+        match statement:
+            case ir.Bind() | ir.Fetch():
+                scope = scope.after(statement)
+            case ir.For():
+                yield from _body(statement.body, scope.after(statement))
+            case ir.If(condition, body=then, orelse=orelse):
+                yield from _body(then, scope.given(condition))
+                yield from _body(orelse, scope.given(condition, holds=False))
+            case ir.Load() | ir.Store() | ir.Atomic() | ir.Compute() | ir.Alloc():
+                pass
+            case _:
+                assert_never(statement)
+
+
+def _divisors(value: ir.Expr, statement: ir.Statement, scope: Scope) -> Iterator[Diagnostic]:
+    for child in symbolic.children(value):
+        yield from _divisors(child, statement, scope)
+    if not (isinstance(value, ir.Binary) and value.operator in ("//", "%", "cdiv")):
+        return
+    divisor = value.right
+    if not in_phase(divisor) or contains_iota(divisor, scope.bindings):
+        return  # the host checks it, or elaboration has refused it
+    if proves(scope, add(scope.form(divisor), constant(-1))):
+        return
+    yield Diagnostic(
+        "SK0314",
+        Severity.ERROR,
+        f"the divisor `{show(divisor)}` may be less than 1",
+        value.span if value.span.end else statement.span,
+        "not provably at least 1 here",
+        notes=("nothing checks it at launch, since it depends on a loop variable",),
+        help=f"bound the loop so that it is, or divide by `max({show(divisor)}, 1)`",
+    )

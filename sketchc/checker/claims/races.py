@@ -1,0 +1,289 @@
+"""Independence of parallel iterations (LANGUAGE R7): none reads or writes what another writes.
+
+Two accesses of one tensor in one phase, at least one a store, are compared in two iterations that
+differ first in a parallel loop around both; the loops outside it agree, all inner ones are free.
+Each such pair of systems must have no common element. Accesses that are all the same atomic may
+meet anywhere. Nor may two lanes of one store write one element: which of them stays is not said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import combinations_with_replacement, product
+
+from sketchc.base import records
+from sketchc.checker.claims import conflicts
+from sketchc.checker.facts import budget, concrete
+from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
+from sketchc.checker.facts.answers import RECHECKED, Finding
+from sketchc.checker.facts.enumeration import (
+    conflicting_iterations,
+    first_difference,
+    repeating_iteration,
+    shared_loops,
+)
+from sketchc.checker.facts.footprints import Touch, touched
+from sketchc.checker.facts.param_values import ParamValues, named_params
+from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration
+from sketchc.checker.facts.sites import Site
+from sketchc.ir import nodes as ir
+
+
+@records.frozen
+class Pair:
+    """Two accesses with what they touch, the second under renamed loop variables."""
+
+    first: Site
+    second: Site
+    one: Touch
+    two: Touch
+
+    @staticmethod
+    def of(prover: Prover, first: Site, second: Site) -> Pair:
+        one = touched(first, prover.root)
+        return Pair(first, second, one, touched(second, prover.root, "'", fetched=""))
+
+    @property
+    def shared(self) -> tuple[ir.For | ir.HostFor, ...]:
+        """The loops around both, outermost first."""
+        return shared_loops(self.first, self.second)
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        return (*counters(self.one.scope), *counters(self.two.scope))
+
+
+def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> list[Finding]:
+    """One verdict per tensor that is stored inside a parallel loop, or through index tiles."""
+    result: list[Finding] = []
+    groups: dict[tuple[str, int], list[Site]] = {}
+    for site in sites:
+        groups.setdefault((site.tensor.name, site.phase), []).append(site)
+    for (name, _), group in groups.items():
+        stores = [site for site in group if site.stores]
+        if not any(_in_parallel(site) or _indexed(site) for site in stores):
+            continue
+        found = [
+            finding
+            for first, second in _pairs(group)
+            for finding in _limited(_conflicts, prover, first, second, allow_unproved)
+        ]
+        found += [
+            finding
+            for site in stores
+            if isinstance(site.statement, ir.Store) and _indexed(site)
+            for finding in _limited(_repeats, prover, site, site, allow_unproved)
+        ]
+        if not found:
+            words = "no two parallel iterations touch what one of them writes"
+            if all(isinstance(site.statement, ir.Atomic) for site in group):
+                words = "parallel iterations meet only in one atomic operation"
+            proof = ir.Proof("independent", name, ir.Tier.PROVED, words, span=stores[0].access.span)
+            found = [Finding(proof)]
+        order = list(ir.Tier)
+        result.append(max(found, key=lambda finding: order.index(finding.proof.tier)))
+    return result
+
+
+def _limited(
+    judge: Callable[[Prover, Site, Site, bool], Iterator[Finding]],
+    prover: Prover,
+    first: Site,
+    second: Site,
+    allow_unproved: bool,
+) -> list[Finding]:
+    """The failures of one pair, within the work that one claim may do."""
+    return budget.claim(
+        budget.CLAIM,
+        lambda: list(judge(prover, first, second, allow_unproved)),
+        lambda: [conflicts.unproved(first, second, allow_unproved)],
+    )
+
+
+def _in_parallel(site: Site) -> bool:
+    return any(loop.parallel for loop in site.loops)
+
+
+def _indexed(site: Site) -> bool:
+    return any(isinstance(subscript, ir.IndexSubscript) for subscript in site.access.subscripts)
+
+
+def _promised(site: Site) -> bool:
+    return isinstance(site.statement, ir.Store) and site.statement.unique
+
+
+def _pairs(group: Sequence[Site]) -> Iterator[tuple[Site, Site]]:
+    """Pairs of accesses with at least one store, the store first; none of two equal atomics."""
+    parallel = [site for site in group if _in_parallel(site)]
+    for one, two in combinations_with_replacement(parallel, 2):
+        if one.atomic is not None and one.atomic == two.atomic:
+            continue
+        if one.stores:
+            yield one, two
+        elif two.stores:
+            yield two, one
+
+
+def _conflicts(
+    prover: Prover, first: Site, second: Site, allow_unproved: bool
+) -> Iterator[Finding]:
+    """The failure of one pair of accesses, if it has one."""
+    pair = Pair.of(prover, first, second)
+    equal = _same_element(prover, pair)
+    shared = pair.shared
+    for depth, loop in enumerate(shared):
+        if isinstance(loop, ir.HostFor) or not loop.parallel:
+            continue
+        outer = tuple(_gap(pair, other, equality=True) for other in shared[:depth])
+        directions = (1,) if first is second else (1, -1)
+        for direction in directions:
+            ahead = Fact(add(scale(_gap(pair, loop).form, direction), constant(-1)))
+            outcome = _refute(prover, pair, outer, (*equal, ahead))
+            if outcome.verdict is Verdict.PROVED:
+                continue
+            finding = budget.attempt(
+                RECHECKED, budget.RECHECK, partial(_refuted, prover, pair, outcome), lambda: None
+            ) or _enumerated(prover, pair)
+            if finding is None and first is second and _promised(first):
+                finding = conflicts.promised(first)
+            yield finding or conflicts.unproved(first, second, allow_unproved)
+            return
+
+
+def _refute(prover: Prover, pair: Pair, outer: tuple[Fact, ...], goal: tuple[Fact, ...]) -> Outcome:
+    """The worst outcome over the alternatives of both accesses."""
+    worst = Outcome(Verdict.PROVED)
+    for one, two in product(pair.one.cases, pair.two.cases):
+        facts = (*pair.one.scope.facts, *_own_facts(pair), *outer, *one, *two)
+        outcome = prover.refute(facts, goal, pair.variables)
+        if outcome.verdict is Verdict.REFUTED:
+            return outcome
+        if outcome.verdict is Verdict.UNKNOWN:
+            worst = outcome
+    return worst
+
+
+def _own_facts(pair: Pair) -> tuple[Fact, ...]:
+    """The renamed scope's facts that the first does not have already."""
+    known = {id(fact) for fact in pair.one.scope.facts}
+    return tuple(fact for fact in pair.two.scope.facts if id(fact) not in known)
+
+
+def _gap(pair: Pair, loop: ir.For | ir.HostFor, equality: bool = False) -> Fact:
+    """second - first, of one loop variable."""
+    first, second = pair.one.scope.forms[loop.variable], pair.two.scope.forms[loop.variable]
+    return Fact(add(second, first, -1), equality)
+
+
+def _same_element(prover: Prover, pair: Pair) -> tuple[Fact, ...]:
+    """Both accesses touch one element; through different views, one position in memory."""
+    one, two = pair.one, pair.two
+    if pair.first.access.tensor == pair.second.access.tensor:
+        same = [add(a, b, -1) for a, b in zip(one.indices, two.indices, strict=True)]
+    else:
+        positions = [
+            _position(prover, site.access.tensor, touch.indices)
+            for site, touch in ((pair.first, one), (pair.second, two))
+        ]
+        same = [add(positions[0], positions[1], -1)]
+    return (*one.facts, *two.facts, *(Fact(form, equality=True) for form in same))
+
+
+def _position(prover: Prover, name: str, indices: Sequence[Linear]) -> Linear:
+    """The row-major position of an element."""
+    position: Linear = {}
+    for index, extent in zip(indices, prover.sketch.extents(name), strict=True):
+        position = add(prover.atoms.multiply(position, prover.root.form(extent)), index)
+    return position
+
+
+def _refuted(prover: Prover, pair: Pair, outcome: Outcome) -> Finding | None:
+    """The failure with its counter-example, once the numbers have been tried."""
+    if outcome.verdict is not Verdict.REFUTED:
+        return None
+    symbols = prover.sizes(outcome.point)
+    for params, host in prover.hosts(outcome.point):
+        try:
+            one = iteration(pair.first.path, pair.one.scope, outcome.point, host)
+            two = iteration(pair.second.path, pair.two.scope, outcome.point, host)
+            finding = _failure(prover, pair, symbols, one, two, params)
+        except (concrete.Untried, ArithmeticError):
+            continue
+        if finding is not None:
+            return finding
+    return None
+
+
+def _enumerated(prover: Prover, pair: Pair) -> Finding | None:
+    """The failure, where small sizes show one."""
+    if pair.first.access.tensor != pair.second.access.tensor:
+        return None
+    found = conflicting_iterations(prover.sketch, pair.first, pair.second)
+    return None if found is None else _failure(prover, pair, *found, {})
+
+
+def _failure(
+    prover: Prover,
+    pair: Pair,
+    symbols: dict[str, int],
+    one: dict[str, int],
+    two: dict[str, int],
+    params: ParamValues,
+) -> Finding | None:
+    """The failure at these numbers, or None where it does not happen."""
+    sketch = prover.sketch
+    params = named_params(sketch, (pair.first, pair.second), params)
+    host = concrete.host_sample(sketch, {**symbols, **params})
+    values = concrete.runs(pair.first, host, one)
+    others = concrete.runs(pair.second, host, two)
+    if values is None or others is None or not concrete.admissible(sketch, host):
+        return None
+    mine, theirs = concrete.box(pair.first, values), concrete.box(pair.second, others)
+    name = pair.first.access.tensor
+    if name == pair.second.access.tensor:
+        element = mine.common(theirs)
+    else:
+        name = pair.first.tensor.name
+        mine, theirs = (
+            concrete.in_base(sketch, site.access.tensor, box, host)
+            for site, box in ((pair.first, mine), (pair.second, theirs))
+        )
+        element = mine.common(theirs)
+    loop = first_difference(pair.shared, one, two)
+    if element is None or loop is None:
+        return None
+    place = concrete.base_element(sketch, name, element, host)
+    example = ir.CounterExample(symbols, (one, two), place, params=params)
+    return conflicts.refuted(pair.first, pair.second, loop, name, element, example)
+
+
+# ---------------------------------------------------------------- lanes of one store
+
+
+def _repeats(prover: Prover, site: Site, _: Site, allow_unproved: bool) -> Iterator[Finding]:
+    """The failure of a store two of whose lanes write one element."""
+    one, two = touched(site, prover.root), touched(site, prover.root, tag="'")
+    same = [
+        Fact(add(a, b, -1), equality=True) for a, b in zip(one.indices, two.indices, strict=True)
+    ]
+    variables = (*counters(one.scope), *one.lanes, *two.lanes)
+    for axis, (left, right) in enumerate(zip(one.lanes, two.lanes, strict=True)):
+        ahead = [Fact({right: 1, left: -1, 0: -1})]
+        before = zip(one.lanes[:axis], two.lanes[:axis], strict=True)
+        ahead += [Fact({b: 1, a: -1}, equality=True) for a, b in before]
+        facts = (*one.facts, *two.facts, *same, *ahead)
+        outcomes = [
+            prover.refute((*one.scope.facts, *case, *other), facts, variables)
+            for case, other in product(one.cases, two.cases)
+        ]
+        if all(outcome.verdict is Verdict.PROVED for outcome in outcomes):
+            continue
+        found = repeating_iteration(prover.sketch, site)
+        if found is not None:
+            yield conflicts.repeated(prover.sketch, site, *found)
+        elif _promised(site):
+            yield conflicts.promised(site)
+        else:
+            yield conflicts.unproved(site, site, allow_unproved)
+        return

@@ -1,0 +1,366 @@
+"""Claims about single accesses: scalar subscripts in range (R13), slices that fit their tile (R1).
+
+A claim `left <= right` that does not hold for all sizes becomes a launch check over host scalars if
+some sizes of at least 2 satisfy it; otherwise it is refuted with a concrete iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, Severity
+from sketchc.base.source import Span
+from sketchc.checker.domains.reach import is_loaded
+from sketchc.checker.facts import budget, concrete
+from sketchc.checker.facts.affine import ONE, Fact, add, constant, scale
+from sketchc.checker.facts.answers import (
+    Finding,
+    assignments,
+    element_text,
+    for_sizes,
+    severity,
+    undecided,
+)
+from sketchc.checker.facts.enumeration import failing_iteration
+from sketchc.checker.facts.lane_forms import lane_name, pointwise
+from sketchc.checker.facts.monotonicity import extreme
+from sketchc.checker.facts.param_values import ParamValues, named_params
+from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration
+from sketchc.checker.facts.scope import Branch, contains_iota, free_names
+from sketchc.checker.facts.sites import Site
+from sketchc.ir import guards
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import Value, evaluate
+from sketchc.ir.lanes import element_indices
+from sketchc.ir.symbolic import references, show, simplify
+
+_HOLDS = {
+    "in-bounds": "scalar subscripts stay inside the tensor",
+    "slice-fits": "slices are no longer than their tiles",
+}
+
+
+@records.frozen
+class Goal:
+    """`left <= right` must hold whenever the site runs. `axis` is the tensor's."""
+
+    claim: str
+    left: ir.Expr
+    right: ir.Expr
+    axis: int
+    span: Span
+
+
+def goals(prover: Prover, site: Site) -> Iterator[Goal]:
+    """What has to hold at one access. An axis `M|1` is judged by M."""
+    extents = prover.sketch.extents(site.access.tensor)
+    tile = iter(site.tile.extents)
+    for axis, (subscript, extent) in enumerate(zip(site.access.subscripts, extents, strict=True)):
+        if isinstance(subscript, ir.ScalarSubscript):
+            index = subscript.index
+            last = ir.Binary("-", extent, ir.Literal(1))
+            yield Goal("in-bounds", ir.Literal(0), index, axis, index.span)
+            yield Goal("in-bounds", index, last, axis, index.span)
+            continue
+        if isinstance(subscript, ir.IndexSubscript):
+            # Lanes of index tiles are bounded, guarded or refused when domains are inferred.
+            if subscript.axis is not None:
+                next(tile)
+            continue
+        wanted = next(tile)
+        if not subscript.exact:
+            span = subscript.lower.span.to(subscript.upper.span)
+            length = _length(site, subscript)
+            yield Goal("slice-fits", length, wanted, axis, span)
+
+
+def _length(site: Site, subscript: ir.SliceSubscript) -> ir.Expr:
+    """How many elements a slice has; below zero where it ends before it begins, and is empty."""
+    lower, upper, step = subscript.lower, subscript.upper, subscript.step
+    if not site.scope.proves(site.scope.form(step)):
+        lower, upper, step = upper, lower, ir.Unary("-", step)
+    length = ir.Binary("-", upper, lower)
+    return simplify(length if step == ir.Literal(1) else ir.Binary("cdiv", length, step))
+
+
+def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> list[Finding]:
+    """One proof per claim and tensor, and one more for each failure or launch check."""
+    result: list[Finding] = []
+    for claim in ("in-bounds", "slice-fits"):
+        groups: dict[str, list[Site]] = {}
+        for site in sites:
+            groups.setdefault(site.access.tensor, []).append(site)
+        for name, group in groups.items():
+            result.extend(_group(prover, claim, name, group, allow_unproved))
+    return result
+
+
+def _group(
+    prover: Prover, claim: str, name: str, sites: Sequence[Site], allow_unproved: bool
+) -> Iterable[Finding]:
+    if claim == "in-bounds":
+        yield from _index_tiles(name, sites)
+    failures: list[Finding] = []
+    count = 0
+    for site in sites:
+        for goal in goals(prover, site):
+            if goal.claim != claim:
+                continue
+            count += 1
+            finding = budget.claim(
+                budget.CLAIM,
+                partial(_decide, prover, site, goal, allow_unproved),
+                partial(_unproved, site, goal, allow_unproved),
+            )
+            if finding is not None:
+                failures.append(finding)
+    if count > len(failures):
+        words = (
+            "scalar subscripts stay inside" if claim == "in-bounds" else "slices fit their tiles"
+        )
+        proof = ir.Proof(claim, name, ir.Tier.PROVED, words, span=sites[0].access.span)
+        yield Finding(proof)
+    seen: set[tuple[Span, str]] = set()
+    for finding in failures:
+        key = (finding.proof.span, finding.proof.detail)
+        if key not in seen:
+            seen.add(key)
+            yield finding
+
+
+def _index_tiles(name: str, sites: Sequence[Site]) -> Iterator[Finding]:
+    """What domain inference has seen to for the index tiles among the subscripts of a tensor."""
+    for loaded in (False, True):
+        subject = [
+            site
+            for site in sites
+            if not isinstance(site.statement, ir.Fetch)
+            and any(
+                is_loaded(site.scope, part) == loaded
+                for part in site.access.subscripts
+                if loaded or isinstance(part, ir.IndexSubscript)
+            )
+        ]
+        if not subject:
+            continue
+        words = "index tiles stay inside"
+        if loaded:
+            # Whatever the data, no element outside is touched: that is the claim (R13). An index
+            # out of range is an error of the interpreter's, not of the sketch.
+            words = "lanes whose indices from memory leave the tensor are masked"
+        elif any(site.guards for site in subject):
+            words = "lanes whose indices leave the tensor are masked"
+        span = subject[0].access.span
+        yield Finding(ir.Proof("in-bounds", name, ir.Tier.PROVED, words, span=span))
+
+
+def _decide(prover: Prover, site: Site, goal: Goal, allow_unproved: bool) -> Finding | None:
+    """None where the goal is proved, wherever the access is guarded."""
+    scope = site.scope
+    for guard in site.guards:
+        if not contains_iota(guard, scope.bindings):
+            scope = scope.given(guard)
+    gap = add(scope.form(goal.right), scope.form(goal.left), -1)
+    if scope.proves(gap):
+        return None
+    violated = Fact(add(scale(gap, -1), constant(-1)))
+    outcome = prover.refute(scope.facts, (violated,), counters(scope))
+    if outcome.verdict is Verdict.PROVED:
+        return None
+    condition = _launch_condition(prover, site, goal)
+    if condition is not None:
+        text = show(condition)
+        require = ir.Require(condition, text, generated=True, span=goal.span)
+        detail = f"holds when `{text}`, which the host checks"
+        tier = ir.Tier.CHECKED_AT_LAUNCH
+        proof = ir.Proof(goal.claim, site.access.tensor, tier, detail, span=goal.span)
+        return Finding(proof, (), (require,))
+    return (
+        _refuted(prover, site, goal, outcome)
+        or _enumerated(prover, site, goal)
+        or _unproved(site, goal, allow_unproved)
+    )
+
+
+def _launch_condition(prover: Prover, site: Site, goal: Goal) -> ir.Expr | None:
+    """`left <= right` at the worst iteration, over host scalars; None where there is no plain worst
+    iteration, or no sizes of at least 2 satisfy it."""
+    root = prover.root
+    worst = extreme(simplify(ir.Binary("-", goal.right, goal.left)), site.scope, 0)
+    if worst is None or free_names(worst) - root.forms.keys():
+        return None
+    large = [Fact({atom: 1, ONE: -2}) for atom in prover.symbols.values()]
+    satisfied = Fact(root.form(worst))
+    if root.refutes((*large, satisfied)):
+        return None
+    if prover.search((*root.facts, *large, satisfied), ()).verdict is Verdict.PROVED:
+        return None
+    return _where_reached(prover, site, _as_comparison(worst))
+
+
+def _where_reached(prover: Prover, site: Site, condition: ir.Expr) -> ir.Expr | None:
+    """The condition, needed only where the branches around the site are taken; None where the host
+    does not know whether they are. (Of a branch that asks for `present(X)`, too, what the host does
+    not know counts as so.)"""
+    known: list[ir.Expr] = []
+    for step in site.path:
+        if not isinstance(step, Branch):
+            continue
+        asks = _present(step.condition)
+        for part in guards.conjuncts(step.condition, step.holds):
+            if not free_names(part) - prover.root.forms.keys() - _present(part):
+                known.append(part)
+            elif not asks:
+                return None
+    return guards.where(tuple(known), condition)
+
+
+def _present(condition: ir.Expr) -> frozenset[str]:
+    """The optional tensors that a condition asks for."""
+    names = references(condition)
+    return frozenset(name.name for name in names if name.kind is ir.NameKind.PRESENT)
+
+
+def _as_comparison(gap: ir.Expr) -> ir.Expr:
+    """`gap >= 0` with the subtracted terms on the left: `K <= N`, `i < M`."""
+    match gap:
+        case ir.Binary("-", ir.Binary("-", left, right), ir.Literal(1)):
+            return ir.Binary("<", right, left)
+        case ir.Binary("-", left, ir.Literal(int(value))):
+            return ir.Binary("<", ir.Literal(value - 1), left)
+        case ir.Binary("-", left, right):
+            return ir.Binary("<=", right, left)
+        case _:
+            return ir.Binary("<=", ir.Literal(0), gap)
+
+
+def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Finding | None:
+    """The failure with its counter-example, once the numbers have been tried."""
+    if outcome.verdict is not Verdict.REFUTED:
+        return None
+    symbols = prover.sizes(outcome.point)
+    for params, host in prover.hosts(outcome.point):
+        if not concrete.admissible(prover.sketch, host):
+            continue
+        try:
+            where = iteration(site.path, site.scope, outcome.point, host)
+            finding = _failure(prover, site, goal, symbols, where, params)
+        except (concrete.Untried, ArithmeticError):
+            continue  # loops whose bounds come from memory have no numbers to show
+        if finding is not None:
+            return finding
+    return None
+
+
+def _enumerated(prover: Prover, site: Site, goal: Goal) -> Finding | None:
+    """The failure, where small sizes show one."""
+    found = failing_iteration(prover.sketch, site, lambda values: _fails(site, goal, values))
+    return None if found is None else _failure(prover, site, goal, *found, {})
+
+
+def _failure(
+    prover: Prover,
+    site: Site,
+    goal: Goal,
+    symbols: dict[str, int],
+    where: dict[str, int],
+    params: ParamValues,
+) -> Finding | None:
+    """The failure at these numbers, or None where it does not happen."""
+    params = named_params(prover.sketch, (site,), params)
+    numbers = {**symbols, **params}
+    host = concrete.host_sample(prover.sketch, numbers)
+    values = concrete.runs(site, host, where)
+    if values is None or not _fails(site, goal, values):
+        return None
+    name = site.access.tensor
+    extent = evaluate(prover.sketch.extents(name)[goal.axis], values)
+    verb = "writes" if site.stores else "reads"
+    at = f"iteration {assignments(where)} {verb}" if where else f"the sketch {verb}"
+    element: tuple[int, ...] = ()
+    if goal.claim == "in-bounds":
+        element = _element(site, values)
+        text = (
+            f"{for_sizes(numbers)}{at} {element_text(name, element)}, "
+            f"but axis {goal.axis} of `{name}` has extent {extent}"
+        )
+        code, message = "SK0501", f"subscript {goal.axis} of `{name}` leaves the tensor"
+        notes: tuple[str, ...] = ("scalar subscripts are never clamped or wrapped (R13)",)
+        advice = "change the range of the loop, or the subscript"
+    else:
+        length = evaluate(goal.left, values)
+        limit = evaluate(site.tile.extents[_tile_axis(site, goal.axis)], values)
+        what = (
+            f"a slice of length {length} of `{name}` into an axis of extent {limit} "
+            f"of `{site.tile.source_name}`"
+        )
+        text = f"{for_sizes(numbers)}{at} {what}"
+        code, message = "SK0503", f"the slice does not fit the tile `{site.tile.source_name}`"
+        notes = ("a slice is at most as long as the tile's axis (R1)",)
+        advice = "make the tile as long as the slice, or shorten the slice"
+    example = ir.CounterExample(symbols, (where,) if where else (), element, text, params)
+    tier = ir.Tier.REFUTED
+    proof = ir.Proof(goal.claim, name, tier, text, example, span=goal.span)
+    diagnostic = Diagnostic(
+        code, Severity.ERROR, message, goal.span, text, notes=notes, help=advice
+    )
+    return Finding(proof, (diagnostic,))
+
+
+def _fails(site: Site, goal: Goal, values: Mapping[str, Value]) -> bool:
+    """Whether the access takes place with these values and the goal does not hold. (A guard over a
+    fetched value may hold.)"""
+    for guard in site.guards:
+        if contains_iota(guard, site.scope.bindings):
+            continue
+        with suppress(KeyError):
+            if not evaluate(guard, values):
+                return False
+    try:
+        return evaluate(goal.left, values) > evaluate(goal.right, values)
+    except KeyError:  # what the goal is about was fetched
+        return False
+
+
+def _element(site: Site, values: concrete.Values) -> tuple[int, ...]:
+    """The element that lane 0 touches, () where that depends on what is in memory."""
+    extents, bindings = site.tile.extents, site.scope.bindings
+    first = {**values, **{lane_name(axis): 0 for axis in range(len(extents))}}
+    indices = (
+        pointwise(index, extents, bindings) for index in element_indices(site.access, extents)
+    )
+    try:
+        return tuple(int(evaluate(index, first)) for index in indices)
+    except KeyError:
+        return ()
+
+
+def _tile_axis(site: Site, axis: int) -> int:
+    """The axis of the tile for an axis of the tensor that a slice subscripts."""
+    return sum(
+        isinstance(subscript, ir.SliceSubscript)
+        or (isinstance(subscript, ir.IndexSubscript) and subscript.axis is not None)
+        for subscript in site.access.subscripts[:axis]
+    )
+
+
+def _unproved(site: Site, goal: Goal, allow_unproved: bool) -> Finding:
+    name = site.access.tensor
+    claim = f"{show(simplify(goal.left))} <= {show(simplify(goal.right))}"
+    detail = f"`{claim}` could be neither proved nor refuted"
+    proof = ir.Proof(goal.claim, name, ir.Tier.UNPROVED, detail, span=goal.span)
+    in_bounds = goal.claim == "in-bounds"
+    diagnostic = Diagnostic(
+        "SK0502" if in_bounds else "SK0504",
+        severity(allow_unproved),
+        f"cannot prove that the {'subscript' if in_bounds else 'slice'} of `{name}` "
+        f"{'stays inside' if in_bounds else 'fits its tile'}",
+        goal.span,
+        detail,
+        notes=undecided(),
+        help="state what makes it true in a `require:`",
+    )
+    return Finding(proof, (diagnostic,))

@@ -1,0 +1,316 @@
+"""What elaboration carries from declaration to declaration and from statement to statement.
+
+`Context` is the one mutable object of the stage. Errors are recorded through `Context.error`, which
+returns the exception that unwinds to the enclosing statement; the statement is then skipped, so
+that one mistake gives one message and the rest of the sketch is still checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
+from sketchc.base.source import Span
+from sketchc.base.types import DType
+from sketchc.checker.context.names import (
+    Entry,
+    Namer,
+    PoisonedName,
+    ScalarName,
+    Scopes,
+    TileState,
+    closest,
+    describe,
+)
+from sketchc.checker.context.prepass import Survey
+from sketchc.ir import guards, symbolic
+from sketchc.ir import nodes as ir
+from sketchc.ir.lanes import tiles_read
+from sketchc.parsing import syntax
+
+Value = int | float | bool
+
+
+class InvalidError(Exception):
+    """Unwinds to the enclosing statement or declaration; its cause was already reported."""
+
+
+@records.frozen
+class Typed:
+    """An elaborated expression: scalar when `extents` is None, else an index tile."""
+
+    value: ir.Expr
+    dtype: DType
+    extents: tuple[ir.Expr, ...] | None = None
+
+
+@records.frozen
+class LoopState:
+    """A loop around the current statement."""
+
+    identity: int
+    node: syntax.For
+    variable: str  # in the IR
+    parallel: bool
+
+
+@records.define(eq=False)
+class Context:
+    """State of one elaboration; see the module docstring."""
+
+    tree: syntax.Sketch
+    given: Mapping[str, Value]
+    survey: Survey
+    diagnostics: list[Diagnostic] = records.field(factory=list)
+    scopes: Scopes = records.field(factory=Scopes)
+    namer: Namer = records.field(factory=Namer)
+    definitions: dict[str, symbolic.Polynomial] = records.field(factory=dict)
+    #: compile-time values by IR name, and which of them are tunable (or depend on one: lets)
+    values: dict[str, Value] = records.field(factory=dict)
+    tunable: set[str] = records.field(factory=set)
+    #: (lowest, highest) value of integer names, where known
+    intervals: dict[str, tuple[int | None, int | None]] = records.field(factory=dict)
+    sources: dict[str, str] = records.field(factory=dict)  # IR name -> name in the sketch
+    index_ranks: dict[str, int] = records.field(factory=dict)  # of bound index tiles
+    loaded: set[str] = records.field(factory=set)  # bindings with lanes that come from a tile
+    symbols: list[ir.Symbol] = records.field(factory=list)
+    params: list[ir.Param] = records.field(factory=list)
+    constants: list[ir.Constant] = records.field(factory=list)
+    lets: list[ir.Let] = records.field(factory=list)
+    requires: list[ir.Require] = records.field(factory=list)
+    tensors: list[ir.Tensor] = records.field(factory=list)
+    declared_roles: set[str] = records.field(factory=set)  # tensors whose role is written
+    dtype_spans: dict[str, Span] = records.field(factory=dict)
+    views: list[ir.View] = records.field(factory=list)
+    tiles: list[TileState] = records.field(factory=list)
+    allocs: dict[str, syntax.Alloc] = records.field(factory=dict)  # by IR name
+    loops: list[LoopState] = records.field(factory=list)
+    loop_count: int = 0
+    phase: int = 0
+    present: set[str] = records.field(factory=set)  # optional tensors known to be given here
+    #: what the host knows to hold here, by the branches around
+    guards: tuple[ir.Expr, ...] = ()
+    #: by `let`, the optional tensors without which nothing uses it; None: not looked at yet
+    needed_with: dict[str, frozenset[str]] | None = None
+    mentioned: set[str] = records.field(factory=set)  # tensors that branches never taken access
+    asking: bool = False  # in the condition of an `if`, where `present` may stand
+    host_steps: list[ir.HostStep] = records.field(factory=list)  # bindings before the next launch
+    bound_symbols: set[str] = records.field(factory=set)  # warned of once each
+    #: statements that the current one begins with: what its shorter forms stand for
+    before: list[ir.Statement] = records.field(factory=list)
+    #: elaborates a comparison of data tiles (see `shorthand`, which needs the expressions)
+    compare: Callable[[Context, syntax.Binary], Typed] = records.field(kw_only=True)
+
+    # ------------------------------------------------------------ diagnostics
+
+    def error(
+        self,
+        span: Span,
+        code: str,
+        message: str,
+        label: str = "",
+        *,
+        labels: tuple[Label, ...] = (),
+        notes: tuple[str, ...] = (),
+        help: str = "",
+        fixes: tuple[Fix, ...] = (),
+    ) -> InvalidError:
+        """Record an error; returns the exception to raise where the statement cannot go on."""
+        self.diagnostics.append(
+            Diagnostic(code, Severity.ERROR, message, span, label, labels, notes, help, fixes)
+        )
+        return InvalidError(message)
+
+    def warn(
+        self,
+        span: Span,
+        code: str,
+        message: str,
+        label: str = "",
+        *,
+        labels: tuple[Label, ...] = (),
+        notes: tuple[str, ...] = (),
+        help: str = "",
+        fixes: tuple[Fix, ...] = (),
+    ) -> None:
+        """Record a warning."""
+        self.diagnostics.append(
+            Diagnostic(code, Severity.WARNING, message, span, label, labels, notes, help, fixes)
+        )
+
+    # ------------------------------------------------------------ names
+
+    def lookup(self, name: str, span: Span) -> Entry:
+        """What `name` stands for; raises `InvalidError` for an unknown or poisoned name."""
+        entry = self.scopes.find(name)
+        if isinstance(entry, PoisonedName):
+            raise InvalidError(name)
+        if entry is not None:
+            return entry
+        ended = self.scopes.ended.get(name)
+        if isinstance(ended, PoisonedName):
+            raise InvalidError(name)
+        if ended is not None:
+            raise self.error(
+                span,
+                "SK0203",
+                f"`{name}` is used outside the block that made it",
+                "not visible here",
+                labels=(Label(ended.span, f"{describe(ended)} of that block"),),
+                notes=("a name made inside a loop ends with the loop",),
+                help=f"make `{name}` before the loop, in the block that uses it",
+            )
+        meant = closest(name, self.scopes.visible())
+        fixes = () if meant is None else (Fix(f"use `{meant}`", (Edit(span, meant),)),)
+        raise self.error(
+            span,
+            "SK0201",
+            f"unknown name `{name}`",
+            "not declared" if meant is None else f"did you mean `{meant}`?",
+            fixes=fixes,
+        )
+
+    def declare(self, name: str, span: Span) -> str:
+        """Check that a top-level name is new, reserve its identifier and return that."""
+        self.check_new(name, span)
+        spelt = self.namer.fresh(name)
+        self.sources[spelt] = name
+        if spelt != name:
+            self.warn(
+                span,
+                "SK0610",
+                f"`{name}` is a reserved word in generated code",
+                f"appears there as `{spelt}`",
+            )
+        return spelt
+
+    def check_new(self, name: str, span: Span) -> None:
+        """Raises `InvalidError` if `name` is already visible."""
+        entry = self.scopes.find(name)
+        if entry is None:
+            return
+        raise self.error(
+            span,
+            "SK0202",
+            f"`{name}` is already defined",
+            "second definition",
+            labels=(Label(entry.span, f"{describe(entry)} of that name"),),
+            notes=("a name may be made again only where the first is no longer visible",),
+        )
+
+    def check_assignable(self, name: str, span: Span) -> None:
+        """Raises `InvalidError` if a binding or loop in the body cannot make this name."""
+        entry = self.scopes.find(name)
+        if isinstance(entry, ScalarName):
+            what = describe(entry)
+            raise self.error(
+                span,
+                "SK0204",
+                f"`{name}` is {what}: it cannot be assigned",
+                "assigned here",
+                labels=(Label(entry.span, f"{what} of that name"),),
+                help="bind another name",
+            )
+        self.check_new(name, span)
+
+    def binding(self, name: str, spelt: str) -> Value | None:
+        """The value that the caller binds to a constant or param, by either of its names."""
+        return self.given.get(name, self.given.get(spelt))
+
+    @contextmanager
+    def branch(
+        self, present: frozenset[str], condition: ir.Expr | None = None, holds: bool = True
+    ) -> Iterator[None]:
+        """A block with names of its own, where these optional tensors are known to be given and a
+        condition holds, or does not."""
+        before, outer = set(self.present), self.guards
+        self.present |= present
+        if condition is not None:
+            parts = map(self.host_form, guards.conjuncts(condition, holds))
+            self.guards += tuple(part for part in parts if part is not None)
+        self.scopes.open()
+        try:
+            yield
+        finally:
+            self.scopes.close()
+            self.present, self.guards = before, outer
+
+    def trial(self) -> Context:
+        """A copy to try something on; only `mentioned` is shared."""
+
+        def copied(value: object) -> object:
+            return value.copy() if isinstance(value, list | dict | set) else value
+
+        changes: dict[str, Any] = {
+            field.name: copied(getattr(self, field.name)) for field in records.fields(Context)
+        }
+        changes["diagnostics"] = []
+        changes["scopes"] = Scopes(
+            [dict(block) for block in self.scopes.blocks], dict(self.scopes.ended)
+        )
+        changes["namer"] = Namer(set(self.namer.taken))
+        changes["mentioned"] = self.mentioned
+        return records.evolve(self, **changes)
+
+    # ------------------------------------------------------------ facts
+
+    def define(self, name: str, value: ir.Expr) -> None:
+        """Let later comparisons see through an integer name (IR spelling)."""
+        polynomial = symbolic.normalize(value, self.definitions)
+        if symbolic.is_small(polynomial):
+            self.definitions[name] = polynomial
+
+    def equal(self, left: ir.Expr, right: ir.Expr) -> bool:
+        """Symbolic equality; lets, bindings and fixed constants are seen through, tunable
+        constants are not: their values must not matter (R6b)."""
+        return symbolic.equal(left, right, self.definitions)
+
+    def host_form(self, value: ir.Expr) -> ir.Expr | None:
+        """The expression over host scalars alone, seeing through bindings; None if it depends on a
+        loop variable."""
+        if is_host(value):
+            return value
+        expanded = symbolic.rebuild(symbolic.normalize(value, self.definitions))
+        return expanded if is_host(expanded) else None
+
+    def is_one(self, extent: ir.Expr) -> bool:
+        return symbolic.constant_value(extent, self.definitions) == 1
+
+    def require(self, condition: ir.Expr, span: Span) -> None:
+        """Add a host check at launch, once, for the launches that get here."""
+        needed = guards.where(self.guards, condition)
+        if needed is None or any(r.condition in (condition, needed) for r in self.requires):
+            return
+        condition = needed
+        text = symbolic.show(condition)
+        self.requires.append(ir.Require(condition, text, generated=True, span=span))
+
+
+def is_host(expression: ir.Expr) -> bool:
+    """Whether an expression is known at launch: it uses nothing that exists only inside loops, on
+    the device or on the host, or that was fetched."""
+    return not tiles_read(expression) and not any(
+        reference.kind in (ir.NameKind.LOOP, ir.NameKind.BINDING, ir.NameKind.HOST)
+        for reference in symbolic.references(expression)
+    )
+
+
+def in_phase(expression: ir.Expr) -> bool:
+    """Whether an expression uses what exists only inside a launch."""
+    return bool(tiles_read(expression)) or any(
+        reference.kind in (ir.NameKind.LOOP, ir.NameKind.BINDING)
+        for reference in symbolic.references(expression)
+    )
+
+
+def at_start(span: Span) -> Span:
+    """The empty span before `span`, for insertions."""
+    return records.evolve(span, end=span.start, end_line=span.line, end_column=span.column)
+
+
+def at_end(span: Span) -> Span:
+    """The empty span after `span`, for insertions."""
+    return records.evolve(span, start=span.end, line=span.end_line, column=span.end_column)

@@ -1,0 +1,221 @@
+"""Fix-its that rewrite statements, and the patterns of the public listings that need them.
+
+An edit replaces the text of one span. Statements are reprinted on lines of their own with the
+indentation of the statement they replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Edit, Fix
+from sketchc.base.source import NOWHERE
+from sketchc.base.types import DType
+from sketchc.checker.context.context import Context
+from sketchc.checker.context.names import TileName, TileState
+from sketchc.checker.context.text import statement_text
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+from sketchc.ops.table import OPS
+from sketchc.parsing import syntax
+
+
+def _lines(node: syntax.Statement, lines: Iterable[str]) -> Edit:
+    indent = " " * (node.span.column - 1)
+    return Edit(node.span, f"\n{indent}".join(lines))
+
+
+def _free_name(context: Context, wanted: str) -> str:
+    visible = {*context.scopes.visible(), *context.namer.taken}
+    name, count = wanted, 1
+    while name in visible:
+        count += 1
+        name = f"{wanted}_{count}"
+    return name
+
+
+def dtype_fix(node: syntax.Alloc, dtype: DType) -> Fix:
+    """Give an alloc this element type."""
+    text = statement_text(records.evolve(node, dtype=dtype))
+    return Fix(f"make `{node.name}` {dtype.value}", (Edit(node.span, text),))
+
+
+def init_fix(node: syntax.Alloc) -> Fix:
+    """Give an alloc `init=0`."""
+    zero = syntax.Number(0, "0")
+    text = statement_text(records.evolve(node, init=zero))
+    return Fix(f"initialise `{node.name}` with `init=0`", (Edit(node.span, text),))
+
+
+def cast_fix(
+    context: Context,
+    node: syntax.Load | syntax.Store | syntax.Atomic | syntax.Compute,
+    dtype: DType,
+) -> tuple[Fix, ...]:
+    """Put a tile of type `dtype` and a `cast` between a statement and its tile; nothing where the
+    statement adds to what the tile holds."""
+    match node:
+        case syntax.Compute(operation=operation) if OPS[operation].accumulates:
+            return ()
+        case (
+            syntax.Load(tile=syntax.Name(id=name))
+            | syntax.Store(tile=syntax.Name(id=name))
+            | syntax.Atomic(tile=syntax.Name(id=name))
+        ):
+            pass
+        case syntax.Compute(arguments=(*_, syntax.Name(id=name))):
+            if any(keyword.name == "dst" for keyword in node.keywords):
+                return ()
+        case _:
+            return ()
+    original = _alloc_of(context, name)
+    if original is None:
+        return ()
+    between = _free_name(context, f"{name}_{dtype.value}")
+    made = statement_text(syntax.Alloc(between, original.extents, dtype, None, ()))
+    match node:
+        case syntax.Load():
+            tile = syntax.Name(between)
+            lines = [
+                made,
+                statement_text(records.evolve(node, tile=tile)),
+                f"cast({between}, {name})",
+            ]
+        case syntax.Store() | syntax.Atomic():
+            tile = syntax.Name(between)
+            lines = [
+                made,
+                f"cast({name}, {between})",
+                statement_text(records.evolve(node, tile=tile)),
+            ]
+        case _:
+            arguments = (*node.arguments[:-1], syntax.Name(between))
+            lines = [
+                made,
+                statement_text(records.evolve(node, arguments=arguments)),
+                f"cast({between}, {name})",
+            ]
+    return (Fix("convert with `cast`", (_lines(node, lines),)),)
+
+
+def _alloc_of(context: Context, name: str) -> syntax.Alloc | None:
+    entry = context.scopes.find(name)
+    return context.allocs.get(entry.tile.name) if isinstance(entry, TileName) else None
+
+
+def late_positional_fix(node: syntax.Compute) -> Fix:
+    """Put the positional arguments before the keywords."""
+    return Fix("put the keywords last", (Edit(node.span, statement_text(node)),), safe=True)
+
+
+#: What combines two results of a reduction, by its identity.
+_COMBINING = {
+    "zero": "add",
+    "one": "mul",
+    "lowest": "max",
+    "highest": "min",
+    "false": "logical_or",
+    "true": "logical_and",
+}
+
+
+def accumulate_fix(context: Context, node: syntax.Compute, tile: TileState) -> tuple[Fix, ...]:
+    """Reduce into a tile of its own, then add that to the accumulator."""
+    original = context.allocs.get(tile.name)
+    operation = _COMBINING.get(OPS[node.operation].identity or "")
+    match node:
+        case syntax.Compute(arguments=(*_, syntax.Name(id=name))) if (
+            original is not None and operation is not None and name == tile.source_name
+        ):
+            part = _free_name(context, f"{name}_part")
+            made = syntax.Alloc(part, original.extents, original.dtype, None, ())
+            arguments = (*node.arguments[:-1], syntax.Name(part))
+            lines = [
+                statement_text(made),
+                statement_text(records.evolve(node, arguments=arguments)),
+                f"{operation}({name}, {part}, {name})",
+            ]
+            return (Fix("reduce into a tile of its own, then combine", (_lines(node, lines),)),)
+        case _:
+            return ()
+
+
+# ---------------------------------------------------------------- tile-index loops
+
+
+def tile_index_fixes(body: Iterable[ir.Statement]) -> tuple[Fix, ...]:
+    """Fix-its for loops that count tiles but slice elements, as the public listings do.
+
+    `for i in range(ceil(M, m0))` with `A[i:i+m0]` reads and writes overlapping rows. Two repairs,
+    each applied to every such loop in `body` and to all its accesses, so that the result means what
+    was meant: slice `i*m0:(i+1)*m0`, or count elements with `range(0, M, m0)`. Empty where the
+    pattern does not occur.
+    """
+    slices: list[Edit] = []
+    ranges: list[Edit] = []
+    for loop in (one for one in ir.walk(body) if isinstance(one, ir.For)):
+        found = tile_index_slices(loop)
+        match loop.stop:
+            case ir.Binary("cdiv", total, tile) if found:
+                pass
+            case _:
+                continue
+        variable = loop.text.split()[1] if loop.text else loop.variable
+        size = symbolic.show(tile)
+        factor = size if isinstance(tile, ir.Ref | ir.Literal) else f"({size})"
+        for part in found:
+            text = f"{variable}*{factor}:({variable}+1)*{factor}"
+            slices.append(Edit(part.lower.span.to(part.upper.span), text))
+        span = loop.stop.span
+        if loop.start.span != NOWHERE:
+            span = loop.start.span.to(span)
+        ranges.append(Edit(span, f"0, {symbolic.show(total)}, {size}"))
+    if not slices:
+        return ()
+    return (
+        Fix("slice whole tiles, as in `i*m0:(i+1)*m0`", tuple(dict.fromkeys(slices))),
+        Fix("count elements, as in `range(0, M, m0)`", tuple(dict.fromkeys(ranges))),
+    )
+
+
+def tile_index_slices(loop: ir.For) -> list[ir.SliceSubscript]:
+    """The slices `i:i+m0` in the body of a loop `for i in range(ceil(M, m0))`."""
+    if loop.start != ir.Literal(0) or loop.step != ir.Literal(1) or loop.stop.span == NOWHERE:
+        return []
+    return [
+        subscript
+        for access in _accesses(loop.body)
+        for subscript in access.subscripts
+        if isinstance(subscript, ir.SliceSubscript)
+        and subscript.step == ir.Literal(1)
+        and _counts_tiles(subscript, loop)
+        and NOWHERE not in (subscript.lower.span, subscript.upper.span)
+    ]
+
+
+def _counts_tiles(subscript: ir.SliceSubscript, loop: ir.For) -> bool:
+    """Whether a slice starts at the loop's variable and is as long as the loop's tile."""
+    match subscript.lower, loop.stop:
+        case ir.Ref(name=name), ir.Binary("cdiv", _, tile) if name == loop.variable:
+            end = ir.Binary("+", subscript.lower, tile)
+            return symbolic.equal(subscript.upper, end)
+        case _:
+            return False
+
+
+def _accesses(body: Iterable[ir.Statement]) -> Iterator[ir.Access]:
+    for statement in ir.walk(body):
+        if isinstance(statement, ir.Load | ir.Store | ir.Atomic):
+            yield statement.access
+
+
+__all__ = [
+    "accumulate_fix",
+    "cast_fix",
+    "dtype_fix",
+    "init_fix",
+    "late_positional_fix",
+    "tile_index_fixes",
+    "tile_index_slices",
+]

@@ -1,0 +1,419 @@
+"""One quick walk over a sketch before it is elaborated: facts that need the whole of it.
+
+* In what ways each name is used: a constexpr without value is a tile size when something is shaped
+  by it, a run-time parameter when it only feeds data.
+* The element type of every alloc that does not state one (R6): that of the tensor first loaded into
+  it, else the evaluation type of what is first written into it, else f32.
+
+Nothing is reported here: names that resolve to nothing are left to elaboration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from sketchc.base import records
+from sketchc.base.types import DType
+from sketchc.checker.context.dtypes import common, result_of
+from sketchc.ops.table import OPS
+from sketchc.parsing import syntax
+
+
+class Use(Enum):
+    SHAPE = "shapes tiles, loops or slices"
+    DATA = "is used as data"
+    CONDITION = "decides a branch"
+    PARAMETER = "stands in the shape of a parameter"
+    HOST = "is used by a host value or a precondition"
+
+
+@records.frozen
+class Survey:
+    """`uses` by name; `dtypes` by the `id()` of each Alloc node, `parallel` by that of each For
+    and If. `read` are the names that something depends on: not those of lets alone that nothing
+    uses."""
+
+    uses: dict[str, set[Use]]
+    dtypes: dict[int, DType]
+    parallel: frozenset[int]  # id() of every For and If with a parallel loop in its body
+    read: frozenset[str] = frozenset()
+
+
+@records.define(eq=False)
+class _Tile:
+    """What is known of one alloc, or of a binding that is an index tile."""
+
+    dtype: DType | None
+    index: bool = False
+
+
+@records.frozen
+class _Write:
+    destination: _Tile
+    operation: str
+    tiles: tuple[_Tile, ...]
+    scalars: tuple[DType | None, ...]
+
+
+def survey(tree: syntax.Sketch) -> Survey:
+    """Survey a sketch; never raises for a mistake in it."""
+    walker = _Walker()
+    walker.sections(tree)
+    walker.block(tree.body)
+    walker.infer()
+    dtypes = {key: tile.dtype or DType.F32 for key, tile in walker.allocs.items()}
+    return Survey(walker.uses, dtypes, frozenset(walker.parallel), frozenset(walker.read))
+
+
+def names(node: object) -> Iterator[str]:
+    """Every name that an expression (or slice, or None) uses."""
+    match node:
+        case syntax.Name(id=name):
+            yield name
+        case syntax.Unary(operand=operand):
+            yield from names(operand)
+        case syntax.Binary(left=left, right=right):
+            yield from names(left)
+            yield from names(right)
+        case syntax.Choice():
+            yield from names(node.condition)
+            yield from names(node.then)
+            yield from names(node.otherwise)
+        case syntax.Call(arguments=arguments, keywords=keywords):
+            for argument in (*arguments, *keywords):
+                yield from names(argument)
+        case syntax.Keyword(value=value):
+            yield from names(value)
+        case syntax.Slice(lower=lower, upper=upper, step=step):
+            for bound in (lower, upper, step):
+                yield from names(bound)
+        case syntax.Subscript(base=base, subscripts=subscripts):
+            for part in (base, *subscripts):
+                yield from names(part)
+        case syntax.List(items=items):
+            for item in items:
+                yield from names(item)
+        case _:
+            return
+
+
+@records.define(eq=False)
+class _Walker:
+    uses: dict[str, set[Use]] = records.field(factory=dict)
+    tensors: dict[str, DType] = records.field(factory=dict)
+    floats: set[str] = records.field(factory=set)
+    scopes: list[dict[str, _Tile]] = records.field(factory=lambda: [{}])
+    allocs: dict[int, _Tile] = records.field(factory=dict)
+    writes: list[_Write] = records.field(factory=list)
+    parallel: set[int] = records.field(factory=set)
+    read: set[str] = records.field(factory=set)
+    _let_names: list[tuple[str, frozenset[str]]] = records.field(factory=list)
+
+    def use(self, node: object, kind: Use) -> None:
+        for name in names(node):
+            self.uses.setdefault(name, set()).add(kind)
+            self.read.add(name)
+
+    # ------------------------------------------------------------ declarations
+
+    def sections(self, tree: syntax.Sketch) -> None:
+        views: list[syntax.ViewDeclaration] = []
+        for section in tree.sections:
+            match section:
+                case syntax.LetSection(lets=lets):
+                    for let in lets:
+                        for name in names(let.value):
+                            self.uses.setdefault(name, set()).add(Use.HOST)
+                        self._let_names.append((let.name, frozenset(names(let.value))))
+                        if _is_float(let.value, self.floats):
+                            self.floats.add(let.name)
+                case syntax.TensorsSection(tensors=tensors):
+                    for tensor in tensors:
+                        self.tensors[tensor.name] = tensor.dtype
+                        for extent in tensor.extents:
+                            self.use(extent.value, Use.PARAMETER)
+                case syntax.WorkspaceSection(tensors=tensors):
+                    for tensor in tensors:
+                        self.tensors[tensor.name] = tensor.dtype
+                        for extent in tensor.extents:
+                            self.use(extent.value, Use.SHAPE)
+                case syntax.ViewsSection(views=found):
+                    views.extend(found)
+                case syntax.ParamsSection(params=params):
+                    for param in params:
+                        number = param.default
+                        if param.dtype is None and isinstance(number, syntax.Number):
+                            is_float = isinstance(number.value, float)
+                        else:
+                            is_float = param.dtype is not None and param.dtype.is_float
+                        if is_float:
+                            self.floats.add(param.name)
+                case syntax.ConstexprSection(constants=constants):
+                    for constant in constants:
+                        if constant.value is not None and _is_float(constant.value, self.floats):
+                            self.floats.add(constant.name)
+                case syntax.RequireSection(conditions=conditions):
+                    for condition in conditions:
+                        self.use(condition, Use.HOST)
+                case syntax.SymbolsSection():
+                    pass
+        for view in views:
+            for extent in view.extents:
+                self.use(extent.value, Use.PARAMETER)
+            if view.base in self.tensors:
+                self.tensors.setdefault(view.name, self.tensors[view.base])
+
+    def infer(self) -> None:
+        """Settle uses through lets, then the types of allocs from their writes."""
+        for let, parts in reversed(self._let_names):
+            self.read |= parts if let in self.read else set()
+            for name in parts:
+                self.uses.setdefault(name, set()).update(self.uses.get(let, ()))
+        pending = [write for write in self.writes if write.destination.dtype is None]
+        while pending:
+            waiting = [write for write in pending if not _settle(write, force=False)]
+            waiting = [write for write in waiting if write.destination.dtype is None]
+            if len(waiting) == len(pending):
+                _settle(waiting[0], force=True)
+                waiting = [write for write in waiting if write.destination.dtype is None]
+            pending = waiting
+
+    # ------------------------------------------------------------ statements
+
+    def block(self, body: tuple[syntax.Statement, ...]) -> bool:
+        """Walk a block; returns whether it contains a parallel loop."""
+        found = False
+        for statement in body:
+            match statement:
+                case syntax.For(arguments=arguments, body=inner):
+                    for argument in arguments:
+                        self.use(argument, Use.SHAPE)
+                    if self.inner(inner):
+                        self.parallel.add(id(statement))
+                        found = True
+                    found = found or is_parallel(statement)
+                case syntax.If(condition=condition, body=inner, orelse=orelse):
+                    self.use(condition, Use.CONDITION)
+                    nests = [self.inner(branch) for branch in (inner, orelse)]
+                    if any(nests):
+                        self.parallel.add(id(statement))
+                        found = True
+                case _:
+                    self.simple(statement)
+        return found
+
+    def inner(self, body: tuple[syntax.Statement, ...]) -> bool:
+        """Walk a block with names of its own."""
+        self.scopes.append({})
+        found = self.block(body)
+        self.scopes.pop()
+        return found
+
+    def simple(self, statement: syntax.Statement) -> None:
+        match statement:
+            case syntax.Alloc(name=name, extents=extents, dtype=dtype, init=init):
+                for extent in extents:
+                    self.use(extent, Use.SHAPE)
+                self.use(init, Use.DATA)
+                tile = _Tile(dtype)
+                self.allocs[id(statement)] = self.scopes[-1][name] = tile
+            case syntax.Load(access=access, tile=target, keywords=keywords):
+                self.access(access, keywords)
+                destination = self.find(target.id)
+                if destination is not None and destination.dtype is None:
+                    destination.dtype = self.tensors.get(_base(access))
+            case (
+                syntax.Store(tile=value, access=access, keywords=keywords)
+                | syntax.Atomic(tile=value, access=access, keywords=keywords)
+            ):
+                self.value(value)
+                self.access(access, keywords)
+            case syntax.Fetch(access=access):
+                self.access(access, ())
+            case syntax.Binding(names=targets, values=values):
+                for value in values:
+                    self.use(value, Use.SHAPE)
+                for target, value in zip(targets, values, strict=False):
+                    if self.is_index(value, inside=True):
+                        self.scopes[-1][target.id] = _Tile(_index_dtype(value), index=True)
+            case syntax.Compute():
+                self.compute(statement)
+            case _:
+                return
+
+    def access(self, access: syntax.Subscript, keywords: tuple[syntax.Keyword, ...]) -> None:
+        for subscript in access.subscripts:
+            self.use(subscript, Use.SHAPE)
+        for keyword in keywords:
+            if keyword.name == "where":
+                self.value(keyword.value, Use.SHAPE)
+            else:
+                self.use(keyword.value, Use.DATA)
+
+    def value(self, node: syntax.Expression, otherwise: Use = Use.DATA) -> None:
+        """An operand: what makes its lanes shapes tiles, what its lanes are compared with is
+        data."""
+        match node:
+            case syntax.Binary(operator="and" | "or", left=left, right=right):
+                self.value(left, otherwise)
+                self.value(right, otherwise)
+            case syntax.Unary(operator="not", operand=operand):
+                self.value(operand, otherwise)
+            case syntax.Binary(
+                operator="<" | "<=" | ">" | ">=" | "==" | "!=", left=left, right=right
+            ) if any(self.is_data(side) for side in (left, right)):
+                self.value(left)
+                self.value(right)
+            case _:
+                shapes = self.is_index(node) or isinstance(node, syntax.Subscript)
+                self.use(node, Use.SHAPE if shapes else otherwise)
+
+    def is_data(self, node: syntax.Expression) -> bool:
+        """A tile by its name, also with new axes."""
+        found = self.operand(node)
+        return found is not None and not found.index
+
+    def compute(self, statement: syntax.Compute) -> None:
+        arguments = list(statement.arguments)
+        destination: syntax.Expression | None = None
+        for keyword in statement.keywords:
+            if keyword.name == "dst":
+                destination = keyword.value
+            else:
+                self.use(keyword.value, Use.DATA)
+        for argument in arguments:
+            self.value(argument)
+        row = OPS.get(statement.operation)
+        if row is None:
+            return
+        if isinstance(destination, syntax.List):
+            targets = [self.target(item) for item in destination.items]
+        elif destination is not None:
+            targets = [self.target(destination)]
+        else:
+            last = arguments[len(row.operands) :][-row.outputs :]
+            targets = [self.target(argument) for argument in last]
+            if len(targets) < row.outputs or None in targets[:-1]:
+                targets = []  # too few: reported later
+        for tile in targets[1:]:  # the indices of topk and sort
+            if tile is not None and tile.dtype is None:
+                self.writes.append(_Write(tile, "copy", (_Tile(DType.I64, index=True),), ()))
+        tile = targets[0] if targets else None
+        if tile is None or tile.dtype is not None:
+            return
+        tiles: list[_Tile] = []
+        scalars: list[DType | None] = []
+        skipped = 1 if row.name == "where" else 0  # the condition has no say in the type
+        operands = 1 if row.outputs > 1 else len(row.operands)  # values, without their indices
+        for argument in arguments[skipped:operands]:
+            found = self.operand(argument)
+            if found is not None:
+                tiles.append(found)
+            elif self.is_index(argument):
+                tiles.append(_Tile(_index_dtype(argument), index=True))
+            elif _is_float(argument, self.floats):
+                scalars.append(DType.F64)
+            else:
+                scalars.append(None if isinstance(argument, syntax.Number) else DType.I64)
+        self.writes.append(_Write(tile, row.name, tuple(tiles), tuple(scalars)))
+
+    def target(self, node: syntax.Expression) -> _Tile | None:
+        return self.find(node.id) if isinstance(node, syntax.Name) else None
+
+    def operand(self, node: syntax.Expression) -> _Tile | None:
+        """The tile that an operand is, by its name alone or with subscripts: `t[:, None]`."""
+        match node:
+            case syntax.Name(id=name) | syntax.Subscript(base=syntax.Name(id=name)):
+                return self.find(name)
+            case _:
+                return None
+
+    def find(self, name: str) -> _Tile | None:
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        return None
+
+    def is_index(self, node: object, *, inside: bool = False) -> bool:
+        """Whether an expression is an index tile: it has an iota, or a name bound to one. A tile by
+        itself is an operand as it is; `inside` an expression it stands for its lanes."""
+        match node:
+            case syntax.Call(function="iota"):
+                return True
+            case syntax.Call(arguments=arguments):
+                return any(self.is_index(argument, inside=True) for argument in arguments)
+            case syntax.Unary(operand=operand):
+                return self.is_index(operand, inside=True)
+            case syntax.Binary(left=left, right=right):
+                return self.is_index(left, inside=True) or self.is_index(right, inside=True)
+            case syntax.Choice():
+                parts = (node.condition, node.then, node.otherwise)
+                return any(self.is_index(part, inside=True) for part in parts)
+            case syntax.Subscript(base=base, subscripts=subscripts):
+                shaped = any(isinstance(part, syntax.NewAxis) for part in subscripts)
+                return self.is_index(base, inside=shaped)
+            case syntax.Name(id=name):
+                found = self.find(name)
+                return found is not None and (found.index or inside)
+            case _:
+                return False
+
+
+def _settle(write: _Write, *, force: bool) -> bool:
+    """Type a destination from its first write; False while an operand's type is still open."""
+    destination = write.destination
+    if destination.dtype is not None:
+        return True
+    others = [tile for tile in write.tiles if tile is not destination]
+    if not force and any(tile.dtype is None for tile in others):
+        return False
+    row = OPS[write.operation]
+    known = [tile.dtype for tile in others if tile.dtype is not None]
+    if known:
+        destination.dtype = result_of(row, common(known, write.scalars)) or DType.F32
+    elif row.result.name == "BOOL":
+        destination.dtype = DType.BOOL
+    elif force or not others:
+        destination.dtype = DType.F32
+    return destination.dtype is not None
+
+
+def _base(access: syntax.Subscript) -> str:
+    return access.base.id if isinstance(access.base, syntax.Name) else ""
+
+
+def _is_float(node: object, floats: set[str]) -> bool:
+    match node:
+        case syntax.Number(value=value):
+            return isinstance(value, float)
+        case syntax.Name(id=name):
+            return name in floats
+        case syntax.Unary(operand=operand):
+            return _is_float(operand, floats)
+        case syntax.Binary(operator="/"):
+            return True
+        case syntax.Binary(operator="+" | "-" | "*", left=left, right=right):
+            return _is_float(left, floats) or _is_float(right, floats)
+        case syntax.Choice(then=then, otherwise=otherwise):
+            return _is_float(then, floats) or _is_float(otherwise, floats)
+        case syntax.Call(function=function):
+            return function not in ("ceil", "cdiv", "min", "max", "int", "iota")
+        case _:
+            return False
+
+
+def _index_dtype(node: syntax.Expression) -> DType:
+    match node:
+        case syntax.Binary(operator=operator):
+            arithmetic = ("+", "-", "*", "/", "//", "%")
+            return DType.I64 if operator in arithmetic else DType.BOOL
+        case syntax.Unary(operator="not"):
+            return DType.BOOL
+        case _:
+            return DType.I64
+
+
+def is_parallel(loop: syntax.For) -> bool:
+    """Whether a loop's own hints say "parallel"."""
+    return any(word.value == "parallel" for hint in loop.hints for word in hint.words)

@@ -1,0 +1,496 @@
+"""Domain inference: which lanes of every tile version are valid (LANGUAGE R1-R5).
+
+`infer_domains` takes an elaborated sketch and returns it with every `domain`, `read` and `guards`
+filled in, bounds implied by the tile's extent left out. Domains of `init=` tiles are one per tile
+(R4): a fixpoint from "all lanes" over the operands written into the tile. Other tiles take the
+domain of each write.
+
+Where the language contract is silent, these rules hold:
+
+* Where the branches of an `if` leave a tile with different valid lanes, it may not be read
+  afterwards; different bounds that say the same under the branch's condition do not differ.
+* What element-wise operations make of padded lanes counts as padded (R5), and so does an index
+  tile over them, what is loaded through it, and an `init=` tile that such lanes were written into,
+  until it is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, InternalError
+from sketchc.base.source import Span
+from sketchc.checker.domains import accumulators, bounds
+from sketchc.checker.domains import messages as reports
+from sketchc.checker.domains.accumulators import Axes, Write
+from sketchc.checker.domains.messages import describe
+from sketchc.checker.domains.operation_axes import attribute_axes, axis_map, cross_lane, own_axes
+from sketchc.checker.domains.reach import Reach, reach
+from sketchc.checker.domains.versions import (
+    Padding,
+    Paddings,
+    Version,
+    either,
+    joined,
+    plain,
+    renewed,
+    updated,
+)
+from sketchc.checker.facts.lane_forms import parts, validity
+from sketchc.checker.facts.scope import Branch, Scope, Step, phase_scope, root_scope
+from sketchc.ir import nodes as ir
+from sketchc.ir.lanes import element_indices, laid_out, tiles_read
+from sketchc.ir.symbolic import simplify
+from sketchc.ops.table import OPS, Category, Shape, identity_value
+
+__all__ = ["describe", "infer_domains"]
+
+
+def infer_domains(sketch: ir.Sketch) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]:
+    """The sketch with all domains filled in, and SK042x errors where the rules have no solution."""
+    initial = {tile.name: _full(tile) for tile in sketch.tiles if tile.initial is not None}
+    scope = root_scope(sketch)
+    inner: dict[object, Scope] = {}
+    reached: dict[object, Reach] = {}
+    for _ in range(2 * len(initial) + 4):
+        walk = _Walk(sketch, initial, scope, inner, reached)
+        phases = tuple(walk.phase(index) for index in range(len(sketch.phases)))
+        solved, found = accumulators.solve(sketch, initial, walk.writes)
+        if solved == initial:
+            break
+        initial = solved
+    else:  # every round takes domains one tile further along a chain of `init=` tiles
+        msg = f"the domains of sketch {sketch.name} do not settle"
+        raise InternalError(msg)
+    tiles = tuple(
+        records.evolve(tile, domain=initial[tile.name]) if tile.name in initial else tile
+        for tile in sketch.tiles
+    )
+    result = records.evolve(sketch, tiles=tiles, phases=phases)
+    return result, tuple(dict.fromkeys((*walk.diagnostics, *found)))
+
+
+def _full(tile: ir.Tile) -> ir.Domain:
+    return tuple(ir.FULL for _ in tile.extents)
+
+
+class _Walk:
+    """One pass over the statements with given domains for the `init=` tiles. `inner` keeps the
+    scopes of loops, branches and bindings from pass to pass, and with them what was proved;
+    `reached` what accesses reach."""
+
+    def __init__(
+        self,
+        sketch: ir.Sketch,
+        initial: Mapping[str, ir.Domain],
+        scope: Scope,
+        inner: dict[object, Scope],
+        reached: dict[object, Reach],
+    ) -> None:
+        self.sketch = sketch
+        self.initial = initial
+        self.root = scope
+        self.inner = inner
+        self.reached = reached
+        self.tiles = {tile.name: tile for tile in sketch.tiles}
+        self.versions: dict[str, Version] = {}
+        self.snapshots: dict[str, dict[str, Version]] = {}  # by binding, what its tiles held
+        self.born: dict[str, Scope] = {}
+        self.writes: dict[str, list[Write]] = {name: [] for name in initial}
+        self.diagnostics: list[Diagnostic] = []
+
+    def phase(self, index: int) -> ir.Phase:
+        phase = self.sketch.phases[index]
+        if ("phase", index) not in self.inner:
+            self.inner["phase", index] = phase_scope(self.sketch, self.root, index)
+        body, _ = self._body(phase.body, self.inner["phase", index])
+        return records.evolve(phase, body=body)
+
+    def _body(
+        self, body: Iterable[ir.Statement], scope: Scope
+    ) -> tuple[tuple[ir.Statement, ...], Scope]:
+        """The statements with their domains, and the scope at the end."""
+        result: list[ir.Statement] = []
+        for statement in body:
+            done: ir.Statement = statement
+            match statement:
+                case ir.Alloc(tile):
+                    self.born[tile] = scope
+                    self.versions[tile] = plain(self.initial.get(tile, _full(self.tiles[tile])))
+                case ir.Bind():
+                    done = records.evolve(statement, value=self._read(statement.value, statement))
+                    self.snapshots[statement.name] = {
+                        tile: self._version(tile, statement) for tile in tiles_read(statement.value)
+                    }
+                    scope = self._inside(scope, done, statement)
+                case ir.Fetch():
+                    scope = self._inside(scope, statement, statement)
+                case ir.Load():
+                    done = self._load(statement, scope)
+                case ir.Store() | ir.Atomic():
+                    done = self._store(statement, scope)
+                case ir.Compute():
+                    done = self._compute(statement, scope)
+                case ir.For():
+                    done = self._loop(statement, scope)
+                case ir.If():
+                    done = self._branches(statement, scope)
+                case _:
+                    assert_never(statement)
+            result.append(done)
+        return tuple(result), scope
+
+    def _inside(self, scope: Scope, step: Step, statement: ir.Statement) -> Scope:
+        """The scope in a loop's body or a branch, or after a binding."""
+        told = step.value if isinstance(step, ir.Bind) else isinstance(step, Branch) and step.holds
+        key = (id(scope), id(statement), told)
+        if key not in self.inner:
+            self.inner[key] = scope.after(step)
+        return self.inner[key]
+
+    # ------------------------------------------------------------ control flow
+
+    def _loop(self, loop: ir.For, scope: Scope) -> ir.For:
+        inside = self._inside(scope, loop, loop)
+        for _ in range(len(loop.carried) + 1):
+            head = {name: self.versions.get(name) for name in loop.carried}
+            body, _ = self._body(loop.body, inside)
+            grown = False
+            for name, before in head.items():
+                after = self.versions.get(name)
+                if before is None or after is None:
+                    continue
+                if before.domain != after.domain:
+                    self._drift(name, before.domain, after.domain)
+                padded = either(before.padded, after.padded)
+                grown = grown or padded != before.padded
+                self.versions[name] = records.evolve(after, padded=padded)
+            if not grown:
+                break
+        return records.evolve(loop, body=body)
+
+    def _drift(self, name: str, before: ir.Domain, after: ir.Domain) -> None:
+        self.diagnostics.append(reports.drift(self.tiles[name], before, after))
+
+    def _branches(self, branch: ir.If, scope: Scope) -> ir.If:
+        before = dict(self.versions)
+        then = self._inside(scope, Branch(branch.condition, True), branch)
+        body, then = self._body(branch.body, then)
+        one, self.versions = self.versions, dict(before)
+        otherwise = self._inside(scope, Branch(branch.condition, False), branch)
+        orelse, otherwise = self._body(branch.orelse, otherwise)
+        for name, first in one.items():
+            second = self.versions.get(name)
+            if second is None or first == second:
+                self.versions[name] = first
+                continue
+            self.versions[name] = joined(
+                branch, self.tiles[name], (first, then), (second, otherwise), scope
+            )
+        return records.evolve(branch, body=body, orelse=orelse)
+
+    # ------------------------------------------------------------ memory
+
+    def _load(self, load: ir.Load, scope: Scope) -> ir.Load:
+        tile = self.tiles[load.tile]
+        load = records.evolve(
+            load,
+            access=self._access(load.access, load),
+            where=None if load.where is None else self._read(load.where, load),
+        )
+        found = self._reach(load, scope, tile)
+        self._troubles(load, found)
+        padding = load.pad is not None
+        domain = found.valid if padding else found.touched
+        if tile.name in self.initial:
+            counting = tuple((axis,) for axis in domain)
+            self._write(tile, counting, scope, load.span)
+        self.versions[tile.name] = Version(domain, self._loaded_padding(load, tile, found, scope))
+        return records.evolve(load, domain=domain, read=found.touched, guards=found.guards)
+
+    def _store(self, store: ir.Store | ir.Atomic, scope: Scope) -> ir.Store | ir.Atomic:
+        tile = self.tiles[store.tile]
+        store = records.evolve(
+            store,
+            access=self._access(store.access, store),
+            where=None if store.where is None else self._read(store.where, store),
+        )
+        found = self._reach(store, scope, tile, self._version(store.tile, store).domain)
+        self._troubles(store, found)
+        return records.evolve(store, domain=found.touched, guards=found.guards)
+
+    def _reach(
+        self,
+        statement: ir.Load | ir.Store | ir.Atomic,
+        scope: Scope,
+        tile: ir.Tile,
+        source: ir.Domain | None = None,
+    ) -> Reach:
+        """What an access reaches, worked out once for all rounds in which nothing changed."""
+        key = (id(scope), statement, source)
+        if key not in self.reached:
+            self.reached[key] = reach(scope, self.sketch, statement, tile, source)
+        return self.reached[key]
+
+    def _access(self, access: ir.Access, statement: ir.Load | ir.Store | ir.Atomic) -> ir.Access:
+        """The access with the domains of the tiles that it takes indices from."""
+        subscripts = tuple(
+            records.evolve(subscript, value=self._read(subscript.value, statement))
+            if isinstance(subscript, ir.IndexSubscript)
+            else subscript
+            for subscript in access.subscripts
+        )
+        return (
+            access
+            if subscripts == access.subscripts
+            else records.evolve(access, subscripts=subscripts)
+        )
+
+    def _read(self, value: ir.Expr, statement: ir.Statement) -> ir.Expr:
+        return renewed(value, lambda tile: self._version(tile, statement).domain)
+
+    def _troubles(self, statement: ir.Load | ir.Store | ir.Atomic, found: Reach) -> None:
+        for trouble in found.troubles:
+            self.diagnostics.append(reports.trouble(statement, trouble, self.sketch))
+
+    # ------------------------------------------------------------ operations
+
+    def _compute(self, compute: ir.Compute, scope: Scope) -> ir.Compute:
+        operands = tuple(self._operand(operand, compute, scope) for operand in compute.operands)
+        compute = records.evolve(compute, operands=operands)
+        tile = self.tiles[compute.destination]
+        padded = self._padded(compute, tile, scope)
+        axes = self._result_axes(compute, tile, scope, report=True)
+        written = tuple(
+            bounds.minimal(scope, domains or (), extent)
+            for domains, extent in zip(axes, tile.extents, strict=True)
+        )
+        counting = self._result_axes(compute, tile, scope, apart=compute.destinations)
+        for name in compute.destinations:
+            if name in self.initial:
+                self._write(self.tiles[name], counting, scope, compute.span)
+                before = self._version(name, compute)
+                self.versions[name] = Version(self.initial[name], updated(before.padded, padded))
+            else:
+                self.versions[name] = Version(written, padded)
+        if tile.name not in self.initial:
+            return records.evolve(compute, domain=written)
+        domain = self.initial[tile.name]
+        whole = all(
+            bounds.covers(scope, outer, inner, extent)
+            for outer, inner, extent in zip(written, domain, tile.extents, strict=True)
+        )
+        return records.evolve(
+            compute, domain=domain, masked=not whole, written=() if whole else written
+        )
+
+    def _write(self, tile: ir.Tile, axes: Axes, scope: Scope, span: Span) -> None:
+        self.writes[tile.name].append(Write(axes, scope, self.born[tile.name], span))
+
+    def _version(self, tile: str, statement: ir.Statement) -> Version:
+        """The version of a tile that a statement reads."""
+        known = self.versions.get(tile)
+        if known is None:
+            return plain(_full(self.tiles[tile]))
+        if known.torn is not None:
+            branch, other = known.torn
+            found = reports.torn(self.tiles[tile], branch, (known.domain, other), statement.span)
+            self.diagnostics.append(found)
+        return known
+
+    def _operand(self, operand: ir.Operand, compute: ir.Compute, scope: Scope) -> ir.Operand:
+        match operand:
+            case ir.TileOperand(tile, layout=layout):
+                domain = laid_out(self._version(tile, compute).domain, layout, ir.FULL)
+                return records.evolve(operand, domain=domain)
+            case ir.IndexOperand(value, _, extents):
+                value = self._read(value, compute)
+                found = validity(value, extents, scope.bindings)
+                for valid in found.stretched:
+                    self._stretch(operand, valid, scope)
+                domain = tuple(
+                    bounds.minimal(scope, axis, extent)
+                    for axis, extent in zip(found.axes, extents, strict=True)
+                )
+                return records.evolve(operand, value=value, domain=domain)
+            case ir.ScalarOperand():
+                return operand
+            case _:
+                assert_never(operand)
+
+    def _stretch(
+        self, operand: ir.TileOperand | ir.IndexOperand, valid: ir.AxisDomain, scope: Scope
+    ) -> None:
+        """Reports a single lane that is broadcast and may be void."""
+        if not bounds.minimal(scope, [valid], ir.Literal(1)).full:
+            tile = self.tiles[operand.tile] if isinstance(operand, ir.TileOperand) else None
+            self.diagnostics.append(reports.stretch(operand.span, tile, valid))
+
+    def _extents(self, operand: ir.TileOperand | ir.IndexOperand) -> tuple[ir.Expr, ...]:
+        if isinstance(operand, ir.IndexOperand):
+            return operand.extents
+        return laid_out(self.tiles[operand.tile].extents, operand.layout, ir.Literal(1))
+
+    def _rank(self, operand: ir.Operand) -> int:
+        return 0 if isinstance(operand, ir.ScalarOperand) else len(self._extents(operand))
+
+    def _result_axes(
+        self,
+        compute: ir.Compute,
+        tile: ir.Tile,
+        scope: Scope,
+        report: bool = False,
+        apart: tuple[str, ...] = (),
+    ) -> Axes:
+        """For each axis of the destination, the axis domains of the operands that count there.
+        Tiles in `apart` do not."""
+        columns: list[list[ir.AxisDomain] | None] = [None] * len(tile.extents)
+
+        def count(axis: int, domain: ir.AxisDomain) -> None:
+            columns[axis] = [*(columns[axis] or []), domain]
+
+        for position, operand in enumerate(compute.operands):
+            if isinstance(operand, ir.ScalarOperand) or _reads(operand, apart):
+                continue
+            extents = self._extents(operand)
+            places = axis_map(compute, position, extents, tile.extents, scope)
+            if report:
+                self._check_whole(compute, position, operand, places)
+            for place, valid, extent in zip(places, operand.domain, extents, strict=True):
+                if place is None:
+                    continue
+                if not self._stretched(extent, tile.extents[place], scope):
+                    count(place, self._shifted(compute, position, place, valid))
+                elif report and not valid.full:
+                    self._stretch(operand, valid, scope)
+        op = OPS[compute.operation]
+        if op.category is Category.MATRIX and op.accumulates and tile.name not in self.initial:
+            before = self._version(tile.name, compute).domain
+            for axis in (len(before) - 2, len(before) - 1):
+                count(axis, before[axis])
+        if op.shape is Shape.TOP_K:
+            for axis in attribute_axes(compute):
+                count(axis, ir.FULL)
+        return tuple(None if column is None else tuple(column) for column in columns)
+
+    def _stretched(self, extent: ir.Expr, wanted: ir.Expr, scope: Scope) -> bool:
+        """True where an axis of extent 1 is broadcast to a longer one."""
+        if extent == wanted:
+            return False
+        return scope.form(extent) == {0: 1} and scope.form(wanted) != {0: 1}
+
+    def _shifted(
+        self, compute: ir.Compute, position: int, place: int, valid: ir.AxisDomain
+    ) -> ir.AxisDomain:
+        """The lanes of an operand's axis in the destination: the right part of `concat` stands
+        after the left one, which is fully valid."""
+        if compute.operation != "concat" or place not in attribute_axes(compute):
+            return valid
+        left = compute.operands[0]
+        if position == 0 or not isinstance(left, ir.TileOperand):
+            return ir.FULL
+        extent = self.tiles[left.tile].extents[place]
+        return ir.AxisDomain(
+            (), tuple(simplify(ir.Binary("+", extent, bound)) for bound in valid.upper)
+        )
+
+    def _check_whole(
+        self,
+        compute: ir.Compute,
+        position: int,
+        operand: ir.TileOperand | ir.IndexOperand,
+        places: tuple[int | None, ...],
+    ) -> None:
+        """Axes that must be valid as a whole, or from lane 0 on."""
+        named = own_axes(compute, len(operand.domain), self._rank(compute.operands[0]))
+        for axis, valid in enumerate(operand.domain):
+            along = axis in named
+            prefix = along and (
+                compute.operation == "sort" or (compute.operation == "concat" and position == 1)
+            )
+            whole = (compute.operation == "reshape" and places[axis] is None) or (
+                compute.operation == "concat" and along and position == 0
+            )
+            if (whole and not valid.full) or (prefix and valid.lower):
+                tile = self.tiles[operand.tile] if isinstance(operand, ir.TileOperand) else None
+                self.diagnostics.append(reports.partial(compute, operand, tile, axis, valid))
+
+    # ------------------------------------------------------------ padding (R5)
+
+    def _padded(self, compute: ir.Compute, tile: ir.Tile, scope: Scope) -> Paddings:
+        """The destination's axes valid only by padding; reports cross-lane operations over such,
+        unless the padding is what the operation takes a lane that is not there to be."""
+        result: list[Padding | None] = [None for _ in tile.extents]
+        for position, operand in enumerate(compute.operands):
+            if isinstance(operand, ir.ScalarOperand):
+                continue
+            sources = self._padding(operand, scope)
+            if not sources:
+                continue
+            extents = self._extents(operand)
+            first = self._rank(compute.operands[0])
+            for axis in cross_lane(compute, position, len(extents), first):
+                if axis in sources and not self._neutral(compute, operand, sources[axis][1]):
+                    source = self.tiles[sources[axis][0]]
+                    self.diagnostics.append(reports.padded(compute, operand, source, axis))
+            places = axis_map(compute, position, extents, tile.extents, scope)
+            for axis, place in enumerate(places):
+                if axis in sources and place is not None:
+                    result[place] = sources[axis][1] if _moves(compute) else Padding()
+        return tuple(result)
+
+    def _neutral(self, compute: ir.Compute, operand: ir.Operand, padding: Padding) -> bool:
+        """Lanes with this padding count as nothing in a cross-lane operation (R5)."""
+        row = OPS[compute.operation]
+        combines = row.category in (Category.REDUCTION, Category.SCAN, Category.MATRIX)
+        if not combines or not isinstance(operand, ir.TileOperand) or padding.value is None:
+            return False
+        unit = identity_value(row.identity or "", self.tiles[operand.tile].dtype)
+        return padding.value == unit
+
+    def _padding(
+        self, operand: ir.TileOperand | ir.IndexOperand, scope: Scope
+    ) -> dict[int, tuple[str, Padding]]:
+        """The axes of an operand valid only by padding, each with a tile that has it."""
+        if isinstance(operand, ir.IndexOperand):
+            found = self._index_padding(operand.value, len(operand.extents), scope)
+            return {axis: (tile, Padding()) for axis, tile in found.items()}
+        version = self.versions.get(operand.tile)
+        flags = () if version is None else laid_out(version.padded, operand.layout, None)
+        return {axis: (operand.tile, padded) for axis, padded in enumerate(flags) if padded}
+
+    def _index_padding(self, value: ir.Expr, rank: int, scope: Scope) -> dict[int, str]:
+        """The same for an index tile that broadcasts to `rank` axes."""
+        result: dict[int, str] = {}
+        for part in parts(value, rank, scope.bindings):
+            if isinstance(part.value, ir.TileLanes):
+                known = self.snapshots[part.binding] if part.binding else self.versions
+                version = known.get(part.value.tile)
+                flags = () if version is None else version.padded
+                for place, padded in zip(part.places, flags, strict=False):
+                    if padded:
+                        result.setdefault(place, part.value.tile)
+        return result
+
+    def _loaded_padding(self, load: ir.Load, tile: ir.Tile, found: Reach, scope: Scope) -> Paddings:
+        """The axes of a loaded tile valid only by padding: by its own, or by that of an index."""
+        own = Padding()
+        if not isinstance(load.pad, ir.ScalarOperand) and load.pad == load.pad:  # and no nan
+            own = Padding(load.pad)
+        padded = [own if flag else None for flag in found.padded]
+        for index in element_indices(load.access, tile.extents):
+            for place in self._index_padding(index, len(tile.extents), scope):
+                padded[place] = Padding()
+        return tuple(padded)
+
+
+def _moves(compute: ir.Compute) -> bool:
+    """Lanes of the result are lanes of the source as they are."""
+    layout = OPS[compute.operation].category is Category.LAYOUT
+    return compute.operation == "copy" or (layout and len(compute.operands) == 1)
+
+
+def _reads(operand: ir.Operand, tiles: tuple[str, ...]) -> bool:
+    return isinstance(operand, ir.TileOperand) and operand.tile in tiles

@@ -1,0 +1,426 @@
+"""Sections of a sketch: symbols, params, constants, lets, tensors, views and preconditions.
+
+Sections may stand in any order, so kinds are declared one after the other: symbols, constants,
+params, lets, then what is shaped by them. Roles of tensors without one are settled after the body
+(`roles`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Edit, Fix
+from sketchc.base.source import Span
+from sketchc.base.types import DType, rounded
+from sketchc.checker.calls.expressions import condition, constant, expression, integer
+from sketchc.checker.context.context import Context, InvalidError, Value, at_end
+from sketchc.checker.context.dtypes import literal_fits
+from sketchc.checker.context.guarded_lets import guarded, needed_with
+from sketchc.checker.context.lets import add_let, check_not_tunable, depends_on_tunable
+from sketchc.checker.context.names import PoisonedName, ScalarName, TensorName, identifier
+from sketchc.checker.context.prepass import Use
+from sketchc.checker.context.require_ranges import learn
+from sketchc.checker.context.shapes import interval
+from sketchc.checker.context.text import expression_text
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+from sketchc.parsing import syntax
+
+#: What a tile-shaping constexpr without value is checked at; the plan picks its own (see tuning).
+DEFAULT_TILE = 64
+
+_Node = TypeVar("_Node")
+
+
+def declare(context: Context) -> None:
+    """Declare everything in the sketch's sections; reports and goes on."""
+    sections = context.tree.sections
+    symbols = [
+        s for part in sections if isinstance(part, syntax.SymbolsSection) for s in part.symbols
+    ]
+    for symbol in symbols:
+        _attempt(context, symbol, symbol.name, symbol.span, _symbol)
+    for section in sections:
+        if isinstance(section, syntax.ConstexprSection):
+            if section.from_tuple:
+                warn_tuple(context, section.constants, section.span)
+            for item in section.constants:
+                _attempt(context, item, item.name, item.span, _constexpr)
+    for symbol in symbols:
+        _attempt(context, symbol, None, symbol.span, _bound)
+    for section in sections:
+        if isinstance(section, syntax.ParamsSection):
+            for param in section.params:
+                _attempt(context, param, param.name, param.span, _param)
+    for section in sections:
+        if isinstance(section, syntax.LetSection):
+            for let in section.lets:
+                _attempt(context, let, let.name, let.span, _let)
+    for tensor, workspace in _tensors(sections):
+        function = _workspace if workspace else _tensor
+        _attempt(context, tensor, tensor.name, tensor.span, function)
+    for section in sections:
+        if isinstance(section, syntax.ViewsSection):
+            for view in section.views:
+                _attempt(context, view, view.name, view.span, _view)
+    for section in sections:
+        if isinstance(section, syntax.RequireSection):
+            for wanted in section.conditions:
+                _attempt(context, wanted, None, wanted.span, _require)
+    learn(context, tuple(require.condition for require in context.requires))
+
+
+def _tensors(
+    sections: tuple[syntax.Section, ...],
+) -> Iterator[tuple[syntax.TensorDeclaration, bool]]:
+    """Tensor parameters in call order, then workspaces."""
+    for section in sections:
+        if isinstance(section, syntax.TensorsSection):
+            for tensor in section.tensors:
+                yield tensor, False
+    for section in sections:
+        if isinstance(section, syntax.WorkspaceSection):
+            for tensor in section.tensors:
+                yield tensor, True
+
+
+def _attempt(
+    context: Context,
+    node: _Node,
+    name: str | None,
+    span: Span,
+    function: Callable[[Context, _Node], None],
+) -> None:
+    """Run one declaration; one that failed leaves its name poisoned, so that uses stay quiet."""
+    try:
+        function(context, node)
+    except InvalidError:
+        if name is not None and context.scopes.find(name) is None:
+            context.scopes.add(name, PoisonedName(span))
+
+
+def warn_tuple(
+    context: Context, constants: tuple[syntax.ConstexprDeclaration, ...], span: Span
+) -> None:
+    """The tuple form `m0, k0 = 128, 256` is accepted with a warning and a fix-it."""
+    if all(item.value is not None for item in constants):
+        text = ", ".join(
+            f"{item.name} = {expression_text(item.value)}"
+            for item in constants
+            if item.value is not None
+        )
+        fixes: tuple[Fix, ...] = (
+            Fix("one value for each name", (Edit(span, f"constexpr: {text}"),), safe=True),
+        )
+    else:
+        fixes = ()
+    context.warn(
+        span,
+        "SK0604",
+        "constants are declared one by one",
+        "accepted",
+        help="write `constexpr: a = 1, b = 2;`",
+        fixes=fixes,
+    )
+
+
+# ---------------------------------------------------------------- scalars
+
+
+def _scalar(
+    context: Context, source: str, name: str, kind: ir.NameKind, dtype: DType, span: Span
+) -> None:
+    context.scopes.add(source, ScalarName(name, kind, dtype, span))
+
+
+def _symbol(context: Context, node: syntax.SymbolDeclaration) -> None:
+    name = context.declare(node.name, node.span)
+    _scalar(context, node.name, name, ir.NameKind.SYMBOL, DType.I64, node.span)
+    context.symbols.append(ir.Symbol(name, span=node.span))
+    context.intervals[name] = (0, None)
+
+
+def _bound(context: Context, node: syntax.SymbolDeclaration) -> None:
+    if node.upper_bound is None:
+        return
+    bound = constant(context, node.upper_bound, "the bound of a symbol")
+    if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:
+        raise context.error(
+            node.upper_bound.span,
+            "SK0214",
+            "the bound of a symbol is an integer of at least 0",
+            f"this is {bound}",
+        )
+    entry = context.scopes.find(node.name)
+    if not isinstance(entry, ScalarName) or entry.kind is not ir.NameKind.SYMBOL:
+        return
+    for index, symbol in enumerate(context.symbols):
+        if symbol.name == entry.name:
+            context.symbols[index] = records.evolve(symbol, upper_bound=bound)
+    context.intervals[entry.name] = (0, bound)
+
+
+def _typed_value(
+    context: Context, value: Value, dtype: DType | None, what: str, span: Span
+) -> tuple[Value, DType]:
+    """A constant in its declared type (or the natural one: bool, i64, f64)."""
+    if dtype is None:
+        dtype = DType.I64 if isinstance(value, int) else DType.F64
+        dtype = DType.BOOL if isinstance(value, bool) else dtype
+    if not literal_fits(value, dtype):
+        raise context.error(
+            span, "SK0214", f"{what} cannot be {value}: its type is {dtype.value}", "does not fit"
+        )
+    return (float(value) if dtype.is_float else value), dtype
+
+
+def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
+    name = context.declare(node.name, node.span)
+    uses = context.survey.uses.get(node.name, set())
+    choices = tuple(constant(context, choice, "a choice", tunable=True) for choice in node.choices)
+    tilings = [
+        expression
+        for point in context.tree.tilings
+        for key, expression in point.values
+        if key == node.name
+    ]
+    given = context.binding(node.name, name)
+    shapes = Use.SHAPE in uses
+    tunable = bool(choices or tilings)
+    chosen_by = "sketch"
+    if given is not None:
+        value: Value = given
+        chosen_by = "user"
+        tunable = tunable or (
+            node.value is None and shapes and not uses & {Use.DATA, Use.PARAMETER}
+        )
+    elif node.value is not None:
+        value = constant(context, node.value, "a constant", tunable=True)
+    elif choices:  # the plan picks one of them for the hardware
+        value, chosen_by = choices[0], "plan"
+    elif tilings:
+        value = constant(context, tilings[0], "a tiling point", tunable=True)
+    elif Use.CONDITION in uses and (not shapes or node.dtype is DType.BOOL):
+        raise _without_value(context, node, "decides a branch", "make it a param")
+    elif shapes:
+        value, chosen_by, tunable = DEFAULT_TILE, "plan", True
+    elif Use.PARAMETER in uses:
+        raise _without_value(context, node, "shapes a parameter", "declare it as a symbol")
+    else:
+        _constexpr_param(context, node, name)
+        return
+    value, dtype = _typed_value(context, value, node.dtype, f"`{node.name}`", node.span)
+    if dtype.is_float:
+        value = rounded(value, dtype)
+    derived = (
+        given is None
+        and node.value is not None
+        and depends_on_tunable(context, expression(context, node.value, host=True).value)
+    )
+    context.values[name] = value
+    if tunable or derived:
+        context.tunable.add(name)
+    elif dtype.is_integer:
+        context.define(name, ir.Literal(value))
+    context.constants.append(
+        ir.Constant(name, dtype, value, choices, tunable, chosen_by, span=node.span)
+    )
+    _scalar(context, node.name, name, ir.NameKind.CONSTANT, dtype, node.span)
+
+
+def _without_value(
+    context: Context, node: syntax.ConstexprDeclaration, use: str, instead: str
+) -> InvalidError:
+    """The error for a constant that is used so, and that nothing gives a value."""
+    return context.error(
+        node.span,
+        "SK0209",
+        f"`{node.name}` {use} and has no value",
+        "needs a value",
+        help=f"write `{node.name} = ...`, {instead}, or bind it with `--set`",
+    )
+
+
+def _constexpr_param(context: Context, node: syntax.ConstexprDeclaration, name: str) -> None:
+    """A constexpr without value that only feeds data stays a parameter of the wrapper."""
+    dtype = node.dtype or DType.F32
+    context.params.append(ir.Param(name, dtype, from_constexpr=True, span=node.span))
+    _scalar(context, node.name, name, ir.NameKind.PARAM, dtype, node.span)
+
+
+def _param(context: Context, node: syntax.ParamDeclaration) -> None:
+    name = context.declare(node.name, node.span)
+    default: Value | None = context.binding(node.name, name)
+    if default is None and node.default is not None:
+        default = constant(context, node.default, "a default")
+    dtype = node.dtype
+    if dtype is None:
+        dtype = DType.F32 if isinstance(default, float) else DType.I64
+        dtype = DType.BOOL if isinstance(default, bool) else dtype
+    if default is not None:
+        default, dtype = _typed_value(context, default, dtype, f"`{node.name}`", node.span)
+    context.params.append(ir.Param(name, dtype, default, span=node.span))
+    _scalar(context, node.name, name, ir.NameKind.PARAM, dtype, node.span)
+    _in_type(context, name, dtype, node.span)
+
+
+def _in_type(context: Context, name: str, dtype: DType, span: Span) -> None:
+    """A launch takes a value of the param's type only: proofs rely on it."""
+    if not dtype.is_integer or dtype is DType.I64 or dtype.limits is None:
+        return
+    param = ir.Ref(name, ir.NameKind.PARAM)
+    low, high = map(ir.Literal, dtype.limits)
+    context.require(ir.Binary(">=", param, low), span)
+    context.require(ir.Binary("<=", param, high), span)
+
+
+def _let(context: Context, node: syntax.LetDeclaration) -> None:
+    name = context.declare(node.name, node.span)
+    if context.needed_with is None:
+        context.needed_with = needed_with(context.tree)
+    with context.branch(frozenset()):
+        tensors = sorted(context.needed_with.get(node.name, ()))
+        context.guards += tuple(_given(identifier(tensor)) for tensor in tensors)
+        typed = expression(context, node.value, host=True)
+        if typed.extents is not None:
+            raise context.error(
+                node.value.span,
+                "SK0302",
+                "a host value is one number, not an index tile",
+                "has lanes",
+            )
+        value = guarded(context, typed.value, typed.dtype)
+    add_let(context, node.name, name, value, typed.dtype, node.span)
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def _extents(
+    context: Context,
+    extents: tuple[syntax.Extent, ...],
+    parameter: bool,
+    given: ir.Expr | None = None,
+) -> tuple[ir.Expr, ...]:
+    """Extents, none of them negative in a launch where `given` holds."""
+    result = []
+    for extent in extents:
+        value = integer(context, extent.value)
+        if parameter:
+            check_not_tunable(context, value, extent.span, "shapes a parameter")
+        low, high = interval(context, value)
+        if high is not None and high < 0:
+            raise context.error(extent.span, "SK0214", "an extent is negative", f"is {high}")
+        if low is None or low < 0:
+            with context.branch(frozenset(), given):
+                context.require(ir.Binary(">=", value, ir.Literal(0)), extent.span)
+        result.append(value)
+    return tuple(result)
+
+
+def _tensor(context: Context, node: syntax.TensorDeclaration) -> None:
+    _any_tensor(context, node, parameter=True)
+
+
+def _workspace(context: Context, node: syntax.TensorDeclaration) -> None:
+    _any_tensor(context, node, parameter=False)
+
+
+def _any_tensor(context: Context, node: syntax.TensorDeclaration, parameter: bool) -> None:
+    name = context.declare(node.name, node.span)
+    if node.optional and (not parameter or node.role not in (None, "in")):
+        raise context.error(
+            node.span,
+            "SK0217",
+            f"`{node.name}` is optional, and {'a workspace' if not parameter else node.role}",
+            "only an input may be absent",
+            help="leave out the `?`",
+        )
+    given = _given(name) if node.optional else None
+    extents = _extents(context, node.extents, parameter, given)
+    initial: Value | None = None
+    if node.initial is not None:
+        initial = constant(context, node.initial, "an initial value")
+        initial, _ = _typed_value(context, initial, node.dtype, f"`{node.name}`", node.initial.span)
+    role = ir.Role.WORKSPACE if not parameter else ir.Role(node.role or "in")
+    tensor = ir.Tensor(
+        name,
+        extents,
+        node.dtype,
+        role,
+        initial,
+        tuple(extent.broadcastable for extent in node.extents),
+        node.optional,
+        span=node.span,
+    )
+    context.tensors.append(tensor)
+    if node.role is not None or not parameter:
+        context.declared_roles.add(name)
+    context.dtype_spans[name] = node.dtype_span
+    context.scopes.add(
+        node.name, TensorName(name, extents, node.dtype, name, node.span, node.optional)
+    )
+
+
+def _view(context: Context, node: syntax.ViewDeclaration) -> None:
+    name = context.declare(node.name, node.span)
+    base = context.lookup(node.base, node.base_span)
+    if not isinstance(base, TensorName):
+        raise context.error(
+            node.base_span, "SK0206", f"`{node.base}` is not a tensor", "a view needs a tensor"
+        )
+    extents = _view_extents(context, node, base)
+    context.views.append(ir.View(name, extents, base.base, span=node.span))
+    entry = TensorName(name, extents, base.dtype, base.base, node.span, base.optional)
+    context.scopes.add(node.name, entry)
+
+
+def _given(tensor: str) -> ir.Expr:
+    return ir.Ref(tensor, ir.NameKind.PRESENT, DType.BOOL)
+
+
+def _view_extents(
+    context: Context, node: syntax.ViewDeclaration, base: TensorName
+) -> tuple[ir.Expr, ...]:
+    """The extents of a view, which has as many elements as its tensor."""
+    given = _given(base.base) if base.optional else None
+    extents = _extents(context, node.extents, parameter=True, given=given)
+    left, right = _count(extents), _count(base.extents)
+    if not context.equal(left, right):
+        difference = symbolic.constant_value(ir.Binary("-", left, right), context.definitions)
+        if difference is not None:
+            raise context.error(
+                node.span,
+                "SK0316",
+                f"`{node.name}` has {symbolic.show(left)} elements, and "
+                f"`{node.base}` has {symbolic.show(right)}",
+                "another number of elements",
+            )
+        with context.branch(frozenset(), given):
+            context.require(ir.Binary("==", left, right), node.span)
+    return extents
+
+
+def _count(extents: tuple[ir.Expr, ...]) -> ir.Expr:
+    total: ir.Expr = ir.Literal(1) if not extents else extents[0]
+    for extent in extents[1:]:
+        total = ir.Binary("*", total, extent)
+    return total
+
+
+def _require(context: Context, node: syntax.Expression) -> None:
+    typed = condition(context, node)
+    if typed.extents is not None:
+        raise context.error(node.span, "SK0308", "a precondition is one condition", "has lanes")
+    context.requires.append(ir.Require(typed.value, expression_text(node), span=node.span))
+
+
+def bound_fix(context: Context, symbol: str) -> tuple[Fix, ...]:
+    """Insert an upper bound after a symbol's declaration."""
+    for known in context.symbols:
+        if known.name == symbol and known.upper_bound is None:
+            edit = Edit(at_end(known.span), " <= 1024")
+            return (Fix(f"bound `{symbol}` (choose the largest size that you need)", (edit,)),)
+    return ()

@@ -1,0 +1,297 @@
+"""Data flow over tiles: definite assignment (R12), and what loops carry (LOWERING 6).
+
+Runs on the IR of a sketch without other errors. A loop may run zero times, so nothing is assigned
+after it that was not assigned before; a tile that was may be written in the loop and read after it,
+for at the loop's header its valid lanes do not change (`domains`). After an `if` a tile is assigned
+where both branches leave it so. A loop carries a tile that is live at its header and written in its
+body, an `if` one that a branch writes and that is read afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import assert_never
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, Fix, Label, Severity
+from sketchc.base.source import Span
+from sketchc.checker.context.fixits import init_fix
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+from sketchc.ir.lanes import tiles_read
+from sketchc.ops.table import OPS
+from sketchc.parsing import syntax
+
+
+def check_assignment(
+    phases: tuple[ir.Phase, ...],
+    tiles: Mapping[str, ir.Tile],
+    allocs: Mapping[str, syntax.Alloc],
+) -> tuple[Diagnostic, ...]:
+    """Report every read of a tile that some path has not assigned, once per tile."""
+    checker = _Assignment(tiles, allocs)
+    for phase in phases:
+        checker.block(phase.body)
+    return tuple(checker.found)
+
+
+@records.define(eq=False)
+class _Assignment:
+    tiles: Mapping[str, ir.Tile]
+    allocs: Mapping[str, syntax.Alloc]
+    assigned: set[str] = records.field(factory=set)
+    writers: dict[str, ir.For] = records.field(factory=dict)  # loop that alone wrote a tile
+    branches: dict[str, Span] = records.field(factory=dict)  # `if` that left a tile unassigned
+    reported: set[str] = records.field(factory=set)
+    found: list[Diagnostic] = records.field(factory=list)
+
+    def block(self, body: tuple[ir.Statement, ...]) -> None:
+        """Check a block, and note what it assigns."""
+        for statement in body:
+            for value in expressions(statement):
+                for lanes in _lanes(value):
+                    self.read(lanes.tile, lanes.span)
+            match statement:
+                case ir.Alloc(tile=name):
+                    self.assigned.discard(name)
+                    self.writers.pop(name, None)
+                    self.branches.pop(name, None)
+                    if self.tiles[name].initial is not None:
+                        self.assigned.add(name)
+                case ir.Load(tile=name):
+                    self.assigned.add(name)
+                case ir.Store(tile=name) | ir.Atomic(tile=name):
+                    self.read(name, statement.span)
+                case ir.Compute():
+                    self.compute(statement)
+                case ir.For():
+                    self.loop(statement)
+                case ir.If():
+                    self.branch(statement)
+                case ir.Bind() | ir.Fetch():
+                    pass
+                case _:
+                    assert_never(statement)
+
+    def compute(self, statement: ir.Compute) -> None:
+        for operand in statement.operands:
+            if isinstance(operand, ir.TileOperand):
+                self.read(operand.tile, operand.span)
+        for name in statement.destinations:
+            if OPS[statement.operation].accumulates:
+                self.read(name, statement.span, accumulates=statement.operation)
+            self.assigned.add(name)
+
+    def branch(self, statement: ir.If) -> None:
+        before = set(self.assigned)
+        self.block(statement.body)
+        after = self.assigned
+        self.assigned = before
+        self.block(statement.orelse)
+        for name in after ^ self.assigned:
+            self.branches[name] = statement.span
+        self.assigned &= after
+
+    def loop(self, loop: ir.For) -> None:
+        before = set(self.assigned)
+        self.block(loop.body)
+        for name in self.assigned - before:
+            self.writers[name] = loop
+        self.assigned = before
+
+    def read(self, name: str, span: Span, accumulates: str = "") -> None:
+        if name in self.assigned or name in self.reported:
+            return
+        self.reported.add(name)
+        tile = self.tiles[name]
+        source = tile.source_name
+        labels = [Label(tile.span, "allocated here, without `init=`")]
+        fixes: tuple[Fix, ...] = (init_fix(self.allocs[name]),)
+        if accumulates:
+            code = "SK0403"
+            message = f"`{accumulates}` adds to `{source}`, which is not initialised"
+            label = "accumulates into unset lanes"
+        elif name in self.writers:
+            code = "SK0402"
+            message = f"`{source}` is read after the loop that wrote it"
+            loop = self.writers[name]
+            runs = _surely_runs(loop.start, loop.stop, loop.step)
+            label = (
+                "what only a loop assigns ends with it" if runs else "not assigned on every path"
+            )
+            what = "assigned in this loop alone" if runs else "this loop may run zero times"
+            labels.append(Label(loop.span, what))
+        elif name in self.branches:
+            code = "SK0404"
+            message = f"`{source}` is read after an `if` that writes it in one branch only"
+            label = "not assigned on every path"
+            labels.append(Label(self.branches[name], "the other branch leaves it as it is"))
+        else:
+            code = "SK0401"
+            message = f"`{source}` is read before anything is written to it"
+            label = "not assigned yet"
+            fixes = ()
+        self.found.append(
+            Diagnostic(
+                code,
+                Severity.ERROR,
+                message,
+                span,
+                label,
+                tuple(labels),
+                help="" if not fixes else "a tile with `init=` has a value from the start",
+                fixes=fixes,
+            )
+        )
+
+
+def _surely_runs(start: ir.Expr, stop: ir.Expr, step: ir.Expr) -> bool:
+    """Whether literal bounds say that a loop runs."""
+    match start, stop, step:
+        case ir.Literal(int(first)), ir.Literal(int(end)), ir.Literal(int(by)):
+            return first < end if by > 0 else first > end
+        case _:
+            return False
+
+
+# ---------------------------------------------------------------- what statements read
+
+
+def expressions(statement: ir.Statement) -> Iterator[ir.Expr]:
+    """The scalar and index-tile expressions of one statement, not those of its blocks."""
+    match statement:
+        case ir.Load(access=access, where=where, pad=pad):
+            yield from _parts(access, where)
+            if isinstance(pad, ir.ScalarOperand):
+                yield pad.value
+        case ir.Store(access=access, where=where) | ir.Atomic(access=access, where=where):
+            yield from _parts(access, where)
+        case ir.Fetch(access=access):
+            yield from _parts(access, None)
+        case ir.Compute(operands=operands):
+            for operand in operands:
+                if not isinstance(operand, ir.TileOperand):
+                    yield operand.value
+        case ir.Bind(value=value):
+            yield value
+        case ir.For(start=start, stop=stop, step=step):
+            yield from (start, stop, step)
+        case ir.If(condition=condition):
+            yield condition
+        case ir.Alloc():
+            return
+        case _:
+            assert_never(statement)
+
+
+def _parts(access: ir.Access, where: ir.Expr | None) -> Iterator[ir.Expr]:
+    for subscript in access.subscripts:
+        match subscript:
+            case ir.ScalarSubscript(index=value) | ir.IndexSubscript(value=value):
+                yield value
+            case ir.SliceSubscript(lower, upper, _, step):
+                yield from (lower, upper, step)
+            case _:
+                assert_never(subscript)
+    if where is not None:
+        yield where
+
+
+def _lanes(value: ir.Expr) -> Iterator[ir.TileLanes]:
+    if isinstance(value, ir.TileLanes):
+        yield value
+    for child in symbolic.children(value):
+        yield from _lanes(child)
+
+
+# ---------------------------------------------------------------- carried tiles
+
+
+def add_carried(phase: ir.Phase, tiles: Mapping[str, ir.Tile]) -> ir.Phase:
+    """Fill in `carried` of every loop and branch."""
+    body, _ = _carry(phase.body, frozenset(), tiles)
+    return records.evolve(phase, body=body)
+
+
+def _exposed(
+    body: tuple[ir.Statement, ...], live: frozenset[str], tiles: Mapping[str, ir.Tile]
+) -> frozenset[str]:
+    """The tiles live before a block, from those live after it."""
+    for statement in reversed(body):
+        match statement:
+            case ir.For(body=inner):
+                live |= _exposed(inner, frozenset(), tiles)
+            case ir.If(body=inner, orelse=orelse):
+                live = _exposed(inner, live, tiles) | _exposed(orelse, live, tiles)
+            case _:
+                live = _before(statement, live, tiles)
+    return live
+
+
+def _carry(
+    body: tuple[ir.Statement, ...], live: frozenset[str], tiles: Mapping[str, ir.Tile]
+) -> tuple[tuple[ir.Statement, ...], frozenset[str]]:
+    """Rewrite a block backwards from the tiles live after it; gives those live before it too.
+
+    Live at a loop's header is what is live after the loop and what its body exposes: a body only
+    takes away what it writes first, and the loop may run zero times.
+    """
+    result: list[ir.Statement] = []
+    for statement in reversed(body):
+        match statement:
+            case ir.For():
+                live |= _exposed(statement.body, frozenset(), tiles)
+                inner, _ = _carry(statement.body, live, tiles)
+                carried = _kept(statement.body, live)
+                result.append(records.evolve(statement, body=inner, carried=carried))
+            case ir.If():
+                carried = _kept((*statement.body, *statement.orelse), live)
+                inner, first = _carry(statement.body, live, tiles)
+                orelse, second = _carry(statement.orelse, live, tiles)
+                live = first | second
+                result.append(records.evolve(statement, body=inner, orelse=orelse, carried=carried))
+            case _:
+                live = _before(statement, live, tiles)
+                result.append(statement)
+    return tuple(reversed(result)), live
+
+
+def _kept(body: tuple[ir.Statement, ...], live: frozenset[str]) -> tuple[str, ...]:
+    """The live tiles that a block writes, in order of first write."""
+    return tuple(name for name in dict.fromkeys(_written(body)) if name in live)
+
+
+def _before(
+    statement: ir.Statement, live: frozenset[str], tiles: Mapping[str, ir.Tile]
+) -> frozenset[str]:
+    """The tiles live before a simple statement."""
+    match statement:
+        case ir.Alloc(tile=name):
+            live -= {name}
+        case ir.Load(tile=name):
+            live = live | {name} if tiles[name].initial is not None else live - {name}
+        case ir.Store(tile=name) | ir.Atomic(tile=name):
+            live |= {name}
+        case ir.Compute(operation=operation, operands=operands):
+            for name in statement.destinations:
+                # writing a tile with `init=` is a masked update: it reads what it keeps
+                keeps = OPS[operation].accumulates or tiles[name].initial is not None
+                live = live | {name} if keeps else live - {name}
+            live |= {o.tile for o in operands if isinstance(o, ir.TileOperand)}
+        case ir.Bind() | ir.Fetch() | ir.For() | ir.If():
+            pass
+        case _:
+            assert_never(statement)
+    return live.union(*map(tiles_read, expressions(statement)))
+
+
+def _written(body: tuple[ir.Statement, ...]) -> Iterator[str]:
+    """The tiles that a block writes, in order, repeats included."""
+    for statement in ir.walk(body):
+        match statement:
+            case ir.Load(tile=name):
+                yield name
+            case ir.Compute():
+                yield from statement.destinations
+            case _:
+                pass

@@ -1,0 +1,368 @@
+"""Statements of the body: allocs, loads and stores, bindings and loops.
+
+Each takes a syntax node and gives the IR statements for it (usually one). A statement with an error
+is reported and left out; the rest of its block is still elaborated.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from sketchc.base.diagnostics import Edit, Fix, Label
+from sketchc.base.source import Span
+from sketchc.base.types import DType
+from sketchc.checker.calls.expressions import evaluate_constant, expression, integer
+from sketchc.checker.calls.layouts import is_loaded
+from sketchc.checker.calls.memory import atomic, fetch, load, store
+from sketchc.checker.calls.operations import compute
+from sketchc.checker.calls.scalars import is_constant
+from sketchc.checker.context.context import Context, InvalidError, LoopState, in_phase, is_host
+from sketchc.checker.context.fixits import tile_index_fixes, tile_index_slices
+from sketchc.checker.context.hints import loop_hints
+from sketchc.checker.context.lets import add_let, depends_on_tunable, without_functions
+from sketchc.checker.context.names import IndexName, PoisonedName, ScalarName
+from sketchc.checker.context.prepass import is_parallel, names
+from sketchc.checker.context.shapes import interval
+from sketchc.checker.context.text import expression_text, statement_text
+from sketchc.checker.elaboration.allocs import alloc
+from sketchc.checker.elaboration.branches import decided, given, look_over, uniform
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+from sketchc.parsing import syntax
+
+
+def block(context: Context, body: tuple[syntax.Statement, ...]) -> tuple[ir.Statement, ...]:
+    """Elaborate the statements of one block, in the scope that is open."""
+    result: list[ir.Statement] = []
+    for node in body:
+        try:
+            made = statement(context, node)
+            result.extend((*context.before, *made))
+        except InvalidError:
+            _poison(context, node)
+        context.before.clear()
+    return tuple(result)
+
+
+def _poison(context: Context, node: syntax.Statement) -> None:
+    """What a failed statement would have defined stays quiet when it is used."""
+    match node:
+        case syntax.Alloc(name=name):
+            names = [name]
+        case syntax.Fetch(name=name):
+            names = [name]
+        case syntax.Binding(names=bound):
+            names = [item.id for item in bound]
+        case _:
+            names = []
+    for name in names:
+        if context.scopes.find(name) is None:
+            context.scopes.add(name, PoisonedName(node.span))
+
+
+def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, ...]:
+    """Elaborate one statement; raises `InvalidError` after reporting what is wrong."""
+    match node:
+        case syntax.Alloc():
+            return _alloc(context, node)
+        case syntax.Load():
+            return load(context, node)
+        case syntax.Store():
+            return store(context, node)
+        case syntax.Compute():
+            return compute(context, node)
+        case syntax.Binding():
+            return _binding(context, node)
+        case syntax.For():
+            return (_loop(context, node),)
+        case syntax.Pass():
+            return ()
+        case syntax.If():
+            return _branch(context, node)
+        case syntax.Atomic():
+            return atomic(context, node)
+        case syntax.Fetch():
+            return (fetch(context, node, ir.NameKind.BINDING),)
+        case _:
+            assert_never(node)
+
+
+def _alloc(context: Context, node: syntax.Alloc) -> tuple[ir.Statement, ...]:
+    """A tile; one whose initial value is known at launch, or later, is filled with it."""
+    made = alloc(context, node)
+    if node.init is None or is_constant(context, node.init):
+        return (made,)
+    tile = syntax.Name(node.name, span=node.name_span)
+    fill = syntax.Compute("fill", (node.init, tile), span=node.span, operation_span=node.init.span)
+    return (made, *compute(context, fill))
+
+
+# ---------------------------------------------------------------- bindings
+
+
+def _binding(context: Context, node: syntax.Binding) -> tuple[ir.Statement, ...]:
+    if len(node.names) != len(node.values):
+        raise context.error(
+            node.span,
+            "SK0211",
+            f"{len(node.names)} names and {len(node.values)} values",
+            "each name needs one value",
+        )
+    result: list[ir.Statement] = []
+    constants = 0
+    for name, value in zip(node.names, node.values, strict=True):
+        try:
+            made, is_constant = _bind(context, name, value, node)
+        except InvalidError:
+            if context.scopes.find(name.id) is None:
+                context.scopes.add(name.id, PoisonedName(name.span))
+            continue
+        result.extend(made)
+        constants += is_constant
+    if constants or len(node.names) > 1:
+        _warn_binding(context, node, constants == len(node.names))
+    return tuple(result)
+
+
+def _warn_binding(context: Context, node: syntax.Binding, constants: bool) -> None:
+    lines = [
+        f"{name.id} = {expression_text(value)}"
+        for name, value in zip(node.names, node.values, strict=True)
+    ]
+    indent = " " * (node.span.column - 1)
+    fixes: tuple[Fix, ...] = ()
+    if constants:
+        if context.tree.body[0] is node:  # a section may stand here
+            fixes = (
+                Fix(
+                    "declare constants",
+                    (Edit(node.span, f"constexpr: {', '.join(lines)};"),),
+                    safe=True,
+                ),
+            )
+    else:
+        edit = Edit(node.span, f"\n{indent}".join(lines))
+        fixes = (Fix("one binding a line", (edit,), safe=True),)
+    context.warn(
+        node.span,
+        "SK0604",
+        "constants belong in a `constexpr:` section" if constants else "names are bound one by one",
+        "accepted, as a constant with one fixed value" if constants else "accepted",
+        fixes=fixes,
+    )
+
+
+def _bind(
+    context: Context, name: syntax.Name, node: syntax.Expression, whole: syntax.Binding
+) -> tuple[list[ir.Statement], bool]:
+    """One name; the second part says whether it became a compile-time constant."""
+    typed = expression(context, node)
+    context.check_assignable(name.id, name.span)
+    if typed.dtype.is_float:
+        raise context.error(
+            node.span,
+            "SK0302",
+            "a binding holds integers or a condition",
+            "a float",
+            help="use a `let:` or `constexpr:` section for host floats, and tiles for data",
+        )
+    outside = not context.loops and typed.extents is None and not in_phase(typed.value)
+    host = outside and is_host(typed.value)  # becomes a `let`, which may call
+    value = typed.value if host else without_functions(context, typed, node.span)
+    spelt = context.namer.fresh(name.id)
+    text = f"{name.id} = {expression_text(node)}"
+    if typed.extents is not None:
+        context.index_ranks[spelt] = len(typed.extents)
+        if is_loaded(context, value):
+            context.loaded.add(spelt)
+        context.scopes.add(
+            name.id, IndexName(spelt, typed.dtype, typed.extents, context.phase, name.span)
+        )
+        return [ir.Bind(spelt, value, text, span=whole.span)], False
+    if host:
+        return [], _host_binding(context, name, spelt, value, typed.dtype)
+    kind = ir.NameKind.HOST if outside else ir.NameKind.BINDING
+    context.scopes.add(name.id, ScalarName(spelt, kind, typed.dtype, name.span))
+    if typed.dtype.is_integer:
+        context.define(spelt, value)
+        context.intervals[spelt] = interval(context, value)
+    if depends_on_tunable(context, value):
+        context.tunable.add(spelt)
+    bound = ir.Bind(spelt, value, text, span=whole.span)
+    if outside:  # depends on a host loop or on what the host fetched
+        context.host_steps.append(bound)
+        return [], False
+    return [bound], False
+
+
+def _host_binding(
+    context: Context, name: syntax.Name, spelt: str, value: ir.Expr, dtype: DType
+) -> bool:
+    """A scalar of launch values, bound outside all loops: a constant where it can be, else a host
+    value."""
+    references = {reference.name for reference in symbolic.references(value)}
+    given = context.binding(name.id, spelt)
+    fixed = references <= context.values.keys() - context.tunable
+    if not fixed or dtype is DType.BOOL:
+        add_let(context, name.id, spelt, value, dtype, name.span)
+        return False
+    number = evaluate_constant(context, value, name.span)
+    if isinstance(given, int) and not isinstance(given, bool):
+        number = given
+    chosen_by = "sketch" if given is None else "user"
+    context.constants.append(
+        ir.Constant(spelt, DType.I64, number, tunable=False, chosen_by=chosen_by, span=name.span)
+    )
+    context.values[spelt] = number
+    context.define(spelt, ir.Literal(number))
+    context.scopes.add(name.id, ScalarName(spelt, ir.NameKind.CONSTANT, DType.I64, name.span))
+    return True
+
+
+# ---------------------------------------------------------------- branches
+
+
+def _branch(context: Context, node: syntax.If) -> tuple[ir.Statement, ...]:
+    """An `if`; only the statements of the branch taken where that is known already."""
+    try:
+        condition = uniform(context, node.condition)
+    except InvalidError:  # go on with the branches: their own mistakes are worth reporting
+        context.present.update(names(node.condition))
+        for branch in (node.body, node.orelse):
+            _inner(context, branch, frozenset())
+        raise
+    known = decided(condition)
+    if known is not None:
+        taken, other = (node.body, node.orelse) if known else (node.orelse, node.body)
+        look_over(context, other, block)
+        return _inner(context, taken, frozenset())
+    body = _inner(context, node.body, given(condition, True), condition)
+    orelse = _inner(context, node.orelse, given(condition, False), condition, holds=False)
+    if not body and not orelse:
+        return ()
+    return (ir.If(condition, body, orelse, text=statement_text(node), span=node.span),)
+
+
+def _inner(
+    context: Context,
+    body: tuple[syntax.Statement, ...],
+    present: frozenset[str],
+    condition: ir.Expr | None = None,
+    holds: bool = True,
+) -> tuple[ir.Statement, ...]:
+    """A branch: a block with names of its own, where more optional tensors are present."""
+    with context.branch(present, condition, holds):
+        return block(context, body)
+
+
+# ---------------------------------------------------------------- loops
+
+
+def _loop(context: Context, node: syntax.For) -> ir.For:
+    failed = False
+    try:
+        start, stop, step = loop_range(context, node)
+    except InvalidError:  # go on with the body: its own mistakes are worth reporting
+        failed = True
+        start = stop = step = ir.Literal(1)
+    hints, stages = loop_hints(context, node)
+    parallel = is_parallel(node)
+    context.scopes.open()
+    try:
+        try:
+            context.check_assignable(node.variable.id, node.variable.span)
+        except InvalidError:
+            failed = True
+        variable = context.namer.fresh(node.variable.id)
+        entry = ScalarName(variable, ir.NameKind.LOOP, DType.I64, node.variable.span)
+        context.scopes.add(node.variable.id, entry)
+        context.intervals[variable] = loop_interval(context, start, stop, step)
+        context.loop_count += 1
+        context.loops.append(LoopState(context.loop_count, node, variable, parallel))
+        body = block(context, node.body)
+        context.loops.pop()
+    finally:
+        context.scopes.close()
+    if failed:
+        raise InvalidError(node.variable.id)
+    loop = ir.For(
+        variable,
+        start,
+        stop,
+        step,
+        body,
+        parallel,
+        hints,
+        stages,
+        text=statement_text(node),
+        span=node.span,
+    )
+    if not parallel:
+        _warn_tile_index(context, loop)
+    return loop
+
+
+def _warn_tile_index(context: Context, loop: ir.For) -> None:
+    """A sequential loop over tiles that slices elements reads overlapping parts of its tensor. In
+    a parallel loop the proofs refute it; here it is only unlikely to be meant."""
+    slices = tile_index_slices(loop)
+    if not slices:
+        return
+    variable = loop.text.split()[1]
+    first = slices[0]
+    context.warn(
+        first.lower.span.to(first.upper.span),
+        "SK0613",
+        f"`{variable}` counts tiles, and the slice counts elements",
+        "overlaps the slice of the next iteration",
+        labels=(Label(loop.span, f"`{variable}` goes up by 1"),),
+        fixes=tile_index_fixes((loop,)),
+    )
+
+
+def loop_range(context: Context, node: syntax.For) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
+    """(start, stop, step) of a loop; raises `InvalidError` after reporting what is wrong."""
+    if not 1 <= len(node.arguments) <= 3:
+        raise context.error(
+            node.range_span, "SK0315", "`range` takes one to three integers", "as in Python"
+        )
+    parts = [integer(context, argument) for argument in node.arguments]
+    start: ir.Expr = ir.Literal(0)
+    step: ir.Expr = ir.Literal(1)
+    match parts:
+        case [stop]:
+            pass
+        case [start, stop]:
+            pass
+        case [start, stop, step]:
+            _check_step(context, step, node.arguments[2].span)
+    return start, stop, step
+
+
+def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
+    """A step is never 0. One of unknown sign goes upwards, which the host checks at launch."""
+    low, high = interval(context, step)
+    if (low is not None and low >= 1) or (high is not None and high <= -1):
+        return
+    if high is not None and high < 1:
+        raise context.error(span, "SK0315", f"the step is {symbolic.show(step)}", "must not be 0")
+    host = context.host_form(step)
+    if host is None:
+        raise context.error(
+            span, "SK0315", "a step must be known at launch", "depends on a loop variable"
+        )
+    context.require(ir.Binary(">=", host, ir.Literal(1)), span)
+
+
+def loop_interval(
+    context: Context, start: ir.Expr, stop: ir.Expr, step: ir.Expr
+) -> tuple[int | None, int | None]:
+    """The (lowest, highest) value of a loop variable, where the bounds tell."""
+    first, last = interval(context, start), interval(context, stop)
+    highest = interval(context, step)[1]
+    if highest is not None and highest < 0:
+        return None if last[0] is None else last[0] + 1, first[1]
+    return first[0], None if last[1] is None else last[1] - 1
+
+
+__all__ = ["block", "loop_interval", "loop_range", "statement"]

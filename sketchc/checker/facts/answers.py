@@ -1,0 +1,60 @@
+"""What a claim's proof hands back, and the words in which a counter-example is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, Severity
+from sketchc.checker.facts import budget
+from sketchc.ir import nodes as ir
+
+#: What the checker can decide, for those it could not.
+UNDECIDED = (
+    "sums of names with integer factors, quotients, remainders, and products of sizes are decided; "
+    "squares and other products of loop variables are not"
+)
+
+
+#: What is told of a counter-example that needs too many iterations to be tried.
+RECHECKED = "a counter-example was found that takes too long to try"
+
+
+@records.frozen
+class Finding:
+    """One verdict with what follows from it: diagnostics, and launch checks to generate.
+
+    `testable`: running the sketch at small sizes says something about the claim where it is not
+    proved; for one about arbitrary data it does not."""
+
+    proof: ir.Proof
+    diagnostics: tuple[Diagnostic, ...] = ()
+    requires: tuple[ir.Require, ...] = ()
+    testable: bool = True
+
+
+def assignments(values: Mapping[str, object]) -> str:
+    """`M = 300, N = 520`."""
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def for_sizes(symbols: Mapping[str, object]) -> str:
+    """`for M = 300, ` or nothing where a sketch has no symbols."""
+    return f"for {assignments(symbols)}, " if symbols else ""
+
+
+def element_text(name: str, element: tuple[int, ...]) -> str:
+    """`C[5, 0]`."""
+    return f"{name}[{', '.join(str(index) for index in element)}]"
+
+
+def undecided() -> tuple[str, ...]:
+    """The notes of a claim that is neither proved nor refuted: what can be decided, and what was
+    tried here."""
+    tried = budget.tried()
+    return (UNDECIDED, f"tried: {tried}") if tried else (UNDECIDED,)
+
+
+def severity(allow_unproved: bool) -> Severity:
+    """An unproved claim is an error unless the user allowed it; it is never silent."""
+    return Severity.WARNING if allow_unproved else Severity.ERROR

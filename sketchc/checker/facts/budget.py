@@ -1,0 +1,106 @@
+"""How much work a check may do. Work is counted, never timed: a verdict must not depend on the
+machine, nor on what else runs there.
+
+One unit is about a microsecond of one processor core. `claim` gives one claim its share, `attempt`
+one way to decide it; what is spent inside counts outside as well, so that a whole check ends. Where
+nobody set a limit, as in the passes that lower a sketch, work is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TypeVar
+
+from sketchc.base import records
+
+Result = TypeVar("Result")
+
+#: All of one sketch, at all of its tuning points.
+CHECK = 3_000_000
+#: What elaboration takes, per character of a sketch.
+ELABORATED_CHARACTER = 3
+#: One claim, and the ways to decide it: exact questions, one point tried, many sizes tried.
+CLAIM = 1_200_000
+EXACT = 700_000
+RECHECK = 200_000
+SEARCH = 300_000
+#: What is kept for the verdicts on the runs of a sketch.
+JUDGED = 50_000
+
+
+class OutOfWorkError(Exception):
+    """What was granted is spent."""
+
+
+@records.define(eq=False)
+class _Allowance:
+    left: int
+    tried: list[str]
+
+
+_CURRENT: ContextVar[_Allowance | None] = ContextVar("allowance", default=None)
+
+
+def spend(work: int) -> None:
+    """Count work; raises `OutOfWorkError` where less than that is left."""
+    allowance = _CURRENT.get()
+    if allowance is not None:
+        allowance.left -= work
+        if allowance.left < 0:
+            raise OutOfWorkError
+
+
+def left() -> int | None:
+    """The work that may still be done here; None for any amount."""
+    allowance = _CURRENT.get()
+    return None if allowance is None else max(0, allowance.left)
+
+
+def note(tried: str) -> None:
+    """Tell what was tried in vain for the claim at hand."""
+    allowance = _CURRENT.get()
+    if allowance is not None and tried not in allowance.tried:
+        allowance.tried.append(tried)
+
+
+def tried() -> str:
+    """What was tried in vain for the claim at hand, as the end of a sentence on it."""
+    allowance = _CURRENT.get()
+    return "; ".join(allowance.tried) if allowance is not None else ""
+
+
+def claim(limit: int, function: Callable[[], Result], otherwise: Callable[[], Result]) -> Result:
+    """What `function` gives, or `otherwise` where it does more work than `limit`: for one claim,
+    with what is tried for it alone."""
+    return _granted(limit, [], function, otherwise, "the work that one check may do was used up")
+
+
+def attempt(
+    what: str, limit: int, function: Callable[[], Result], otherwise: Callable[[], Result]
+) -> Result:
+    """The same, for one of the ways to decide a claim; that it ran out is noted as tried."""
+    outer = _CURRENT.get()
+    return _granted(limit, [] if outer is None else outer.tried, function, otherwise, what)
+
+
+def _granted(
+    limit: int,
+    tried: list[str],
+    function: Callable[[], Result],
+    otherwise: Callable[[], Result],
+    told: str,
+) -> Result:
+    outer = _CURRENT.get()
+    granted = limit if outer is None else min(limit, max(0, outer.left))
+    inner = _Allowance(granted, tried)
+    token = _CURRENT.set(inner)
+    try:
+        return function()
+    except OutOfWorkError:
+        note(told)
+        return otherwise()
+    finally:
+        _CURRENT.reset(token)
+        if outer is not None:
+            outer.left -= granted - max(0, inner.left)

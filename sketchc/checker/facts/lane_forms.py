@@ -1,0 +1,290 @@
+"""Index tiles as affine forms over lane variables, with what is known of the lanes.
+
+For an access (or any index tile) at one place of a sketch, `Lanes` names the tile's lanes: axis `a`
+of the tile is the variable `'lane<a>`, with 0 <= lane < extent. `Lanes.pointwise` writes an index
+tile as an ordinary scalar expression over these names (bindings with lanes written out), which
+`Scope.form`, `evaluate` and `symbolic` understand; `Lanes.form` gives its affine form. What comes
+from memory is an unknown of its element type. Domain inference reads
+accesses this way:
+
+    lanes = Lanes.of(scope, tile.extents, element_indices(access, tile.extents))
+    lanes = lanes.within(statement.domain).given(guards)
+    forms = [lanes.form(index) for index in element_indices(access, tile.extents)]
+    lanes.scope.proves(...), lanes.facts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import assert_never
+
+from sketchc.base import records
+from sketchc.base.types import DType
+from sketchc.checker.facts.affine import Chosen, Extremum, Fact, Linear, add, constant
+from sketchc.checker.facts.scope import Scope, contains_iota
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import children, simplify
+
+#: How often a minimum or maximum in a claim is taken apart into its two cases.
+_CASES = 3
+
+NO_TILES: Mapping[str, DType] = {}
+
+
+def lane_name(axis: int) -> str:
+    """The name that stands for the lane on one axis of the tile."""
+    return f"'lane{axis}"
+
+
+@records.frozen
+class Lanes:
+    """The lanes of one tile at one place. `atoms` are the lane variables by axis; `facts` what is
+    known of them and of loaded values, which `scope` knows too. `base` knows no more than their
+    extents: forms are made there, so that they do not depend on what is found out later."""
+
+    base: Scope
+    scope: Scope
+    extents: tuple[ir.Expr, ...]
+    atoms: tuple[int, ...]
+    facts: tuple[Fact, ...]
+
+    @staticmethod
+    def of(
+        scope: Scope,
+        extents: tuple[ir.Expr, ...],
+        values: Iterable[ir.Expr] = (),
+        tag: str = "",
+        tiles: Mapping[str, DType] = NO_TILES,
+    ) -> Lanes:
+        """Lanes of a tile with these extents. `values` are the index tiles that will be asked
+        about; `tag` keeps the lanes of two accesses in one system apart; `tiles` are the element
+        types of the tiles that indices are loaded into."""
+        outer = len(scope.facts)
+        forms = dict(scope.forms)
+        atoms = []
+        facts = []
+        for axis, extent in enumerate(extents):
+            atom = scope.atoms.variable(f"{lane_name(axis)}{tag}", non_negative=True)
+            atoms.append(atom)
+            forms[lane_name(axis)] = {atom: 1}
+            facts.append(Fact({atom: 1}))
+            facts.append(Fact(add(add(scope.form(extent), {atom: 1}, -1), constant(-1))))
+        inner = records.evolve(scope, forms=forms, facts=(*scope.facts, *facts))
+        for value in values:
+            for name, lanes in loaded_names(value, extents, scope.bindings).items():
+                if name not in inner.forms:
+                    dtype = tiles.get(lanes.tile, lanes.dtype)
+                    renamed = records.evolve(inner, suffix=inner.suffix + tag)
+                    inner = records.evolve(renamed.unknown(name, dtype), suffix=scope.suffix)
+        return Lanes(inner, inner, extents, tuple(atoms), inner.facts[outer:])
+
+    def within(self, domain: ir.Domain) -> Lanes:
+        """With the lanes inside a domain."""
+        facts = []
+        for atom, valid in zip(self.atoms, domain, strict=True):
+            for bound in valid.upper:
+                facts.append(Fact(add(add(self.scope.form(bound), {atom: 1}, -1), constant(-1))))
+            facts.extend(Fact(add({atom: 1}, self.scope.form(bound), -1)) for bound in valid.lower)
+        return self.assume(facts)
+
+    def given(self, conditions: Iterable[ir.Expr]) -> Lanes:
+        """With lanes for which all conditions (bool index tiles) hold."""
+        lanes = self
+        for condition in conditions:
+            lanes = lanes.assume(lanes.base.compare(lanes.pointwise(condition)))
+        return lanes
+
+    def assume(self, facts: Iterable[Fact]) -> Lanes:
+        scope = self.scope.assume(facts)
+        added = scope.facts[len(self.scope.facts) :]
+        return records.evolve(self, scope=scope, facts=(*self.facts, *added))
+
+    def pointwise(self, value: ir.Expr) -> ir.Expr:
+        """An index tile that broadcasts to the tile, for one lane: a scalar expression over the
+        lane names (and one name for each loaded value)."""
+        return pointwise(value, self.extents, self.scope.bindings)
+
+    def form(self, value: ir.Expr) -> Linear:
+        """The affine form of an index tile that broadcasts to the tile."""
+        return self.base.form(self.pointwise(value))
+
+    def proves(self, form: Linear) -> bool:
+        """True when `form >= 0` follows for all lanes; see `proves`."""
+        return proves(self.scope, form)
+
+
+def proves(scope: Scope, form: Linear, cases: int = _CASES) -> bool:
+    """`Scope.proves`, which also takes a minimum that must not be small (a maximum that must not be
+    large) apart: min(a, b) >= c is a >= c and b >= c."""
+    if scope.proves(form):
+        return True
+    if cases == 0:
+        return False
+    for atom, coefficient in form.items():
+        match scope.atoms.definitions[atom]:
+            case Extremum(operator, left, right) if (coefficient > 0) == (operator == "min"):
+                rest = {other: c for other, c in form.items() if other != atom}
+                return all(
+                    proves(scope, add(rest, side, coefficient), cases - 1) for side in (left, right)
+                )
+            case Chosen() as chosen:
+                rest = {other: c for other, c in form.items() if other != atom}
+                return all(
+                    proves(scope.assume(facts), add(rest, side, coefficient), cases - 1)
+                    for facts, side in chosen.cases
+                )
+            case _:
+                pass
+    return False
+
+
+# ---------------------------------------------------------------- one lane of an index tile
+
+
+def pointwise(
+    value: ir.Expr, extents: Sequence[ir.Expr], bindings: Mapping[str, ir.Expr]
+) -> ir.Expr:
+    """See `Lanes.pointwise`; `extents` are the tile's."""
+    return _Pointwise(extents, bindings).visit(value, tuple(range(len(extents))))
+
+
+def loaded_names(
+    value: ir.Expr, extents: Sequence[ir.Expr], bindings: Mapping[str, ir.Expr]
+) -> dict[str, ir.TileLanes]:
+    """The names that stand for loaded values in `pointwise`, with the tiles' lanes."""
+    visitor = _Pointwise(extents, bindings)
+    visitor.visit(value, tuple(range(len(extents))))
+    return visitor.loaded
+
+
+class _Pointwise:
+    """Rewrites an index tile for one lane. `places` gives the axis of the tile at which each axis
+    of the (sub)expression stands, right-aligned."""
+
+    def __init__(self, extents: Sequence[ir.Expr], bindings: Mapping[str, ir.Expr]) -> None:
+        self.extents = extents
+        self.bindings = bindings
+        self.binding = ""  # the one that is being written out
+        self.loaded: dict[str, ir.TileLanes] = {}
+
+    def visit(self, value: ir.Expr, places: tuple[int, ...]) -> ir.Expr:
+        match value:
+            case ir.Literal():
+                return value
+            case ir.Ref(name=name, layout=layout):
+                if not contains_iota(value, self.bindings):
+                    return value
+                outer, self.binding = self.binding, name
+                written = self.visit(self.bindings[name], _own(places, layout))
+                self.binding = outer
+                return written
+            case ir.Unary(operator, operand):
+                return ir.Unary(operator, self.visit(operand, places), span=value.span)
+            case ir.Binary(operator, left, right):
+                one, two = self.visit(left, places), self.visit(right, places)
+                return ir.Binary(operator, one, two, span=value.span)
+            case ir.Choice():
+                return value.map(lambda part: self.visit(part, places))
+            case ir.Function(name, arguments):
+                inner = tuple(self.visit(argument, places) for argument in arguments)
+                return ir.Function(name, inner, span=value.span)
+            case ir.Iota(extent, lower, _, layout):
+                (place,) = _own(places, layout)
+                if extent == ir.Literal(1):
+                    return lower
+                lane = ir.Ref(lane_name(place), ir.NameKind.LOOP)
+                return lane if lower == ir.Literal(0) else ir.Binary("+", lower, lane)
+            case ir.TileLanes():
+                return self._loaded(value, places)
+            case _:
+                assert_never(value)
+
+    def _loaded(self, value: ir.TileLanes, places: tuple[int, ...]) -> ir.Expr:
+        own = _own(places, value.layout)
+        varying = [
+            str(place)
+            for place, extent in zip(own, value.extents, strict=True)
+            if extent != ir.Literal(1)
+        ]
+        name = f"'{value.tile} at {','.join(varying)}"
+        if self.binding:  # a snapshot: the tile may hold other values by now
+            name += f" in {self.binding}"
+        self.loaded[name] = value
+        dtype = DType.BOOL if value.dtype is DType.BOOL else DType.I64
+        return ir.Ref(name, ir.NameKind.BINDING, dtype)
+
+
+def _own(places: tuple[int, ...], layout: tuple[bool, ...] | None) -> tuple[int, ...]:
+    """Where the axes of an index tile stand that `layout` places among others."""
+    if layout is None:
+        return places
+    last = places[len(places) - len(layout) :]
+    return tuple(place for place, present in zip(last, layout, strict=True) if present)
+
+
+# ---------------------------------------------------------------- which lanes have a value (R1)
+
+
+@records.frozen
+class Validity:
+    """Per axis of the tile, the domains of an index tile's parts; `stretched` are those of parts
+    whose single lane is broadcast along an axis."""
+
+    axes: tuple[tuple[ir.AxisDomain, ...], ...]
+    stretched: tuple[ir.AxisDomain, ...] = ()
+
+
+@records.frozen
+class Part:
+    """An `iota`, or the lanes of a tile, in an index tile. `places` are the axes of the whole at
+    which its own stand; `binding` is the innermost one that it is read through, if any."""
+
+    value: ir.Iota | ir.TileLanes
+    places: tuple[int, ...]
+    binding: str = ""
+
+
+def parts(value: ir.Expr, rank: int, bindings: Mapping[str, ir.Expr]) -> Iterator[Part]:
+    """What an index tile that broadcasts to `rank` axes is made of."""
+
+    def visit(expression: ir.Expr, places: tuple[int, ...], binding: str) -> Iterator[Part]:
+        match expression:
+            case ir.Ref(name=name, layout=layout):
+                if name in bindings:
+                    yield from visit(bindings[name], _own(places, layout), name)
+            case ir.Iota(layout=layout) | ir.TileLanes(layout=layout):
+                yield Part(expression, _own(places, layout), binding)
+            case _:
+                for child in children(expression):
+                    yield from visit(child, places, binding)
+
+    return visit(value, tuple(range(rank)), "")
+
+
+def validity(
+    value: ir.Expr, extents: Sequence[ir.Expr], bindings: Mapping[str, ir.Expr]
+) -> Validity:
+    """Where all parts of an index tile that broadcasts to `extents` have a value: `iota(T, lo, hi)`
+    is void from `hi` on, a tile's lanes where the tile is."""
+    axes: list[list[ir.AxisDomain]] = [[] for _ in extents]
+    stretched: list[ir.AxisDomain] = []
+
+    def place(axis: int, extent: ir.Expr, domain: ir.AxisDomain) -> None:
+        if domain.full:
+            return
+        one = ir.Literal(1)
+        (stretched if extent == one and extents[axis] != one else axes[axis]).append(domain)
+
+    for part in parts(value, len(extents), bindings):
+        match part.value:
+            case ir.Iota(extent, lower, upper):
+                if upper is not None:
+                    (axis,) = part.places
+                    limit = ir.Binary("-", upper, lower) if lower != ir.Literal(0) else upper
+                    place(axis, extent, ir.AxisDomain((), (simplify(limit),)))
+            case ir.TileLanes(extents=own, domain=domain):
+                for axis, extent, valid in zip(part.places, own, domain, strict=False):
+                    place(axis, extent, valid)
+            case _:
+                assert_never(part.value)
+    return Validity(tuple(map(tuple, axes)), tuple(stretched))

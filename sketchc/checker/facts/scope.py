@@ -1,0 +1,544 @@
+"""What is known at one place of a sketch: names as affine forms, and facts about them.
+
+A `Scope` starts with symbols, `let`s and `require`s, grows by one loop or binding at a time, and
+answers whether an inequality holds there: first by the quick refutation of `feasibility`, and, on
+request, by isl (`polyhedra`). A scope made with `suffix` renames the loop variables it enters, so
+that two iterations of one loop can stand in one system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, assert_never
+
+from sketchc.base import records
+from sketchc.base.types import DType
+from sketchc.checker.facts.affine import (
+    ONE,
+    Atoms,
+    Fact,
+    Linear,
+    add,
+    constant,
+    constant_value,
+    scale,
+)
+from sketchc.checker.facts.feasibility import infeasible
+from sketchc.checker.facts.systems import impossible, relevant
+from sketchc.checker.facts.tied import ties
+from sketchc.ir import nodes as ir
+from sketchc.ir.guards import alternatives, conjuncts
+from sketchc.ir.symbolic import OPPOSITE, negated, references
+
+
+@records.frozen
+class Branch:
+    """The inside of an `if`: its condition holds there, or in the `else` part does not."""
+
+    condition: ir.Expr
+    holds: bool
+
+
+#: What leads to a statement, from the host's loops on: each step changes what is known.
+Step: TypeAlias = ir.For | ir.HostFor | ir.Bind | ir.Fetch | Branch
+
+#: Conditions that are one affine relation, and whose opposites are.
+_ONE_RELATION = ("<=", "<", ">=", ">")
+
+
+@records.frozen
+class Scope:
+    """Names and facts in force. `forms` gives each integer name its affine form; names that are
+    not there (floats, index tiles) are opaque. `loops` are the loops around, outermost first;
+    `hosts` the loops of the host around the launch; `loaded` the scalars that come from memory."""
+
+    atoms: Atoms
+    forms: Mapping[str, Linear]
+    facts: tuple[Fact, ...] = ()
+    loops: tuple[ir.For, ...] = ()
+    bindings: Mapping[str, ir.Expr] = records.field(factory=dict)
+    suffix: str = ""
+    hosts: tuple[ir.HostFor, ...] = ()
+    loaded: frozenset[str] = frozenset()
+    thorough: bool = False  # factors of products are compared where nothing else decides
+    #: what the host checks for the launches that take some branch, and the conditions known here
+    open: tuple[ir.Expr, ...] = ()
+    told: frozenset[ir.Expr] = frozenset()
+    lets: tuple[ir.Let, ...] = ()  # that depend on them
+
+    # ------------------------------------------------------------ growing
+
+    def after(self, step: Step) -> Scope:
+        """The scope inside a loop or branch, or after a binding."""
+        match step:
+            case ir.For():
+                return self.enter(step)
+            case ir.HostFor():
+                return self.enter_host(step)
+            case ir.Bind(name, value):
+                return self.bind(name, value)
+            case ir.Fetch(name, _, dtype):
+                return self.fetched(name, dtype)
+            case Branch(condition, holds):
+                return self.given(condition, holds)
+            case _:
+                assert_never(step)
+
+    def enter(self, loop: ir.For) -> Scope:
+        """The scope inside the body of a loop: some iteration runs."""
+        return records.evolve(self._entered(loop), loops=(*self.loops, loop))
+
+    def enter_host(self, loop: ir.HostFor) -> Scope:
+        """The scope of launches inside a loop of the host."""
+        return records.evolve(self._entered(loop), hosts=(*self.hosts, loop))
+
+    def _entered(self, loop: ir.For | ir.HostFor) -> Scope:
+        """The loop's variable with its range. A loop of literal step other than 1 counts its trips
+        (`i'trip`); one that runs down in steps of unknown length its distance from the start
+        (`i'back`)."""
+        start, stop = self.form(loop.start), self.form(loop.stop)
+        length = self.form(loop.step)
+        step = constant_value(length)
+        name = loop.variable + self.suffix
+        down = step < 0 if step is not None else self.proves(add(scale(length, -1), constant(-1)))
+        if step is not None and step not in (0, 1):
+            trip = {self.atoms.variable(f"{name}'trip", True): 1}
+            variable = add(start, trip, step)
+            facts = (Fact(trip),)
+        elif down:
+            back = {self.atoms.variable(f"{name}'back", True): 1}
+            variable = add(start, back, -1)
+            facts = (Fact(back),)
+        else:
+            variable = {self.atoms.variable(name, self.proves(start)): 1}
+            facts = (Fact(add(variable, start, -1)),)
+        last = add(variable, stop, -1) if down else add(stop, variable, -1)
+        return records.evolve(
+            self,
+            forms={**self.forms, loop.variable: variable},
+            facts=(*self.facts, *facts, Fact(add(last, constant(-1)))),
+        )
+
+    def counter(self, loop: ir.For | ir.HostFor) -> int:
+        """The atom that counts the iterations of a loop entered here."""
+        form = self.forms[loop.variable]
+        spelt = (loop.variable + self.suffix, loop.variable)
+        names = {name + kind for name in spelt for kind in ("", "'trip", "'back")}
+        return next(atom for atom in form if self.atoms.names[atom] in names)
+
+    def loop_value(self, loop: ir.For | ir.HostFor, count: int, start: int, step: int) -> int:
+        """The loop variable's value where its counter atom is `count`."""
+        name = self.atoms.names[self.counter(loop)]
+        if name.endswith("'trip"):
+            return start + step * count
+        return start - count if name.endswith("'back") else count
+
+    def bind(self, name: str, value: ir.Expr) -> Scope:
+        """The scope after `name = value`."""
+        bindings = {**self.bindings, name: value}
+        if free_names(value) & self.loaded:
+            return records.evolve(self, loaded=self.loaded | {name})._bound(name, value, bindings)
+        return self._bound(name, value, bindings)
+
+    def _bound(self, name: str, value: ir.Expr, bindings: Mapping[str, ir.Expr]) -> Scope:
+        if contains_iota(value, self.bindings):
+            return records.evolve(self, bindings=bindings)
+        forms = {**self.forms, name: self.form(value)}
+        return records.evolve(self, forms=forms, bindings=bindings)
+
+    def fetched(self, name: str, dtype: DType) -> Scope:
+        """The scope after `name = fetch(...)`: any value of the type."""
+        if dtype.is_float:
+            return self
+        known = self.unknown(name, dtype)
+        return records.evolve(known, loaded=self.loaded | {name})
+
+    def unknown(self, name: str, dtype: DType) -> Scope:
+        """A name that may have any value of an integer type."""
+        low, high = dtype.limits or (None, None)
+        value = {self.atoms.variable(name + self.suffix, low == 0): 1}
+        inner = records.evolve(self, forms={**self.forms, name: value})
+        if dtype is DType.I64 or low is None or high is None:
+            return inner
+        return inner.assume(
+            (Fact(add(value, constant(-low))), Fact(add(constant(high), value, -1)))
+        )
+
+    def given(self, condition: ir.Expr, holds: bool = True) -> Scope:
+        """The scope where a uniform condition holds, or does not."""
+        inner = self.assume(self.compare(condition, holds))
+        return inner._told(conjuncts(condition, holds)) if self.open else inner
+
+    def _told(self, conditions: Iterable[ir.Expr]) -> Scope:
+        """With what the host has checked for where these conditions hold: the last alternative of
+        `not present(S) or G >= 1` that is left."""
+        scope = records.evolve(self, told=self.told | frozenset(conditions))
+        for condition in self.open:
+            left = [
+                part
+                for part in alternatives(condition)
+                if negated(part) not in scope.told and not scope.refutes(scope.compare(part))
+            ]
+            if len(left) == 1:
+                rest = tuple(other for other in scope.open if other != condition)
+                scope = records.evolve(scope, open=rest).assume(scope.compare(left[0]))
+        for let in self.lets:  # what it is where the branch is taken
+            scope = records.evolve(scope, forms={**scope.forms, let.name: scope.form(let.value)})
+        return scope
+
+    def assume(self, facts: Iterable[Fact]) -> Scope:
+        added = [part for fact in facts for part in (fact, *_factors_positive(self.atoms, fact))]
+        return records.evolve(self, facts=(*self.facts, *added)) if added else self
+
+    # ------------------------------------------------------------ forms
+
+    def form(self, expression: ir.Expr) -> Linear:
+        """The affine form of an integer expression; what is not affine becomes an atom."""
+        match expression:
+            case ir.Literal(value):
+                if isinstance(value, float):
+                    return self._opaque(expression)
+                return constant(int(value)) if value else {}
+            case ir.Ref(name):
+                form = self.forms.get(name)
+                return self._opaque(expression) if form is None else form
+            case ir.Unary("-", operand):
+                return scale(self.form(operand), -1)
+            case ir.Binary():
+                return self._binary(expression)
+            case ir.Choice():
+                return self._choice(expression)
+            case ir.Unary() | ir.Function() | ir.Iota() | ir.TileLanes():
+                return self._opaque(expression)
+            case _:
+                assert_never(expression)
+
+    def _choice(self, expression: ir.Choice) -> Linear:
+        """One of two forms, with what the condition says in either case."""
+        condition = expression.condition
+        then, otherwise = self.form(expression.then), self.form(expression.otherwise)
+        cases = [self.compare(condition, holds) for holds in (True, False)]
+        if self.refutes(cases[0]):
+            return otherwise
+        if self.refutes(cases[1]):
+            return then
+        plain = isinstance(condition, ir.Binary) and condition.operator in _ONE_RELATION
+        exact = plain and not is_float(condition)
+        return self.atoms.choice((cases[0], then), (cases[1], otherwise), exact, expression)
+
+    def _binary(self, expression: ir.Binary) -> Linear:
+        left, right = self.form(expression.left), self.form(expression.right)
+        divisor = constant_value(right)
+        match expression.operator:
+            case "+":
+                return add(left, right)
+            case "-":
+                return add(left, right, -1)
+            case "*":
+                return self.atoms.multiply(left, right)
+            case "//" if divisor is not None and divisor > 0:
+                return self.atoms.floor(left, divisor)
+            case "%" if divisor is not None and divisor > 0:
+                return add(left, self.atoms.floor(left, divisor), -divisor)
+            case "cdiv" if divisor is not None and divisor > 0:
+                return self.atoms.floor(add(left, constant(divisor - 1)), divisor)
+            case "//":
+                return self._quotient(expression, left, right)
+            case "%":
+                quotient = self._quotient(expression, left, right)
+                return add(left, self.atoms.multiply(quotient, right), -1)
+            case "cdiv":
+                numerator = add(add(left, right), constant(-1))
+                return self._quotient(expression, numerator, right)
+            case "min" | "max":
+                return self.atoms.extremum(expression.operator, left, right)
+            case _:
+                return self._opaque(expression)
+
+    def _quotient(self, expression: ir.Expr, numerator: Linear, divisor: Linear) -> Linear:
+        """floor(numerator / divisor) for a divisor that is not a positive constant."""
+        key = (id(self.facts), *sorted(numerator.items()), None, *sorted(divisor.items()))
+        if key not in self.atoms.quotients:
+            self.atoms.kept.append(self.facts)  # keeps the id in the key from being used again
+            self.atoms.quotients[key] = self._divided(expression, numerator, divisor)
+        return self.atoms.quotients[key]
+
+    def _divided(self, expression: ir.Expr, numerator: Linear, divisor: Linear) -> Linear:
+        if constant_value(divisor) is not None or not self.proves(add(divisor, constant(-1))):
+            return self._opaque(expression)
+        whole, rest = self.atoms.divided(numerator, divisor)
+        if self.proves(rest) and self.proves(add(add(divisor, rest, -1), constant(-1))):
+            return whole
+        return self.atoms.quotient(numerator, divisor, self.proves(numerator))
+
+    def _opaque(self, expression: ir.Expr) -> Linear:
+        names = sorted(free_names(expression))
+        depends: frozenset[int] = frozenset()
+        parts = []
+        for name in names:
+            form = self.forms.get(name)
+            if form is None:
+                form = {self.atoms.variable(name + self.suffix): 1}
+            depends |= self.atoms.depends(form)
+            parts.append(f"{name}={self.atoms.describe(form)}")
+        key = f"{expression!r} at {', '.join(parts)}"
+        return {self.atoms.opaque(key, depends): 1}
+
+    def compare(self, condition: ir.Expr, holds: bool = True) -> tuple[Fact, ...]:
+        """The affine facts that follow where a condition holds (or does not): of "one or the other"
+        those that both say; a part that is not affine gives none."""
+        match condition:
+            case ir.Unary("not", operand):
+                return self.compare(operand, not holds)
+            case ir.Binary("and" | "or" as operator, left, right):
+                one, two = self.compare(left, holds), self.compare(right, holds)
+                return (*one, *two) if (operator == "and") == holds else self._common(one, two)
+            case ir.Binary(operator, left, right) if operator in OPPOSITE:
+                if is_float(condition):
+                    return ()
+                relation = operator if holds else OPPOSITE[operator]
+                return self._relation(relation, add(self.form(right), self.form(left), -1))
+            case _:
+                return ()
+
+    def _common(self, one: tuple[Fact, ...], two: tuple[Fact, ...]) -> tuple[Fact, ...]:
+        """The facts of either side that follow from the other, too: `a == 1 or a == 8` says
+        `1 <= a <= 8`."""
+        sides = [
+            [
+                Fact(form)
+                for fact in side
+                for form in ((fact.form, scale(fact.form, -1)) if fact.equality else (fact.form,))
+            ]
+            for side in (one, two)
+        ]
+        inside = [records.evolve(self, facts=(*self.facts, *side)) for side in (two, one)]
+        return tuple(
+            fact
+            for side, other in zip(sides, inside, strict=True)
+            for fact in side
+            if other.proves(fact.form)
+        )
+
+    def _relation(self, operator: str, gap: Linear) -> tuple[Fact, ...]:
+        """`left operator right` for gap = right - left."""
+        match operator:
+            case "==":
+                return (Fact(gap, equality=True),) if gap else ()
+            case "<=":
+                return (Fact(gap),)
+            case "<":
+                return (Fact(add(gap, constant(-1))),)
+            case ">=":
+                return (Fact(scale(gap, -1)),)
+            case ">":
+                return (Fact(add(scale(gap, -1), constant(-1))),)
+        # `!=`: on one side, where the other is excluded
+        for side in (gap, scale(gap, -1)):
+            if self.proves(side):
+                return (Fact(add(side, constant(-1))),)
+        return ()
+
+    # ------------------------------------------------------------ questions
+
+    def refutes(self, extra: Iterable[Fact]) -> bool:
+        """True when the facts here and `extra` have no common integer point (quick part)."""
+        if self.thorough:
+            return impossible(self.atoms, self.facts, tuple(extra))
+        return infeasible(relevant(self.atoms, self.facts, tuple(extra)))
+
+    def proves(self, form: Linear, extra: tuple[Fact, ...] = ()) -> bool:
+        """True when `form >= 0` follows here (quick part only: False may be "not shown")."""
+        value = constant_value(form)
+        if value is not None and value >= 0:
+            return True
+        if value is None and form.get(ONE, 0) >= 0 and self._plainly_non_negative(form):
+            return True
+        goal = Fact(add(scale(form, -1), constant(-1)))
+        if extra:
+            return self.refutes((*extra, goal))
+        key = (id(self.facts), frozenset(form.items()), self.thorough)
+        known = self.atoms.answers.get(key)
+        if known is None:
+            self.atoms.kept.append(self.facts)  # keeps the id in the key from being used again
+            known = self.atoms.answers[key] = self.refutes((goal,))
+        return known
+
+    def _plainly_non_negative(self, form: Linear) -> bool:
+        known = self.atoms.non_negative
+        return all(c > 0 and known[atom] for atom, c in form.items())
+
+    def below(self, left: ir.Expr, right: ir.Expr) -> bool:
+        """True when `left <= right` follows here."""
+        return self.proves(add(self.form(right), self.form(left), -1))
+
+
+def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") -> Scope:
+    """The scope of host scalars: constants by value, symbols >= 0 and within their bounds, integer
+    `let`s written out, requirements, and extents >= 0 (checked at launch)."""
+    numbering = atoms or Atoms()
+    forms: dict[str, Linear] = {}
+    facts: list[Fact] = []
+    for symbol in sketch.symbols:
+        atom = numbering.variable(symbol.name, non_negative=True)
+        forms[symbol.name] = {atom: 1}
+        facts.append(Fact({atom: 1}))
+        if symbol.upper_bound is not None:
+            facts.append(Fact({atom: -1, ONE: symbol.upper_bound}))
+    for item in sketch.constants:
+        if not item.dtype.is_float:
+            forms[item.name] = constant(int(item.value)) if item.value else {}
+    for param in sketch.params:
+        if param.dtype.is_integer:
+            unsigned = not param.dtype.is_signed
+            forms[param.name] = {numbering.variable(param.name, unsigned): 1}
+    scope = _tied(sketch, Scope(numbering, forms, tuple(facts), suffix=suffix))
+    lets = {let.name for let in sketch.lets}
+    for require in sketch.requires:  # lets may divide by what these say is positive
+        if not free_names(require.condition) & lets:
+            scope = scope.given(require.condition)
+    extents = {e for tensor in sketch.tensors if not tensor.optional for e in tensor.extents}
+    for let in sketch.lets:
+        if let.dtype is DType.I64:
+            sized = ir.Ref(let.name, ir.NameKind.LET) in extents
+            form = _let_form(scope, let, sized)
+            scope = records.evolve(scope, forms={**scope.forms, let.name: form})
+    for require in sketch.requires:
+        if free_names(require.condition) & lets:
+            scope = scope.given(require.condition)
+    scope = scope.assume(_extent_facts(sketch, scope))
+    made = (require.condition for require in sketch.requires if require.generated)
+    asked = tuple(condition for condition in made if len(alternatives(condition)) > 1)
+    whole = (let for let in sketch.lets if let.dtype is DType.I64)
+    chosen = tuple(let for let in whole if isinstance(let.value, ir.Choice)) if asked else ()
+    return records.evolve(scope, open=asked, lets=chosen)
+
+
+def _tied(sketch: ir.Sketch, scope: Scope) -> Scope:
+    """With the forms of names that conditions tie to others, and what is known of these."""
+    limits = {symbol.name: symbol.upper_bound for symbol in sketch.symbols}
+    for name, value in ties(sketch):
+        form = scope.form(value)
+        scope = records.evolve(scope, forms={**scope.forms, name: form})
+        if name in limits:
+            scope = scope.assume((Fact(form),))
+            most = limits[name]
+            if most is not None:
+                scope = scope.assume((Fact(add(constant(most), form, -1)),))
+    return scope
+
+
+def _let_form(scope: Scope, let: ir.Let, sized: bool) -> Linear:
+    """A let by its value; a sum becomes a quantity of its own that equals the value, so that
+    products with it, such as `N*OH*OW`, stay single terms. `sized`: it is an extent, hence >= 0."""
+    form = scope.form(let.value)
+    if len(form) < 2:
+        return form
+    return scope.atoms.defined(let.name, form, sized or scope.proves(form))
+
+
+def host_path(sketch: ir.Sketch, phase: int) -> tuple[Step, ...]:
+    """What the host does around the launch of a phase: its loops, branches and values (R8)."""
+    return tuple(
+        Branch(step.condition, launches(step.body, phase)) if isinstance(step, ir.HostIf) else step
+        for step in sketch.around(phase)
+    )
+
+
+def phase_scope(sketch: ir.Sketch, root: Scope, phase: int) -> Scope:
+    """The scope at the start of a phase."""
+    scope = root
+    for step in host_path(sketch, phase):
+        scope = scope.after(step)
+    return scope
+
+
+def launches(steps: tuple[ir.HostStep, ...], phase: int) -> bool:
+    """Whether these steps of the host launch a phase."""
+    for step in steps:
+        match step:
+            case ir.Launch(index):
+                if index == phase:
+                    return True
+            case ir.HostFor():
+                if launches(step.body, phase):
+                    return True
+            case ir.HostIf():
+                if launches((*step.body, *step.orelse), phase):
+                    return True
+            case ir.Fetch() | ir.Bind():
+                pass
+            case _:
+                assert_never(step)
+    return False
+
+
+def _factors_positive(atoms: Atoms, fact: Fact) -> list[Fact]:
+    """From `a*b >= 1` with a, b >= 0 follow a >= 1 and b >= 1."""
+    form = fact.form
+    products = [atom for atom in form if atom != ONE]
+    if fact.equality or len(products) != 1 or form.get(ONE, 0) >= 0 or form[products[0]] <= 0:
+        return []
+    factors = atoms.factors(products[0])
+    if len(factors) == 1 or not all(atoms.non_negative[factor] for factor in factors):
+        return []
+    return [Fact({factor: 1, ONE: -1}) for factor in dict.fromkeys(factors)]
+
+
+def _extent_facts(sketch: ir.Sketch, scope: Scope) -> list[Fact]:
+    facts = []
+    for tensor in sketch.tensors:
+        for extent in () if tensor.optional else tensor.extents:  # see `declarations`
+            form = scope.form(extent)
+            if len(form) > 1:  # a symbol, a constant or a product needs no fact of its own
+                facts.append(Fact(form))
+    return facts
+
+
+# ---------------------------------------------------------------- expressions
+
+
+def free_names(expression: ir.Expr) -> frozenset[str]:
+    """The names an expression uses."""
+    return frozenset(reference.name for reference in references(expression))
+
+
+def contains_iota(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> bool:
+    """True for an index tile: an expression over `iota` or the lanes of tiles, directly or through
+    a binding."""
+    match expression:
+        case ir.Iota() | ir.TileLanes():
+            return True
+        case ir.Ref(name):
+            return name in bindings and contains_iota(bindings[name], bindings)
+        case ir.Literal():
+            return False
+        case ir.Unary(_, operand):
+            return contains_iota(operand, bindings)
+        case ir.Binary(_, left, right):
+            return contains_iota(left, bindings) or contains_iota(right, bindings)
+        case ir.Choice():
+            return any(contains_iota(part, bindings) for part in expression.parts)
+        case ir.Function(_, arguments):
+            return any(contains_iota(argument, bindings) for argument in arguments)
+        case _:
+            assert_never(expression)
+
+
+def is_float(expression: ir.Expr) -> bool:
+    """True when a float occurs: such a comparison says nothing about integers."""
+    match expression:
+        case ir.Literal(value):
+            return isinstance(value, float)
+        case ir.Ref(_, _, dtype):
+            return dtype.is_float
+        case ir.Unary(_, operand):
+            return is_float(operand)
+        case ir.Binary(operator, left, right):
+            return operator == "/" or is_float(left) or is_float(right)
+        case ir.Function():
+            return True
+        case ir.Iota() | ir.TileLanes() | ir.Choice():
+            return False
+        case _:
+            assert_never(expression)

@@ -1,0 +1,523 @@
+"""The runs of the self-check (R6b): one sketch at several assignments of its tile sizes, on the
+same inputs, at settings that reach what the claim may rest on; and what is found different.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+import attrs
+import numpy as np
+
+from sketchc.base.diagnostics import (
+    Diagnostic,
+    DiagnosticError,
+    Severity,
+    UsageError,
+    has_errors,
+    once,
+)
+from sketchc.checker.claims.tile_sizes import with_symbols
+from sketchc.checker.elaboration.tuning import tuning_points
+from sketchc.checker.facts.scope import free_names
+from sketchc.checker.testing.crossing_plans import CrossingPlan, tile_size_plan
+from sketchc.checker.testing.planner import Planner
+from sketchc.checker.testing.settings import Setting, Settings
+from sketchc.checker.testing.workload import workload
+from sketchc.interpreter.api import Options, Result, interpret
+from sketchc.interpreter.inputs import DRAWINGS, indices_exist, random_inputs
+from sketchc.interpreter.launch import bind_values, tensor_shapes
+from sketchc.interpreter.promises import MOST_RUNS, keeping_inputs
+from sketchc.interpreter.tiles import Array
+from sketchc.interpreter.violations import Violation, show_element, show_values
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import constants_of, evaluate
+from sketchc.parsing import syntax
+
+Scalar = int | float | bool
+
+#: Tile sizes that divide nothing, and ones larger than every small size.
+ONES = (1,)
+RAGGED_TILES = (3, 5, 4, 2, 7, 6, 9, 8)
+#: Where the checker refuses those, as conditions that tie tile sizes to each other make it do: each
+#: a divisor of the next, or the other way round, or all equal.
+TIED_TILES = ((2, 4, 8, 16, 32, 64), (16, 8, 4, 2), (3,))
+LARGE_TILES = (11, 9, 13, 16, 10, 14, 12, 15)
+#: What they are multiplied by where the checker refuses them or a run would take long.
+SCALES = (1, 4, 16, 64, 256)
+#: Violations that depend on the random data, not on the sketch.
+DATA_DEPENDENT = ("arithmetic", "conversion", "index-width")
+#: A run whose results are finite in this part at least needs no tamer inputs.
+ENOUGH_FINITE = 0.5
+#: Runs in all that a search for inputs which keep a promise may take.
+MOST_TRIALS = 1000
+MEMORY_LIMIT = 256 * 2**20
+#: Runs at which comparisons come out in new ways, and settings tried for them.
+CROSSING_RUNS = 3
+CROSSING_TRIED = 8
+
+
+@attrs.frozen
+class Variant:
+    """The sketch at one assignment of its constants.
+
+    `strict`: the assignment changes only tile sizes that tuning may change, so results must not
+    differ. Otherwise it changes constants of one fixed value that also shape tiles: these may be
+    part of the meaning (the size of a group), so a difference is a warning.
+    """
+
+    sketch: ir.Sketch
+    names: tuple[str, ...]
+    strict: bool = True
+
+    @property
+    def title(self) -> str:
+        """`TM = 3, TN = 5`."""
+        return show_values(self._chosen()) or "the sketch as it stands"
+
+    def _chosen(self) -> dict[str, Scalar]:
+        return {c.name: c.value for c in self.sketch.constants if c.name in self.names}
+
+    def volume(self) -> float:
+        """The product of the constants that are assigned."""
+        return math.prod(self._chosen().values())
+
+    def alike(self, names: Collection[str]) -> int:
+        """How many of these constants are 1 or equal to one before them."""
+        values = [c.value for c in self.sketch.constants if c.name in names]
+        return len(values) - len({value for value in values if value != 1})
+
+
+@attrs.frozen
+class Effort:
+    """How much is executed: settings beside those aimed at what they do not reach, the work of one
+    run and of all (in lanes, some 20 ns each). `fixed`: constants of one value are varied too."""
+
+    settings: int
+    run_limit: int
+    limit: int
+    fixed: bool
+
+
+class Execution:
+    """One sketch with its variants, and what executing them came to."""
+
+    def __init__(
+        self,
+        base: ir.Sketch,
+        tree: syntax.Sketch,
+        constants: dict[str, Scalar],
+        seed: int,
+        effort: Effort,
+        known: frozenset[tuple[str, str]] = frozenset(),
+    ) -> None:
+        self.seed = seed
+        self.effort = effort
+        self.left = effort.limit
+        self.trials = MOST_TRIALS
+        self.known = known
+        self.generator = np.random.default_rng(seed)
+        self.executed: list[Setting] = []  # what agreed
+        self.compared: dict[str, None] = {}  # titles of the variants that took part
+        self.blank = 0  # settings at which nothing was shown
+        self.ragged: list[Setting] = []  # where `telling` took part
+        self.plan: CrossingPlan | None = None
+        params = {p.name: sample_param(p) for p in base.params if p.default is None}
+        self.settings = Settings(base, params, seed)
+        free = [c for c in base.constants if c.dtype.is_integer and c.name not in constants]
+        self.tunable = tuple(constant.name for constant in free if constant.tunable)
+        shaping = {n for tile in base.tiles for extent in tile.extents for n in free_names(extent)}
+        self.fixed: tuple[str, ...] = ()
+        if effort.fixed:
+            self.fixed = tuple(c.name for c in free if not c.tunable and c.name in shaping)
+        self.planner = self._planner(base, (base,))
+        self.variants = list(self._variants(base, tree, constants))
+        self.planner = self._planner(base, [variant.sketch for variant in self.variants])
+        self.planner.telling = _telling(self.variants, self.tunable)
+
+    def _planner(self, base: ir.Sketch, sketches: Sequence[ir.Sketch]) -> Planner:
+        names = frozenset(self.tunable)
+        renamed = with_symbols(base, names)
+        return Planner(sketches, renamed, names, self.settings, self.effort.run_limit)
+
+    @property
+    def varied(self) -> bool:
+        """Whether tile sizes that tuning may change are."""
+        return len(self.variants) > 1 and self.variants[1].strict
+
+    @property
+    def telling(self) -> Variant:
+        """Of the variants at telling tile sizes the one with the smallest tiles, which small sizes
+        cross; there is one where tile sizes are varied."""
+        telling = zip(self.variants, self.planner.telling, strict=True)
+        return min((one for one, tells in telling if tells), key=Variant.volume)
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What is found wrong at the first setting where something is."""
+        if self.varied:
+            self.planner.aim_at_all()
+        for setting in self.planner.plain():
+            if found := self._execute(setting):
+                return found
+            if len(self.executed) >= self.effort.settings:
+                break
+        for setting in self.planner.aimed():
+            if found := self._execute(setting):
+                return found
+        return self._cross() if self.varied and self.executed else ()
+
+    def _cross(self) -> tuple[Diagnostic, ...]:
+        """What is found wrong where comparisons come out otherwise than in all runs so far, and
+        tiles end elsewhere, as seen at tile sizes that are small and differ."""
+        plan = self.plan = tile_size_plan(self.telling.sketch, self.settings.given, self.seed)
+        for setting in self.ragged:
+            plan.ran(setting)
+        end = len(self.ragged) + CROSSING_RUNS
+        for _ in range(CROSSING_TRIED):
+            candidate = plan.take()
+            if candidate is None or len(self.ragged) >= end:
+                break
+            count = len(self.ragged)
+            if found := self._execute(candidate.setting):
+                return found
+            if len(self.ragged) > count:
+                plan.note(candidate.outcomes)
+            else:
+                plan.refused.append(candidate)
+        return ()
+
+    @property
+    def crossed(self) -> str:
+        """The tile sizes at which comparisons were looked at."""
+        return self.telling.title
+
+    def uncrossed(self, ends: bool) -> tuple[str, ...]:
+        """How comparisons come out in no run, though in some launch; `ends`: how tiles end."""
+        return () if self.plan is None else tuple(self.plan.missed(ends))
+
+    # ------------------------------------------------------------ variants
+
+    def _variants(
+        self, base: ir.Sketch, tree: syntax.Sketch, constants: dict[str, Scalar]
+    ) -> Iterator[Variant]:
+        """The sketch as it stands, then at ones, ragged and large values of its tile sizes; where
+        the checker refuses those (a condition on constants, say), at its tuning points."""
+        yield Variant(base, (*self.tunable, *self.fixed))
+        if not self.tunable and not self.fixed:
+            return
+        probe = next(self.planner.plain(), None)
+        for names, strict in ((self.tunable, True), (self.fixed, False)):
+            found = []
+            for values in (ONES, RAGGED_TILES, LARGE_TILES) if names else ():
+                other = self._scaled(tree, constants, names, values, probe)
+                if other is None and values is RAGGED_TILES and len(names) > 1:
+                    tied = (self._at(tree, constants, names, some) for some in TIED_TILES)
+                    other = next((one for one in tied if one is not None), None)
+                if other is not None and other not in found:
+                    found.append(other)
+            if strict and len(found) < 2:
+                for point in tuning_points(tree, constants)[: 3 - len(found)]:
+                    other = self._checked(tree, {**constants, **point})
+                    if other is not None and other not in found:
+                        found.append(other)
+            yield from (Variant(other, names, strict) for other in found)
+
+    def _scaled(
+        self,
+        tree: syntax.Sketch,
+        constants: dict[str, Scalar],
+        names: tuple[str, ...],
+        values: tuple[int, ...],
+        probe: Setting | None,
+    ) -> ir.Sketch | None:
+        """The sketch at these tile sizes, or at the least multiple of them that the checker accepts
+        and that runs in short time."""
+        for scale in SCALES:
+            odd = int(scale > 1 and values != ONES)
+            scaled = [value * scale + odd for value in values]
+            other = self._at(tree, constants, names, scaled)
+            if other is None:
+                continue
+            if probe is None or self._short(other, probe):
+                return other
+        return None
+
+    def _at(
+        self,
+        tree: syntax.Sketch,
+        constants: dict[str, Scalar],
+        names: tuple[str, ...],
+        values: Sequence[int],
+    ) -> ir.Sketch | None:
+        """The sketch with these constants at the values in turn, if the checker accepts it."""
+        chosen = {name: values[place % len(values)] for place, name in enumerate(names)}
+        return self._checked(tree, {**constants, **chosen})
+
+    def _checked(self, tree: syntax.Sketch, constants: dict[str, Scalar]) -> ir.Sketch | None:
+        from sketchc.checker.api import check_sketch
+
+        other, found = check_sketch(tree, constants, allow_unproved=True, known=self.known)
+        if other is None or has_errors(found) or not _launches(other.sketch):
+            return None
+        return other.sketch
+
+    def _short(self, sketch: ir.Sketch, setting: Setting) -> bool:
+        values = self.settings.host_values(sketch, setting)
+        return values is None or workload(sketch, values, self.effort.run_limit) is not None
+
+    # ------------------------------------------------------------ execution
+
+    def _execute(self, setting: Setting) -> tuple[Diagnostic, ...]:
+        """Run all variants that are short enough here, compare them, and note what they reached."""
+        base = self.variants[0].sketch
+        try:
+            values = bind_values(base, setting.symbols, setting.params)
+            shapes = tensor_shapes(base, values, MEMORY_LIMIT)
+        except (DiagnosticError, UsageError):
+            return ()
+        if not indices_exist(base, shapes, setting.params):
+            return ()
+        works = self.planner.rehearsed(setting)
+        fitting = [v for v, work in zip(self.variants, works, strict=True) if work is not None]
+        cost = sum(work.total for work in works if work is not None)
+        if len(fitting) < min(2, len(self.variants)) or works[0] is None or cost > self.left:
+            return ()
+        self.left -= cost
+        try:
+            runs = self._runs(fitting, setting, shapes, works[0].total)
+        except DiagnosticError as error:
+            return error.diagnostics
+        found = once((v.title, item) for v, run in runs for item in _broken(v, run))
+        whole = [(variant, run) for variant, run in runs if not run.violations]
+        if not found and len(whole) < min(2, len(self.variants)):
+            self.blank += 1
+            return ()
+        found = found or tuple(_differences(whole))
+        if not found:
+            self._note(setting, whole)
+        return found
+
+    def _note(self, setting: Setting, runs: list[tuple[Variant, Result]]) -> None:
+        """What runs that agree have shown."""
+        finite = _finite(runs[0][1])
+        if finite == 0.0:
+            self.blank += 1
+            return
+        self.executed.append(setting)
+        self.compared |= dict.fromkeys(variant.title for variant, _ in runs)
+        if finite is not None:  # some result is not empty
+            reached = {id(variant): run.reached for variant, run in runs if variant.strict}
+            self.planner.note([reached.get(id(variant)) for variant in self.variants])
+            if self.varied and id(self.telling) in reached:
+                self.ragged.append(setting)
+
+    def _runs(
+        self,
+        variants: list[Variant],
+        setting: Setting,
+        shapes: Mapping[str, tuple[int, ...]],
+        work: int,
+    ) -> list[tuple[Variant, Result]]:
+        """Every variant executed on the same inputs, each in its own order and with its own poison;
+        none where no inputs are found that keep what the sketch takes for granted of them.
+
+        A variant whose launch conditions do not hold at these sizes is left out. `work` is that of
+        one run of the first.
+        """
+        best: tuple[float, dict[str, Array], Result] | None = None
+        broken: dict[str, Array] | None = None
+        for drawing in DRAWINGS:
+            generator, params = self.generator, setting.params
+            arrays = random_inputs(variants[0].sketch, shapes, generator, params, drawing)
+            arrays = {name: array for name, array in arrays.items() if name not in setting.absent}
+            result = _run(variants[0], 0, arrays, setting, self.seed)
+            if result is None:
+                return []
+            if result.violations:
+                if all(map(_of_the_data, result.violations)):
+                    if any(violation.promised for violation in result.violations):
+                        broken = arrays
+                    continue
+                return [(variants[0], result)]
+            finite = _finite(result)
+            score = 1.0 if finite is None else finite
+            if best is None or score > best[0]:
+                best = (score, arrays, result)
+            if score >= ENOUGH_FINITE:
+                break
+        if best is not None:
+            _, arrays, result = best
+        else:
+            kept = None if broken is None else self._kept(variants[0], broken, setting, work)
+            if kept is None:
+                return []
+            arrays, result = kept
+        runs = [(variants[0], result)]
+        for number, variant in enumerate(variants[1:], 1):
+            other = _run(variant, number, arrays, setting, self.seed)
+            if other is not None:
+                runs.append((variant, other))
+        return runs
+
+    def _kept(
+        self, variant: Variant, arrays: dict[str, Array], setting: Setting, work: int
+    ) -> tuple[dict[str, Array], Result] | None:
+        """Inputs found by trial that keep what stores promise, with the run on them."""
+
+        def trial(inputs: Mapping[str, Array]) -> Result | None:
+            self.trials -= 1
+            self.left -= work
+            with suppress(DiagnosticError):
+                return _run(variant, 0, inputs, setting, self.seed, places=True)
+            return None
+
+        host = self.settings.host_values(variant.sketch, setting) or {}
+        numbers = [value for value in host.values() if isinstance(value, int)]
+        most = min(MOST_RUNS, self.trials, self.left // max(1, work))
+        kept = keeping_inputs(variant.sketch, arrays, trial, numbers, self.generator, most)
+        if kept is None:
+            return None
+        result = _run(variant, 0, kept, setting, self.seed)
+        if result is None or any(map(_of_the_data, result.violations)):
+            return None
+        return kept, result
+
+
+def _launches(sketch: ir.Sketch) -> bool:
+    """Whether no condition refuses these values of the constants, whatever the sizes."""
+    values = constants_of(sketch)
+    for require in sketch.requires:
+        if free_names(require.condition) <= values.keys():
+            with suppress(ArithmeticError, ValueError):
+                if not evaluate(require.condition, values):
+                    return False
+    return True
+
+
+def _telling(variants: Sequence[Variant], tunable: Collection[str]) -> list[bool]:
+    """Which of them are at tile sizes that differ from one another and from 1; where none is, as
+    with tile sizes that a condition ties, those that come nearest."""
+    alike = [variant.alike(tunable) for variant in variants]
+    return [
+        variant.strict and count == min(alike)
+        for variant, count in zip(variants, alike, strict=True)
+    ]
+
+
+def _run(
+    variant: Variant,
+    number: int,
+    arrays: Mapping[str, Array],
+    setting: Setting,
+    seed: int,
+    places: bool = False,
+) -> Result | None:
+    """One run, in its own order and with its own poison; None where a launch refuses it."""
+    options = Options(
+        collect=True,
+        check_domains=True,
+        shuffle=None if places else seed + number,
+        places=places,
+        poison=math.nan if number % 2 == 0 else 1e30,
+        padding=0 if number < 2 else 3,
+        rounding=False,
+        memory_limit=MEMORY_LIMIT,
+    )
+    try:
+        return interpret(variant.sketch, arrays, setting.symbols, setting.params, options)
+    except UsageError:
+        return None
+    except DiagnosticError as error:
+        if any(diagnostic.code != "SK0801" for diagnostic in error.diagnostics):
+            raise
+        return None
+
+
+def _of_the_data(violation: Violation) -> bool:
+    """Whether it says something of the inputs alone."""
+    return violation.promised or violation.kind in DATA_DEPENDENT
+
+
+def _finite(result: Result) -> float | None:
+    """The part of the results that is neither NaN nor infinite, of the output with the smallest
+    one; None where all outputs are empty."""
+    parts = [float(np.isfinite(a).mean()) for a in result.outputs.values() if a.size]
+    return min(parts, default=None)
+
+
+def sample_param(param: ir.Param) -> Scalar:
+    """A value for a param that has none."""
+    if param.dtype.is_float:
+        return 0.5
+    return 2 if param.dtype.is_integer else True
+
+
+def _broken(variant: Variant, result: Result) -> Iterator[Diagnostic]:
+    for violation in result.violations if variant.strict else ():
+        if violation.kind not in DATA_DEPENDENT:
+            yield violation.diagnostic(result.symbols)
+
+
+def _differences(runs: list[tuple[Variant, Result]]) -> Iterator[Diagnostic]:
+    """The first output element at which two variants disagree, as an error."""
+    for variant, result in runs[1:]:
+        reference, expected = runs[0]
+        for name, array in result.outputs.items():
+            if expected.outputs[name].shape != array.shape:
+                continue  # a constant that is part of the meaning, as the K of a top-k is
+            element = first_difference(expected.outputs[name], array)
+            if element is None:
+                continue
+            place = show_element(name, element)
+            notes = (
+                f"{place} is {_show(expected.outputs[name][element])} with {reference.title}",
+                f"{place} is {_show(array[element])} with {variant.title}",
+                f"executed with {show_values(result.symbols)}",
+            )
+            yield _dependence(variant, notes)
+            return
+
+
+def _dependence(variant: Variant, notes: tuple[str, ...]) -> Diagnostic:
+    names = ", ".join(variant.names)
+    span = next(c.span for c in variant.sketch.constants if c.name in variant.names)
+    if variant.strict:
+        return Diagnostic(
+            "SK0809",
+            Severity.ERROR,
+            f"the results of {variant.sketch.name} depend on its tile sizes ({names})",
+            span,
+            label="tuning may change it, so results must not depend on it",
+            notes=notes,
+            help="carry what spans tiles (a maximum, a sum) from one tile to the next, or give "
+            "the tile the whole axis",
+        )
+    return Diagnostic(
+        "SK0809",
+        Severity.WARNING,
+        f"the results of {variant.sketch.name} depend on the value of {names}",
+        span,
+        label="shapes tiles and results",
+        notes=notes,
+        help="right if its value is part of the meaning, as the size of a group is; a tile size "
+        "must not change results",
+    )
+
+
+def _show(value: object) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def first_difference(expected: Array, actual: Array) -> tuple[int, ...] | None:
+    """The first element at which two results differ by more than reassociation in float64."""
+    if expected.dtype.kind != "f":
+        different = expected != actual
+    else:
+        finite = np.abs(expected[np.isfinite(expected)])
+        scale = float(finite.max()) if finite.size else 0.0
+        close = np.isclose(actual, expected, rtol=1e-6, atol=1e-9 * scale, equal_nan=True)
+        different = np.logical_not(close)
+    found = np.argwhere(different)
+    return tuple(int(index) for index in found[0]) if len(found) else None

@@ -1,0 +1,399 @@
+"""Which sides of comparisons the runs of a sketch see, on the way to what a claim speaks of.
+
+`min(GM, G)` is right for `min(GM - first, G)` while GM is no more than G, and `p % 27` for
+`p % OD` while OD is no more than 27. So what `min`, `max`, `//`, `%`, `ceil` and comparisons
+compare should be in either order in some run, a loop should have no, one and several iterations,
+and whole and ragged tiles. What comes of it at sizes of any magnitude is seen without running: one
+iteration and one lane after the other is drawn, and the names on the way get their values.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias, assert_never
+
+from sketchc.base.diagnostics import InternalError
+from sketchc.checker.facts import budget
+from sketchc.checker.facts.param_values import accessed, computed_from
+from sketchc.checker.facts.scope import Branch, Step, free_names
+from sketchc.checker.facts.sites import Computation, Site
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import BINARY, FUNCTION, Value
+from sketchc.ir.symbolic import OPPOSITE, children, show
+
+#: Which comparison, and how it came out.
+Outcome: TypeAlias = tuple[int, str]
+
+#: Iterations and lanes drawn at one setting: to choose it, and to see what a run there saw.
+DRAWN = 10
+SEEN = 40
+
+#: The outcome of a last tile that leaves out what comes after it.
+ENDS_BEFORE = "ends before"
+
+
+class Unknown(Exception):
+    """A value that is not known without data, or a lane or iteration that does not exist."""
+
+
+NO_VALUE = (Unknown, KeyError, ArithmeticError, ValueError, InternalError)
+
+
+class Crossings:
+    """Comparisons on the way to some sites, and how they come out at settings."""
+
+    @property
+    def draw_type(self) -> type[Draw]:
+        """What draws one iteration and lane."""
+        return Draw
+
+    def __init__(
+        self,
+        sketch: ir.Sketch,
+        sites: Sequence[Site],
+        ends: bool = False,
+        computed: Sequence[Computation] = (),
+    ) -> None:
+        """`ends`: also how tiles end where all loops around them do, before or after what bounds
+        them; what they leave out there depends on their size. `computed`: also on the way to these,
+        and in what they compute from indices."""
+        self.sketch = sketch
+        self.ends = ends
+        self.shapes = {view.name: view.extents for view in sketch.views}
+        self.sites = [(s, _used(sketch, accessed(s), s.path)) for s in _distinct(sites)]
+        self.computed = [
+            (c, _used(sketch, computed_from(c), c.path)) for c in computed if _tells(c)
+        ]
+        shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
+        used = (names for _, names in (*self.sites, *self.computed))
+        self.names = frozenset().union(*used, *map(free_names, shapes))
+        for let in reversed(sketch.lets):
+            if let.name in self.names:
+                self.names |= free_names(let.value)
+        #: What a claim may not rest on runs without.
+        self.needed: dict[Outcome, str] = {}
+        self.nodes: list[object] = []  # keeps the ids in outcomes from being used again
+
+    def at(self, host: Mapping[str, Value], draws: int) -> frozenset[Outcome]:
+        """How comparisons come out at some of the iterations and lanes of a launch."""
+        generator = random.Random(0)
+        found: set[Outcome] = set()
+        for draw in range(draws):
+            for site, used in self.sites:
+                drawn = self.draw_type(self, dict(host), generator, draw, found)
+                drawn.site(site, used)
+                budget.spend(drawn.work)
+            for computation, used in self.computed:
+                drawn = self.draw_type(self, dict(host), generator, draw, found)
+                drawn.computation(computation, used)
+                budget.spend(drawn.work)
+        return frozenset(found)
+
+    def note(self, found: set[Outcome], node: object, word: str, text: str = "") -> None:
+        """Note how a comparison came out; with a text where a claim needs it."""
+        outcome = (id(node), word)
+        if outcome not in found:
+            found.add(outcome)
+            self.nodes.append(node)
+            if text:
+                self.needed[outcome] = text
+
+
+class Draw:
+    """One iteration and lane on the way to a site: the first, the last or any of each."""
+
+    def __init__(
+        self,
+        crossings: Crossings,
+        values: dict[str, Value],
+        generator: random.Random,
+        draw: int,
+        found: set[Outcome],
+    ) -> None:
+        self.crossings = crossings
+        self.values = values
+        self.random = generator
+        self.draw = draw
+        self.found = found
+        self.lanes: dict[str, ir.Expr] = {}  # names of index tiles
+        self.last = True  # in the last iteration of all loops so far
+        self.work = 0
+
+    def site(self, site: Site, used: Collection[str]) -> None:
+        """Draw what leads to a site, then what it accesses; of names those that it uses."""
+        try:
+            self.path(site.path, used)
+            extents = [int(self.value(extent, ())) for extent in site.tile.extents]
+            lanes = tuple(self.place(extent) for extent in extents)
+        except NO_VALUE:
+            return
+        self.access(site, extents, lanes)
+
+    def computation(self, computation: Computation, used: Collection[str]) -> None:
+        """Draw what leads to a computation, then what it computes from indices."""
+        try:
+            self.path(computation.path, used)
+            for operand in computation.statement.operands:
+                match operand:
+                    case ir.IndexOperand(value, extents=extents):
+                        sizes = [int(self.value(extent, ())) for extent in extents]
+                        self.known(value, tuple(self.place(size) for size in sizes))
+                    case ir.ScalarOperand(value):
+                        self.known(value, ())
+                    case ir.TileOperand():
+                        pass
+                    case _:
+                        assert_never(operand)
+        except NO_VALUE:
+            return
+
+    def path(self, steps: Sequence[Step], used: Collection[str]) -> None:
+        """Draw one way along these steps."""
+        for let in self.crossings.sketch.lets:
+            if let.name in used:
+                self.known(let.value, ())
+        for step in steps:
+            if not isinstance(step, ir.Bind) or step.name in used:
+                self.step(step)
+
+    def place(self, count: int) -> int:
+        """One of `count` places: the first, then the last, then any."""
+        if count <= 0:
+            raise Unknown
+        kind = self.draw if self.draw < 2 else self.random.randrange(4)
+        return 0 if kind == 0 else count - 1 if kind == 1 else self.random.randrange(count)
+
+    def step(self, step: Step) -> None:
+        match step:
+            case ir.For() | ir.HostFor():
+                self.loop(step)
+            case ir.Bind(name, value):
+                self.values.pop(name, None)
+                self.lanes.pop(name, None)
+                if _has_lanes(value, self.lanes):
+                    self.lanes[name] = value
+                elif (known := self.known(value, ())) is not None:
+                    self.values[name] = known
+            case ir.Fetch(name):
+                self.values.pop(name, None)
+            case Branch(condition, holds):
+                known = self.known(condition, ())
+                if known is not None:
+                    self.crossings.note(self.found, condition, str(bool(known)))
+                if known is not None and bool(known) != holds:
+                    raise Unknown
+            case _:
+                assert_never(step)
+
+    def loop(self, loop: ir.For | ir.HostFor) -> None:
+        start, stop, step = (int(self.value(e, ())) for e in (loop.start, loop.stop, loop.step))
+        if step == 0:
+            raise Unknown
+        trips = range(start, stop, step)
+        count = len(trips)
+        self.crossings.note(self.found, loop, f"{min(count, 2)} iterations")
+        if count and abs(step) > 1:
+            self.rest(loop, abs(stop - start), abs(step))
+        spot = self.place(count)
+        self.last = self.last and spot == count - 1
+        self.values[loop.variable] = trips[spot]
+
+    def rest(self, node: object, length: int, step: int) -> None:
+        """Whether a length is a multiple of a step, one more or one less."""
+        rest, several = length % step, "several" if length >= step else "one"
+        if rest in (0, 1, step - 1):
+            word = "more" if rest == 1 else "whole" if rest == 0 else "less"
+            self.crossings.note(self.found, node, f"{several}, {word}")
+
+    def access(self, site: Site, extents: Sequence[int], lanes: tuple[int, ...]) -> None:
+        axes = iter(range(len(extents)))
+        shape = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)
+        for place, subscript in enumerate(site.access.subscripts):
+            match subscript:
+                case ir.ScalarSubscript(index):
+                    self.known(index, ())
+                case ir.IndexSubscript(value, axis=axis):
+                    at = self.known(value, lanes)
+                    if at is not None:
+                        self.inside(subscript, value, int(at), int(at) + 1, shape[place])
+                    if axis is not None:
+                        next(axes, None)
+                case ir.SliceSubscript(lower, upper, _, step):
+                    low, high = self.known(lower, ()), self.known(upper, ())
+                    if low is not None and high is not None:
+                        self.inside(subscript, lower, int(low), int(high), shape[place])
+                    self.known(step, ())
+                    axis = next(axes, None)
+                    if low is not None and high is not None and axis is not None:
+                        fits = "short" if high - low < extents[axis] else "whole"
+                        self.crossings.note(self.found, subscript, fits)
+                        self.end(subscript, int(high), shape[place], False)
+                case _:
+                    assert_never(subscript)
+        if not isinstance(site.statement, ir.Fetch) and site.statement.where is not None:
+            self.known(site.statement.where, lanes)
+
+    def inside(self, node: object, lower: ir.Expr, low: int, high: int, extent: ir.Expr) -> None:
+        """Note that part of what is accessed along an axis exists: runs in which nothing is read or
+        written show nothing of it."""
+        known = self.known(extent, ())
+        if known is not None and max(low, 0) < min(high, known):
+            text = show(ir.Binary("<", lower, extent))
+            self.crossings.note(self.found, node, "inside", text)
+
+    # ------------------------------------------------------------ values
+
+    def known(self, expression: ir.Expr, lanes: tuple[int, ...]) -> Value | None:
+        """The value of an expression; None where it has none, or data decides it."""
+        try:
+            return self.value(expression, lanes)
+        except NO_VALUE:
+            return None
+
+    def value(self, expression: ir.Expr, lanes: tuple[int, ...]) -> Value:
+        """The value at one lane."""
+        self.work += 1
+        match expression:
+            case ir.Literal(value):
+                return value
+            case ir.Ref(name, layout=layout):
+                if name in self.lanes:
+                    return self.value(self.lanes[name], _own(lanes, layout))
+                if name not in self.values:
+                    raise Unknown
+                return self.values[name]
+            case ir.Unary(operator, operand):
+                inner = self.value(operand, lanes)
+                return -inner if operator == "-" else not inner
+            case ir.Binary("and", left, right):
+                return bool(self.value(left, lanes)) and bool(self.value(right, lanes))
+            case ir.Binary("or", left, right):
+                return bool(self.value(left, lanes)) or bool(self.value(right, lanes))
+            case ir.Binary():
+                return self.binary(expression, lanes)
+            case ir.Choice(condition, then, otherwise):
+                return self.value(then if self.value(condition, lanes) else otherwise, lanes)
+            case ir.Function(name, arguments):
+                return FUNCTION[name](*(self.value(a, lanes) for a in arguments))
+            case ir.Iota(extent, lower, upper, layout):
+                return self.iota(extent, lower, upper, _own(lanes, layout))
+            case ir.TileLanes():
+                raise Unknown
+            case _:
+                assert_never(expression)
+
+    def iota(
+        self, extent: ir.Expr, lower: ir.Expr, upper: ir.Expr | None, lanes: tuple[int, ...]
+    ) -> Value:
+        count = int(self.value(extent, ()))
+        lane = lanes[-1] if lanes and count > 1 else 0
+        start = int(self.value(lower, ()))
+        found = start + lane
+        if upper is not None:
+            self.end(upper, start + count, upper, True)
+        if lane >= count or (upper is not None and found >= self.value(upper, ())):
+            raise Unknown
+        return found
+
+    def end(self, node: object, end: int, bound: ir.Expr, needed: bool) -> None:
+        """Note whether the last tile ends before what bounds it, there, or after it; a claim may
+        need the first, but not of slices: a window leaves a rest where its steps are long."""
+        if not (self.crossings.ends and self.last):
+            return
+        known = self.known(bound, ())
+        if known is None:
+            return
+        word = ENDS_BEFORE if end < known else "ends at" if end == known else "ends after"
+        text = f"a last tile that ends before `{show(bound)}`" if needed and end < known else ""
+        self.crossings.note(self.found, node, word, text)
+
+    def binary(self, node: ir.Binary, lanes: tuple[int, ...]) -> Value:
+        left, right = self.value(node.left, lanes), self.value(node.right, lanes)
+        result = BINARY[node.operator](left, right)
+        match node.operator:
+            case "min" | "max":
+                if 1 < right <= left:
+                    self.rest(node, int(left), int(right))
+                self.order(node, "<" if left < right else ">" if left > right else "==")
+                self.apart(node, left, right)
+            case "//" | "%" if right > 0:
+                self.order(node, "<" if left < right else ">=")
+                self.quotient(node, int(left), int(right))
+            case "cdiv" if right > 0:
+                self.order(node, "<=" if left <= right else ">")
+                self.quotient(node, int(left), int(right))
+            case operator if operator in OPPOSITE:
+                self.order(node, operator if result else OPPOSITE[operator])
+                self.apart(node, left, right)
+        return result
+
+    def order(self, node: ir.Binary, word: str) -> None:
+        """Note an order of what is compared; that of equal ones in `min` or `max` is not needed."""
+        if (id(node), word) not in self.found:
+            plain = word == "==" and node.operator in ("min", "max")
+            text = "" if plain else show(ir.Binary(word, node.left, node.right))
+            self.crossings.note(self.found, node, word, text)
+
+    def apart(self, node: ir.Binary, left: Value, right: Value) -> None:
+        """Note that one is twice the other: a tile may hide what lies between."""
+        if 0 < 2 * left <= right or 0 < 2 * right <= left:
+            self.crossings.note(self.found, node, "far less" if left < right else "far more")
+
+    def quotient(self, node: ir.Binary, left: int, right: int) -> None:
+        if left >= 2 * right:
+            self.crossings.note(self.found, node, "twice")
+        if 1 < right <= left:
+            self.rest(node, left, right)
+
+
+def _own(lanes: tuple[int, ...], layout: tuple[bool, ...] | None) -> tuple[int, ...]:
+    """The lanes along the axes that an index tile has itself."""
+    if layout is None:
+        return lanes
+    last = lanes[len(lanes) - len(layout) :] if layout else ()
+    return tuple(lane for lane, own in zip(last, layout, strict=False) if own)
+
+
+def _has_lanes(value: ir.Expr, names: Mapping[str, ir.Expr]) -> bool:
+    pending: list[ir.Expr] = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, ir.Iota | ir.TileLanes) or (
+            isinstance(part, ir.Ref) and part.name in names
+        ):
+            return True
+        pending.extend(children(part))
+    return False
+
+
+def _distinct(sites: Sequence[Site]) -> tuple[Site, ...]:
+    """The sites without those that access the same on the same way."""
+    seen: dict[tuple[object, ...], Site] = {}
+    for site in sites:
+        ways = tuple(
+            id(s) if not isinstance(s, Branch) else (id(s.condition), s.holds) for s in site.path
+        )
+        seen.setdefault((ways, site.access, site.tile.extents), site)
+    return tuple(seen.values())
+
+
+def _tells(computation: Computation) -> bool:
+    """Whether a computation takes more from indices than their names, or not all launches get
+    there."""
+    return any(isinstance(step, Branch) for step in computation.path) or not all(
+        isinstance(operand, ir.TileOperand) or isinstance(operand.value, ir.Ref | ir.Literal)
+        for operand in computation.statement.operands
+    )
+
+
+def _used(sketch: ir.Sketch, read: Iterable[ir.Expr], path: Sequence[Step]) -> frozenset[str]:
+    """The names that decide whether the end of a path is reached, and what is read there."""
+    used: set[str] = set().union(*map(free_names, read))
+    for step in reversed(path):
+        if isinstance(step, ir.Bind) and step.name in used:
+            used |= free_names(step.value)
+    for let in reversed(sketch.lets):
+        if let.name in used:
+            used |= free_names(let.value)
+    return frozenset(used)

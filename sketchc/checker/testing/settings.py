@@ -1,0 +1,321 @@
+"""Sizes, params and optional tensors at which a sketch is run, such that a launch accepts them.
+
+Conditions tie sizes to each other and to params: `E == D*heads`, `N % 16 == 0`, a view with as many
+elements as its tensor. A setting drawn at random is mended: where a condition fails, a symbol or
+param that has part in it takes a value at which it holds, and so on with the others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import prod
+from typing import Literal, assert_never
+
+from sketchc.base import records
+from sketchc.checker.elaboration.flow import expressions
+from sketchc.checker.facts import budget
+from sketchc.checker.facts.param_values import ParamValues
+from sketchc.checker.facts.scope import free_names
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+from sketchc.ir.evaluate import Value, constants_of, evaluate, host_values, param_value
+from sketchc.ir.symbolic import children
+
+#: Sizes tried first for a symbol that does not suit, then larger ones.
+_SMALL = tuple(range(1, 17))
+_LARGER = (0, *range(17, 65), 72, 80, 96, 112, 128, 144, 160, 192, 256, 384, 512, 768, 1024)
+#: The largest size, and how many of the values that suit are compared.
+_LARGEST = 4096
+_SUITED = 6
+#: How often one setting is mended.
+_ROUNDS = 8
+
+_INTEGERS = (0, -1, 1, 2, 3)
+_FLOATS = (0.0, -1.5, 2.5, 1.0)
+
+
+@records.frozen
+class Setting:
+    """What a launch is given: symbols, params (those without default included), and which optional
+    tensors are absent."""
+
+    symbols: dict[str, int]
+    params: ParamValues = records.field(factory=dict)
+    absent: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal settings."""
+        return (*self.symbols.items(), *sorted(self.params.items()), self.absent)
+
+
+@records.frozen
+class _Condition:
+    """Something that a launch checks, and the symbols and params that decide it."""
+
+    names: frozenset[str]
+    values: tuple[ir.Expr, ...]
+    kind: Literal["holds", "has a value", "not negative", "as many"]  # the two have one value
+
+    def holds(self, values: Mapping[str, Value]) -> bool:
+        """Whether a launch with these host scalars passes it."""
+        try:
+            found = [evaluate(value, values) for value in self.values]
+        except (ArithmeticError, ValueError, KeyError):
+            return False
+        match self.kind:
+            case "holds":
+                return bool(found[0])
+            case "has a value":
+                return True
+            case "not negative":
+                return found[0] >= 0
+            case "as many":
+                return found[0] == found[1]
+            case _:
+                assert_never(self.kind)
+
+
+class Settings:
+    """Draws settings of one sketch."""
+
+    def __init__(self, sketch: ir.Sketch, params: ParamValues, seed: int = 0) -> None:
+        """`params`: values for those without default."""
+        self.sketch = sketch
+        self.given = params
+        self.random = random.Random(seed)
+        self.names = [symbol.name for symbol in sketch.symbols]
+        self.limits = {symbol.name: symbol.upper_bound for symbol in sketch.symbols}
+        self.optional = tuple(tensor.name for tensor in sketch.tensors if tensor.optional)
+        self.numbers = sorted(_numbers(sketch))
+        self.params = {param.name: param for param in sketch.params}
+        self.roots: dict[str, frozenset[str]] = {}
+        for let in sketch.lets:
+            self.roots[let.name] = self._roots(let.value)
+        self.conditions = tuple(_conditions(sketch, self._roots))
+        values = [value for condition in self.conditions for value in condition.values]
+        values += [let.value for let in sketch.lets]
+        self.work = sum(map(symbolic.size, values))  # of looking at one setting
+
+    def options(self, name: str) -> tuple[int | float | bool, ...]:
+        """Other values of a param: small ones, and those around the numbers of the sketch."""
+        param = self.params[name]
+        if param.dtype.is_float:
+            return (*_FLOATS, *(float(number) for number in self.numbers if number <= 8))
+        if not param.dtype.is_integer:
+            return (False, True)
+        around = (number + step for number in self.numbers for step in (0, 1, -1))
+        values = dict.fromkeys((*_INTEGERS, *around))
+        return tuple(value for value in values if value >= 0 or param.dtype.is_signed)
+
+    def setting(
+        self,
+        sizes: Sequence[int],
+        params: ParamValues | None = None,
+        absent: tuple[str, ...] = (),
+        keep: bool = False,
+        others: Collection[str] = (),
+    ) -> Setting | None:
+        """A setting with these sizes, or ones near them, that a launch accepts; None for none.
+        `keep`: with just these params, else they move where that helps; `others` may leave their
+        defaults."""
+        drawn = zip(self.names, sizes, strict=True)
+        symbols = {name: min(size, self._limit(name)) for name, size in drawn}
+        given = {**self.given, **(params or {})}
+        usual = {
+            name: default
+            for name in others
+            if name not in given and (default := self.params[name].default) is not None
+        }
+        movable = usual.keys() | (set() if keep else given.keys())
+        found = self._mended({**symbols, **usual, **given}, movable)
+        if found is None:
+            return None
+        chosen = {name: int(found[name]) for name in self.names}
+        named = [*given, *(name for name in usual if found[name] != usual[name])]
+        return Setting(chosen, {name: found[name] for name in named}, absent)
+
+    def host_values(self, sketch: ir.Sketch, setting: Setting) -> dict[str, Value] | None:
+        """All host scalars of the sketch, at this or other tile sizes; None where a launch refuses
+        the setting."""
+        given = {**self.given, **setting.params}
+        try:
+            values = host_values(sketch, setting.symbols, given)
+            values |= {name: name not in setting.absent for name in self.optional}
+            if not all(bool(evaluate(require.condition, values)) for require in sketch.requires):
+                return None
+        except (ArithmeticError, ValueError, KeyError):
+            return None
+        return values
+
+    def is_empty(self, setting: Setting) -> bool:
+        """Whether an output has no elements, so that nothing can be seen of it."""
+        values = self.host_values(self.sketch, setting) or {}
+        return any(
+            int(evaluate(extent, values)) == 0
+            for tensor in self.sketch.tensors
+            if tensor.role in (ir.Role.OUT, ir.Role.INOUT)
+            for extent in tensor.extents
+        )
+
+    def _limit(self, name: str) -> int:
+        limit = self.limits[name]
+        return 2**62 if limit is None else limit
+
+    def _roots(self, *values: ir.Expr) -> frozenset[str]:
+        found: set[str] = set()
+        for name in frozenset().union(*map(free_names, values)):
+            found |= self.roots.get(name, {name})
+        return frozenset(found)
+
+    # ------------------------------------------------------------ mending
+
+    def _values(self, given: Mapping[str, Value]) -> dict[str, Value]:
+        """All host scalars, but for lets that have no value."""
+        budget.spend(self.work)
+        values: dict[str, Value] = constants_of(self.sketch)
+        values.update(dict.fromkeys(self.optional, True))
+        values.update(given)
+        for param in self.sketch.params:
+            default = 1 if param.default is None else param.default
+            values[param.name] = param_value(param, given.get(param.name, default))
+        for let in self.sketch.lets:
+            with suppress(ArithmeticError, ValueError, KeyError):
+                values[let.name] = evaluate(let.value, values)
+        return values
+
+    def _mended(self, given: dict[str, Value], movable: Collection[str]) -> dict[str, Value] | None:
+        """Values at which all conditions hold; params move where they are in `movable`."""
+        for _ in range(_ROUNDS):
+            values = self._values(given)
+            broken = next((c for c in self.conditions if not c.holds(values)), None)
+            if broken is None:
+                return given
+            free = [name for name in self.names if name in broken.names]
+            self.random.shuffle(free)
+            names = (*free, *(name for name in sorted(movable) if name in broken.names))
+            options = (option for name in names for option in self._suited(name, given, broken))
+            best = min(options, key=lambda option: option[0], default=None)
+            if best is None:
+                return None
+            given = {**given, best[1]: best[2]}
+        return None
+
+    def _suited(
+        self, name: str, given: Mapping[str, Value], broken: _Condition
+    ) -> Iterator[tuple[tuple[int, int], str, Value]]:
+        """Values of one name with which a condition holds, each behind what ranks it: how many
+        others fail, then how near it is."""
+        values: Iterable[Value]
+        values = self._near(name, given) if name in self.limits else self.options(name)
+        count = 0
+        for place, value in enumerate(values):
+            tried = self._values({**given, name: value})
+            if not broken.holds(tried):
+                continue
+            failing = sum(not condition.holds(tried) for condition in self.conditions)
+            yield ((failing, place + (value == 0) * _LARGEST), name, value)
+            count += 1
+            if count >= _SUITED:
+                return
+
+    def _near(self, name: str, given: Mapping[str, Value]) -> list[int]:
+        """Sizes of a symbol, the nearest first: small ones, multiples of the numbers of the sketch,
+        and those around what conditions compare it with."""
+        multiples = [n * k for n in self.numbers for k in (1, 2, 3, 5) if n > 16]
+        compared = [size + step for size in self._compared(name, given) for step in (0, -1, 1)]
+        largest = min(self._limit(name), _LARGEST)
+        sizes = dict.fromkeys((*_SMALL, *_LARGER, *multiples, *compared))
+        suited = [size for size in sizes if 0 <= size <= largest]
+        return sorted(suited, key=lambda size: abs(size - int(given[name])))
+
+    def _compared(self, name: str, given: Mapping[str, Value]) -> Iterator[int]:
+        """What conditions compare a symbol with."""
+        values = self._values(given)
+        for condition in self.conditions:
+            match condition.values[0]:
+                case ir.Binary("==" | "<=" | "<" | ">=" | ">", ir.Ref(other), value) if (
+                    other == name
+                ):
+                    pass
+                case ir.Binary("==" | "<=" | "<" | ">=" | ">", value, ir.Ref(other)) if (
+                    other == name
+                ):
+                    pass
+                case _:
+                    continue
+            with suppress(ArithmeticError, ValueError, KeyError):
+                yield int(evaluate(value, values))
+
+
+def _conditions(sketch: ir.Sketch, roots: Callable[..., frozenset[str]]) -> Iterator[_Condition]:
+    for let in sketch.lets:
+        yield _Condition(roots(let.value), (let.value,), "has a value")
+    for require in sketch.requires:
+        for part in _parts(require.condition):
+            yield _Condition(roots(part), (part,), "holds")
+    shapes = [tensor.extents for tensor in sketch.tensors] + [v.extents for v in sketch.views]
+    for extents in shapes:
+        for extent in extents:
+            if not isinstance(extent, ir.Literal | ir.Ref):
+                yield _Condition(roots(extent), (extent,), "not negative")
+    for view in sketch.views:
+        whole = [_product(extents) for extents in (view.extents, sketch.tensor(view.name).extents)]
+        yield _Condition(roots(*whole), tuple(whole), "as many")
+
+
+def _parts(condition: ir.Expr) -> Iterator[ir.Expr]:
+    """What must hold for a condition to hold."""
+    if isinstance(condition, ir.Binary) and condition.operator == "and":
+        yield from _parts(condition.left)
+        yield from _parts(condition.right)
+    else:
+        yield condition
+
+
+def _product(extents: Sequence[ir.Expr]) -> ir.Expr:
+    product: ir.Expr = ir.Literal(1)
+    for extent in extents:
+        product = ir.Binary("*", product, extent)
+    return product
+
+
+def _numbers(sketch: ir.Sketch) -> set[int]:
+    """The integers that conditions, bounds, subscripts and extents name, but 0 and 1."""
+    constants = {c.name: c.value for c in sketch.constants if not c.tunable}
+    parts = [let.value for let in sketch.lets]
+    parts += [require.condition for require in sketch.requires]
+    parts += [extent for tensor in sketch.tensors for extent in tensor.extents]
+    parts += [extent for view in sketch.views for extent in view.extents]
+    pending: list[ir.Statement | ir.HostStep] = [*sketch.steps]
+    pending += [statement for phase in sketch.phases for statement in phase.body]
+    while pending:
+        step = pending.pop()
+        match step:
+            case ir.For() | ir.HostFor():
+                parts += [step.start, step.stop, step.step]
+                pending += step.body
+            case ir.If() | ir.HostIf():
+                parts.append(step.condition)
+                pending += (*step.body, *step.orelse)
+            case ir.Launch():
+                pass
+            case _:
+                parts += expressions(step)
+    found: set[int] = set()
+    while parts:
+        part = parts.pop()
+        value = part.value if isinstance(part, ir.Literal) else None
+        if isinstance(part, ir.Ref):
+            value = constants.get(part.name)
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 1:
+            found.add(abs(value))
+        parts.extend(children(part))
+    return found
+
+
+def volume(setting: Setting) -> int:
+    """The product of the sizes, the empty ones left out."""
+    return prod(max(1, size) for size in setting.symbols.values())

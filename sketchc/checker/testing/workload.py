@@ -1,0 +1,165 @@
+"""How long an interpretation takes and what it reaches, before it is tried: a count of statements
+and lanes, with the trips of loops and the sides of branches on the way.
+
+Nothing here needs NumPy: proofs ask it whether a test is worth starting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from sketchc.base import records
+from sketchc.base.diagnostics import InternalError
+from sketchc.checker.facts import budget
+from sketchc.interpreter.run_coverage import Reached
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import Value, evaluate
+
+
+class TooMuch(Exception):
+    """More work than the limit."""
+
+
+@records.define
+class Workload:
+    """Counts up to a limit: one statement costs as much as `LANES_PER_STATEMENT` lanes."""
+
+    limit: int
+    total: int = 0
+    reached: Reached = records.field(factory=Reached)
+
+    def add(self, cost: int) -> None:
+        budget.spend(3)
+        self.total += cost
+        if self.total > self.limit:
+            raise TooMuch
+
+
+#: What the interpreter does for one statement takes as long as this many lanes.
+LANES_PER_STATEMENT = 2000
+#: So many lanes are one unit of what `budget` counts.
+LANES_PER_UNIT = 50
+
+
+def workload(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> int | None:
+    """Statements and lanes of one run with these host scalars, counted in lanes; None for more
+    than `limit`."""
+    counted = rehearse(sketch, host, limit)
+    return None if counted is None else counted.total
+
+
+def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Workload | None:
+    """What one run with these host scalars takes and reaches; None for more than `limit`. Where a
+    condition depends on data, nothing is said of it, and its first side is counted (of the host's,
+    both); a loop whose bounds depend on data counts once."""
+    counted = Workload(limit)
+    sizes = {}
+    try:
+        for tile in sketch.tiles:
+            sizes[tile.name] = 1
+            for extent in tile.extents:
+                sizes[tile.name] *= max(1, _value(extent, host, 1))
+        _host(sketch, sketch.steps, dict(host), sizes, counted)
+    except TooMuch:
+        return None
+    return counted
+
+
+def _host(
+    sketch: ir.Sketch,
+    steps: tuple[ir.HostStep, ...],
+    values: dict[str, Value],
+    sizes: Mapping[str, int],
+    counted: Workload,
+) -> None:
+    for step in steps:
+        match step:
+            case ir.Launch(index):
+                _body(sketch.phases[index].body, values, sizes, counted)
+            case ir.HostFor():
+                for place in _range(step, values, counted):
+                    counted.add(LANES_PER_STATEMENT // 10)
+                    _host(sketch, step.body, {**values, step.variable: place}, sizes, counted)
+            case ir.HostIf():
+                holds = _holds(step, values, counted)
+                if holds is not False:
+                    _host(sketch, step.body, values, sizes, counted)
+                if holds is not True:
+                    _host(sketch, step.orelse, values, sizes, counted)
+            case ir.Bind(name, value):
+                values = _bound(name, value, values)
+            case ir.Fetch():
+                counted.add(LANES_PER_STATEMENT)
+            case _:
+                assert_never(step)
+
+
+def _body(
+    body: tuple[ir.Statement, ...],
+    values: dict[str, Value],
+    sizes: Mapping[str, int],
+    counted: Workload,
+) -> None:
+    for statement in body:
+        match statement:
+            case ir.For():
+                for place in _range(statement, values, counted):
+                    counted.add(LANES_PER_STATEMENT // 10)
+                    _body(statement.body, {**values, statement.variable: place}, sizes, counted)
+            case ir.If(_, then, orelse):
+                taken = orelse if _holds(statement, values, counted) is False else then
+                _body(taken, values, sizes, counted)
+            case ir.Bind(name, value):
+                values = _bound(name, value, values)
+                if name not in values:
+                    counted.add(5 * LANES_PER_STATEMENT)
+            case ir.Alloc(tile):
+                counted.add(LANES_PER_STATEMENT + sizes[tile])
+            case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
+                counted.add(2 * LANES_PER_STATEMENT + sizes[tile])
+            case ir.Compute(destination=tile):
+                counted.add(2 * LANES_PER_STATEMENT + sizes[tile])
+            case ir.Fetch():
+                counted.add(LANES_PER_STATEMENT)
+            case _:
+                assert_never(statement)
+
+
+def _bound(name: str, value: ir.Expr, values: Mapping[str, Value]) -> dict[str, Value]:
+    """The names with one more; without it where it is an index tile, or depends on data."""
+    found = {**values}
+    try:
+        found[name] = evaluate(value, values)
+    except (InternalError, KeyError, ArithmeticError):
+        found.pop(name, None)
+    return found
+
+
+def _holds(
+    branch: ir.If | ir.HostIf, values: Mapping[str, Value], counted: Workload
+) -> bool | None:
+    """The outcome of a condition; None where it depends on data."""
+    try:
+        holds = bool(evaluate(branch.condition, values))
+    except (KeyError, ArithmeticError, ValueError):
+        return None
+    counted.reached.branch(branch.span.start, holds)
+    return holds
+
+
+def _range(loop: ir.For | ir.HostFor, values: Mapping[str, Value], counted: Workload) -> range:
+    try:
+        start, stop, step = (int(evaluate(e, values)) for e in (loop.start, loop.stop, loop.step))
+    except (KeyError, ArithmeticError):
+        return range(1)
+    found = range(start, stop, step) if step else range(0)
+    counted.reached.loop(loop.span.start, len(found))
+    return found
+
+
+def _value(expression: ir.Expr, values: Mapping[str, Value], otherwise: int) -> int:
+    try:
+        return int(evaluate(expression, values))
+    except (KeyError, ArithmeticError):
+        return otherwise

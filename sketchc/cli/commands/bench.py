@@ -1,0 +1,467 @@
+"""`sketchc bench`: time kernels against their PyTorch tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.cli import options
+from sketchc.cli.bench_progress import Say, bench_progress
+from sketchc.cli.store_option import recorder, store_option
+from sketchc.cli.task_errors import task_errors
+from sketchc.cli.verify_files import VerifyRequest, candidate_of, lower, verify_one
+from sketchc.runtime.verify.seed import fresh_seed
+from sketchc.runtime.verify.words import INCOMPLETE
+
+if TYPE_CHECKING:
+    from sketchc.runtime.bench.measurement import Measurement, Settings
+    from sketchc.runtime.bench.own_lists import OwnList
+    from sketchc.runtime.bench.suite import Entry
+    from sketchc.runtime.store.recording import Recorder
+    from sketchc.runtime.tasks.client import WorkerTask
+    from sketchc.runtime.verify.verify import Candidate
+
+BASELINES = ("eager", "compile")
+
+
+@attrs.frozen
+class _Command:
+    """What the command line says, for all kernels alike."""
+
+    request: VerifyRequest
+    settings: Settings
+    measure_machine: bool
+    store: Path | None
+    quiet: bool = False
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--task",
+    "tasks",
+    required=True,
+    multiple=True,
+    metavar="TASK.py[:NAME]",
+    help="A model or a function in PyTorch; one for each FILE, in their order, or one for all.",
+)
+@click.option("--target", "-t", required=True, help="cpp, or triton_cuda on a machine with a GPU.")
+@click.option("--hardware", help="The chip; default: the target's own.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Bind a constexpr, or a param the task does not give.",
+)
+@click.option(
+    "--symbols", multiple=True, metavar="M=300,N=520", help="Other sizes than the task's."
+)
+@click.option("--sketch", "name", help="Which sketch of the file.")
+@click.option("--entry", help="A kernel's function; default: found in the file.")
+@click.option(
+    "--signature",
+    metavar="X.sketch",
+    help="The sketch that says what a kernel is called with, and what it must do at least.",
+)
+@click.option(
+    "--baseline",
+    type=click.Choice(["eager", "compile", "all"]),
+    default="eager",
+    show_default=True,
+    help="Besides eager, which is always timed: torch.compile.",
+)
+@click.option(
+    "--cold/--warm",
+    default=True,
+    show_default=True,
+    help="Flush the caches before each sample, or leave the fresh inputs in them.",
+)
+@click.option(
+    "--samples", type=click.IntRange(min=5), default=31, show_default=True, help="At least 30."
+)
+@click.option("--threads", type=click.IntRange(min=1), help="Default: all cores.")
+@click.option("--seed", type=click.IntRange(min=0), help="Default: a fresh one.")
+@click.option(
+    "--measure-machine", is_flag=True, help="Measure bandwidth and peak again; the better counts."
+)
+@click.option("--json", "as_json", is_flag=True, help="Everything measured, with raw samples.")
+@store_option
+def bench(
+    files: tuple[str, ...],
+    tasks: tuple[str, ...],
+    target: str,
+    hardware: str | None,
+    settings: tuple[str, ...],
+    symbols: tuple[str, ...],
+    name: str | None,
+    entry: str | None,
+    signature: str | None,
+    baseline: str,
+    cold: bool,
+    samples: int,
+    threads: int | None,
+    seed: int | None,
+    measure_machine: bool,
+    as_json: bool,
+    store: Path | None,
+) -> int:
+    """Time kernels and PyTorch turn about, on the same inputs; verify the timed outputs.
+
+    FILE is a sketch, or a kernel that somebody else wrote (.cpp; .py with a wrapper around Triton
+    kernels, or a class ModelNew), which must pass `sketchc verify` first. With several of them,
+    the share that is right and more than p times as fast (fast_p) and the geometric mean are shown.
+
+    Exit status: 0 measured and right, 1 when a kernel fails, an output of a timed run is wrong, or
+    a time cannot be true, 2 when nothing can be timed: the target does not run here at its own
+    speed, or the task does not fit, is broken or not deterministic.
+
+    \b
+    Examples:
+      sketchc bench examples/rms.sketch --task examples/tasks/rms.py --target cpp
+      sketchc bench mine.cpp --task examples/tasks/rms.py --target cpp --baseline all
+      sketchc bench a.sketch b.cpp --task a.py --task b.py --target cpp
+    """
+    with task_errors(as_json=as_json):
+        constants = options.parse_assignments(settings, "--set")
+        request = VerifyRequest("", target, hardware, constants, name, entry, signature, seed)
+        command = _Command(
+            request,
+            _settings(request, seed, threads, samples, cold, _sizes(symbols), baseline),
+            measure_machine,
+            store,
+            as_json,
+        )
+        return _all(command, _pairs(files, tasks), as_json)
+
+
+def _settings(
+    request: VerifyRequest,
+    seed: int | None,
+    threads: int | None,
+    samples: int,
+    cold: bool,
+    sizes: dict[str, int],
+    baseline: str,
+) -> Settings:
+    """How to measure. Raises `UsageError` for an unknown target, and `ImportError` without
+    PyTorch, which everything is measured against."""
+    from sketchc.cli.commands.lower import resolve_target
+    from sketchc.runtime.bench.measurement import Settings
+    from sketchc.runtime.bench.timing import Schedule
+
+    resolve_target(request.target, request.hardware, None, None, None)
+    return Settings(
+        fresh_seed() if seed is None else seed,
+        threads or len(os.sched_getaffinity(0)),
+        Schedule(samples=samples, cold=cold),
+        sizes,
+        request.constants,
+        baselines=BASELINES[:1] if baseline == "eager" else BASELINES,
+    )
+
+
+def _pairs(files: tuple[str, ...], tasks: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Each file with its task. Raises `UsageError`."""
+    if len(tasks) == 1:
+        tasks = tasks * len(files)
+    if len(tasks) != len(files):
+        msg = (
+            f"{len(files)} files and {len(tasks)} tasks: say --task once for each file, in their "
+            "order, or once for all of them"
+        )
+        raise UsageError(msg)
+    return list(zip(files, tasks, strict=True))
+
+
+def _all(command: _Command, pairs: list[tuple[str, str]], as_json: bool) -> int:
+    if len(pairs) == 1:
+        return _one(command, *pairs[0], as_json)
+    return _many(command, pairs, as_json)
+
+
+def _one(command: _Command, file: str, task: str, as_json: bool) -> int:
+    """One kernel; an error is the command's."""
+    from sketchc.runtime.bench.driver import MeasurementFailedError
+
+    try:
+        entries = _measure(command, file, task)
+    except options.SketchError as error:
+        if as_json:
+            told = {"passed": False, "failure": "", "error": str(error)}
+            told |= {"kernel_file": file, "task": task, **options.diagnostics_json(error)}
+            click.echo(json.dumps(told, indent=2))
+        else:
+            options.show_diagnostics(error.source, error.diagnostics)
+        return 1
+    except MeasurementFailedError as error:
+        if as_json:
+            named = {"kernel_file": file, "task": task, "verdict": _word(error.failure)}
+            failed = {"passed": False, "failure": error.failure, "error": str(error)}
+            click.echo(json.dumps({**named, **failed}, indent=2))
+        elif error.failure == INCOMPLETE:
+            click.echo(f"incomplete: {file}: {error}", err=True)
+        else:
+            click.echo(f"failed ({error.failure}): {file}: {error}", err=True)
+        return 2 if error.failure == INCOMPLETE else 1
+    found = entries[0].measurement
+    if len(entries) > 1 or found is None:
+        return _tell(command, entries, as_json)
+    if as_json:
+        click.echo(json.dumps(_data(found), indent=2))
+    else:
+        _show(entries[0])
+    return 0 if found.passed else 1
+
+
+def _many(command: _Command, pairs: list[tuple[str, str]], as_json: bool) -> int:
+    """Several kernels: each fails for itself, and counts as not fast."""
+    entries = []
+    for number, (file, task) in enumerate(pairs, 1):
+        entries += _entries(command, file, task, number, len(pairs))
+    return _tell(command, entries, as_json)
+
+
+def _tell(command: _Command, entries: list[Entry], as_json: bool) -> int:
+    """Several measurements, and what they come to; the exit status."""
+    from sketchc.runtime.bench import suite, text
+
+    totals = suite.against(entries, command.settings.baselines)
+    if as_json:
+        summaries = [suite.to_json(total) for total in totals]
+        results = [_result(one) for one in entries]
+        click.echo(json.dumps({"results": results, "against": summaries}, indent=2))
+    else:
+        for one in entries:
+            _show(one)
+            click.echo()
+        for one in entries:
+            if one.broken:
+                click.echo(f"{one.name}: not measured: {one.reason}")
+            elif one.measurement is None:
+                word = one.failure if one.incomplete else f"failed ({one.failure})"
+                click.echo(f"{one.name}: {word}: {one.reason}")
+            else:
+                click.echo(f"{one.name}: {text.summary(one.measurement)}")
+        for total in totals:
+            click.echo(suite.text(total))
+    if any(one.broken for one in entries):
+        return 2
+    if all(one.passed or one.incomplete for one in entries):
+        return 0 if all(one.passed for one in entries) else 2
+    return 1
+
+
+def _word(failure: str) -> str:
+    return INCOMPLETE if failure == INCOMPLETE else "failed"
+
+
+def _result(entry: Entry) -> dict[str, Any]:
+    """One kernel of several as plain data."""
+    if entry.measurement is not None:
+        return _data(entry.measurement)
+    named = {"kernel_file": entry.kernel, "task": entry.task, "own_list": entry.own_list}
+    if entry.broken:
+        return {"error": {"class": "task", "reason": entry.reason}, **named}
+    verdict = _word(entry.failure)
+    failed = {"passed": False, "failure": entry.failure, "error": entry.reason}
+    return {"verdict": verdict, **failed, **named}
+
+
+def _entries(command: _Command, file: str, task: str, number: int, of: int) -> list[Entry]:
+    """One kernel of several, on each list of its task's inputs. A target that cannot be timed here
+    is an error for all of them."""
+    return _guarded(file, task, "", lambda: _measure(command, file, task, number, of))
+
+
+def _guarded(
+    file: str, task: str, own_list: str, measure: Callable[[], list[Entry]]
+) -> list[Entry]:
+    """What was measured; a failure as an entry of its own."""
+    from sketchc.runtime.bench.driver import MeasurementFailedError
+    from sketchc.runtime.bench.suite import Entry
+    from sketchc.runtime.tasks.description import TaskFailure
+
+    named = Entry(file, task, own_list=own_list)
+    try:
+        return measure()
+    except options.SketchError as error:
+        options.show_diagnostics(error.source, error.diagnostics)
+        failed = attrs.evolve(named, failure="design", reason="the sketch does not lower")
+    except MeasurementFailedError as error:
+        failed = attrs.evolve(named, failure=error.failure, reason=str(error))
+    except TaskFailure as error:
+        click.echo(f"error: {error}", err=True)
+        failed = attrs.evolve(named, reason=str(error), broken=True)
+    except _NotTimedHereError:
+        raise
+    except UsageError as error:
+        failed = attrs.evolve(named, failure="infrastructure", reason=str(error))
+    return [failed]
+
+
+def _show(entry: Entry) -> None:
+    if entry.measurement is None:
+        return
+    from sketchc.cli.consoles import make_console
+    from sketchc.runtime.bench import text
+
+    text.show(entry.measurement, make_console())
+
+
+def _data(measured: Measurement) -> dict[str, Any]:
+    from sketchc.runtime.bench import text
+
+    command = shlex.join(["sketchc", *sys.argv[1:]])
+    return {"command": command, **text.to_json(measured)}
+
+
+# ---------------------------------------------------------------- one measurement
+
+
+class _NotTimedHereError(UsageError):
+    """The target does not run at its own speed on this machine."""
+
+
+def _measure(command: _Command, file: str, task: str, number: int = 1, of: int = 1) -> list[Entry]:
+    """Kernel `number` of `of`, on each list of the task's inputs that it serves; with --symbols, at
+    these sizes alone. Raises `SketchError`, `UsageError`, and `MeasurementFailedError` where the
+    kernel fails on the first."""
+    from sketchc.runtime.bench.suite import Entry
+
+    request = attrs.evolve(command.request, file=file)
+    if not request.is_kernel:
+        # What is wrong with a sketch is told before the task is loaded.
+        request = attrs.evolve(request, lowered=lower(request))
+    with (
+        bench_progress(file, quiet=command.quiet, number=number, of=of) as say,
+        _loaded(task, say) as loaded,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        candidate = candidate_of(request, loaded)
+        _require_speed(candidate)
+        kept = recorder(command.store, loaded)
+        if candidate.kernel.foreign:
+            _require_right(request, loaded, kept, say)
+
+        def time(place: Path, own: OwnList | None) -> list[Entry]:
+            place.mkdir()
+            measured = _time(command, candidate, loaded, place, say, own)
+            kept.measurement(candidate, measured)
+            return [Entry(file, task, measured, own_list=measured.own_list)]
+
+        found = time(Path(folder) / "first", None)
+        lists, refused = _other_lists(command, candidate, loaded)
+        first = found[0].measurement
+        assert first is not None
+        found[0] = attrs.evolve(
+            found[0], measurement=attrs.evolve(first, notes=(*first.notes, *refused))
+        )
+        for own in lists:
+            place = Path(folder) / f"list {own.number}"
+            found += _guarded(file, task, own.name, partial(time, place, own))
+        return found
+
+
+def _other_lists(
+    command: _Command, candidate: Candidate, task: WorkerTask
+) -> tuple[list[OwnList], list[str]]:
+    """The task's lists of inputs that are still to be measured, and notes on those that are not."""
+    from sketchc.runtime.bench.own_lists import other_lists
+
+    settings = command.settings
+    if settings.sizes:
+        return [], []
+    lists = other_lists(candidate.plan.sketch, task, settings.seed, settings.values)
+    refused = [f"{one.name} is not measured: {one.refused}" for one in lists if one.refused]
+    return [one for one in lists if not one.refused], refused
+
+
+def _loaded(task: str, say: Say) -> WorkerTask:
+    from sketchc.runtime.tasks.task import load_task
+
+    say("loads the task")
+    return load_task(task)
+
+
+def _require_right(request: VerifyRequest, task: WorkerTask, kept: Recorder, say: Say) -> None:
+    """Raises `MeasurementFailedError` for a kernel that does not pass `sketchc verify`."""
+    from sketchc.runtime.bench.driver import MeasurementFailedError
+
+    say("verifies")
+    outcome = verify_one(
+        request,
+        task,
+        lambda case: say(f"verifies, {case.shape.text} ({case.kind}): {case.failure or 'ok'}"),
+        recorder=kept,
+    )
+    if outcome.diagnostics is not None:
+        raise outcome.diagnostics
+    if outcome.verdict is None:
+        raise UsageError(outcome.error)
+    if not outcome.verdict.passed:
+        if outcome.verdict.incomplete:
+            msg = f"not all of it was reached, and it is not timed: {outcome.reason}"
+            raise MeasurementFailedError(msg, INCOMPLETE)
+        msg = f"it does not pass verification, and is not timed: {outcome.reason}"
+        raise MeasurementFailedError(msg, outcome.verdict.failure)
+
+
+def _time(
+    command: _Command,
+    candidate: Candidate,
+    task: WorkerTask,
+    folder: Path,
+    say: Say,
+    own: OwnList | None,
+) -> Measurement:
+    """Measure on one list of inputs; by default on the first that fits. Where times alone are
+    disputed, all is measured once more, the machine as well, and that counts: other work may have
+    held up this process's clock, or slowed the machine down."""
+    from sketchc.runtime.bench.bench import bench as measure
+    from sketchc.runtime.bench.machine import this_machine
+
+    device = "cuda" if candidate.plan.hardware.family == "nvidia" else "cpu"
+    settings = attrs.evolve(command.settings, device=device)
+    say("measures the machine, unless it was measured before")
+    machine = this_machine(device, command.measure_machine)
+    measured = measure(candidate, task, folder, settings, machine, say, own)
+    if not measured.disputed:
+        return measured
+    (folder / "again").mkdir()
+    say("measures the machine, and then all once more")
+    machine = this_machine(device, measure=True)
+    again = measure(candidate, task, folder / "again", settings, machine, say, own)
+    first = "; ".join(problem.reason for problem in measured.problems)
+    return attrs.evolve(again, notes=(*again.notes, f"measured twice; at first, {first}"))
+
+
+def _require_speed(candidate: Candidate) -> None:
+    """Raises `UsageError` where the target does not run at its own speed."""
+    status = candidate.toolchain.status()
+    if not status.can_run or status.interpreted:
+        how = f"runs: {status.how_it_runs}" if status.can_run else "it cannot run"
+        advice = f"; {status.advice}" if status.advice else ""
+        msg = f"{candidate.plan.target} cannot be timed on this machine: {how}{advice}"
+        raise _NotTimedHereError(msg)
+
+
+def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
+    """The sizes of `--symbols`. Raises `UsageError` for what is not a positive integer."""
+    sizes = options.parse_sizes(pairs)
+    for name, value in sizes.items():
+        if value < 1:
+            msg = f"--symbols {name}={value}: a size to measure at is a positive integer"
+            raise UsageError(msg)
+    return sizes

@@ -1,0 +1,413 @@
+"""`sketchc check` (and `lint`): every diagnostic and every proof of all files given."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
+from sketchc.base.source import Source
+from sketchc.cli import options
+from sketchc.cli.consoles import coloured
+from sketchc.parsing.reading import read, sketch_files
+from sketchc.reporting.text import SketchReport, distinct, render_proofs, render_text
+
+if TYPE_CHECKING:
+    from sketchc.checker.api import CheckedSketch
+    from sketchc.ir import nodes as ir
+    from sketchc.parsing import syntax
+
+#: From this many files on, several processes share the work.
+_PARALLEL_FROM = 16
+
+
+@records.frozen
+class Request:
+    """What is asked of every file."""
+
+    target: str | None = None
+    execute: bool = False
+    constants: tuple[tuple[str, options.Scalar], ...] = ()
+    allow_unproved: bool = False
+    ignored: frozenset[str] = frozenset()
+    static: bool = False
+    shapes: tuple[tuple[str, int], ...] = ()
+
+
+@records.frozen
+class Style:
+    """How the text report is printed."""
+
+    quiet: bool = False
+    colour: bool = False
+
+
+@records.frozen
+class Names:
+    """What the sketches of a file declare: what `--set` can bind, and the symbols of each."""
+
+    bindable: frozenset[str]
+    symbols: tuple[frozenset[str], ...]
+
+
+@records.frozen
+class FileReport:
+    """What is known of one file; `unreadable` says why it could not be opened, `names` what options
+    can name there (None: unknown, since it does not parse)."""
+
+    source: Source
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sketches: tuple[SketchReport, ...] = ()
+    unreadable: str = ""
+    names: Names | None = None
+
+
+@records.frozen
+class Printed:
+    """A report as text, with what the summary counts: all that leaves a worker process."""
+
+    text: str
+    unreadable: str
+    names: Names | None
+    errors: int
+    warnings: int
+    tiers: tuple[str, ...]
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--target", "-t", help="Also plan for this target and report what it refuses.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif"]),
+    default="text",
+    show_default=True,
+    help="How to print the report.",
+)
+@click.option(
+    "--execute", is_flag=True, help="Interpret at more sizes, and vary fixed constants too (R6b)."
+)
+@click.option(
+    "--static",
+    is_flag=True,
+    help="No runs at several tile sizes (R6b): interpret only what no proof decides.",
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Bind a constexpr or a param."
+)
+@click.option(
+    "--symbols",
+    multiple=True,
+    metavar="M=300,N=520",
+    help="Sizes for which a proof is enough, where there is none for all.",
+)
+@click.option(
+    "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
+)
+@click.option(
+    "--fix", "mend", is_flag=True, help="Carry out the safe fix-its, then report the rest."
+)
+@click.option(
+    "--unsafe-fixes",
+    "unsafe",
+    is_flag=True,
+    help="With --fix: also those that guess, or that change results; where there is just one.",
+)
+@click.option("--diff", is_flag=True, help="With --fix: show the changes, write nothing.")
+@click.option(
+    "--ignore", multiple=True, metavar="CODE", help="Leave out warnings of this code (SK06...)."
+)
+@click.option("--quiet", "-q", is_flag=True, help="Diagnostics only: no proofs, no summary.")
+def check(
+    files: tuple[str, ...],
+    target: str | None,
+    form: str,
+    execute: bool,
+    static: bool,
+    settings: tuple[str, ...],
+    symbols: tuple[str, ...],
+    allow_unproved: bool,
+    mend: bool,
+    unsafe: bool,
+    diff: bool,
+    ignore: tuple[str, ...],
+    quiet: bool,
+) -> int:
+    """Report every diagnostic and every proof of sketches.
+
+    A directory stands for all *.sketch files below it; - is standard input. The exit status is 0
+    when all is well (warnings included), 1 when there are errors, 2 for a file that cannot be read.
+
+    \b
+    Examples:
+      sketchc check examples/rms.sketch
+      sketchc check examples --target cpp --format sarif > report.sarif
+      sketchc check examples/softmax.sketch --execute
+      sketchc check my.sketch --target triton_cuda --fix
+    """
+    constants = tuple(options.parse_assignments(settings, "--set").items())
+    shapes = tuple(options.parse_sizes(symbols).items())
+    if target is not None:
+        _check_target(target)
+    paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))
+    request = Request(target, execute, constants, allow_unproved, _codes(ignore), static, shapes)
+    if (diff or unsafe) and not mend:
+        option = "--diff shows" if diff else "--unsafe-fixes widens"
+        message = f"{option} what --fix would do: give both"
+        raise UsageError(message)
+    if mend:
+        from sketchc.cli.check_fix import mend_files
+
+        mend_files(paths, request, write=not diff, unsafe=unsafe)
+        if diff:
+            return 0
+    if form == "text":
+        failed, unreadable = _check_for_people(paths, request, quiet)
+    else:
+        failed, unreadable = _check_for_programs(paths, request, form)
+    for message in unreadable:
+        click.echo(f"error: {message}", err=True)
+    return 2 if unreadable else int(failed)
+
+
+def _check_for_people(paths: list[str], request: Request, quiet: bool) -> tuple[bool, list[str]]:
+    """Print reports as text; whether there are errors, and what could not be read."""
+    style = Style(quiet, coloured(sys.stdout))
+    printed = map_files(partial(print_file, request=request, style=style), paths)
+    _check_names([file.names for file in printed], request)
+    click.echo("".join(file.text for file in printed), nl=False)
+    read = [file for file in printed if not file.unreadable]
+    if read and not quiet:
+        click.echo(summary(read))
+    unreadable = [file.unreadable for file in printed if file.unreadable]
+    return any(file.errors for file in printed), unreadable
+
+
+def _check_for_programs(paths: list[str], request: Request, form: str) -> tuple[bool, list[str]]:
+    """Print reports in a form for programs; the same of them."""
+    reports = map_files(partial(check_file, request=request), paths)
+    _check_names([report.names for report in reports], request)
+    _print_machine(reports, form)
+    unreadable = [report.unreadable for report in reports if report.unreadable]
+    return any(has_errors(report.diagnostics) for report in reports), unreadable
+
+
+def _codes(ignored: tuple[str, ...]) -> frozenset[str]:
+    """The codes to leave out; raises `UsageError` for one that does not exist."""
+    from sketchc.base.explain import codes
+
+    wanted = frozenset(code.strip() for item in ignored for code in item.split(","))
+    unknown = sorted(wanted - frozenset(codes()))
+    if unknown:
+        message = f"--ignore {unknown[0]}: there is no such code"
+        raise UsageError(message)
+    return wanted
+
+
+def _check_target(target: str) -> None:
+    from sketchc.lowering.registry import TARGETS
+
+    if target not in TARGETS:
+        message = f"unknown target {target!r}; known: {', '.join(TARGETS)}"
+        raise UsageError(message)
+
+
+def _check_names(declared: list[Names | None], request: Request) -> None:
+    """Raises `UsageError` for names of `--set` and `--symbols` that no sketch declares, and for
+    sizes that are not those of all symbols of any sketch."""
+    known = [names for names in declared if names is not None]
+    if len(known) < len(declared):
+        return  # What does not parse may well declare the name.
+    bindable = frozenset[str]().union(*(names.bindable for names in known))
+    _refuse_unknown("--set", "constexpr or param", request.constants, bindable)
+    sketches = [symbols for names in known for symbols in names.symbols]
+    _refuse_unknown("--symbols", "symbol", request.shapes, frozenset[str]().union(*sketches))
+    given = {name for name, _ in request.shapes}
+    if given and not any(symbols <= given for symbols in sketches):
+        missing = min((sorted(symbols - given) for symbols in sketches), key=len)
+        message = f"--symbols: a run takes sizes of all symbols; give {', '.join(missing)} too"
+        raise UsageError(message)
+
+
+def _refuse_unknown(
+    option: str,
+    what: str,
+    given: tuple[tuple[str, options.Scalar], ...],
+    known: frozenset[str],
+) -> None:
+    for name, _ in given:
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            message = f"{option} {name}: no sketch has such a {what}; there are: {listed}"
+            raise UsageError(message)
+
+
+# ---------------------------------------------------------------- the work
+
+Result = TypeVar("Result")
+
+
+def map_files(function: Callable[[str], Result], paths: list[str]) -> list[Result]:
+    """`function` of every path, in order; many files are shared out over the processors."""
+    workers = min(len(os.sched_getaffinity(0)), len(paths) // (_PARALLEL_FROM // 2))
+    if workers < 2 or "-" in paths or not hasattr(os, "fork"):
+        return [function(path) for path in paths]
+    import multiprocessing
+
+    from sketchc.parsing.parser import tables
+
+    tables()
+    function(paths[0])  # imports what checking needs, once, before the processes part
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
+        size = max(1, len(paths) // (workers * 8))
+        return pool.map(function, paths, chunksize=size)
+
+
+def check_file(path: str, request: Request) -> FileReport:
+    """Check one file; never raises for a user's mistake."""
+    try:
+        source = read(path)
+    except UsageError as error:
+        return FileReport(Source(path, ""), unreadable=str(error))
+    except DiagnosticError as error:
+        return FileReport(Source(path, ""), error.diagnostics)
+    return check_text(source, request)
+
+
+def check_text(source: Source, request: Request) -> FileReport:
+    """Check the text of one file; never raises for a user's mistake."""
+    from sketchc.checker.api import check as check_source
+
+    constants = dict(request.constants)
+    result = check_source(source, constants, request.allow_unproved, dict(request.shapes) or None)
+    diagnostics = list(result.diagnostics)
+    names = None
+    if result.tree is not None:
+        names = _names(result.tree)
+    bounds: dict[int, list[ir.Proof]] = {}
+    if request.target is not None and result.tree is not None and result.ok:
+        from sketchc.lowering.lints import lint
+        from sketchc.lowering.passes.pipeline import build_plan
+
+        for number, sketch in enumerate(result.tree.sketches):
+            try:
+                planned = build_plan(
+                    sketch, request.target, None, constants, request.allow_unproved
+                )
+                diagnostics += (*planned.diagnostics, *lint(planned.plan))
+                bounds[number] = [proof for proof in planned.proofs if proof.claim == "scratch"]
+            except DiagnosticError as error:
+                diagnostics += error.diagnostics
+    sketches = []
+    for number, checked in enumerate(result.judged):
+        proofs = [*checked.proofs, *bounds.get(number, [])]
+        if result.ok and result.tree is not None:
+            proof, more = _executed(result.tree.sketches[number], checked, request)
+            diagnostics += more
+            proofs += [] if proof is None else [proof]
+        sketches.append(SketchReport(source.name, checked.sketch.name, tuple(distinct(proofs))))
+    kept = [
+        found
+        for found in dict.fromkeys(diagnostics)
+        if found.severity is Severity.ERROR or found.code not in request.ignored
+    ]
+    return FileReport(source, tuple(kept), tuple(sketches), names=names)
+
+
+def _names(tree: syntax.File) -> Names:
+    from sketchc.checker.elaboration.elaborate import bindable
+    from sketchc.parsing import syntax
+
+    symbols = [
+        frozenset(
+            symbol.name
+            for section in sketch.sections
+            if isinstance(section, syntax.SymbolsSection)
+            for symbol in section.symbols
+        )
+        for sketch in tree.sketches
+    ]
+    bound = frozenset(name for sketch in tree.sketches for name in bindable(sketch))
+    return Names(bound, tuple(symbols))
+
+
+def _executed(
+    tree: syntax.Sketch, checked: CheckedSketch, request: Request
+) -> tuple[ir.Proof | None, tuple[Diagnostic, ...]]:
+    """The verdict on tile sizes that tuning may change, if there are any (R6b), and with
+    `--execute` all that more runs find."""
+    if request.static:
+        return None, ()
+    constants = dict(request.constants)
+    free = (c for c in checked.sketch.constants if c.tunable and c.name not in constants)
+    if not request.execute and not any(constant.dtype.is_integer for constant in free):
+        return None, ()
+    from sketchc.checker.api import tested_claims
+    from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
+
+    known = tested_claims(checked.proofs)
+    return tile_size_verdict(
+        tree,
+        constants,
+        thorough=request.execute,
+        known=known,
+        allow_unproved=request.allow_unproved,
+    )
+
+
+def print_file(path: str, request: Request, style: Style) -> Printed:
+    """Check one file and render its report."""
+    report = check_file(path, request)
+    parts = [render_text(report.diagnostics, [report.source], style.colour)]
+    if not style.quiet:
+        for sketch in report.sketches:
+            title = f"{report.source.name}: {sketch.name}"
+            parts.append(render_proofs(title, sketch.proofs, style.colour) + "\n")
+    found = report.diagnostics
+    return Printed(
+        "".join(parts),
+        report.unreadable,
+        report.names,
+        sum(diagnostic.severity is Severity.ERROR for diagnostic in found),
+        sum(diagnostic.severity is Severity.WARNING for diagnostic in found),
+        tuple(proof.tier.value for sketch in report.sketches for proof in sketch.proofs),
+    )
+
+
+# ---------------------------------------------------------------- the report
+
+
+def summary(files: list[Printed]) -> str:
+    """One line: files, errors, warnings, and claims by tier."""
+    tiers: dict[str, int] = {}
+    for tier in (tier for file in files for tier in file.tiers):
+        tiers[tier] = tiers.get(tier, 0) + 1
+    claims = ", ".join(f"{count} {tier}" for tier, count in tiers.items()) or "none"
+    errors = sum(file.errors for file in files)
+    warnings = sum(file.warnings for file in files)
+    counts = ", ".join(
+        f"{count} {word}{'' if count == 1 else 's'}"
+        for count, word in ((len(files), "file"), (errors, "error"), (warnings, "warning"))
+    )
+    return f"{counts}; claims: {claims}"
+
+
+def _print_machine(reports: list[FileReport], form: str) -> None:
+    from sketchc.reporting import machine
+
+    diagnostics = [diagnostic for report in reports for diagnostic in report.diagnostics]
+    sketches = [sketch for report in reports for sketch in report.sketches]
+    if form == "json":
+        read = sum(not report.unreadable for report in reports)
+        text = machine.render_json(diagnostics, sketches, read)
+    else:
+        names = [report.source.name for report in reports]
+        text = machine.render_sarif(diagnostics, sketches, names)
+    click.echo(text, nl=False)

@@ -1,0 +1,175 @@
+"""`sketchc demo`: the first minute. Lower one sketch to two targets, prove, run, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.runtime.verify.seed import fresh_seed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sketchc.runtime.bench.bench import Measurement
+    from sketchc.runtime.verify.verdict import Verdict
+    from sketchc.runtime.verify.verify import Candidate
+
+
+@click.command()
+@click.option("--examples", default="examples", show_default=True, metavar="DIR",
+              help="The folder with rms.sketch and tasks/rms.py.")  # fmt: skip
+def demo(examples: str) -> int:
+    """Lower RMSNorm to Ascend and to C++, say what was proved, run both, compare with PyTorch.
+
+    \b
+    Example:
+      sketchc demo
+    """
+    from sketchc.cli.consoles import make_console
+
+    sketch, task = Path(examples, "rms.sketch"), Path(examples, "tasks", "rms.py")
+    for needed in (sketch, task):
+        if not needed.is_file():
+            msg = f"{needed} is not here; run the demo in a checkout, or say --examples DIR"
+            raise UsageError(msg)
+    console = make_console(highlight=False)
+    if not console.is_terminal:
+        console = make_console(highlight=False, width=110)
+    failed = _ascend(console, str(sketch), task)
+    failed |= _cpp(console, str(sketch), task)
+    console.rule("next")
+    console.print("`sketchc --help` lists the commands; README.md has a sketch in five minutes.")
+    return 1 if failed else 0
+
+
+def _ascend(console: Console, sketch: str, task: Path) -> bool:
+    """Lower for the NPU, show code and proofs, execute where the tools are. True if it failed."""
+    from rich.syntax import Syntax
+
+    from sketchc.cli.commands.verify import prepare
+    from sketchc.runtime.verify import text
+
+    console.rule(f"sketchc lower {sketch} --target triton_ascend")
+    candidate = prepare(sketch, None, "triton_ascend", None, {})
+    console.print(
+        Syntax(
+            _kernels(candidate.kernel.source),
+            "python",
+            background_color="default",
+            word_wrap=True,
+        )
+    )
+    console.print("The host wrapper follows in the file; the command above prints all of it.")
+    _proofs(console, sketch)
+    status = candidate.toolchain.status()
+    console.rule("how the Ascend kernel was checked")
+    if not status.can_run:
+        console.print(f"not executed: run {status.advice}")
+        return False
+    verdict = _verify(candidate, task)
+    console.print(f"run through {status.how_it_runs}", soft_wrap=True)
+    console.print(text.summary(verdict), soft_wrap=True)
+    return not verdict.passed
+
+
+def _kernels(source: str) -> str:
+    """The jitted functions of a generated Python file, without imports and host code."""
+    import ast
+
+    lines = source.splitlines()
+    parts = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            first = node.decorator_list[0].lineno - 1
+            parts.append("\n".join(lines[first : node.end_lineno]))
+    return "\n\n\n".join(parts)
+
+
+def _proofs(console: Console, sketch: str) -> None:
+    """What was proved, one line per claim, with the tier of each."""
+    from rich.markup import escape
+
+    from sketchc.cli.options import load_sketch
+    from sketchc.lowering.passes.pipeline import build_plan
+
+    console.rule("what was proved")
+    planned = build_plan(load_sketch(sketch)[1], "triton_ascend")
+    for note in planned.plan.notes:
+        console.print(escape(note))
+    for proof in planned.proofs:
+        detail = f" ({escape(proof.detail)})" if proof.detail else ""
+        claim = f"{proof.claim}: {escape(proof.subject)}{detail}"
+        console.print(f"[green]{proof.tier.value}[/green]  {claim}")
+    for phase in planned.plan.phases:
+        for use in phase.memory_use:
+            console.print(
+                f"[green]fits[/green]  {use.memory.replace('_', ' ')}: {use.bytes:,} of "
+                f"{use.capacity:,} bytes"
+            )
+
+
+def _verify(candidate: Candidate, task: Path) -> Verdict:
+    import tempfile
+
+    from sketchc.runtime.tasks.torch_task import TorchTask
+    from sketchc.runtime.verify.verify import verify
+
+    with TorchTask(task) as loaded, tempfile.TemporaryDirectory() as folder:
+        return verify(candidate, loaded, Path(folder), fresh_seed(), {})
+
+
+def _cpp(console: Console, sketch: str, task: Path) -> bool:
+    """Verify and time the C++ kernel beside PyTorch eager. True if it failed."""
+    import os
+    import tempfile
+
+    from sketchc.cli.commands.verify import prepare
+    from sketchc.runtime.bench import text as bench_report
+    from sketchc.runtime.bench.bench import Settings, bench
+    from sketchc.runtime.bench.machine import this_machine
+    from sketchc.runtime.tasks.torch_task import TorchTask
+    from sketchc.runtime.verify import text
+
+    console.rule(f"the same sketch for this CPU: {sketch} --target cpp")
+    candidate = prepare(sketch, None, "cpp", None, {})
+    status = candidate.toolchain.status()
+    if not status.can_run:
+        console.print(f"not executed: run {status.advice}")
+        return False
+    verdict = _verify(candidate, task)
+    console.print(text.summary(verdict), soft_wrap=True)
+    if not verdict.passed:
+        return True
+    with TorchTask(task) as loaded, tempfile.TemporaryDirectory() as folder:
+        settings = Settings(fresh_seed(), len(os.sched_getaffinity(0)))
+        measured = bench(candidate, loaded, Path(folder), settings, this_machine("cpu"))
+    _table(console, measured)
+    console.print(bench_report.summary(measured), soft_wrap=True)
+    return not measured.passed
+
+
+def _table(console: Console, measured: Measurement) -> None:
+    """Error, time and bandwidth of the kernel beside PyTorch's own."""
+    from rich.table import Table
+
+    from sketchc.runtime.bench.text import seconds_text
+
+    sizes = ", ".join(f"{name}={value}" for name, value in measured.symbols.items())
+    table = Table(title=f"{sizes}, f32, {measured.machine.threads} threads", title_justify="left")
+    table.add_column("")
+    for name in ("max error", "median time", "against eager", "of the roofline"):
+        table.add_column(name, justify="right")
+    error = max((comparison.max_error for comparison in measured.comparisons), default=0.0)
+    gain = measured.speedup
+    table.add_row(
+        "PyTorch eager", "reference", seconds_text(measured.eager.median), "1.00x",
+        f"{measured.eager_roofline:.0%}",
+    )  # fmt: skip
+    table.add_row(
+        "sketchc cpp", f"{error:.1e}", seconds_text(measured.kernel.median),
+        f"{gain.of_medians:.2f}x" if gain else "", f"{measured.roofline:.0%}",
+    )  # fmt: skip
+    console.print(table)

@@ -1,0 +1,292 @@
+"""`sketchc docspec`: the documents of a target: list them, print them or what a sketch needs of
+them, and check them, down to building and running every example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.cli import options
+from sketchc.runtime.verify.seed import fresh_seed
+
+if TYPE_CHECKING:
+    from sketchc.docspec.schema import Category, DocSpec, Example
+    from sketchc.docspec.selector import Part, Selection
+    from sketchc.lowering.plan import Plan
+    from sketchc.runtime.verify.running import Cases
+    from sketchc.runtime.verify.verdict import Verdict
+
+_CATEGORIES = ("basic", "api", "strategies", "pitfalls", "examples")
+
+
+@click.group()
+def docspec() -> None:
+    """Show and check the documents that a model reads before it writes a kernel.
+
+    \b
+    Examples:
+      sketchc docspec list
+      sketchc docspec show cpp --for examples/softmax.sketch --budget 8000
+      sketchc docspec check cpp --run
+    """
+
+
+@docspec.command("list")
+def list_documents() -> int:
+    """One line per target: estimated tokens of each category, and the examples.
+
+    \b
+    Example:
+      sketchc docspec list
+    """
+    from sketchc.docspec.loader import TARGETS, folder_of, inspect
+
+    for target in TARGETS:
+        folder = folder_of(target)
+        spec, findings = inspect(folder) if folder.is_dir() else (None, ())
+        if spec is None:
+            text = "no documents" if not findings else str(findings[0])
+        else:
+            text = f"{spec.manifest.title}: {_sizes(spec)}"
+            if findings:
+                text += f"; {len(findings)} findings: sketchc docspec check {target}"
+        click.echo(f"{target:<15} {text}")
+    return 0
+
+
+@docspec.command()
+@click.argument("target")
+@click.option(
+    "--category",
+    "categories",
+    multiple=True,
+    type=click.Choice(_CATEGORIES),
+    help="Only this category; may be repeated.",
+)
+@click.option("--for", "sketch", metavar="FILE", help="Only what this sketch needs.")
+@click.option("--sketch", "name", help="Which sketch of FILE.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="WORD", help="With --for: a further topic."
+)
+@click.option(
+    "--budget", type=click.IntRange(0), metavar="TOKENS", help="At most so many tokens, estimated."
+)
+@click.option("--quiet", "-q", is_flag=True, help="No report on standard error.")
+def show(
+    target: str,
+    categories: tuple[str, ...],
+    sketch: str | None,
+    name: str | None,
+    topics: tuple[str, ...],
+    budget: int | None,
+    quiet: bool,
+) -> int:
+    """Print the documents of TARGET (or of a folder), whole or cut to what a sketch needs.
+
+    \b
+    Examples:
+      sketchc docspec show cpp --category pitfalls
+      sketchc docspec show cpp --for examples/softmax.sketch --budget 8000
+      sketchc docspec show cpp --for examples/softmax.sketch --topic numerical
+    """
+    from sketchc.docspec.loader import load
+    from sketchc.docspec.schema import Category
+
+    if sketch is None and (topics or name or budget is not None):
+        msg = "--budget, --topic and --sketch go with --for FILE"
+        raise UsageError(msg)
+    spec = load(target)
+    chosen = [category for category in Category if category.value in (categories or _CATEGORIES)]
+    if sketch is None:
+        _print_all(spec, chosen)
+        return 0
+    try:
+        selection = _select(spec, sketch, name, topics, budget, chosen)
+    except options.SketchError as error:
+        options.show_diagnostics(error.source, error.diagnostics)
+        return 1
+    click.echo(selection.text())
+    if not quiet:
+        _report(selection)
+    return 0
+
+
+@docspec.command()
+@click.argument("target")
+@click.option("--run", is_flag=True, help="Also build and run every example.")
+@click.option("--seed", type=int, help="With --run: of the inputs; default: a new one.")
+def check(target: str, run: bool, seed: int | None) -> int:
+    """Check the documents of TARGET (or of a folder): manifest, entries, excerpts, examples.
+
+    With --run, every example is built and compared with the interpretation of its sketch.
+
+    \b
+    Examples:
+      sketchc docspec check cpp
+      sketchc docspec check ./my_target
+      sketchc docspec check cpp --run
+    """
+    from sketchc.docspec.loader import folder_of, inspect
+    from sketchc.docspec.schema import DocSpecError
+
+    spec, findings = inspect(folder_of(target))
+    for finding in findings:
+        click.echo(f"{target.rstrip('/')}/{finding}")
+    if spec is None or findings:
+        click.echo(str(DocSpecError(target, findings)).partition("\n")[0], err=True)
+        return 1
+    click.echo(f"{target}: fine: {_sizes(spec)}")
+    return _run_examples(spec, seed) if run else 0
+
+
+# ---------------------------------------------------------------- show
+
+
+def _print_all(spec: DocSpec, categories: list[Category]) -> None:
+    from sketchc.docspec.schema import Category
+    from sketchc.docspec.selector import example_text
+
+    texts = [section.text for category in categories for section in spec.of(category)]
+    if Category.EXAMPLES in categories:
+        texts += [example_text(spec, example) for example in spec.examples]
+    click.echo("\n\n".join(texts))
+
+
+def _select(
+    spec: DocSpec,
+    path: str,
+    name: str | None,
+    topics: tuple[str, ...],
+    budget: int | None,
+    categories: list[Category],
+) -> Selection:
+    """What the sketch in `path` needs. Raises `SketchError` for a sketch with errors and
+    `UsageError` for an unknown topic."""
+    from sketchc.base.diagnostics import DiagnosticError
+    from sketchc.checker.elaboration.elaborate import elaborate
+    from sketchc.docspec.markdown import KEYWORDS
+    from sketchc.docspec.needs import needs_of
+    from sketchc.docspec.selector import select
+
+    for topic in topics:
+        if topic not in KEYWORDS:
+            msg = f"unknown topic {topic!r}; known: {', '.join(sorted(KEYWORDS))}"
+            raise UsageError(msg)
+    source, tree = options.load_sketch(path, name)
+    sketch, found = elaborate(tree, {})
+    if sketch is None:
+        raise options.SketchError(source, DiagnosticError(found))
+    needs = needs_of(sketch)
+    limit = 1 << 40 if budget is None else budget
+    return select(spec, needs.operations, (*needs.topics, *topics), limit, categories)
+
+
+def _report(selection: Selection) -> None:
+    """What was taken and left out, with tokens, on standard error."""
+    for part in selection.taken:
+        click.echo(f"taken     {_line(part)}", err=True)
+    for part in selection.left_out:
+        click.echo(f"left out  {_line(part)}  ({part.reason})", err=True)
+    if selection.unserved:
+        click.echo(f"no API entry serves: {', '.join(selection.unserved)}", err=True)
+    left = sum(part.tokens for part in selection.left_out)
+    click.echo(f"{selection.tokens} tokens taken, {left} left out (estimated)", err=True)
+
+
+def _line(part: Part) -> str:
+    return f"{part.tokens:>6}  {part.category.value:<10}  {part.file}:{part.line}  {part.title}"
+
+
+def _sizes(spec: DocSpec) -> str:
+    from sketchc.docspec.schema import Category
+    from sketchc.docspec.selector import estimate_tokens
+
+    sizes = []
+    for category in Category:
+        tokens = sum(estimate_tokens(section.text) for section in spec.of(category))
+        if category is not Category.EXAMPLES:
+            sizes.append(f"{category.value} {tokens}")
+    tokens = sum(estimate_tokens(x.sketch) + estimate_tokens(x.source) for x in spec.examples)
+    return f"{', '.join(sizes)}, {len(spec.examples)} examples {tokens} tokens"
+
+
+# ---------------------------------------------------------------- check --run
+
+
+def _run_examples(spec: DocSpec, seed: int | None) -> int:
+    """Build and run every example; returns the exit status. Raises `UsageError` where the target
+    cannot run."""
+    import tempfile
+
+    from sketchc.runtime.verify.text import summary
+
+    failed = 0
+    for example in spec.examples:
+        with tempfile.TemporaryDirectory() as folder:
+            chosen = fresh_seed() if seed is None else seed
+            verdict = verify_example(spec, example, Path(folder), chosen)
+        failed += not verdict.passed
+        click.echo(f"{example.name}: {summary(verdict)}")
+        for case in verdict.failures[:1]:
+            click.echo(f"  {case.shape.text} ({case.kind}): {case.reason}\n{case.log}".rstrip())
+    return 1 if failed else 0
+
+
+def verify_example(
+    spec: DocSpec,
+    example: Example,
+    folder: Path,
+    seed: int,
+    select: Callable[[Cases], Cases] | None = None,
+) -> Verdict:
+    """Build an example in `folder` and compare it with its sketch's interpretation, under the rules
+    that a model's code is accepted by. `select` may drop cases.
+
+    Raises `UsageError` where the target has no toolchain, or cannot run on this machine, and for a
+    sketch that the target refuses.
+    """
+    from sketchc.cli.commands.targets import load_toolchain
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.runtime.verify.sketch_task import SketchTask
+    from sketchc.runtime.verify.verify import Candidate, verify
+
+    toolchain = load_toolchain(spec.target)
+    status = toolchain.status()
+    if not status.can_run:
+        msg = f"{spec.target} cannot run on this machine; {status.advice}"
+        raise UsageError(msg)
+    plan = _plan(spec, example)
+    kernel = Kernel(
+        target=spec.target,
+        hardware=plan.hardware.name,
+        name=plan.sketch.name,
+        entry=example.entry,
+        language=spec.manifest.language,
+        source=example.source,
+        sketch=plan.sketch,
+        foreign=True,  # Held to the same rules as a model's code.
+    )
+    task = SketchTask(plan, path=Path(example.sketch_file))
+    candidate = Candidate(plan, kernel, toolchain)
+    return verify(candidate, task, folder, seed, select=select, small=True)
+
+
+def _plan(spec: DocSpec, example: Example) -> Plan:
+    """The plan of an example's sketch. Raises `UsageError` where the target refuses it."""
+    from sketchc.base.diagnostics import DiagnosticError
+    from sketchc.base.source import Source
+    from sketchc.lowering.passes.pipeline import build_plan
+    from sketchc.parsing.parser import parse
+
+    tree, found = parse(Source(example.sketch_file, example.sketch))
+    try:
+        if tree is None:
+            raise DiagnosticError(found)
+        return build_plan(tree.sketches[0], spec.target).plan
+    except DiagnosticError as error:
+        msg = f"{example.sketch_file}: {error}"
+        raise UsageError(msg) from error

@@ -1,0 +1,107 @@
+"""`sketchc fmt`: the one canonical layout of sketch files."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.source import Source
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--check", "only_check", is_flag=True, help="Write nothing; exit 1 if a file differs."
+)
+@click.option("--diff", is_flag=True, help="Write nothing; print the differences.")
+def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> int:
+    """Format sketches in place; - formats standard input to standard output.
+
+    Comments are kept and the meaning never changes. A directory stands for all *.sketch files below
+    it. The exit status is 1 for a file that does not parse, and with --check or --diff for one
+    whose layout would change.
+
+    \b
+    Examples:
+      sketchc fmt examples
+      sketchc fmt --check --diff examples/rms.sketch
+      sketchc fmt - < draft.sketch
+    """
+    from sketchc.parsing.reading import STANDARD_INPUT, sketch_files
+
+    paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))
+    status = 0
+    changed = 0
+    for path in paths:
+        try:
+            source, text = formatted(path)
+        except DiagnosticError:
+            status = 1
+            continue
+        if path == STANDARD_INPUT and not (only_check or diff):
+            click.echo(text, nl=False)
+            continue
+        if text == source.text:
+            continue
+        changed += 1
+        if diff:
+            click.echo(difference(source, text, "formatted"), nl=False)
+        elif only_check:
+            click.echo(f"would reformat {path}", err=True)
+        else:
+            write(path, text)
+            click.echo(f"reformatted {path}", err=True)
+    return 1 if status or (changed and (only_check or diff)) else 0
+
+
+def formatted(path: str) -> tuple[Source, str]:
+    """A file and its canonical text.
+
+    Raises `UsageError` for a file that cannot be read and `DiagnosticError`, already shown, for
+    one that does not parse.
+    """
+    from sketchc.cli.options import show_diagnostics
+    from sketchc.parsing.formatter import format_file
+    from sketchc.parsing.parser import parse
+    from sketchc.parsing.reading import read
+
+    source = Source(path, "")
+    try:
+        source = read(path)
+        tree, found = parse(source)
+        if tree is None:
+            raise DiagnosticError(found)
+    except DiagnosticError as error:
+        show_diagnostics(source, error.diagnostics)
+        raise
+    return source, format_file(tree, source)
+
+
+def difference(source: Source, text: str, changed: str) -> str:
+    """A unified diff from the file to another text of it, labelled by how that came about."""
+    import difflib
+
+    lines = difflib.unified_diff(
+        source.text.splitlines(keepends=True),
+        text.splitlines(keepends=True),
+        source.name,
+        f"{source.name} ({changed})",
+    )
+    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+def write(path: str, text: str) -> None:
+    """Replace a file's content, written aside first so that no failure loses it; a link stays."""
+    path = os.path.realpath(path)
+    aside = f"{path}.{os.getpid()}.tmp"
+    try:
+        mode = os.stat(path).st_mode
+        with open(aside, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(aside, mode)
+        os.replace(aside, path)
+    except OSError as error:
+        message = f"cannot write {path}: {error.strerror}"
+        raise UsageError(message) from error

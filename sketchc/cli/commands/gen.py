@@ -1,0 +1,254 @@
+"""`sketchc gen`: from a PyTorch task to a verified kernel, by agents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.cli import options
+from sketchc.cli.store_option import store_option
+from sketchc.cli.task_errors import task_errors
+
+if TYPE_CHECKING:
+    from sketchc.agents.config.settings import Configuration
+    from sketchc.agents.run.run import RunOptions, RunResult
+
+#: Exit status by how a run ended.
+STATUS = {
+    "passed": 0,
+    "generated": 0,
+    "rejected": 1,
+    "incomplete": 1,
+    "exhausted": 1,
+    "failed": 1,
+}
+STOPPED = 3
+
+
+@click.command()
+@click.argument("task")
+@click.option("--target", "-t", required=True, help="triton_ascend, triton_cuda or cpp.")
+@click.option("--hardware", help="The chip; default: the target's own.")
+@click.option(
+    "--llm",
+    metavar="WHERE",
+    help="openai, replay:FILE (a recorded ledger) or mailbox:DIR (prompts and replies as files).",
+)
+@click.option("--model", help="The model's name at all levels.")
+@click.option("--base-url", help="An OpenAI-compatible endpoint.")
+@click.option("--config", metavar="FILE", help="Settings; default: sketchc.toml, here or above.")
+@click.option("--workflow", help="default, coder-only, kernelgen-only or verifier-only.")
+@click.option("--coder", type=click.Choice(["builtin", "llm"]), help="Who writes the kernel.")
+@click.option("--sketch", "sketch", metavar="FILE", help="An existing sketch (coder-only).")
+@click.option("--kernel", metavar="FILE", help="An existing kernel (verifier-only, coder-only).")
+@click.option("--entry", default="", help="The kernel's function; default: found in the file.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Bind a constexpr or param."
+)
+@click.option("--max-attempts", type=click.IntRange(min=1), help="Default: 5.")
+@click.option(
+    "--max-repairs",
+    type=click.IntRange(min=0),
+    help="How often the Designer may mend a sketch within one attempt. Default: 4.",
+)
+@click.option("--max-calls", type=click.IntRange(min=1), help="Cap on calls to the model.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Cap on tokens, in and out.")
+@click.option("--max-cost", type=click.FloatRange(min=0), help="Cap on money, by your prices.")
+@click.option("--max-seconds", type=click.FloatRange(min=0), help="Cap on wall time.")
+@click.option("--seed", type=click.IntRange(min=0), help="Default: a fresh one, kept in the trace.")
+@click.option("--output", "-o", metavar="DIR", help="Default: a new folder in sketchc-runs.")
+@click.option(
+    "--resume", is_flag=True, help="Go on with the run in DIR; paid calls are not made again."
+)
+@click.option("--no-bench", is_flag=True, help="Do not measure a kernel that passed.")
+@click.option(
+    "--everything-to-coder",
+    is_flag=True,
+    help="Ablation: every failure goes to the Coder, whatever the evidence says.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The trace as JSON on standard output.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
+@store_option
+def gen(**given: Any) -> int:
+    """Turn a PyTorch task into a kernel: design, code, verify, mend.
+
+    Exit status: 0 passed (or generated, where the workflow verifies nothing), 1 no kernel passed,
+    2 misuse or a broken task, 3 stopped by a cap or by the model's endpoint: --resume goes on.
+
+    \b
+    Examples:
+      sketchc gen examples/tasks/softmax.py --target cpp --llm replay:examples/ledgers/softmax.jsonl
+      sketchc gen task.py --target triton_cuda --llm openai --model NAME -o out
+      sketchc gen task.py --target cpp --llm mailbox:letters --coder llm
+    """
+    with task_errors(as_json=given["as_json"]):
+        return _gen(given)
+
+
+def _gen(given: dict[str, Any]) -> int:
+    """The exit status. Raises `UsageError`."""
+    from sketchc.agents.run.run import INTERRUPTED
+    from sketchc.cli.gen_run import generate
+
+    configuration = _configuration(given)
+    wanted, task_source = _options(given, configuration)
+    if given["sketch"] and not _holds(given["sketch"], wanted, as_json=given["as_json"]):
+        return 1
+    result = generate(
+        wanted,
+        Path(given["task"]),
+        task_source,
+        None if given["output"] is None else Path(given["output"]),
+        configuration,
+        resume=given["resume"],
+        bench=not given["no_bench"],
+        quiet=given["quiet"],
+        store=given["store"],
+    )
+    _report(result, as_json=given["as_json"])
+    if result.stopped:
+        return 130 if result.stopped == INTERRUPTED else STOPPED
+    return STATUS[result.state.outcome]
+
+
+def _configuration(given: dict[str, Any]) -> Configuration:
+    """The settings: file, environment, command line."""
+    from sketchc.agents.config.settings import load, override
+
+    path = None if given["config"] is None else Path(given["config"])
+    return override(
+        load(path),
+        llm=given["llm"],
+        model=given["model"],
+        base_url=given["base_url"],
+        max_calls=given["max_calls"],
+        max_tokens=given["max_tokens"],
+        max_cost=given["max_cost"],
+        max_seconds=given["max_seconds"],
+    )
+
+
+def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOptions, str]:
+    """What is asked for, and the text of the task's file. Raises `UsageError`."""
+    from sketchc.agents.run.run import RunOptions, digest
+    from sketchc.agents.workflows import load_workflow
+    from sketchc.cli.commands.lower import resolve_target
+    from sketchc.lowering.hardware import load_hardware
+    from sketchc.lowering.registry import target_module
+    from sketchc.runtime.tasks.task import task_path
+
+    target, chip = resolve_target(given["target"], given["hardware"], None, None, None)
+    capabilities = target_module(target).CAPABILITIES
+    hardware = load_hardware(chip or capabilities.default_hardware).name
+    own = configuration.target(target)
+    workflow = given["workflow"] or own.workflow or configuration.workflow
+    load_workflow(workflow)
+    coder = given["coder"] or own.coder or configuration.coder
+    _fitting(workflow, coder, given)
+    source = _text(str(task_path(given["task"])[0]), "task file")
+    return RunOptions(
+        task=Path(given["task"]).name,
+        task_digest=digest(source),
+        target=target,
+        hardware=hardware,
+        workflow=workflow,
+        coder=coder,
+        seed=-1 if given["seed"] is None else given["seed"],
+        constants=options.parse_assignments(given["settings"], "--set"),
+        sketch=_text(given["sketch"], "sketch file") if given["sketch"] else "",
+        kernel=_text(given["kernel"], "kernel file") if given["kernel"] else "",
+        entry=given["entry"],
+        max_attempts=given["max_attempts"] or configuration.max_attempts,
+        max_repairs=(
+            configuration.max_repairs if given["max_repairs"] is None else given["max_repairs"]
+        ),
+        everything_to_coder=given["everything_to_coder"],
+    ), source
+
+
+def _fitting(workflow: str, coder: str, given: dict[str, Any]) -> None:
+    """Raises `UsageError` where given files do not go with the workflow."""
+    if workflow == "verifier-only" and not given["kernel"]:
+        msg = "--workflow verifier-only needs the kernel: --kernel FILE"
+        raise UsageError(msg)
+    if given["kernel"] and workflow not in ("verifier-only", "coder-only"):
+        msg = f"--kernel goes with verifier-only and coder-only, not with {workflow}"
+        raise UsageError(msg)
+    if workflow == "coder-only" and coder == "builtin" and not (given["sketch"] or given["kernel"]):
+        msg = "the built-in Coder needs a sketch: add --sketch FILE, or --coder llm for a model"
+        raise UsageError(msg)
+    if given["sketch"] and workflow not in ("verifier-only", "coder-only"):
+        msg = (
+            f"--sketch goes with coder-only and verifier-only; in {workflow} the Designer writes it"
+        )
+        raise UsageError(msg)
+
+
+def _holds(path: str, wanted: RunOptions, *, as_json: bool) -> bool:
+    """Whether a given sketch lowers for the target; if not, its diagnostics are told."""
+    from sketchc.base.diagnostics import DiagnosticError
+    from sketchc.cli.commands.lower import check_bindable
+    from sketchc.lowering.passes.pipeline import build_plan
+
+    constants = dict(wanted.constants)
+    try:
+        source, tree = options.load_sketch(path)
+        check_bindable(tree, constants)
+        try:
+            build_plan(tree, wanted.target, wanted.hardware, constants)
+        except DiagnosticError as error:
+            raise options.SketchError(source, error) from error
+    except options.SketchError as error:
+        if as_json:
+            found = {"outcome": "failed", "reason": str(error), **options.diagnostics_json(error)}
+            click.echo(json.dumps(found, indent=2))
+        else:
+            options.show_diagnostics(error.source, error.diagnostics)
+        return False
+    return True
+
+
+def _text(path: str, what: str) -> str:
+    try:
+        text = Path(path).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        msg = f"the {what} {path} is not UTF-8 text"
+        raise UsageError(msg) from error
+    except OSError as error:
+        msg = f"cannot read the {what} {path}: {error.strerror}"
+        raise UsageError(msg) from error
+    if not text.strip():
+        msg = f"the {what} {path} is empty"
+        raise UsageError(msg)
+    return text
+
+
+def _report(result: RunResult, *, as_json: bool) -> None:
+    from sketchc.agents.llm.errors import ReplayMissError
+
+    if as_json:
+        click.echo((result.folder / "trace.json").read_text("utf-8"), nl=False)
+        return
+    for path in result.files:
+        click.echo(path)
+    click.echo(headline(result))  # last, where whoever follows a log looks
+    if result.stopped and ReplayMissError.kind not in result.stopped:
+        click.echo("go on with: the same command and --resume", err=True)
+
+
+def headline(result: RunResult) -> str:
+    """One line on how the run ended."""
+    from sketchc.agents.run.summary import counted, ending
+
+    state, asked, spend = result.state, result.options, result.spend
+    ended = ending(state, result.stopped)
+    used = f"{counted(spend.calls, 'call')}, {spend.input_tokens + spend.output_tokens:,} tokens"
+    cost = f", {spend.cost:.4f} spent" if spend.cost else ""
+    attempts = f"attempt {state.attempt} of {asked.max_attempts}; "
+    if asked.workflow in ("verifier-only", "kernelgen-only"):
+        attempts = ""
+    return f"{Path(asked.task).stem} for {asked.target}: {ended} ({attempts}{used}{cost})"

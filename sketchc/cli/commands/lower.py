@@ -1,0 +1,310 @@
+"""`sketchc lower`: from a sketch to a target's source code, with the plan and the proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.cli import options
+
+if TYPE_CHECKING:
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.lowering.passes.pipeline import PlannedSketch
+    from sketchc.parsing import syntax
+
+#: The paper's spelling of backends, and the targets they allow.
+BACKENDS = {"ascend": ("triton_ascend",), "cuda": ("triton_cuda",), "cpu": ("cpp",)}
+
+
+@click.command()
+@click.argument("file")
+@click.option("--target", "-t", help="triton_ascend (ascend910b4), triton_cuda (h200), cpp (cpu).")
+@click.option("--hardware", help="The chip; default: the one in brackets above.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Bind a constexpr, or the default of a param.",
+)
+@click.option(
+    "--emit",
+    type=click.Choice(["tree", "ir", "plan", "code"]),
+    default="code",
+    show_default=True,
+    help="What to print.",
+)
+@click.option("--output", "-o", metavar="FILE", help="Write there instead of standard output.")
+@click.option("--sketch", "name", help="Which sketch of the file.")
+@click.option(
+    "--source-map",
+    "map_file",
+    metavar="FILE",
+    help="Also say there, as JSON, which lines of the code come from which of the sketch.",
+)
+@click.option("--dsl", help="The paper's spelling of --target.")
+@click.option("--backend", help="The paper's spelling: ascend, cuda or cpu.")
+@click.option("--arch", help="The paper's spelling of --hardware.")
+@click.option(
+    "--module",
+    "module_folder",
+    metavar="DIR",
+    help="Also put an importable Python module there (C++: built with pybind11).",
+)
+@click.option(
+    "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
+)
+@click.option("--quiet", "-q", is_flag=True, help="No summary and no warnings on standard error.")
+@click.option(
+    "--coder",
+    type=click.Choice(["builtin", "llm"]),
+    default="builtin",
+    show_default=True,
+    help="Who writes the code. A model's is accepted only if it equals the interpreter.",
+)
+@click.option("--llm", metavar="WHERE", help="openai, replay:FILE or mailbox:DIR.")
+@click.option("--model", help="The model's name at all levels.")
+@click.option("--base-url", help="An OpenAI-compatible endpoint.")
+@click.option("--config", metavar="FILE", help="Settings; default: sketchc.toml, here or above.")
+@click.option("--max-attempts", type=click.IntRange(min=1), help="Of the model. Default: 4.")
+@click.option("--ledger", metavar="FILE", help="Keep every call there; what is there is reused.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of the inputs. Default: a fresh one.")
+@click.option("--no-start", is_flag=True, help="Show the model no built-in code to start from.")
+def lower(
+    file: str,
+    target: str | None,
+    hardware: str | None,
+    settings: tuple[str, ...],
+    emit: str,
+    output: str | None,
+    name: str | None,
+    map_file: str | None,
+    dsl: str | None,
+    backend: str | None,
+    arch: str | None,
+    module_folder: str | None,
+    allow_unproved: bool,
+    quiet: bool,
+    coder: str,
+    **given: Any,
+) -> int:
+    """Lower a sketch to source code for a target.
+
+    Exit status: 0 done, 1 for a sketch that does not lower or (--coder llm) when no code was
+    accepted, 2 misuse, 3 when the model could not be asked or a cap was reached.
+
+    \b
+    Examples:
+      sketchc lower examples/rms.sketch --target triton_ascend
+      sketchc lower examples/rms.sketch --target cpp --set TILE_SIZE=8 --emit plan
+      sketchc lower examples/softmax.sketch --target cpp -o softmax.cpp --module .
+      sketchc lower x.sketch --dsl triton_ascend --backend ascend --arch ascend910b4
+      sketchc lower examples/softmax.sketch --target cpp --coder llm --llm mailbox:letters
+    """
+    _check_coder(coder, emit, given, map_file)
+    chosen, chip = resolve_target(target, hardware, dsl, backend, arch)
+    constants = options.parse_assignments(settings, "--set")
+    try:
+        source, tree = options.load_sketch(file, name)
+        try:
+            text, planned = lower_text(tree, chosen, chip, constants, emit, allow_unproved)
+        except DiagnosticError as error:
+            raise options.SketchError(source, error) from error
+    except options.SketchError as error:
+        options.show_diagnostics(error.source, error.diagnostics)
+        return 1
+    kernel = None
+    if coder == "llm":
+        from sketchc.cli.lower_llm import ModelOptions, code_with_model
+
+        assert planned is not None
+        said = ModelOptions(**given)
+        kernel, status = code_with_model(planned, source.text, file, said, quiet)
+        if kernel is None:
+            return status
+        text = kernel.source
+    options.write_output(text, output)
+    if planned is None:
+        return 0
+    write_map(planned, source.text, map_file, output)
+    if not quiet:
+        options.show_diagnostics(source, planned.diagnostics)
+        click.echo(summary(planned), err=True)
+    return 0 if module_folder is None else write_module(planned, Path(module_folder), kernel)
+
+
+def _check_coder(coder: str, emit: str, given: Mapping[str, Any], map_file: str | None) -> None:
+    """Raises `UsageError` for options that do not go with the Coder."""
+    if map_file is not None and (coder == "llm" or emit != "code"):
+        msg = "--source-map goes with the code of the built-in Coder: leave --emit and --coder out"
+        raise UsageError(msg)
+    if coder == "llm" and emit != "code":
+        msg = f"--emit {emit} is the same for every Coder; leave --coder llm out"
+        raise UsageError(msg)
+    if coder == "builtin":
+        said = [name for name, value in given.items() if value not in (None, False)]
+        if said:
+            msg = f"--{said[0].replace('_', '-')} goes with --coder llm"
+            raise UsageError(msg)
+
+
+def write_map(planned: PlannedSketch, text: str, file: str | None, output: str | None) -> None:
+    """Write the map from the code (in `output`) to the sketch's `text`, if it is asked for. Raises
+    `UsageError` when the file refuses."""
+    if file is None:
+        return
+    import json
+
+    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.source_map import source_map_json
+
+    kernel = target_module(planned.plan.target).emit(planned.plan)
+    found = source_map_json(kernel, text, Path(output).name if output else "")
+    options.write_output(json.dumps(found, indent=1) + "\n", file)
+
+
+def write_module(planned: PlannedSketch, folder: Path, written: Kernel | None = None) -> int:
+    """Put the importable drop-in into `folder`; returns the exit status. `written` is the model's
+    kernel: the glue around it is the built-in Coder's, which keeps the same contract.
+
+    Raises `UsageError` when the folder refuses.
+    """
+    import attrs
+
+    from sketchc.lowering.registry import target_module
+    from sketchc.runtime.toolchains.base import ToolchainError, toolchain
+
+    kernel = target_module(planned.plan.target).emit(planned.plan)
+    if written is not None:
+        kernel = attrs.evolve(kernel, source=written.source)
+    build = getattr(toolchain(kernel.target), "build_module", None)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if build is not None:
+            path = build(kernel, folder)
+        else:
+            path = folder / f"{kernel.name}.py"
+            path.write_text(kernel.source, "utf-8")
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error.strerror}"
+        raise UsageError(msg) from error
+    except ToolchainError as error:
+        click.echo(f"error: {error}\n{error.log}".rstrip(), err=True)
+        return 1
+    click.echo(f"module: {path} (import {path.name.partition('.')[0]})", err=True)
+    return 0
+
+
+def resolve_target(
+    target: str | None, hardware: str | None, dsl: str | None, backend: str | None, arch: str | None
+) -> tuple[str, str | None]:
+    """One target and chip from our spelling and the paper's. Raises `UsageError`."""
+    from sketchc.lowering.registry import TARGETS
+
+    if target and dsl and target != dsl:
+        msg = f"--target {target} and --dsl {dsl} disagree"
+        raise UsageError(msg)
+    if hardware and arch and hardware != arch:
+        msg = f"--hardware {hardware} and --arch {arch} disagree"
+        raise UsageError(msg)
+    chosen = target or dsl
+    if backend is not None:
+        if backend not in BACKENDS:
+            msg = f"unknown backend {backend!r}; known: {', '.join(BACKENDS)}"
+            raise UsageError(msg)
+        chosen = chosen or BACKENDS[backend][0]
+        if chosen not in BACKENDS[backend]:
+            msg = f"target {chosen} does not run on backend {backend}"
+            raise UsageError(msg)
+    if chosen is None:
+        msg = f"say --target T, one of: {', '.join(TARGETS)}"
+        raise UsageError(msg)
+    if chosen not in TARGETS:
+        msg = f"unknown target {chosen!r}; known: {', '.join(TARGETS)}"
+        raise UsageError(msg)
+    return chosen, hardware or arch
+
+
+def lower_text(
+    tree: syntax.Sketch,
+    target: str,
+    hardware: str | None,
+    constants: dict[str, options.Scalar],
+    emit: str,
+    allow_unproved: bool = False,
+) -> tuple[str, PlannedSketch | None]:
+    """The text that `--emit` asks for, and the plan it came from (None for the tree).
+
+    Raises `DiagnosticError` for what the sketch or the target refuses, `UsageError` for a name in
+    `constants` that the sketch does not declare.
+    """
+    if emit == "tree":
+        return show_tree(tree), None
+    from sketchc.lowering.passes.pipeline import build_plan
+    from sketchc.lowering.plan_text import print_plan, print_sketch
+    from sketchc.lowering.registry import target_module
+
+    check_bindable(tree, constants)
+    planned = build_plan(tree, target, hardware, constants, allow_unproved)
+    if emit == "ir":
+        return print_sketch(planned.plan.sketch), planned
+    if emit == "plan":
+        return print_plan(planned.plan), planned
+    return target_module(target).emit(planned.plan).source, planned
+
+
+def check_bindable(tree: syntax.Sketch, constants: dict[str, options.Scalar]) -> None:
+    """Raises `UsageError` for a `--set` name that is neither a constexpr nor a param."""
+    from sketchc.checker.elaboration.elaborate import bindable
+
+    known = bindable(tree)
+    for name in constants:
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            msg = f"--set {name}: `{tree.name}` has no such constexpr or param; it has: {names}"
+            raise UsageError(msg)
+
+
+def show_tree(node: Any, depth: int = 0) -> str:
+    """A syntax tree as indented text: one node per line, spans left out."""
+    import attrs
+
+    pad = "  " * depth
+    if not attrs.has(type(node)):
+        return f"{pad}{node!r}"
+    lines = [f"{pad}{type(node).__name__}"]
+    for field in attrs.fields(type(node)):
+        value = getattr(node, field.name)
+        if field.name.endswith("span") or field.name == "comments":
+            continue
+        if isinstance(value, tuple) and value:
+            lines.append(f"{pad}  {field.name}:")
+            lines += [show_tree(item, depth + 2) for item in value]
+        elif attrs.has(type(value)):
+            lines.append(f"{pad}  {field.name}:")
+            lines.append(show_tree(value, depth + 2))
+        elif value not in (None, ()):
+            lines.append(f"{pad}  {field.name}: {value!r}")
+    return "\n".join(lines)
+
+
+def summary(planned: PlannedSketch) -> str:
+    """What was proved, and how, in one paragraph."""
+    plan = planned.plan
+    tiers: dict[str, int] = {}
+    for proof in planned.proofs:
+        tiers[proof.tier.value] = tiers.get(proof.tier.value, 0) + 1
+    counted = ", ".join(f"{count} {tier}" for tier, count in tiers.items()) or "nothing to prove"
+    lines = [f"{plan.sketch.name} for {plan.target} on {plan.hardware.name}: claims {counted}"]
+    lines += [f"  {note}" for note in plan.notes]
+    for phase in plan.phases:
+        for use in phase.memory_use:
+            lines.append(
+                f"  {phase.name}: {use.bytes:,} of {use.capacity:,} bytes of"
+                f" {use.memory.replace('_', ' ')}"
+            )
+    return "\n".join(lines)

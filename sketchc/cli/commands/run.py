@@ -1,0 +1,193 @@
+"""`sketchc run`: execute a sketch in the reference interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.cli import options
+
+if TYPE_CHECKING:
+    from sketchc.interpreter.tiles import Array
+    from sketchc.ir import nodes as ir
+    from sketchc.parsing import syntax
+
+#: How many leading values of an output are shown.
+SHOWN_VALUES = 4
+
+
+@click.command()
+@click.argument("file")
+@click.option(
+    "--symbols",
+    multiple=True,
+    metavar="M=300,N=520",
+    help="Sizes; those that the inputs' shapes give need not be said.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Bind a constexpr or a param.",
+)
+@click.option("--inputs", metavar="X.npz", help="Input arrays by tensor name; default: random.")
+@click.option("--out", metavar="Y.npz", help="Write the outputs there, by tensor name.")
+@click.option("--sketch", "name", help="Which sketch of the file.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For random inputs.")
+def run(
+    file: str,
+    symbols: tuple[str, ...],
+    settings: tuple[str, ...],
+    inputs: str | None,
+    out: str | None,
+    name: str | None,
+    seed: int,
+) -> int:
+    """Run a sketch in the reference interpreter and show its outputs.
+
+    bfloat16 arrays in .npz files are read and written as raw 2-byte values.
+
+    \b
+    Examples:
+      sketchc run examples/softmax.sketch --symbols M=4,N=300
+      sketchc run examples/rms.sketch --inputs x.npz --set eps=1e-5 --out y.npz
+    """
+    sizes = options.parse_sizes(symbols)
+    constants = options.parse_assignments(settings, "--set")
+    if seed < 0:
+        msg = f"--seed takes 0 or more, not {seed}"
+        raise UsageError(msg)
+    try:
+        source, tree = options.load_sketch(file, name)
+        return _run(source, tree, sizes, constants, inputs, out, seed)
+    except options.SketchError as error:
+        options.show_diagnostics(error.source, error.diagnostics)
+        return 1
+
+
+def _run(
+    source: Any,
+    tree: syntax.Sketch,
+    sizes: dict[str, int],
+    constants: dict[str, options.Scalar],
+    inputs: str | None,
+    out: str | None,
+    seed: int,
+) -> int:
+    from sketchc.checker.api import check_sketch
+    from sketchc.checker.context.names import identifier
+    from sketchc.cli.commands.lower import check_bindable
+    from sketchc.interpreter.api import Options, interpret
+
+    check_bindable(tree, constants)
+    checked, found = check_sketch(tree, constants)
+    options.show_diagnostics(source, found)
+    if checked is None:
+        return 1
+    sketch = checked.sketch
+    declared = {param.name for param in sketch.params}
+    params = {name: value for name, value in constants.items() if name in declared}
+    chosen = Options(shuffle=seed)
+    # Names may be given as the sketch writes them: a reserved word has another one from here on.
+    sizes = {identifier(key): size for key, size in sizes.items()}
+    try:
+        if inputs is None:
+            arrays = _random(sketch, sizes, params, chosen.memory_limit, seed)
+        else:
+            arrays = {identifier(key): array for key, array in read_arrays(inputs).items()}
+        result = interpret(sketch, arrays, sizes, params, chosen)
+    except DiagnosticError as error:
+        options.show_diagnostics(source, error.diagnostics)
+        return 1
+    origin = f"random signed inputs of seed {seed}" if inputs is None else f"inputs of {inputs}"
+    click.echo(f"{sketch.name}: {describe(sketch, result.symbols)} ({origin})")
+    for key, array in result.outputs.items():
+        click.echo(summarise(key, array, sketch.tensor(key).dtype.value))
+    if out is not None:
+        write_arrays(out, result.outputs)
+        click.echo(f"wrote {', '.join(result.outputs)} to {out}")
+    return 0
+
+
+def _random(
+    sketch: ir.Sketch,
+    sizes: Mapping[str, int],
+    params: Mapping[str, options.Scalar],
+    limit: int,
+    seed: int,
+) -> dict[str, Array]:
+    import numpy as np
+
+    from sketchc.interpreter.inputs import random_inputs
+    from sketchc.interpreter.launch import bind_symbols, bind_values, tensor_shapes
+
+    values = bind_values(sketch, bind_symbols(sketch, {}, sizes), params)
+    shapes = tensor_shapes(sketch, values, limit)
+    return random_inputs(sketch, shapes, np.random.default_rng(seed))
+
+
+def read_arrays(path: str) -> dict[str, Array]:
+    """The arrays of an .npz file by name. Raises `UsageError` for a file that is not one."""
+    import struct
+    import zipfile
+    import zlib
+
+    import numpy as np
+
+    damaged = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+    try:
+        with open(path, "rb") as file:
+            head = file.read(6)
+        if head == b"\x93NUMPY":
+            msg = f"{path} holds one array; --inputs takes an .npz file with one array per tensor"
+            raise UsageError(msg)
+        if not zipfile.is_zipfile(path):
+            msg = f"{path} is not an .npz file; write one with numpy.savez({path!r}, NAME=array)"
+            raise UsageError(msg)
+        with np.load(path, allow_pickle=False) as loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        raise UsageError(msg) from error
+    except (*damaged, NotImplementedError, SyntaxError, struct.error) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        msg = f"{path} is not a readable .npz file ({reason})"
+        raise UsageError(msg) from error
+
+
+def write_arrays(path: str, arrays: Mapping[str, Array]) -> None:
+    """Write an .npz file to exactly `path`. Raises `UsageError` when the file refuses."""
+    import numpy as np
+
+    try:
+        with open(path, "wb") as file:
+            np.savez(file, **dict(arrays))  # type: ignore[arg-type]
+    except OSError as error:
+        raise options.unwritable(path, error) from error
+
+
+def describe(sketch: ir.Sketch, symbols: Mapping[str, int]) -> str:
+    """`M = 300, N = 520, TILE = 64`."""
+    values: dict[str, object] = {**symbols}
+    values.update({constant.name: constant.value for constant in sketch.constants})
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def summarise(name: str, array: Array, dtype: str) -> str:
+    """One line on an output: shape, type, minimum, maximum, mean and the first values."""
+    import numpy as np
+
+    head = f"{name}[{', '.join(map(str, array.shape))}] {dtype}"
+    if array.size == 0:
+        return f"{head}: empty"
+    numbers = array.astype(np.float64)
+    first = ", ".join(f"{value:.6g}" for value in numbers.reshape(-1)[:SHOWN_VALUES])
+    more = ", ..." if array.size > SHOWN_VALUES else ""
+    return (
+        f"{head}: min {numbers.min():.6g}, max {numbers.max():.6g}, mean {numbers.mean():.6g}, "
+        f"values {first}{more}"
+    )

@@ -1,0 +1,148 @@
+"""`sketchc targets`: what is installed, what can be compiled, what can be run here, and how."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sketchc.runtime.toolchains.base import ToolchainStatus
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def targets(as_json: bool) -> int:
+    """Show every target: can it be compiled and run here, how, and how to get the rest.
+
+    \b
+    Examples:
+      sketchc targets
+      sketchc targets --json
+    """
+    found = [describe(name) for name in _registered()]
+    if as_json:
+        click.echo(json.dumps({"targets": found, "workers": sandbox()}, indent=2))
+        return 0
+    from sketchc.cli.consoles import make_console
+
+    console = make_console(highlight=False)
+    for target in found:
+        _show(console, target)
+    console.print(f"kernels run in workers with: {sandbox()['text']}", soft_wrap=True)
+    console.print("`sketchc toolchain list` shows toolchains alone; `install T` sets one up.")
+    return 0
+
+
+def sandbox() -> dict[str, str]:
+    """What holds a kernel's worker on this machine: tried, not guessed."""
+    from sketchc.runtime.sandbox.worker import isolation
+
+    found = isolation()
+    return {"mode": found.mode, "reason": found.reason, "text": found.text}
+
+
+def _registered() -> list[str]:
+    from sketchc.lowering.registry import TARGETS
+
+    return list(TARGETS)
+
+
+def describe(name: str) -> dict[str, Any]:
+    """The facts of one target as JSON-able data. Never raises for what is not installed."""
+    from sketchc.lowering.registry import target_module
+
+    module = target_module(name)
+    capabilities = module.CAPABILITIES
+    status = toolchain_status(name)
+    return {
+        "target": name,
+        "description": module.DESCRIPTION,
+        "languages": list(capabilities.languages),
+        "dtypes": sorted(capabilities.dtypes),
+        "default_hardware": capabilities.default_hardware,
+        "hardware": hardware_for(capabilities.default_hardware),
+        "installed": not status.missing,
+        "can_compile": status.can_compile,
+        "can_run": status.can_run,
+        "how_it_runs": status.how_it_runs,
+        "versions": dict(status.versions),
+        "missing": list(status.missing),
+        "advice": status.advice,
+    }
+
+
+def toolchain_status(name: str) -> ToolchainStatus:
+    """The status of a target's toolchain, also where its own imports are not installed."""
+    from sketchc.runtime.toolchains.base import TOOLCHAINS, ToolchainStatus, toolchain
+
+    if name not in TOOLCHAINS:
+        return ToolchainStatus(name, False, False, "not at all: it has no toolchain here")
+    try:
+        return toolchain(name).status()
+    except ImportError as error:
+        return ToolchainStatus(
+            target=name,
+            can_compile=False,
+            can_run=False,
+            how_it_runs="",
+            missing=(error.name or str(error),),
+            advice=f"pip install {PACKAGES.get(name, 'torch')}",
+        )
+
+
+#: target -> the Python packages that its toolchain needs.
+PACKAGES = {"triton_cuda": "torch triton==3.6.0", "cpp": "pybind11", "triton_ascend": "torch"}
+
+
+def hardware_for(default: str) -> list[dict[str, str]]:
+    """The chips that a target can be planned for: those of its default chip's family."""
+    from sketchc.lowering.hardware import chips_like
+
+    return [
+        {"name": chip.name, "description": str(chip.facts["description"])}
+        for chip in chips_like(default)
+    ]
+
+
+def _show(console: Console, target: dict[str, Any]) -> None:
+    """One target as a short paragraph."""
+    from rich.markup import escape
+
+    console.print(f"[bold]{target['target']}[/bold]  {escape(target['description'])}")
+    chips = ", ".join(
+        f"{chip['name']} (default)" if chip["name"] == target["default_hardware"] else chip["name"]
+        for chip in target["hardware"]
+    )
+    rows = [
+        ("plans for", chips),
+        ("compiles here", "yes" if target["can_compile"] else "no"),
+        ("runs here", target["how_it_runs"] if target["can_run"] else "no"),
+        ("versions", ", ".join(f"{k} {v}" for k, v in target["versions"].items())),
+        ("missing", ", ".join(target["missing"])),
+        ("to get it", target["advice"]),
+    ]
+    for label, text in rows:
+        if text:
+            console.print(f"  {label + ':':<15}{escape(text)}", soft_wrap=True)
+    console.print()
+
+
+def load_toolchain(name: str) -> Any:
+    """The toolchain of a target. Raises `UsageError` for an unknown name, or one whose own
+    imports are not installed."""
+    from sketchc.base.diagnostics import UsageError
+    from sketchc.runtime.toolchains.base import TOOLCHAINS
+
+    if name not in TOOLCHAINS:
+        msg = f"unknown toolchain {name!r}; known: {', '.join(TOOLCHAINS)}"
+        raise UsageError(msg)
+    try:
+        return importlib.import_module(TOOLCHAINS[name]).TOOLCHAIN
+    except ImportError as error:
+        msg = f"{name} needs {error.name}: pip install {PACKAGES.get(name, 'torch')}"
+        raise UsageError(msg) from error

@@ -1,0 +1,269 @@
+"""`sketchc verify`: sketches and kernels against a task."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.cli import options
+from sketchc.cli.store_option import recorder, store_option
+from sketchc.cli.task_errors import task_errors
+from sketchc.cli.verify_files import (
+    Outcome,
+    VerifyRequest,
+    lower,
+    signature_text,
+    to_json,
+    verify_one,
+)
+from sketchc.cli.verify_files import prepare as prepare
+from sketchc.cli.verify_files import require_running as require_running
+from sketchc.cli.verify_pool import jobs_option
+
+if TYPE_CHECKING:
+    from sketchc.runtime.verify.verdict import CaseResult
+
+#: Verdicts up to so many are shown in full, before the table.
+_MOST_IN_FULL = 8
+
+
+@click.command()
+@click.argument("files", nargs=-1, metavar="FILE...")
+@click.option(
+    "--task",
+    required=True,
+    metavar="TASK.py[:NAME]",
+    help="A model or a function in PyTorch, NumPy or MindSpore; see docs/TASKS.md.",
+)
+@click.option("--target", "-t", required=True, help="triton_ascend, triton_cuda or cpp.")
+@click.option("--hardware", help="The chip; default: the target's own.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Bind a constexpr, or a param the task does not give.",
+)
+@click.option("--sketch", "name", help="Which sketch of the file.")
+@click.option("--entry", help="A kernel's function; default: found in the file.")
+@click.option(
+    "--signature",
+    metavar="X.sketch",
+    help="The sketch that says what a kernel is called with; default: read off the task.",
+)
+@click.option(
+    "--print-signature",
+    is_flag=True,
+    help="Show what a kernel's function must look like, and verify nothing.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Repeat a run; default: a fresh secret.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For each run of the kernel.",
+)
+@click.option(
+    "--task-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="For each run of the task; default: 300, or --timeout where that is longer.",
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For each file, beside compiling: cases that reach every loop, tile and tail.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
+@jobs_option
+@store_option
+def verify(
+    files: tuple[str, ...],
+    task: str,
+    target: str,
+    hardware: str | None,
+    settings: tuple[str, ...],
+    name: str | None,
+    entry: str | None,
+    signature: str | None,
+    print_signature: bool,
+    seed: int | None,
+    timeout: float,
+    task_timeout: float | None,
+    budget: float,
+    as_json: bool,
+    jobs: int | None,
+    store: Path | None,
+) -> int:
+    """Run sketches and kernels on many sizes and inputs, and compare with a task.
+
+    A sketch is lowered and compiled first. A kernel that somebody else wrote is a C++ file (.cpp,
+    .cc, .cxx) with an `extern "C"` function, or a Python file (.py) with a wrapper around Triton
+    kernels or a class ModelNew with the interface of the task's Model; it must also do its work
+    itself.
+
+    Exit status: 0 all passed, 1 one failed, 2 one is incomplete (something of it was not reached)
+    or could not be verified (the task, the target).
+
+    \b
+    Examples:
+      sketchc verify examples/rms.sketch --task examples/tasks/rms.py --target cpp
+      sketchc verify --print-signature --task examples/tasks/rms.py --target cpp
+      sketchc verify mine.cpp other.cpp --task examples/tasks/rms.py --target cpp
+    """
+    with task_errors(as_json=as_json):
+        constants = options.parse_assignments(settings, "--set")
+        request = VerifyRequest(
+            "", target, hardware, constants, name, entry, signature, seed, timeout, budget=budget
+        )
+        # The task is given no less than its default: importing torch alone may take seconds.
+        patience = task_timeout or max(timeout, 300.0)
+        if print_signature:
+            return _print_signature(request, task, patience)
+        return _verify(request, files, task, patience, as_json, jobs, store)
+
+
+def _verify(
+    request: VerifyRequest,
+    files: tuple[str, ...],
+    task: str,
+    patience: float,
+    as_json: bool,
+    jobs: int | None,
+    store: Path | None,
+) -> int:
+    """All files; the exit status."""
+    from sketchc.cli.commands.lower import resolve_target
+    from sketchc.runtime.tasks.task import load_task
+
+    if not files:
+        msg = "say which FILE to verify: a sketch, or a kernel (.cpp, .py)"
+        raise UsageError(msg)
+    resolve_target(request.target, request.hardware, None, None, None)
+    if len(files) > 1 and jobs != 1:
+        requests = [_for(request, file) for file in files]
+        return _report(_at_once(requests, task, patience, store, jobs), as_json)
+    try:
+        # What is wrong with the only sketch is told before the task is loaded.
+        if len(files) == 1 and not _for(request, files[0]).is_kernel:
+            request = attrs.evolve(request, lowered=lower(_for(request, files[0])))
+    except options.SketchError as error:
+        return _report([Outcome(_for(request, files[0]), diagnostics=error)], as_json)
+    with load_task(task, patience) as loaded:
+        kept = recorder(store, loaded)
+        found = [verify_one(_for(request, file), loaded, _progress, kept) for file in files]
+        return _report(found, as_json)
+
+
+def _at_once(
+    requests: list[VerifyRequest], task: str, patience: float, store: Path | None, jobs: int | None
+) -> list[Outcome]:
+    """Several files in a pool of processes."""
+    from sketchc.cli.verify_pool import verify_all
+    from sketchc.lowering.hardware import load_hardware
+    from sketchc.lowering.registry import target_module
+    from sketchc.runtime.process.local import LocalEngine, devices_of
+    from sketchc.runtime.toolchains.base import toolchain
+
+    first = requests[0]
+    chip = load_hardware(
+        first.hardware or target_module(first.target).CAPABILITIES.default_hardware
+    )
+    devices = devices_of(toolchain(first.target).status().interpreted, chip.family)
+    with LocalEngine(jobs, devices=devices) as engine:
+        return verify_all(requests, task, patience, store, engine)
+
+
+def _report(outcomes: list[Outcome], as_json: bool) -> int:
+    """Show them; the exit status."""
+    if as_json:
+        _show_json(outcomes)
+    else:
+        for outcome in outcomes if len(outcomes) <= _MOST_IN_FULL else ():
+            _show(outcome, many=len(outcomes) > 1)
+        if len(outcomes) > 1:
+            _show_table(outcomes)
+    statuses = {outcome.status for outcome in outcomes}
+    return 1 if 1 in statuses else max(statuses)
+
+
+def _for(request: VerifyRequest, file: str) -> VerifyRequest:
+    return attrs.evolve(request, file=file)
+
+
+def _progress(result: CaseResult) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"{result.shape.text} ({result.kind}): {result.failure or 'ok'}", err=True)
+
+
+def _print_signature(request: VerifyRequest, task: str, patience: float) -> int:
+    from sketchc.cli.commands.lower import resolve_target
+    from sketchc.runtime.tasks.task import load_task
+
+    resolve_target(request.target, request.hardware, None, None, None)
+    try:
+        with load_task(task, patience) as loaded:
+            click.echo(signature_text(request, loaded))
+    except options.SketchError as error:
+        options.show_diagnostics(error.source, error.diagnostics)
+        return 1
+    return 0
+
+
+def _show(outcome: Outcome, *, many: bool) -> None:
+    """The verdict, or why there is none. Raises `UsageError` where the only file has none."""
+    if outcome.diagnostics is not None:
+        found = outcome.diagnostics
+        options.show_diagnostics(found.source, found.diagnostics)
+    elif outcome.verdict is None:
+        if not many:
+            raise UsageError(outcome.error)
+        click.echo(f"error: {outcome.request.file}: {outcome.error}", err=True)
+    else:
+        from sketchc.cli.consoles import make_console
+        from sketchc.runtime.verify import text
+
+        text.show(outcome.verdict, make_console())
+    if many:
+        click.echo()
+
+
+def _show_json(outcomes: list[Outcome]) -> None:
+    """One file: its verdict. Several: {"verdict", "passed", "verdicts"}. Raises `UsageError` where
+    the only file has no verdict."""
+    only = outcomes[0]
+    if len(outcomes) > 1:
+        verdicts = [to_json(outcome) for outcome in outcomes]
+        passed = all(verdict["passed"] for verdict in verdicts)
+        words = [verdict["verdict"] for verdict in verdicts]
+        word = "passed" if passed else "failed" if "failed" in words else "incomplete"
+        whole = {"verdict": word, "passed": passed, "verdicts": verdicts}
+        click.echo(json.dumps(whole, indent=2))
+    elif only.verdict is None and only.diagnostics is None:
+        raise UsageError(only.error)
+    else:
+        click.echo(json.dumps(to_json(only), indent=2))
+
+
+def _show_table(outcomes: list[Outcome]) -> None:
+    """A line for each file, as long as it is: paths are for copying."""
+    width = max(len(outcome.request.file) for outcome in outcomes)
+    click.echo(f"{'file':<{width}}  cases  result")
+    for outcome in outcomes:
+        ran = outcome.verdict.cases if outcome.verdict is not None else ()
+        cases = sum(case.failure != "skipped" for case in ran)
+        why = f": {outcome.reason}" if outcome.reason else ""
+        click.echo(f"{outcome.request.file:<{width}}  {cases or '':>5}  {outcome.word}{why}")
+    passed = sum(outcome.status == 0 for outcome in outcomes)
+    click.echo(f"{passed} of {len(outcomes)} passed")

@@ -1,0 +1,490 @@
+"""Loads, stores, atomics and fetches of the interpreter, compiled to closures.
+
+Plain slices take a short cut over NumPy's basic indexing; every other form goes lane by lane
+(`interpreter_reach`). With `check_domains`, the lanes found are compared with the domains and
+guards that the checker inferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, assert_never
+
+import numpy as np
+
+from sketchc.base.diagnostics import InternalError
+from sketchc.base.types import DType
+from sketchc.interpreter.addresses import Locator, Reach, compile_access
+from sketchc.interpreter.expressions import compile_domain, compile_scalar
+from sketchc.interpreter.lanes import Outcome
+from sketchc.interpreter.memory import MASKED, STRAY, Index, Places, Site, Window
+from sketchc.interpreter.operations import convert
+from sketchc.interpreter.state import Action, State
+from sketchc.interpreter.tiles import (
+    Array,
+    Box,
+    Extents,
+    TileValue,
+    box_shape,
+    full_box,
+    intersect,
+    is_empty,
+    lanes,
+    operand_box,
+    poison,
+    select,
+    tile_dtype,
+    to_tensor,
+)
+from sketchc.interpreter.violations import Violation, launch_error, show_element, show_values
+from sketchc.ir import nodes as ir
+
+#: Where plain slices go for a tile of given extents: the tensor's index, or None when a scalar
+#: subscript is out of range, and the tile's lanes.
+BasicIndex: TypeAlias = tuple[int | slice, ...]
+Locate: TypeAlias = Callable[[Extents], tuple[BasicIndex | None, Box]]
+#: The same for every form, for a tile of given extents and the lanes considered; `Reach.wrong` says
+#: that a scalar subscript was out of range, which has been told.
+Reaching: TypeAlias = Callable[[Extents, Box], Reach]
+
+#: What moves elements between a tensor and a tile.
+Moved: TypeAlias = ir.Load | ir.Store | ir.Atomic
+
+_COMBINE: dict[str, Any] = {"add": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def _pad_value(pad: int | float | bool | ir.ScalarOperand | None) -> ir.Expr:
+    """What lanes outside the tensor hold; a load without `pad=` has no use for it."""
+    return pad.value if isinstance(pad, ir.ScalarOperand) else ir.Literal(0 if pad is None else pad)
+
+
+class Accesses(State):
+    """The statements that read and write tensors."""
+
+    def _site(self, statement: ir.Statement) -> Site:
+        return Site(statement.span, self.loops)
+
+    # ------------------------------------------------------------ where an access goes
+
+    def _locate(self, access: ir.Access, site: Site) -> Locate:
+        window = self.windows[access.tensor]
+        promised = self._promised(access)
+        parts: list[tuple[Any, Any]] = []
+        for subscript in access.subscripts:
+            match subscript:
+                case ir.ScalarSubscript(index):
+                    parts.append((compile_scalar(index), None))
+                case ir.SliceSubscript(lower, upper):
+                    parts.append((compile_scalar(lower), compile_scalar(upper)))
+                case ir.IndexSubscript():
+                    msg = "index tiles go lane by lane"
+                    raise InternalError(msg)
+                case _:
+                    assert_never(subscript)
+
+        def locate(extents: Extents) -> tuple[BasicIndex | None, Box]:
+            index: list[int | slice] = []
+            box: list[tuple[int, int]] = []
+            bad = None
+            for axis, (first_of, last_of) in enumerate(parts):
+                first = int(first_of(self.values))
+                size = window.shape[axis]
+                if last_of is None:
+                    index.append(first)
+                    bad = axis if not 0 <= first < size else bad
+                    continue
+                length = int(last_of(self.values)) - first
+                if length > extents[len(box)]:
+                    self._slice_too_long(window, site, axis, length, extents[len(box)])
+                start = max(0, -first)
+                stop = max(start, min(length, size - first, extents[len(box)]))
+                index.append(slice(first + start, first + stop))
+                box.append((start, stop))
+            here = tuple(box) if box else full_box((1,) * len(extents))
+            if bad is not None:
+                element = tuple(p.start if isinstance(p, slice) else p for p in index)
+                self._out_of_range(window, site, element, bad, promised)
+                return None, here
+            return tuple(index), here
+
+        return locate
+
+    def _reaching(
+        self,
+        access: ir.Access,
+        tile: str,
+        where: ir.Expr | None,
+        padded: bool,
+        site: Site,
+        fills: bool = False,
+    ) -> Reaching:
+        """The general path."""
+        window = self.windows[access.tensor]
+        extents = self.declared[tile].extents
+        compiled = compile_access(access, extents, where, self.indices)
+        locator = Locator(compiled, window.shape, window.steps(), padded, fills)
+        promised = self._promised(access)
+
+        def reaching(actual: Extents, valid: Box) -> Reach:
+            def too_long(place: int, length: int, extent: int) -> None:
+                self._slice_too_long(window, site, place, length, extent)
+
+            try:
+                box, tiles = compiled.lanes_of(self.values, actual, too_long)
+            except ZeroDivisionError as error:
+                msg = f"the step of a slice of {window.name} is 0"
+                raise launch_error(msg, site.span) from error
+            reach = locator.reach(self.values, actual, intersect(box, valid), tiles)
+            if reach.wrong is not None:
+                self._out_of_range(window, site, *reach.wrong, promised)
+            return reach
+
+        return reaching
+
+    def _slice_too_long(
+        self, window: Window, site: Site, axis: int, length: int, extent: int
+    ) -> None:
+        text = f"the slice of axis {axis} of {window.name} has {length} lanes, the tile {extent}"
+        where = (site.iteration(self.values),)
+        self.violations.add(Violation("slice-fits", window.name, (), where, text, site.span))
+
+    def _promised(self, access: ir.Access) -> bool:
+        """Whether a scalar subscript comes from memory: its range is the caller's promise."""
+        return any(
+            self.is_from_memory(part.index)
+            for part in access.subscripts
+            if isinstance(part, ir.ScalarSubscript)
+        )
+
+    def _out_of_range(
+        self, window: Window, site: Site, element: tuple[int, ...], axis: int, promised: bool
+    ) -> None:
+        text = (
+            f"{show_element(window.name, element)} is out of range: axis {axis} has "
+            f"{window.shape[axis]} elements"
+        )
+        where = (site.iteration(self.values),)
+        violation = Violation("in-bounds", window.name, element, where, text, site.span, promised)
+        self.violations.add(violation)
+
+    def _report_stray(self, reach: Reach, window: Window, site: Site) -> bool:
+        """R13: an index that was loaded and lies outside; True when there was one."""
+        if reach.stray is not None:
+            self._out_of_range(window, site, *reach.stray, promised=True)
+        return reach.stray is not None
+
+    def _require_present(self, window: Window, site: Site) -> None:
+        if not window.memory.present:
+            msg = f"line {site.span.line} accesses {window.name}, which was not given"
+            raise InternalError(msg)
+
+    def _expected_mask(
+        self, domain: ir.Domain, guards: tuple[ir.Expr, ...], site: Site, what: str
+    ) -> Callable[[Box, Array, Extents], None]:
+        """The comparison of an inferred domain with guards and the lanes found."""
+        if not self.options.check_domains or not domain:
+            return lambda box, mask, extents: None
+        domain_of = compile_domain(domain)
+        functions = tuple(self.indices.compile(guard) for guard in guards)
+
+        def expect(box: Box, mask: Array, extents: Extents) -> None:
+            static = np.zeros(extents, np.bool_)
+            static[lanes(domain_of(self.values, extents))] = True
+            for function in functions:
+                static &= _spread(function(self.values), extents)
+            found = np.zeros(extents, np.bool_)
+            found[lanes(box)] = mask
+            if not np.array_equal(static, found):
+                lane = tuple(int(n) for n in np.argwhere(static != found)[0])
+                verb = "holds" if static[lane] else "does not hold"
+                msg = (
+                    f"{what} at line {site.span.line}: lane {lane} of {extents} is wrong: the "
+                    f"inferred condition {verb}, "
+                    f"iteration {show_values(site.iteration(self.values))}"
+                )
+                raise InternalError(msg)
+
+        return expect
+
+    # ------------------------------------------------------------ loads
+
+    def _load(self, statement: ir.Load) -> Action:
+        if _plain(statement.access) and statement.pad is None and statement.where is None:
+            return self._load_slice(statement)
+        return self._load_lanes(statement)
+
+    def _load_slice(self, statement: ir.Load) -> Action:
+        site = self._site(statement)
+        locate = self._locate(statement.access, site)
+        window = self.windows[statement.access.tensor]
+        source = window.memory.tensor.dtype
+        data = window.of(window.memory.data)
+        expect = self.expected(statement.domain, site, f"load of {statement.tile}")
+        note = self.noted_write(statement.tile, site)
+
+        def load() -> None:
+            self._require_present(window, site)
+            tile = self.tiles[statement.tile]
+            note()
+            index, box = locate(tile.extents)
+            if self.options.places:
+                place = STRAY if index is None else MASKED
+                self._note_places(statement, window, np.array([place]))
+            if index is None:
+                self.poisoned(tile, box)
+                return
+            if is_empty(box):
+                values = np.zeros(box_shape(box), tile_dtype(source))
+            else:
+                self.shadow.read(window, index, site)
+                values = np.asarray(data[index]).reshape(box_shape(box))
+                values = values.astype(tile_dtype(source))
+            self.assign(tile, Outcome(self._entering(values, source, tile.dtype), box))
+            expect(tile.box, tile.extents)
+
+        return load
+
+    def _entering(self, values: Array, source: DType, dtype: DType) -> Array:
+        """Elements of a tensor as a tile of another type keeps them."""
+        if dtype is source:
+            return values
+        return self.rounded(convert(values, source, dtype), dtype)
+
+    def _load_lanes(self, statement: ir.Load) -> Action:
+        site = self._site(statement)
+        pad, where = statement.pad, statement.where
+        padded = pad is not None
+        fill_of = compile_scalar(_pad_value(pad))
+        reaching = self._reaching(
+            statement.access, statement.tile, where, padded, site, fills=padded
+        )
+        window = self.windows[statement.access.tensor]
+        source = window.memory.tensor.dtype
+        what = f"load of {statement.tile}"
+        expect = self.expected(statement.domain, site, what)
+        expect_read = self._expected_mask(statement.read, statement.guards, site, what)
+        note = self.noted_write(statement.tile, site)
+
+        def load() -> None:
+            self._require_present(window, site)
+            tile = self.tiles[statement.tile]
+            note()
+            reach = reaching(tile.extents, full_box(tile.extents))
+            if self.options.places and not padded:
+                self._note_places(statement, window, reach.places)
+            if reach.wrong is not None:
+                self.poisoned(tile, reach.box)
+                return
+            if pad is None and self._report_stray(reach, window, site):
+                pass  # the lane stays poisoned
+            else:
+                expect_read(reach.box, reach.mask, tile.extents)
+            positions = reach.chosen
+            self.shadow.read(window, positions, site)
+            fill = fill_of(self.values) if padded else poison(tile.dtype, self.options.poison)
+            values = np.full(box_shape(reach.box), self.rounded(np.asarray(fill), tile.dtype))
+            read = window.part(window.memory.data, positions).astype(tile_dtype(source))
+            values[reach.mask] = self._entering(read, source, tile.dtype)
+            self.assign(tile, Outcome(values, reach.box))
+            if tile.fixed is None:
+                expect(tile.box, tile.extents)
+
+        return load
+
+    # ------------------------------------------------------------ stores
+
+    def _store(self, statement: ir.Store) -> Action:
+        if _plain(statement.access) and statement.where is None:
+            return self._store_slice(statement)
+        return self._store_lanes(statement)
+
+    def _store_slice(self, statement: ir.Store) -> Action:
+        site = self._site(statement)
+        locate = self._locate(statement.access, site)
+        window = self.windows[statement.access.tensor]
+        expect = self.expected(statement.domain, site, f"store of {statement.tile}")
+
+        def store() -> None:
+            tile = self.tiles[statement.tile]
+            valid = self.read(tile, site)
+            index, reach = locate(tile.extents)
+            if index is None:
+                self._note_places(statement, window, np.full(box_shape(reach), STRAY))
+                return
+            box = intersect(valid, reach)
+            expect(box, tile.extents)
+            if is_empty(box):
+                return
+            index = _narrow(index, reach, box)
+            if self.options.places:
+                storage = np.arange(window.memory.data.size).reshape(window.memory.data.shape)
+                self._note_places(statement, window, window.part(storage, index))
+            self.shadow.write(window, index, site, statement.unique)
+            shape = window.part(window.memory.data, index).shape
+            self._write(window, index, tile.array[lanes(box)].reshape(shape), tile.dtype)
+
+        return store
+
+    def _write(self, window: Window, index: Index, values: Array, dtype: DType) -> None:
+        """Values of a tile, rounded to the tensor's type."""
+        memory = window.memory
+        target = memory.tensor.dtype
+        values = convert(values, dtype, target)
+        if memory.wide is not None:
+            window.put(memory.wide, index, values)
+        if memory.data.dtype != np.float64:
+            values = to_tensor(values, target)
+        window.put(memory.data, index, values)
+
+    def _leaving(
+        self, statement: ir.Store | ir.Atomic, site: Site, what: str
+    ) -> Callable[[], tuple[TileValue, Reach] | None]:
+        """The general path out of a tile: the tile and where its lanes go; None for nowhere."""
+        reaching = self._reaching(
+            statement.access, statement.tile, statement.where, padded=True, site=site
+        )
+        window = self.windows[statement.access.tensor]
+        expect = self._expected_mask(statement.domain, statement.guards, site, what)
+
+        def leaving() -> tuple[TileValue, Reach] | None:
+            tile = self.tiles[statement.tile]
+            reach = reaching(tile.extents, self.read(tile, site))
+            if self.options.places:
+                self._note_places(statement, window, reach.places)
+            if reach.wrong is not None:
+                return None
+            if not self._report_stray(reach, window, site):
+                expect(reach.box, reach.mask, tile.extents)
+            return tile, reach
+
+        return leaving
+
+    def _note_places(self, statement: Moved, window: Window, positions: Array) -> None:
+        """Note where a store with a promise goes, if anyone asks; of other accesses through indices
+        from memory, only which lanes leave the tensor."""
+        if not self.options.places:
+            return
+        unique = False
+        if isinstance(statement, ir.Store) and (statement.unique or statement.covers):
+            unique = statement.unique
+        elif self._promised(statement.access) or any(
+            isinstance(part, ir.IndexSubscript) and part.loaded
+            for part in statement.access.subscripts
+        ):
+            positions = np.where(positions == STRAY, STRAY, MASKED)
+        else:
+            return
+        memory, launch = window.memory, self.shadow.launches
+        name, lanes_of = memory.tensor.name, positions.reshape(-1)
+        self.places.append(Places(launch, name, memory.data.size, unique, lanes_of))
+
+    def _store_lanes(self, statement: ir.Store) -> Action:
+        site = self._site(statement)
+        leaving = self._leaving(statement, site, f"store of {statement.tile}")
+        window = self.windows[statement.access.tensor]
+        indexed = any(isinstance(s, ir.IndexSubscript) for s in statement.access.subscripts)
+
+        def store() -> None:
+            found = leaving()
+            if found is None:
+                return
+            tile, reach = found
+            positions = reach.chosen
+            if indexed:
+                self.shadow.write_lanes(window, positions, site, statement.unique)
+            self.shadow.write(window, positions, site, statement.unique)
+            self._write(window, positions, tile.array[lanes(reach.box)][reach.mask], tile.dtype)
+
+        return store
+
+    # ------------------------------------------------------------ atomics and fetches
+
+    def _atomic(self, statement: ir.Atomic) -> Action:
+        site = self._site(statement)
+        what = f"atomic_{statement.operation} of {statement.tile}"
+        leaving = self._leaving(statement, site, what)
+        window = self.windows[statement.access.tensor]
+
+        def atomic() -> None:
+            found = leaving()
+            if found is None:
+                return
+            tile, reach = found
+            self.shadow.update(window, reach.chosen, site, statement.operation)
+            values = tile.array[lanes(reach.box)][reach.mask]
+            self._combine(window, reach.chosen, values, tile.dtype, statement.operation)
+
+        return atomic
+
+    def _combine(
+        self, window: Window, positions: Array, values: Array, dtype: DType, operation: str
+    ) -> None:
+        """Combine lanes with elements; additions of floats are kept in float64 until the phase
+        ends, so that their order does not show, and rounded for every reader."""
+        memory = window.memory
+        target = memory.tensor.dtype
+        values = convert(values, dtype, target)
+        if target.is_float:
+            values = self.rounded(values, target)
+        data = memory.data.reshape(-1)
+        touched = np.unique(positions)
+        if memory.wide is not None:
+            wide = memory.wide.reshape(-1)
+            _COMBINE[operation].at(wide, positions, values)
+            data[touched] = (
+                to_tensor(wide[touched], target) if data.dtype != wide.dtype else wide[touched]
+            )
+            return
+        held = data[touched].astype(tile_dtype(target))
+        _COMBINE[operation].at(held, np.searchsorted(touched, positions), values)
+        data[touched] = held if data.dtype == held.dtype else to_tensor(held, target)
+
+    def _fetch(self, statement: ir.Fetch, site: Site) -> Action:
+        """A scalar, as a Python number; 0 for an element out of range."""
+        self.from_memory.add(statement.name)
+        locate = self._locate(statement.access, site)
+        window = self.windows[statement.access.tensor]
+        kind = window.memory.tensor.dtype
+
+        def fetch() -> None:
+            self._require_present(window, site)
+            index, _ = locate(())
+            number: Any = np.zeros((), tile_dtype(kind))
+            if index is not None:
+                self.shadow.read(window, index, site)
+                number = window.part(window.memory.data, index)
+            if kind.is_float:
+                number = number.astype(np.float64)
+            self.values[statement.name] = number.item()
+
+        return fetch
+
+
+def _plain(access: ir.Access) -> bool:
+    """Scalars and slices with step 1."""
+    return all(
+        isinstance(part, ir.ScalarSubscript)
+        or (isinstance(part, ir.SliceSubscript) and part.step == ir.Literal(1))
+        for part in access.subscripts
+    )
+
+
+def _spread(tile: TileValue, extents: Extents) -> Array:
+    """Where a predicate is valid and true, over all lanes of `extents`."""
+    result = np.zeros(extents, np.bool_)
+    box = operand_box(tile, extents)
+    result[lanes(box)] = np.broadcast_to(select(tile, extents, box), box_shape(box))
+    return result
+
+
+def _narrow(index: BasicIndex, reach: Box, box: Box) -> BasicIndex:
+    """The tensor index of the lanes `box`, given that `index` is that of the lanes `reach`."""
+    axes = iter(zip(reach, box, strict=True))
+    result: list[int | slice] = []
+    for part in index:
+        if isinstance(part, slice):
+            (origin, _), (start, stop) = next(axes)
+            result.append(slice(part.start + start - origin, part.start + stop - origin))
+        else:
+            result.append(part)
+    return tuple(result)

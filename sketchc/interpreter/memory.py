@@ -1,0 +1,306 @@
+"""Tensors in the interpreter: data, what was written, and shadow memory for R7.
+
+Shadow memory keeps, for each element and phase, the last iteration that wrote it and one iteration
+that read it. Parallel loops fork and join, so the executions form a series-parallel graph, and one
+reader per element is enough when iterations run one after another (Feng and Leiserson, "Efficient
+detection of determinacy races in Cilk programs", 1997).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+
+from sketchc.base.source import Span
+from sketchc.interpreter.expressions import Values
+from sketchc.interpreter.tiles import Array
+from sketchc.interpreter.violations import Violation, Violations, show_element, show_values
+from sketchc.ir import nodes as ir
+
+#: One level of a position: the loop (by number), its variable and value, and whether its
+#: iterations may run in parallel.
+Level: TypeAlias = tuple[int, str, int, bool]
+Path: TypeAlias = tuple[Level, ...]
+#: Elements of a tensor: a basic index of its window, or positions in its storage.
+Index: TypeAlias = tuple[int | slice, ...] | Array
+
+
+def runs_in_parallel(left: Path, right: Path) -> bool:
+    """Whether nothing orders two positions: they part at different iterations of a parallel loop.
+
+    Parting at a sequential loop, at different loops, or where one position ends, is program order.
+    """
+    for (loop, _, value, parallel), (other_loop, _, other_value, _) in zip(
+        left, right, strict=False
+    ):
+        if loop != other_loop:
+            return False
+        if value != other_value:
+            return parallel
+    return False
+
+
+def parallel_values(path: Path) -> dict[str, int]:
+    """The parallel loop variables of a position."""
+    return {variable: value for _, variable, value, parallel in path if parallel}
+
+
+@attrs.define
+class Memory:
+    """One tensor. `data` and the maps have the actual shape; `written` is None where every element
+    has a value from the start. `writer`, `reader` and, for each atomic operation, `updaters`
+    number the iterations of this phase (0: none); they are absent where this phase cannot conflict.
+    `wide` holds what atomic additions of this phase give before rounding, so that their order does
+    not show. `present` is False for an optional tensor that was not given."""
+
+    tensor: ir.Tensor
+    data: Array
+    written: Array | None = None
+    writer: Array | None = None
+    reader: Array | None = None
+    updaters: dict[str, Array] = attrs.field(factory=dict)
+    wide: Array | None = None
+    present: bool = True
+
+    def begin_phase(self, loaded: bool, stored: bool, atomics: Iterable[str] = ()) -> None:
+        """Forget the accesses of the phase before."""
+        shape = self.data.shape
+        self.updaters = {name: np.zeros(shape, np.int32) for name in atomics}
+        changed = stored or bool(self.updaters)
+        self.writer = np.zeros(shape, np.int32) if stored else None
+        self.reader = np.zeros(shape, np.int32) if changed and loaded else None
+        sums = "add" in self.updaters and self.tensor.dtype.is_float
+        self.wide = self.data.astype(np.float64) if sums else None
+
+
+@attrs.frozen
+class Window:
+    """A tensor or a view of it under its own extents; all arrays share storage with `Memory`'s."""
+
+    name: str
+    memory: Memory
+    shape: tuple[int, ...]
+    broadcast: bool = False
+
+    def of(self, array: Array) -> Array:
+        """An array of the base tensor (data or map), seen through this window."""
+        if self.broadcast:
+            return np.broadcast_to(array, self.shape)
+        return array.reshape(self.shape)
+
+    def part(self, array: Array, index: Index) -> Array:
+        """The elements at `index` of an array of the base tensor."""
+        if isinstance(index, tuple):
+            return np.asarray(self.of(array)[index])
+        return np.asarray(array.reshape(-1)[index])
+
+    def put(self, array: Array, index: Index, values: Array | int | bool) -> None:
+        """Write the elements at `index` of an array of the base tensor."""
+        if isinstance(index, tuple):
+            self.of(array)[index] = values
+        else:
+            array.reshape(-1)[index] = values
+
+    def steps(self) -> tuple[int, ...]:
+        """How far apart in storage the elements of each axis are; 0 where one is repeated."""
+        actual = self.memory.data.shape if self.broadcast else self.shape
+        result = []
+        step = 1
+        for size in reversed(actual):
+            result.append(step if size != 1 else 0)
+            step *= size
+        return tuple(reversed(result))
+
+    def element(self, position: int) -> tuple[int, ...]:
+        """The subscripts of a position in storage."""
+        shape = self.memory.data.shape if self.broadcast else self.shape
+        return tuple(int(part) for part in np.unravel_index(position, shape)) if shape else ()
+
+
+#: Lanes without a place: masked ones, and those whose index from memory leaves the tensor.
+MASKED, STRAY = -1, -2
+
+
+@attrs.frozen
+class Places:
+    """Where one store with a promise wrote, in one iteration: for each lane a position in the
+    storage of `tensor`, which has `size` elements, else `MASKED` or `STRAY`. `launch` counts
+    launches. Of other accesses through indices from memory it says which lanes are `STRAY`."""
+
+    launch: int
+    tensor: str
+    size: int
+    unique: bool
+    positions: Array
+
+
+@attrs.frozen
+class Site:
+    """Where a statement stands: its span and the loop variables around it."""
+
+    span: Span
+    loops: tuple[str, ...]
+
+    def iteration(self, values: Values) -> dict[str, int]:
+        """The loop variables' values now."""
+        return {name: int(values[name]) for name in self.loops}  # type: ignore[arg-type]
+
+
+@attrs.define
+class Shadow:
+    """The iteration that runs now, and the checks of each access."""
+
+    violations: Violations
+    values: Values
+    paths: list[Path] = attrs.field(factory=lambda: [()])
+    current: int = 0
+    launches: int = 0
+
+    def restart(self) -> None:
+        """A new launch: nothing that ran before is in parallel with it."""
+        self.launches += 1
+        self.paths[:] = [(), ()]
+        self.current = 1
+
+    def enter(self, path: Path) -> int:
+        """Start an iteration; returns the one that was running."""
+        before = self.current
+        self.paths.append(path)
+        self.current = len(self.paths) - 1
+        return before
+
+    def read(self, window: Window, index: Index, site: Site) -> None:
+        """Check and note a read of `window[index]`."""
+        memory = window.memory
+        self._defined(window, index, site)
+        if memory.writer is not None:
+            self._check(window, memory.writer, index, site, ("writes", "reads"))
+        for updaters in memory.updaters.values():
+            self._check(window, updaters, index, site, ("updates", "reads"))
+        if memory.reader is not None:
+            self._note(window, memory.reader, index)
+
+    def write(self, window: Window, index: Index, site: Site, unique: bool = False) -> None:
+        """Check and note a write of `window[index]`; `unique` is the promise that holds or not."""
+        memory = window.memory
+        if memory.written is not None:
+            window.put(memory.written, index, True)
+        if memory.writer is None:
+            return
+        promise = ", against the promise unique=True" if unique else ""
+        self._check(window, memory.writer, index, site, ("writes", "writes"), promise)
+        if memory.reader is not None:
+            self._check(window, memory.reader, index, site, ("reads", "writes"))
+        for updaters in memory.updaters.values():
+            self._check(window, updaters, index, site, ("updates", "writes"))
+        window.put(memory.writer, index, self.current)
+
+    def update(self, window: Window, index: Index, site: Site, operation: str) -> None:
+        """Check and note an atomic update: updates by the same operation do not conflict."""
+        memory = window.memory
+        self._defined(window, index, site)
+        if memory.writer is not None:
+            self._check(window, memory.writer, index, site, ("writes", "updates"))
+        if memory.reader is not None:
+            self._check(window, memory.reader, index, site, ("reads", "updates"))
+        for other, updaters in memory.updaters.items():
+            if other != operation:
+                self._check(window, updaters, index, site, (f"{other}s to", f"{operation}s to"))
+        self._note(window, memory.updaters[operation], index)
+
+    def write_lanes(self, window: Window, positions: Array, site: Site, unique: bool) -> None:
+        """Check that no two lanes of one store hit one element."""
+        found, counts = np.unique(positions, return_counts=True)
+        if found.size == positions.size:
+            return
+        position = int(found[np.argmax(counts > 1)])
+        element = window.element(position)
+        promise = ", against the promise unique=True" if unique else ""
+        text = f"two lanes of one store write {show_element(window.name, element)}{promise}"
+        here = site.iteration(self.values)
+        self._add("independent", window.name, element, (here, here), text, site, unique)
+
+    def _defined(self, window: Window, index: Index, site: Site) -> None:
+        written = window.memory.written
+        if written is None:
+            return
+        part = window.part(written, index)
+        if not part.all():
+            element = first_element(~part, index, window)
+            text = f"{show_element(window.name, element)} is read before anything wrote it"
+            where = (site.iteration(self.values),)
+            self._add("initialised", window.name, element, where, text, site)
+
+    def _note(self, window: Window, shadow: Array, index: Index) -> None:
+        """One that is ordered before this iteration is replaced, a parallel one is kept."""
+        there = window.part(shadow, index)
+        window.put(shadow, index, np.where(self._parallel(there), there, self.current))
+
+    def _parallel(self, others: Array) -> Array:
+        """Which of the iterations `others` run in parallel with the current one."""
+        result: Array = np.logical_and(others != 0, others != self.current)
+        if not result.any():
+            return result
+        here = self.paths[self.current]
+        for other in np.unique(others[result]):
+            if not runs_in_parallel(self.paths[int(other)], here):
+                result = np.logical_and(result, others != other)
+        return result
+
+    def _check(
+        self,
+        window: Window,
+        shadow: Array,
+        index: Index,
+        site: Site,
+        verbs: tuple[str, str],
+        promise: str = "",
+    ) -> None:
+        """Report an element that a parallel iteration accessed; `verbs` say how, there and here."""
+        others = window.part(shadow, index)
+        conflict = self._parallel(others)
+        if not conflict.any():
+            return
+        element = first_element(conflict, index, window)
+        other = self.paths[int(others[conflict].flat[0])]
+        mine = self.paths[self.current]
+        left, right = parallel_values(other), parallel_values(mine)
+        there, here = verbs
+        if there == here:
+            text = (
+                f"parallel iterations ({show_values(left)}) and ({show_values(right)}) "
+                f"both write {show_element(window.name, element)}{promise}"
+            )
+        else:
+            text = (
+                f"parallel iteration ({show_values(left)}) {there} "
+                f"{show_element(window.name, element)}, which iteration ({show_values(right)}) "
+                f"{here}"
+            )
+        self._add("independent", window.name, element, (left, right), text, site, bool(promise))
+
+    def _add(
+        self,
+        kind: str,
+        tensor: str,
+        element: tuple[int, ...],
+        iterations: tuple[dict[str, int], ...],
+        text: str,
+        site: Site,
+        promised: bool = False,
+    ) -> None:
+        violation = Violation(kind, tensor, element, iterations, text, site.span, promised)
+        self.violations.add(violation)
+
+
+def first_element(mask: Array, index: Index, window: Window) -> tuple[int, ...]:
+    """The tensor element at the first True of `mask`, which lies over `window[index]`."""
+    if not isinstance(index, tuple):
+        return window.element(int(index[int(np.argmax(mask))]))
+    position = iter(np.argwhere(np.asarray(mask))[0].tolist()) if np.ndim(mask) else iter(())
+    return tuple(
+        (part.start or 0) + next(position) if isinstance(part, slice) else part for part in index
+    )

@@ -1,0 +1,412 @@
+"""The tile operations of the interpreter: values and valid lanes of one Compute statement.
+
+Element-wise results are valid where all tile operands are (R2); reductions and matrix products
+see the identity at void lanes (R3). Floats are evaluated in float64, integers in the width of the
+statement's type, where they wrap (R6).
+
+There are two ways to leave void lanes out, and they must agree: operate on the valid box alone, or
+(`whole=True`, the physical-extent mode) on whole arrays with poison in them, selecting identities
+before each cross-lane operation as generated code does (LOWERING 4 and 19).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
+
+import attrs
+import numpy as np
+
+from sketchc.base.diagnostics import InternalError
+from sketchc.base.types import DType
+from sketchc.interpreter import lanes as ordering
+from sketchc.interpreter.lanes import Outcome, axis_of, box_of
+from sketchc.interpreter.tiles import (
+    Array,
+    Box,
+    Extents,
+    TileValue,
+    box_shape,
+    broadcast_extents,
+    full_box,
+    intersect,
+    is_empty,
+    lanes,
+    numpy_dtype,
+    operand_box,
+    select,
+    to_tensor,
+    to_tile,
+)
+from sketchc.ops.references import Reference
+from sketchc.ops.table import Category, Op
+
+
+@attrs.frozen
+class OperationError(Exception):
+    """An operation without meaning on a valid lane; `kind` as in `Violation`, `lane` in the
+    destination's extents, `box` the lanes on which the result would be valid."""
+
+    text: str
+    kind: str
+    lane: tuple[int, ...]
+    box: Box
+
+
+@attrs.frozen
+class Operation:
+    """One Compute statement's operation with all that is static about it.
+
+    `dtype` is the type of evaluation, `destination` the destination's type.
+    """
+
+    row: Op
+    dtype: DType
+    destination: DType
+    attributes: Mapping[str, Any]
+    whole: bool = False
+
+    def apply(
+        self, operands: Sequence[TileValue], destinations: Sequence[TileValue]
+    ) -> tuple[Outcome, ...]:
+        """The results for the destinations; the values of those are used by operations that
+        accumulate, of the others only the extents.
+
+        Raises `OperationError` for integer operations and conversions without meaning.
+        """
+        target = destinations[0].extents
+        match self.row.category:
+            case Category.REDUCTION:
+                return (self._reduce(operands[0], len(target)),)
+            case Category.MATRIX:
+                product = self._product(operands[0], operands[1])
+                return (_added(product, destinations[0]) if self.row.accumulates else product,)
+            case Category.SORTING:
+                return self._order(operands, destinations)
+            case Category.ELEMENTWISE:
+                return (self._elementwise(operands, target),)
+            case Category.SCAN | Category.INDEX | Category.LAYOUT | Category.RANDOM:
+                return (self._across(operands, target),)
+            case Category.COMPOSITE:
+                msg = f"{self.row.name} is expanded before it is executed"
+                raise InternalError(msg)
+            case _:
+                assert_never(self.row.category)
+
+    # ------------------------------------------------------------ lanes that move
+
+    def _across(self, operands: Sequence[TileValue], target: Extents) -> Outcome:
+        reference, source = self._reference(), operands[0]
+        match self.row.name:
+            case "cumsum" | "cumprod":
+                array = convert(source.array, source.dtype, self._reduction_dtype(source.dtype))
+                axis = axis_of(self.attributes, array.ndim)
+                return ordering.scan(reference, source, array, axis, self.attributes)
+            case "argmax" | "argmin":
+                axis = axis_of(self.attributes, len(source.extents))
+                return ordering.extremum(reference, source, axis, len(target))
+            case "permute":
+                return ordering.permute(reference, source, tuple(self.attributes["axes"]))
+            case "reshape":
+                return ordering.reshape(reference, source, target)
+            case "concat":
+                arrays = [convert(tile.array, tile.dtype, self.dtype) for tile in operands]
+                axis = axis_of(self.attributes, len(target))
+                return ordering.concat(reference, source, operands[1], arrays, axis)
+            case "rand" | "randn":
+                return ordering.random(reference, source, operands[1], target)
+            case "transpose":
+                return self._transpose(source)
+            case _:
+                return self._elementwise(operands, target)
+
+    def _order(
+        self, operands: Sequence[TileValue], destinations: Sequence[TileValue]
+    ) -> tuple[Outcome, Outcome]:
+        source, indices = operands
+        axis = axis_of(self.attributes, len(source.extents))
+        reference = self._reference()
+        if self.row.name == "sort":
+            return ordering.sort(reference, source, indices, axis, self.attributes)
+        candidates = convert(source.array, source.dtype, self.destination)
+        if self.destination.is_float:
+            candidates = to_tile(candidates, self.destination)
+        return ordering.topk(
+            reference, source, indices, destinations, axis, self.attributes, candidates
+        )
+
+    # ------------------------------------------------------------ element-wise
+
+    def _elementwise(self, operands: Sequence[TileValue], target: Extents) -> Outcome:
+        extents = broadcast_extents([target, *(operand.extents for operand in operands)])
+        box = full_box(extents)
+        for operand in operands:
+            box = intersect(box, operand_box(operand, extents))
+        if self.whole:
+            arrays = [operand.array for operand in operands]
+        else:
+            arrays = [select(operand, extents, box) for operand in operands]
+        arrays = [
+            self._converted(array, operand.dtype, position)
+            for position, (array, operand) in enumerate(zip(arrays, operands, strict=True))
+        ]
+        shape = box_shape(box)
+        self._reject_undefined(operands, extents, box)
+        values = self._evaluate(self._safe(arrays))
+        if self.whole:
+            values = _cut(np.asarray(values), extents, box)
+        return Outcome(np.broadcast_to(values, shape), box)
+
+    def _converted(self, array: Array, dtype: DType, position: int) -> Array:
+        """An operand in the type of evaluation; floats stay float64, rounded exactly."""
+        if self.row.name == "cast":
+            return array
+        if self.row.name == "where" and position == 0:
+            return array.astype(np.bool_, copy=False)
+        if self.row.name.startswith("logical_"):
+            return np.not_equal(array, 0)
+        return convert(array, dtype, self.dtype)
+
+    def _safe(self, arrays: list[Array]) -> list[Array]:
+        """Void lanes never trap: divisors of 0 and shift counts out of range become harmless."""
+        if self.dtype.is_float or not self.whole:
+            return arrays
+        if self.row.name in ("floordiv", "mod"):
+            arrays[1] = np.where(arrays[1] == 0, 1, arrays[1])
+        elif self.row.name == "pow":
+            arrays[1] = np.maximum(arrays[1], 0)
+        elif self.row.name in ("shl", "shr"):
+            arrays[1] = arrays[1] & (self.dtype.bytes * 8 - 1)
+        return arrays
+
+    def _reject_undefined(self, operands: Sequence[TileValue], extents: Extents, box: Box) -> None:
+        """Integer division by zero, negative powers and shifts, and casts of floats that do not
+        fit, on valid lanes only."""
+        if is_empty(box):
+            return
+        if self.row.name == "cast":
+            self._reject_conversion(operands[0], extents, box)
+        elif self.row.name in _UNDEFINED and not self.dtype.is_float:
+            right = convert(select(operands[1], extents, box), operands[1].dtype, self.dtype)
+            text, rejects = _UNDEFINED[self.row.name]
+            bad = np.broadcast_to(rejects(right, self.dtype.bytes * 8), box_shape(box))
+            if bad.any():
+                raise OperationError(text, "arithmetic", _lane(bad, box), box)
+
+    def _reject_conversion(self, source: TileValue, extents: Extents, box: Box) -> None:
+        saturates = bool(self.attributes.get("sat", False))
+        if saturates or not source.dtype.is_float or not self.destination.is_integer:
+            return
+        values = np.broadcast_to(select(source, extents, box), box_shape(box))
+        rounded = _ROUNDING[str(self.attributes.get("round", "nearest"))](values)
+        bad = np.logical_not(_fits(rounded, self.destination))
+        if bad.any():
+            text = f"{values[bad].flat[0]:g} does not fit {self.destination.value}"
+            raise OperationError(text, "conversion", _lane(bad, box), box)
+
+    def _evaluate(self, arrays: list[Array]) -> Array:
+        name = self.row.name
+        if name == "cast":
+            return cast(arrays[0], self.destination, self.attributes)
+        given = {key: value for key, value in self.attributes.items() if value is not None}
+        result: Array = self._reference()(np, *arrays, **given)
+        return result
+
+    def _reference(self) -> Reference:
+        if self.row.reference is None:
+            msg = f"{self.row.name} has no reference semantics"
+            raise InternalError(msg)
+        return self.row.reference
+
+    # ------------------------------------------------------------ cross-lane
+
+    def _reduce(self, source: TileValue, rank: int) -> Outcome:
+        axes: tuple[int, ...] = tuple(self.attributes["axis"])
+        box = full_box(source.extents) if source.box is None else source.box
+        dtype = self._reduction_dtype(source.dtype)
+        unit = identity(self.row.identity or "zero", dtype)
+        array = convert(source.array, source.dtype, dtype)
+        if self.whole:
+            valid = np.zeros(array.shape, np.bool_)
+            valid[lanes(box)] = True
+            array = np.where(valid, array, unit)
+        else:
+            array = array[lanes(box)]
+        if any(array.shape[axis] == 0 for axis in axes):
+            shape = [1 if axis in axes else size for axis, size in enumerate(array.shape)]
+            values = np.full(shape, unit)
+        else:
+            values = self._reference()(np, array, axis=axes)
+        kept = tuple((0, 1) if axis in axes else part for axis, part in enumerate(box))
+        if self.whole:
+            values = values[lanes(kept)]
+        if rank < len(source.extents):
+            values = values.reshape([n for a, n in enumerate(values.shape) if a not in axes])
+            kept = tuple(part for axis, part in enumerate(kept) if axis not in axes)
+        return Outcome(values, kept)
+
+    def _reduction_dtype(self, source: DType) -> DType:
+        """The type in which lanes are combined: sums of integers take the destination's (R6)."""
+        if self.row.name in ("reduce_any", "reduce_all"):
+            return DType.BOOL
+        if self.row.name in ("reduce_max", "reduce_min") or source.is_float:
+            return source
+        return self.destination if not self.destination.is_float else DType.F64
+
+    def _product(self, a: TileValue, b: TileValue) -> Outcome:
+        left, left_box = _oriented(a, bool(self.attributes.get("trans_a")))
+        right, right_box = _oriented(b, bool(self.attributes.get("trans_b")))
+        floats = self.destination.is_float
+        dtype = DType.F64 if floats else self.destination
+        left = left.astype(np.float64) if floats else convert(left, a.dtype, dtype)
+        right = right.astype(np.float64) if floats else convert(right, b.dtype, dtype)
+        inner = intersect((left_box[-1],), (right_box[-2],))[0]
+        rows, columns = left_box[-2], right_box[-1]
+        outer = tuple(
+            intersect((x,), (y,))[0] for x, y in zip(left_box[:-2], right_box[:-2], strict=True)
+        )
+        if self.whole:
+            left = _only(left, -1, inner)
+            right = _only(right, -2, inner)
+            values = np.matmul(left, right)[lanes((*outer, rows, columns))]
+        else:
+            values = np.matmul(
+                left[lanes((*outer, rows, inner))], right[lanes((*outer, inner, columns))]
+            )
+        return Outcome(values, (*outer, rows, columns))
+
+    def _transpose(self, source: TileValue) -> Outcome:
+        array, box = _oriented(source, True)
+        return Outcome(array[lanes(box)], box)
+
+
+def _added(product: Outcome, tile: TileValue) -> Outcome:
+    """The product added to what the destination holds."""
+    box = intersect(product.box, box_of(tile))
+    part = tuple(
+        slice(start - base, max(start, stop) - base)
+        for (start, stop), (base, _) in zip(box, product.box, strict=True)
+    )
+    return Outcome(tile.array[lanes(box)] + product.values[part], box)
+
+
+def _oriented(tile: TileValue, transposed: bool) -> tuple[Array, Box]:
+    box = full_box(tile.extents) if tile.box is None else tile.box
+    if not transposed:
+        return tile.array, box
+    return np.swapaxes(tile.array, -1, -2), (*box[:-2], box[-1], box[-2])
+
+
+def _only(array: Array, axis: int, part: tuple[int, int]) -> Array:
+    """Zero outside `part` of an axis."""
+    lane = np.arange(array.shape[axis])
+    keep = (lane >= part[0]) & (lane < part[1])
+    return np.where(keep if axis == -1 else keep[:, None], array, np.zeros((), array.dtype))
+
+
+def _cut(values: Array, extents: Extents, box: Box) -> Array:
+    """The box of an array that spans all (physical) lanes or has extent 1 where it repeats."""
+    missing = len(extents) - values.ndim
+    return values[
+        tuple(
+            slice(0, 1) if size == 1 and extent != 1 else part
+            for size, extent, part in zip(
+                values.shape, extents[missing:], lanes(box)[missing:], strict=True
+            )
+        )
+    ]
+
+
+def convert(array: Array, source: DType, target: DType) -> Array:
+    """`array` of a `source` tile as an operand evaluated in `target`: integers rounded to a
+    target float exactly once, floats unchanged, integers wrapped to the target's width."""
+    if target.is_float:
+        if source.is_float:
+            return array
+        return array.astype(numpy_dtype(target.compute)).astype(np.float64)
+    if target is DType.BOOL:
+        return np.not_equal(array, 0)
+    return array.astype(numpy_dtype(target), copy=False)
+
+
+def identity(name: str, dtype: DType) -> Any:
+    """The identity of a reduction in the type in which lanes are combined."""
+    kind = np.dtype(np.float64) if dtype.is_float else numpy_dtype(dtype)
+    match name:
+        case "zero" | "false":
+            return kind.type(0)
+        case "one" | "true":
+            return kind.type(1)
+        case "lowest" | "highest" if dtype.is_float:
+            return kind.type(-math.inf if name == "lowest" else math.inf)
+        case "lowest" | "highest" if dtype is DType.BOOL:
+            return np.bool_(name == "highest")
+        case "lowest":
+            return kind.type(np.iinfo(kind).min)
+        case _:
+            return kind.type(np.iinfo(kind).max)
+
+
+_ROUNDING = {"nearest": np.rint, "down": np.floor, "up": np.ceil, "zero": np.trunc}
+
+
+def cast(source: Array, target: DType, attributes: Mapping[str, Any]) -> Array:
+    """`source` in the target type, still float64 for floats (the write rounds to nearest).
+
+    A float that does not fit an integer type gives the nearest one with `sat`, else 0 (void lanes:
+    a valid one was rejected before); NaN gives 0.
+    """
+    mode = str(attributes.get("round", "nearest"))
+    if target is DType.BOOL:
+        return np.not_equal(source, 0)
+    if target.is_float:
+        values = source.astype(np.float64) if target is DType.F64 else source
+        return values if mode == "nearest" else _directed(values.astype(np.float64), target, mode)
+    limits = np.iinfo(numpy_dtype(target))
+    saturate = bool(attributes.get("sat", False))
+    if source.dtype.kind != "f":
+        wide = np.clip(source, limits.min, limits.max) if saturate else source
+        return wide.astype(numpy_dtype(target))
+    rounded = _ROUNDING[mode](source)
+    fits = _fits(rounded, target)
+    result = np.where(fits, rounded, 0.0).astype(numpy_dtype(target))
+    if saturate:
+        result = np.where(rounded >= float(limits.max) + 1.0, limits.max, result)
+        result = np.where(rounded < float(limits.min), limits.min, result)
+    return result.astype(numpy_dtype(target))
+
+
+def _fits(rounded: Array, target: DType) -> Array:
+    """Which integral floats an integer type holds. 2**63 is exact in float64 while the largest i64
+    is not, hence the half-open upper bound."""
+    limits = np.iinfo(numpy_dtype(target))
+    return np.logical_and(rounded >= float(limits.min), rounded < float(limits.max) + 1.0)
+
+
+def _directed(values: Array, target: DType, mode: str) -> Array:
+    """float64 values rounded to `target` downwards, upwards or towards zero."""
+    if target is DType.F64:
+        return values
+    kind = numpy_dtype(target)
+    nearest = to_tensor(values, target)
+    back = nearest.astype(np.float64)
+    upwards = values < 0 if mode == "zero" else np.full(values.shape, mode == "up")
+    wrong: Array = np.where(upwards, back < values, back > values)
+    step: Array = np.where(upwards, math.inf, -math.inf).astype(kind)
+    return np.where(wrong, np.nextafter(nearest, step), nearest).astype(np.float64)
+
+
+def _lane(bad: Array, box: Box) -> tuple[int, ...]:
+    found = np.argwhere(bad)[0] if bad.ndim else ()
+    return tuple(int(i) + start for i, (start, _) in zip(found, box, strict=True))
+
+
+#: Integer operations that have no meaning for some right operands.
+_UNDEFINED: dict[str, tuple[str, Any]] = {
+    "floordiv": ("integer division by zero", lambda right, bits: right == 0),
+    "mod": ("integer remainder by zero", lambda right, bits: right == 0),
+    "pow": ("an integer to a negative power", lambda right, bits: right < 0),
+    "shl": ("shift count out of range", lambda right, bits: (right < 0) | (right >= bits)),
+    "shr": ("shift count out of range", lambda right, bits: (right < 0) | (right >= bits)),
+}

@@ -1,0 +1,197 @@
+"""Tile values of the interpreter: an array, its logical extents, and which lanes are valid.
+
+Every valid region that the language can express is a box (slices, `iota` bounds and their
+intersections are intervals on each axis), so validity is one half-open interval per axis. Lanes
+outside the box are void; the array holds poison there.
+
+Float tiles are kept as float64 arrays whose values are already rounded to the tile's type, so that
+operations read exact inputs without a conversion (R6).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import attrs
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchc.base.types import DType
+
+Array: TypeAlias = NDArray[Any]
+Box: TypeAlias = tuple[tuple[int, int], ...]
+Extents: TypeAlias = tuple[int, ...]
+
+#: What void and unwritten integers hold: the low bits of this, in the width at hand.
+INTEGER_POISON = 0x5AFE_DEAD_5AD0_BAD5
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy type that stores a tensor of `dtype`."""
+    return np.dtype(ml_dtypes.bfloat16) if dtype is DType.BF16 else np.dtype(dtype.numpy_name)
+
+
+def tile_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy type in which the interpreter keeps a tile of `dtype`."""
+    return np.dtype(np.float64) if dtype.is_float else numpy_dtype(dtype)
+
+
+def poison(dtype: DType, pattern: float) -> Any:
+    """What an element that nobody wrote holds, as a NumPy scalar."""
+    if dtype.is_float:
+        return np.float64(pattern)
+    if dtype is DType.BOOL:
+        return np.bool_(True)
+    return np.array(INTEGER_POISON, np.int64).astype(numpy_dtype(dtype))[()]
+
+
+def round_bfloat16(values: Array) -> Array:
+    """Round float64 to bfloat16, nearest even, in one rounding.
+
+    A plain conversion goes through float32 and rounds twice. Rounding to float32 *to odd* first
+    makes the second rounding exact (Boldo and Melquiond, "When double rounding is odd", 2005).
+    """
+    with np.errstate(over="ignore"):
+        nearest = np.asarray(values.astype(np.float32), order="C")
+    inexact = (nearest != values) & ~np.isnan(values)
+    bits = nearest.view(np.uint32).copy()
+    bits -= (inexact & (np.abs(nearest) > np.abs(values))).astype(np.uint32)
+    bits |= inexact.astype(np.uint32)
+    return bits.view(np.float32).astype(ml_dtypes.bfloat16)
+
+
+def to_tensor(values: Array, dtype: DType) -> Array:
+    """`values` (float64, integer or bool) in the storage type of `dtype`, rounded nearest even;
+    what is too large for it is infinite, as in every conversion."""
+    if dtype is DType.BF16:
+        return round_bfloat16(values.astype(np.float64, copy=False))
+    with np.errstate(over="ignore"):
+        return values.astype(numpy_dtype(dtype))
+
+
+def to_tile(values: Array, dtype: DType) -> Array:
+    """`values` as a tile of `dtype` keeps them: rounded, floats as float64."""
+    if not dtype.is_float:
+        return values.astype(numpy_dtype(dtype), copy=False)
+    if dtype is DType.F64:
+        return values.astype(np.float64, copy=False)
+    return to_tensor(values, dtype).astype(np.float64)
+
+
+def full_box(extents: Extents) -> Box:
+    return tuple((0, extent) for extent in extents)
+
+
+#: Axes that an array may have, and bytes: NumPy refuses more, for an array without elements too.
+_MOST_AXES = 32
+_MOST_BYTES = 2**62
+
+
+def fits_an_array(shape: Extents, itemsize: int) -> bool:
+    """Whether NumPy can make an array of this shape, were there memory for it. An extent of 0
+    makes it small, yet the others count: they are the steps from one element to the next."""
+    steps = math.prod(max(1, extent) for extent in shape)
+    return len(shape) <= _MOST_AXES and steps * itemsize < _MOST_BYTES
+
+
+def is_empty(box: Box) -> bool:
+    return any(start >= stop for start, stop in box)
+
+
+def same_lanes(left: Box, right: Box) -> bool:
+    """Whether two boxes hold the same lanes (all empty boxes do)."""
+    return left == right or (is_empty(left) and is_empty(right))
+
+
+def intersect(left: Box, right: Box) -> Box:
+    return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(left, right, strict=True))
+
+
+def lanes(box: Box) -> tuple[slice, ...]:
+    """The index that selects the box of an array."""
+    return tuple(slice(start, max(start, stop)) for start, stop in box)
+
+
+def box_shape(box: Box) -> tuple[int, ...]:
+    return tuple(max(0, stop - start) for start, stop in box)
+
+
+def physical_shape(extents: Extents, padding: int) -> tuple[int, ...]:
+    """The shape of a tile's array: `padding` more lanes on every axis that is not of extent 1."""
+    return tuple(extent if extent == 1 else extent + padding for extent in extents)
+
+
+@attrs.define
+class TileValue:
+    """A tile (or an index tile) at one moment.
+
+    `box` is None while nothing was assigned; `fixed` is the domain for life of an `init=` tile.
+    """
+
+    name: str
+    dtype: DType
+    extents: Extents
+    array: Array
+    box: Box | None
+    fixed: Box | None = None
+
+    @property
+    def element_bytes(self) -> int:
+        return int(math.prod(self.array.shape)) * self.array.itemsize
+
+
+def lay_out(tile: TileValue, layout: tuple[bool, ...]) -> TileValue:
+    """The tile's axes where `layout` is True, new axes of extent 1 elsewhere."""
+    if layout == (True,) * len(tile.extents):
+        return tile
+    box = full_box(tile.extents) if tile.box is None else tile.box
+    axes = iter(zip(tile.extents, tile.array.shape, box, strict=True))
+    placed = [next(axes) if own else (1, 1, (0, 1)) for own in layout]
+    return TileValue(
+        tile.name,
+        tile.dtype,
+        tuple(extent for extent, _, _ in placed),
+        tile.array.reshape([length for _, length, _ in placed]),
+        tuple(part for _, _, part in placed),
+    )
+
+
+def broadcast_extents(shapes: list[Extents]) -> Extents:
+    """The right-aligned broadcast of extents; 1 gives way to anything, 0 included."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    result = []
+    for axis in range(-rank, 0):
+        found = [shape[axis] for shape in shapes if len(shape) >= -axis]
+        wide = [extent for extent in found if extent != 1]
+        result.append(wide[0] if wide else 1)
+    return tuple(result)
+
+
+def operand_box(operand: TileValue, extents: Extents) -> Box:
+    """The lanes of `extents` at which `operand`, broadcast to them, is valid.
+
+    An axis of extent 1 that is repeated is valid everywhere or nowhere.
+    """
+    box = full_box(operand.extents) if operand.box is None else operand.box
+    missing = len(extents) - len(operand.extents)
+    result = list(full_box(extents[:missing]))
+    for own, (start, stop), extent in zip(operand.extents, box, extents[missing:], strict=True):
+        if own == 1 and extent != 1:
+            result.append((0, extent) if start < stop else (0, 0))
+        else:
+            result.append((start, stop))
+    return tuple(result)
+
+
+def select(operand: TileValue, extents: Extents, box: Box) -> Array:
+    """The part of `operand` that meets `box` of `extents`; broadcasts against its shape."""
+    missing = len(extents) - len(operand.extents)
+    index = tuple(
+        slice(0, 1) if own == 1 and extent != 1 else part
+        for own, extent, part in zip(
+            operand.extents, extents[missing:], lanes(box)[missing:], strict=True
+        )
+    )
+    return operand.array[index]

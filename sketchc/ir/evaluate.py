@@ -1,0 +1,152 @@
+"""Evaluation of scalar IR expressions on concrete integers, with the language's floor semantics.
+
+Used by the interpreter, the launch wrappers and the counter-examples: one meaning, one place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+from sketchc.base.diagnostics import InternalError
+from sketchc.base.types import rounded
+from sketchc.ir import nodes as ir
+
+Value = int | float | bool
+
+#: Scalar operators and functions by name, as the interpreter compiles them.
+BINARY: dict[str, Callable[[Value, Value], Value]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "cdiv": lambda a, b: -(-a // b),
+    "min": min,
+    "max": max,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "and": lambda a, b: bool(a) and bool(b),
+    "or": lambda a, b: bool(a) or bool(b),
+}
+
+FUNCTION: dict[str, Callable[..., Value]] = {
+    "sqrt": math.sqrt,
+    "rsqrt": lambda x: 1.0 / math.sqrt(x),
+    "exp": math.exp,
+    "log": math.log,
+    "log2": math.log2,
+    "pow": math.pow,
+    "abs": abs,
+    "float": float,
+    "int": int,
+}
+
+
+def evaluate(expression: ir.Expr, values: Mapping[str, Value]) -> Value:
+    """The value of a scalar expression; `values` maps every name it uses.
+
+    Raises `ZeroDivisionError` as Python does, `KeyError` for a name without a value, and
+    `InternalError` for an index tile.
+    """
+    match expression:
+        case ir.Literal(value):
+            return value
+        case ir.Ref(name, ir.NameKind.PRESENT):  # an optional tensor is there, if nothing is said
+            return values.get(name, True)
+        case ir.Ref(name):
+            return values[name]
+        case ir.Unary(operator, operand):
+            inner = evaluate(operand, values)
+            return -inner if operator == "-" else not inner
+        case ir.Binary("and", left, right):  # the right side may have a value only then
+            return bool(evaluate(left, values)) and bool(evaluate(right, values))
+        case ir.Binary("or", left, right):
+            return bool(evaluate(left, values)) or bool(evaluate(right, values))
+        case ir.Binary(operator, left, right):
+            return BINARY[operator](evaluate(left, values), evaluate(right, values))
+        case ir.Choice(condition, then, otherwise):
+            return evaluate(then if evaluate(condition, values) else otherwise, values)
+        case ir.Function(name, arguments):
+            return FUNCTION[name](*(evaluate(a, values) for a in arguments))
+        case ir.Iota() | ir.TileLanes():
+            msg = "an index tile has no scalar value"
+            raise InternalError(msg)
+        case _:
+            assert_never(expression)
+
+
+def constants_of(sketch: ir.Sketch) -> dict[str, Value]:
+    """The compile-time constants by name."""
+    return {constant.name: constant.value for constant in sketch.constants}
+
+
+def param_value(param: ir.Param, value: Value) -> Value:
+    """The value that a launch with `value` for this param reads: a float rounded to the param's
+    type, everywhere alike."""
+    return rounded(float(value), param.dtype) if param.dtype.is_float else value
+
+
+def sample_let(let: ir.Let, values: Mapping[str, Value]) -> Value:
+    """A let's value for an estimate or an example: NaN (or 0, for an integer) where these values
+    give it none, as in `1/(a - 2)` with a = 2. A launch refuses such values itself."""
+    try:
+        return evaluate(let.value, values)
+    except (ArithmeticError, ValueError):
+        return math.nan if let.dtype.is_float else 0
+
+
+def host_values(
+    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value] | None = None
+) -> dict[str, Value]:
+    """All host scalars by name: constants, symbols, params (defaults filled in), lets in order.
+
+    Raises `KeyError` for a param that has neither a value nor a default.
+    """
+    values = _given_values(sketch, symbols, params or {})
+    for let in sketch.lets:
+        values[let.name] = evaluate(let.value, values)
+    return values
+
+
+def host_sample(
+    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value] | None = None
+) -> dict[str, Value]:
+    """The same for a launch that may be one to refuse, where lets may have no value: see
+    `sample_let`."""
+    values = _given_values(sketch, symbols, params or {})
+    for let in sketch.lets:
+        values[let.name] = sample_let(let, values)
+    return values
+
+
+def sample_extents(tensor: ir.Tensor, values: Mapping[str, Value]) -> list[int]:
+    """A tensor's extents at a launch that may be one to refuse: 0 where one has no value."""
+
+    def extent(expression: ir.Expr) -> int:
+        try:
+            return int(evaluate(expression, values))
+        except (ArithmeticError, ValueError):
+            return 0
+
+    return [extent(expression) for expression in tensor.extents]
+
+
+def _given_values(
+    sketch: ir.Sketch, symbols: Mapping[str, int], given: Mapping[str, Value]
+) -> dict[str, Value]:
+    values: dict[str, Value] = {**constants_of(sketch), **symbols}
+    for param in sketch.params:
+        if param.name in given:
+            values[param.name] = param_value(param, given[param.name])
+        elif param.default is not None:
+            values[param.name] = param_value(param, param.default)
+        else:
+            raise KeyError(param.name)
+    return values

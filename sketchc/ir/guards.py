@@ -1,0 +1,69 @@
+"""What the host knows of the branches around a statement: where none is taken that leads to it, no
+launch needs what it needs.
+
+A divisor of at least 1, a subscript in range, or a view with as many elements as an optional tensor
+is a condition of the launches that get there: `not present(S) or G >= 1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import constant_value, has_floats, negated
+
+
+def conjuncts(condition: ir.Expr, holds: bool = True) -> Iterator[ir.Expr]:
+    """All that holds where a condition does, or does not: of `not (a or b)` that neither holds."""
+    match condition:
+        case ir.Unary("not", operand):
+            yield from conjuncts(operand, not holds)
+        case ir.Binary("and" | "or" as operator, left, right) if (operator == "and") == holds:
+            yield from conjuncts(left, holds)
+            yield from conjuncts(right, holds)
+        case _:
+            yield condition if holds else negated(condition)
+
+
+def alternatives(condition: ir.Expr) -> tuple[ir.Expr, ...]:
+    """The parts of a condition one of which holds."""
+    match condition:
+        case ir.Binary("or", left, right):
+            return (*alternatives(left), *alternatives(right))
+        case _:
+            return (condition,)
+
+
+def where(guards: tuple[ir.Expr, ...], condition: ir.Expr) -> ir.Expr | None:
+    """The condition, needed only where all guards hold; None where they imply it."""
+    if any(_implies(guard, condition) for guard in guards):
+        return None
+    for guard in reversed(dict.fromkeys(guards)):
+        condition = ir.Binary("or", negated(guard), condition)
+    return condition
+
+
+def _implies(guard: ir.Expr, condition: ir.Expr) -> bool:
+    """Whether one comparison plainly says another: `G > 0` that `G >= 1`."""
+    known, wanted = _gap(guard), _gap(condition)
+    if known is None or wanted is None:
+        return False
+    more = constant_value(ir.Binary("-", wanted, known))
+    return more is not None and more >= 0
+
+
+def _gap(condition: ir.Expr) -> ir.Expr | None:
+    """What is 0 or more where an integer comparison holds."""
+    if has_floats(condition):
+        return None
+    match condition:
+        case ir.Binary(">=", left, right):
+            return ir.Binary("-", left, right)
+        case ir.Binary("<=", left, right):
+            return ir.Binary("-", right, left)
+        case ir.Binary(">", left, right):
+            return ir.Binary("-", ir.Binary("-", left, right), ir.Literal(1))
+        case ir.Binary("<", left, right):
+            return ir.Binary("-", ir.Binary("-", right, left), ir.Literal(1))
+        case _:
+            return None

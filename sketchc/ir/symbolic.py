@@ -1,0 +1,501 @@
+"""Symbolic arithmetic on integer expressions: a normal form, equality, simplification, printing.
+
+The normal form is a polynomial with integer coefficients over *atoms*: names, and the operations
+that polynomials cannot express (`//`, `min`, `max`, and anything that is not an integer, kept
+opaque). Quotients are reduced where the divisor divides a part of the dividend, `a % b` becomes
+`a - b * (a // b)`, and `cdiv(a, b)` with a positive divisor becomes `1 + (a - 1) // b`. Two
+expressions with one normal form are equal for all values of their names (divisors not zero); the
+converse does not hold, and nothing here asks it to.
+
+Takes and returns `ir.Expr`; nothing raises, and unknown operations are atoms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias, assert_never
+
+from sketchc.ir import nodes as ir
+
+#: The comparison that holds where another does not: of integers, for a NaN is on neither side.
+OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+#: Products of more terms, or of a higher degree, stay unexpanded, and larger definitions are not
+#: substituted, so that no input takes exponential time.
+_LARGEST_PRODUCT = 1024
+_HIGHEST_DEGREE = 64
+_LONGEST_KEY = 2000
+
+
+class Atom:
+    """What a polynomial is over: identified by its `key`, rebuilt from its `expression`."""
+
+    __slots__ = ("expression", "key")
+
+    def __init__(self, key: str, expression: ir.Expr) -> None:
+        self.key = key
+        self.expression = expression
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Atom) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __lt__(self, other: Atom) -> bool:
+        return self.key < other.key
+
+
+Monomial: TypeAlias = tuple[Atom, ...]  # sorted; an atom stands as often as its power
+Polynomial: TypeAlias = dict[Monomial, int]  # no zero coefficients
+Definitions: TypeAlias = Mapping[str, Polynomial]
+_NONE: dict[str, Polynomial] = {}
+
+# ---------------------------------------------------------------- polynomials
+
+
+def _add(left: Polynomial, right: Polynomial, factor: int = 1) -> Polynomial:
+    total = dict(left)
+    for monomial, coefficient in right.items():
+        value = total.get(monomial, 0) + factor * coefficient
+        if value:
+            total[monomial] = value
+        else:
+            total.pop(monomial, None)
+    return total
+
+
+def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
+    product: Polynomial = {}
+    for first, a in left.items():
+        for second, b in right.items():
+            monomial = tuple(sorted(first + second))
+            value = product.get(monomial, 0) + a * b
+            if value:
+                product[monomial] = value
+            else:
+                product.pop(monomial, None)
+    return product
+
+
+def _constant(value: int) -> Polynomial:
+    return {(): value} if value else {}
+
+
+def _literal(polynomial: Polynomial) -> int | None:
+    """The value of a constant polynomial, None for any other."""
+    if not polynomial:
+        return 0
+    return polynomial.get(()) if len(polynomial) == 1 else None
+
+
+def _key(polynomial: Polynomial) -> str:
+    terms = sorted(
+        ("*".join(atom.key for atom in monomial), coefficient)
+        for monomial, coefficient in polynomial.items()
+    )
+    return "+".join(f"{coefficient}*{name}" for name, coefficient in terms) or "0"
+
+
+def _opaque(expression: ir.Expr, key: str | None = None) -> Polynomial:
+    return {(Atom(key if key is not None else show(expression), expression),): 1}
+
+
+def _degree(polynomial: Polynomial) -> int:
+    return max(map(len, polynomial), default=0)
+
+
+def is_small(polynomial: Polynomial) -> bool:
+    """Whether a name may be replaced by this everywhere without growth getting out of hand."""
+    return len(polynomial) <= _HIGHEST_DEGREE and len(_key(polynomial)) <= _LONGEST_KEY
+
+
+def _known_positive(polynomial: Polynomial) -> bool:
+    """Whether a divisor is at least 1 wherever the expression is defined: sums and products of
+    symbols and constants (both at least 0, and a divisor is never 0)."""
+    return bool(polynomial) and all(
+        coefficient > 0
+        and all(
+            isinstance(atom.expression, ir.Ref)
+            and atom.expression.kind in (ir.NameKind.SYMBOL, ir.NameKind.CONSTANT)
+            for atom in monomial
+        )
+        for monomial, coefficient in polynomial.items()
+    )
+
+
+def _divide_monomial(monomial: Monomial, by: Monomial) -> Monomial | None:
+    """`monomial / by`, or None where it does not divide."""
+    rest = list(monomial)
+    for atom in by:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
+
+
+def _split(dividend: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
+    """(quotient, rest) with dividend = quotient * divisor + rest, for a divisor of one term."""
+    if len(divisor) != 1:
+        if dividend == divisor:
+            return _constant(1), {}
+        return {}, dividend
+    ((by, scale),) = divisor.items()
+    quotient: Polynomial = {}
+    rest: Polynomial = {}
+    for monomial, coefficient in dividend.items():
+        reduced = _divide_monomial(monomial, by)
+        whole, remainder = divmod(coefficient, scale)
+        if reduced is None or not whole:
+            rest[monomial] = rest.get(monomial, 0) + coefficient
+            continue
+        quotient[reduced] = whole
+        if remainder:
+            rest[monomial] = remainder
+    return quotient, rest
+
+
+def _quotient(dividend: Polynomial, divisor: Polynomial) -> Polynomial:
+    """The floor quotient; the divisor is not the literal 0."""
+    quotient, rest = _split(dividend, divisor)
+    if not rest:
+        return quotient
+    numerator, denominator = _literal(rest), _literal(divisor)
+    if numerator is not None and denominator is not None:
+        return _add(quotient, _constant(numerator // denominator))
+    expression = ir.Binary("//", rebuild(rest), rebuild(divisor))
+    return _add(quotient, _opaque(expression, f"({_key(rest)})//({_key(divisor)})"))
+
+
+# ---------------------------------------------------------------- from expressions
+
+
+def normalize(expression: ir.Expr, definitions: Definitions = _NONE) -> Polynomial:
+    """The normal form; names in `definitions` are replaced by what they stand for."""
+    match expression:
+        case ir.Literal(value):
+            if isinstance(value, int) and not isinstance(value, bool):
+                return _constant(value)
+            return _opaque(expression)
+        case ir.Ref(name=name, layout=layout):
+            if layout is None and name in definitions:
+                return definitions[name]
+            return _opaque(expression, name if layout is None else show(expression))
+        case ir.Unary(operator, operand):
+            if operator == "-":
+                return _add({}, normalize(operand, definitions), -1)
+            return _opaque(expression)
+        case ir.Binary():
+            return _normalize_binary(expression, definitions)
+        case ir.Choice(condition, then, otherwise):
+            first, second = (normalize(side, definitions) for side in (then, otherwise))
+            if first == second:
+                return first
+            asked = _settled(condition, definitions)
+            expression = ir.Choice(asked, rebuild(first), rebuild(second), span=expression.span)
+            return _opaque(expression)
+        case ir.Function() | ir.Iota() | ir.TileLanes():
+            return _opaque(expression)
+        case _:
+            assert_never(expression)
+
+
+def _settled(condition: ir.Expr, definitions: Definitions) -> ir.Expr:
+    """A condition with its integers in normal form."""
+    match condition:
+        case ir.Unary("not", operand):
+            return ir.Unary("not", _settled(operand, definitions), span=condition.span)
+        case ir.Binary("and" | "or" as operator, left, right):
+            left, right = (_settled(side, definitions) for side in (left, right))
+            return ir.Binary(operator, left, right, span=condition.span)
+        case ir.Binary(operator, left, right):
+            left, right = (rebuild(normalize(side, definitions)) for side in (left, right))
+            return ir.Binary(operator, left, right, span=condition.span)
+        case _:
+            return condition
+
+
+def _normalize_binary(expression: ir.Binary, definitions: Definitions) -> Polynomial:
+    operator = expression.operator
+    if operator not in ("+", "-", "*", "//", "%", "cdiv", "min", "max"):
+        return _opaque(expression)
+    left = normalize(expression.left, definitions)
+    right = normalize(expression.right, definitions)
+    match operator:
+        case "+":
+            return _add(left, right)
+        case "-":
+            return _add(left, right, -1)
+        case "*" if (
+            len(left) * len(right) > _LARGEST_PRODUCT
+            or _degree(left) + _degree(right) > _HIGHEST_DEGREE
+        ):
+            return _opaque(expression, f"({_key(left)})*({_key(right)})")
+        case "*":
+            return _multiply(left, right)
+        case "min" | "max":
+            return _extremum(operator, left, right)
+    if not right:
+        return _opaque(expression)
+    match operator:
+        case "//":
+            return _quotient(left, right)
+        case "%":
+            return _add(left, _multiply(right, _quotient(left, right)), -1)
+        case _:
+            if _known_positive(right):
+                less_one = _add(left, _constant(1), -1)
+                return _add(_constant(1), _quotient(less_one, right))
+            return _add({}, _quotient(_add({}, left, -1), right), -1)
+
+
+def _extremum(operator: str, left: Polynomial, right: Polynomial) -> Polynomial:
+    difference = _literal(_add(left, right, -1))
+    if difference is not None:
+        return left if (difference <= 0) == (operator == "min") else right
+    first, second = sorted((left, right), key=_key)
+    expression = ir.Binary(operator, rebuild(first), rebuild(second))
+    return _opaque(expression, f"{operator}({_key(first)},{_key(second)})")
+
+
+# ---------------------------------------------------------------- back to expressions
+
+
+def rebuild(polynomial: Polynomial) -> ir.Expr:
+    """An expression of this normal form: terms by falling degree, the constant last."""
+    terms = sorted(
+        polynomial.items(), key=lambda term: (-len(term[0]), [atom.key for atom in term[0]])
+    )
+    if terms and terms[0][1] < 0:  # `8 - n` reads better than `-n + 8`
+        positive = next((index for index, term in enumerate(terms) if term[1] > 0), None)
+        if positive is not None:
+            terms.insert(0, terms.pop(positive))
+    total: ir.Expr | None = None
+    for monomial, coefficient in terms:
+        if total is None:
+            total = _term(monomial, coefficient)
+        elif coefficient < 0:
+            total = ir.Binary("-", total, _term(monomial, -coefficient))
+        else:
+            total = ir.Binary("+", total, _term(monomial, coefficient))
+    return ir.Literal(0) if total is None else total
+
+
+def _term(monomial: Monomial, coefficient: int) -> ir.Expr:
+    if not monomial:
+        return ir.Literal(coefficient)
+    product: ir.Expr = monomial[0].expression
+    for atom in monomial[1:]:
+        product = ir.Binary("*", product, atom.expression)
+    if coefficient == 1:
+        return product
+    if coefficient == -1:
+        return ir.Unary("-", product)
+    return ir.Binary("*", ir.Literal(coefficient), product)
+
+
+def size(expression: ir.Expr) -> int:
+    """How many nodes an expression has."""
+    return 1 + sum(size(child) for child in children(expression))
+
+
+def children(expression: ir.Expr) -> tuple[ir.Expr, ...]:
+    """The direct parts of an expression."""
+    match expression:
+        case ir.Literal() | ir.Ref() | ir.TileLanes():
+            return ()
+        case ir.Unary(operand=operand):
+            return (operand,)
+        case ir.Binary(left=left, right=right):
+            return (left, right)
+        case ir.Choice():
+            return expression.parts
+        case ir.Function(arguments=arguments):
+            return arguments
+        case ir.Iota(extent=extent, lower=lower, upper=upper):
+            return (extent, lower) if upper is None else (extent, lower, upper)
+        case _:
+            assert_never(expression)
+
+
+def references(expression: ir.Expr) -> Iterator[ir.Ref]:
+    """Every name that an expression uses, in reading order, repeats included."""
+    if isinstance(expression, ir.Ref):
+        yield expression
+    for child in children(expression):
+        yield from references(child)
+
+
+def conjuncts(condition: ir.Expr) -> Iterator[ir.Expr]:
+    """The parts of a condition that `and` joins."""
+    match condition:
+        case ir.Binary("and", left, right):
+            yield from conjuncts(left)
+            yield from conjuncts(right)
+        case _:
+            yield condition
+
+
+def negated(condition: ir.Expr) -> ir.Expr:
+    """The opposite of a condition. Comparisons of floats are not turned round: a NaN is on neither
+    side."""
+    match condition:
+        case ir.Unary("not", operand):
+            return operand
+        case ir.Binary(operator, left, right) if operator in OPPOSITE and not has_floats(condition):
+            return ir.Binary(OPPOSITE[operator], left, right, span=condition.span)
+        case _:
+            return ir.Unary("not", condition, span=condition.span)
+
+
+def conjunction(conditions: Sequence[ir.Expr]) -> ir.Expr:
+    """That all conditions hold, of which there is one at least."""
+    every = conditions[0]
+    for condition in conditions[1:]:
+        every = ir.Binary("and", every, condition)
+    return every
+
+
+def has_floats(expression: ir.Expr) -> bool:
+    """True where a float stands in the expression; a scalar one is then computed in f64."""
+    match expression:
+        case ir.Literal(number):
+            return isinstance(number, float)
+        case ir.Ref(dtype=dtype) | ir.TileLanes(dtype=dtype):
+            return dtype.is_float
+        case ir.Choice():
+            return False  # its condition may compare floats; what it gives is an integer
+        case _:
+            return any(map(has_floats, children(expression)))
+
+
+def simplify(expression: ir.Expr, definitions: Definitions = _NONE) -> ir.Expr:
+    """The shorter of the expression and its normal form, with the original's span."""
+    if isinstance(expression, ir.Literal | ir.Ref) and not definitions:
+        return expression
+    candidate = rebuild(normalize(expression, definitions))
+    return candidate if size(candidate) < size(expression) else expression
+
+
+def equal(left: ir.Expr, right: ir.Expr, definitions: Definitions = _NONE) -> bool:
+    """Whether both have one normal form, hence one value wherever both are defined."""
+    if left == right:
+        return True
+    return not _add(normalize(left, definitions), normalize(right, definitions), -1)
+
+
+def constant_value(expression: ir.Expr, definitions: Definitions = _NONE) -> int | None:
+    """The integer that the expression always is, or None."""
+    return _literal(normalize(expression, definitions))
+
+
+def substitute(expression: ir.Expr, definitions: Mapping[str, ir.Expr]) -> ir.Expr:
+    """The expression with names replaced (not inside what they are replaced by)."""
+    match expression:
+        case ir.Literal() | ir.TileLanes():
+            return expression
+        case ir.Ref(name=name):
+            return definitions.get(name, expression)
+        case ir.Unary(operator, operand):
+            return ir.Unary(operator, substitute(operand, definitions), span=expression.span)
+        case ir.Binary(operator, left, right):
+            return ir.Binary(
+                operator,
+                substitute(left, definitions),
+                substitute(right, definitions),
+                span=expression.span,
+            )
+        case ir.Choice():
+            return expression.map(lambda part: substitute(part, definitions))
+        case ir.Function(name, arguments):
+            replaced = tuple(substitute(argument, definitions) for argument in arguments)
+            return ir.Function(name, replaced, span=expression.span)
+        case ir.Iota(extent, lower, upper, layout):
+            return ir.Iota(
+                substitute(extent, definitions),
+                substitute(lower, definitions),
+                None if upper is None else substitute(upper, definitions),
+                layout,
+                span=expression.span,
+            )
+        case _:
+            assert_never(expression)
+
+
+# ---------------------------------------------------------------- printing
+
+#: How tightly each operator of the sketch language binds; the formatter follows the same order.
+PRECEDENCE = {
+    "or": 1,
+    "and": 2,
+    "not": 3,
+    "<": 4,
+    "<=": 4,
+    ">": 4,
+    ">=": 4,
+    "==": 4,
+    "!=": 4,
+    "+": 5,
+    "-": 5,
+    "*": 6,
+    "/": 6,
+    "//": 6,
+    "%": 6,
+    "negate": 7,
+}
+_HIGHEST = 8
+_CALLS = ("min", "max", "cdiv")
+_TIGHT = ("*", "/", "//", "%")
+
+
+def show(expression: ir.Expr) -> str:
+    """The expression in the sketch language, with no parentheses that it does not need."""
+    return _show(expression, 0)
+
+
+def _show(expression: ir.Expr, minimum: int) -> str:
+    """`minimum`: how tightly the outermost operator must bind to stand without parentheses."""
+    match expression:
+        case ir.Literal(value):
+            text = str(value)
+            return f"({text})" if text.startswith("-") and minimum > 5 else text
+        case ir.Ref(name=name, kind=ir.NameKind.PRESENT):
+            return f"present({name})"
+        case ir.Ref(name=name, layout=layout):
+            return name if layout is None else name + show_layout(layout)
+        case ir.Unary(operator, operand):
+            level = PRECEDENCE["negate" if operator == "-" else "not"]
+            text = ("-" if operator == "-" else "not ") + _show(operand, level)
+            return f"({text})" if level < minimum else text
+        case ir.Binary(operator, left, right) if operator in _CALLS:
+            return f"{operator}({_show(left, 0)}, {_show(right, 0)})"
+        case ir.Binary(operator, left, right):
+            level = PRECEDENCE[operator]
+            comparison = level == PRECEDENCE["<"]  # comparisons do not chain: both sides above
+            shown_left = _show(left, level + 1 if comparison else level)
+            shown_right = _show(right, level + 1)
+            space = "" if operator in _TIGHT else " "
+            text = f"{shown_left}{space}{operator}{space}{shown_right}"
+            return f"({text})" if level < minimum else text
+        case ir.Choice(condition, then, otherwise):
+            text = f"{_show(then, 1)} if {_show(condition, 1)} else {_show(otherwise, 0)}"
+            return f"({text})" if minimum > 0 else text
+        case ir.Function(name, arguments):
+            return f"{name}({', '.join(_show(argument, 0) for argument in arguments)})"
+        case ir.Iota(extent, lower, upper, layout):
+            parts = [_show(extent, 0)]
+            if upper is not None:
+                parts += [_show(lower, 0), _show(upper, 0)]
+            elif lower != ir.Literal(0):
+                parts.append(_show(lower, 0))
+            shown = f"iota({', '.join(parts)})"
+            return shown if layout == (True,) else shown + show_layout(layout)
+        case ir.TileLanes(tile=tile, extents=extents, layout=layout):
+            return tile if layout == (True,) * len(extents) else tile + show_layout(layout)
+        case _:
+            assert_never(expression)
+
+
+def show_layout(layout: tuple[bool, ...]) -> str:
+    """`[:, None]`: the own axes of an index tile or a tile, and the new ones."""
+    return "[" + ", ".join(":" if own else "None" for own in layout) + "]"

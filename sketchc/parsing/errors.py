@@ -1,0 +1,417 @@
+"""Messages of the syntax stage (SK01xx): from what the tables accept to what the user did.
+
+`explain` turns a token that the parse tables refuse, with its surroundings, into a diagnostic; the
+lexer and the conversion build theirs with `Problem`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
+from sketchc.base.source import Span
+from sketchc.parsing.vocabulary import SECTIONS
+
+if TYPE_CHECKING:
+    from sketchc.parsing.tokens import Token
+
+
+@records.frozen
+class Problem:
+    """A syntax error without its place; `at` completes it."""
+
+    code: str
+    message: str
+    label: str = ""
+    labels: tuple[Label, ...] = ()
+    notes: tuple[str, ...] = ()
+    help: str = ""
+    fixes: tuple[Fix, ...] = ()
+
+    def at(self, span: Span) -> Diagnostic:
+        return Diagnostic(
+            self.code,
+            Severity.ERROR,
+            self.message,
+            span,
+            self.label,
+            self.labels,
+            self.notes,
+            self.help,
+            self.fixes,
+        )
+
+
+def replace(title: str, span: Span, text: str, safe: bool = False) -> tuple[Fix, ...]:
+    """One fix of one edit."""
+    return (Fix(title, (Edit(span, text),), safe),)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that a misspelt one most likely means, or None."""
+    import difflib
+
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+# ---------------------------------------------------------------- characters and operators
+
+_CHARACTERS = {
+    "\u2192": "->",
+    "\u2264": "<=",
+    "\u2265": ">=",
+    "\u2260": "!=",
+    "\u00d7": "*",
+    "\u00f7": "/",
+    "\u2212": "-",
+    "\u2013": "-",
+    "\u201c": '"',
+    "\u201d": '"',
+    "\u2018": "'",
+    "\u2019": "'",
+    "\uff0c": ",",
+    "\uff1a": ":",
+    "\uff1b": ";",
+    "\uff08": "(",
+    "\uff09": ")",
+    "\u00a0": " ",
+    "\u3000": " ",
+}
+_OPERATORS = {
+    "**": "write `x*x`, or the operation `pow(x, y, destination)`",
+    "&": "write `and` for conditions, or the operation `bitwise_and(a, b, destination)`",
+    "&&": "write `and`",
+    "||": "write `or`",
+    "!": "write `not`",
+    "^": "write the operation `bitwise_xor(a, b, destination)`",
+    "~": "write the operation `bitwise_not(a, destination)`",
+    "<<": "write the operation `shl(a, b, destination)`",
+    ">>": "write the operation `shr(a, b, destination)`",
+    "=>": "write `->`",
+    ":=": "write `=`",
+    "...": "write out every subscript, `0:N` for a whole axis",
+    ".": "there are no attributes; sizes are symbols, operations are calls",
+}
+_EXACT = {"&&": "and", "||": "or", "=>": "->", ":=": "="}
+
+
+def invalid_character(character: str, span: Span) -> Diagnostic:
+    """A character that no token begins with."""
+    code = f"U+{ord(character):04X}"
+    shown = f"`{character}` ({code})" if character.isprintable() else code
+    meant = _CHARACTERS.get(character)
+    fixes = replace(f"write `{meant}`", span, meant, safe=True) if meant is not None else ()
+    note = "names are made of the letters a-z and A-Z, digits and `_`"
+    return Problem(
+        "SK0101",
+        f"the character {shown} has no meaning in a sketch",
+        label="this character",
+        notes=(note,) if character.isalpha() else (),
+        help="" if meant is None else f"write `{meant}`",
+        fixes=fixes,
+    ).at(span)
+
+
+def invalid_operator(text: str, span: Span) -> Diagnostic:
+    """An operator of other languages."""
+    help_text = _OPERATORS.get(text, "")
+    if text.endswith("=") and not help_text:
+        help_text = "names are immutable; bind a new name, or write to a tile with an operation"
+    fixes: tuple[Fix, ...] = ()
+    if text in _EXACT:  # `=>` may be `->` or `>=`
+        fixes = replace(f"write `{_EXACT[text]}`", span, _EXACT[text], safe=text != "=>")
+    return Problem(
+        "SK0127",
+        f"the language has no operator `{text}`",
+        label="unknown operator",
+        help=help_text,
+        fixes=fixes,
+    ).at(span)
+
+
+# ---------------------------------------------------------------- what the tables refuse
+
+_NAMES = {
+    "NAME": "a name",
+    "NUMBER": "a number",
+    "STRING": "a string",
+    "BOOLEAN": "True or False",
+    "NEWLINE": "the end of the line",
+    "INDENT": "an indented block",
+    "DEDENT": "the end of the block",
+    "$END": "the end of the file",
+}
+_ENDS = {
+    "NEWLINE": "end of the line",
+    "DEDENT": "end of the block",
+    "$END": "end of the file",
+    ";": "end of the line",
+}
+_EXPRESSION_STARTS = frozenset(("NAME", "NUMBER", "STRING", "BOOLEAN", "[", "(", "-", "+", "not"))
+_RESERVED = frozenset(("for", "in", "if", "else", "pass", "and", "or", "not", "None", "BOOLEAN"))
+_COMPARISONS = frozenset(("<", "<=", ">", ">=", "==", "!="))
+
+
+@records.frozen
+class Refusal:
+    """A token that cannot be shifted: `line` holds the tokens of its logical line before it."""
+
+    source: str
+    token: Token
+    line: Sequence[Token]
+    accepted: frozenset[str]
+    following: Sequence[Token] = ()
+
+    @property
+    def span(self) -> Span:
+        return self.token.span(self.source)
+
+
+def explain(refusal: Refusal) -> Diagnostic:
+    """The diagnostic for a refused token, as specific as can be told."""
+    for attempt in (_layout, _header, _section, _name, _operator, _outside):
+        found = attempt(refusal)
+        if found is not None:
+            return found
+    return _general(refusal)
+
+
+def _behind(refusal: Refusal) -> Span:
+    """The empty span behind the last token of the line."""
+    last = refusal.line[-1].span(refusal.source)
+    return records.evolve(last, start=last.end, column=last.end_column)
+
+
+def _layout(refusal: Refusal) -> Diagnostic | None:
+    kind, line = refusal.token.type, refusal.line
+    if kind == "INDENT":
+        return Problem(
+            "SK0108",
+            "unexpected indentation",
+            label="this line is indented deeper than its block",
+            help="only the body of a `for` or an `if` is indented deeper",
+        ).at(_widened(refusal))
+    if "INDENT" in refusal.accepted:
+        return Problem(
+            "SK0110",
+            "an indented block must follow",
+            label="the body is missing here",
+            help="indent the body, or write `pass`",
+        ).at(_widened(refusal))
+    if kind == "else":
+        return Problem("SK0128", "`else` without its `if`", label="no `if` ends here").at(
+            refusal.span
+        )
+    if line and line[0].type == "@" and refusal.token.first:
+        return Problem(
+            "SK0120",
+            "a loop hint stands before something that is not a `for`",
+            label="no loop begins here",
+            labels=(Label(_first_line(refusal), "the hint"),),
+            help="move the hint to the line above its `for`",
+        ).at(_widened(refusal))
+    return None
+
+
+def _first_line(refusal: Refusal) -> Span:
+    """The tokens before the refused one, as far as they stand on the first line of theirs."""
+    first = refusal.line[0]
+    last = [token for token in refusal.line if token.line == first.line and token.text][-1]
+    return first.span(refusal.source).to(last.span(refusal.source))
+
+
+def _widened(refusal: Refusal) -> Span:
+    """The span of the token, or of the token behind it where it has no text itself."""
+    if refusal.token.text:
+        return refusal.span
+    for token in refusal.following:
+        if token.text:
+            return token.span(refusal.source)
+    return refusal.span
+
+
+def _header(refusal: Refusal) -> Diagnostic | None:
+    kind, line = refusal.token.type, refusal.line
+    first = line[0].type if line else ""
+    if first in ("for", "if", "else") and ":" in refusal.accepted and refusal.token.first is False:
+        if kind == "NEWLINE" or (kind in _EXPRESSION_STARTS and line[-1].type in (")", first)):
+            behind = _behind(refusal)
+            return Problem(
+                "SK0111",
+                f"`{first}` needs a `:` before its body",
+                label="`:` is missing here",
+                fixes=replace("add the colon", behind, ":", safe=True),
+            ).at(behind)
+        if kind == "=" and first == "if":
+            return Problem(
+                "SK0127",
+                "`=` is not a comparison",
+                label="write `==`",
+                fixes=replace("compare with `==`", refusal.span, "==", safe=True),
+            ).at(refusal.span)
+    if first == "for" and refusal.accepted == {"in"}:
+        return Problem(
+            "SK0118", "a loop is written `for NAME in range(...)`", label="`in` was expected here"
+        ).at(refusal.span)
+    if first == "for" and len(line) >= 4 and line[2].type == "in" and refusal.accepted == {"("}:
+        return Problem(
+            "SK0118",
+            "a loop runs over `range(...)`",
+            label="this is not a range",
+            help=f"write `range({line[3].text})`",
+        ).at(line[3].span(refusal.source))
+    if first == "for" and len(line) == 3 and "NAME" in refusal.accepted:
+        return Problem("SK0118", "a loop runs over `range(...)`", label="not a range").at(
+            refusal.span
+        )
+    return None
+
+
+def _section(refusal: Refusal) -> Diagnostic | None:
+    kind, line = refusal.token.type, refusal.line
+    if kind == ":" and len(line) == 1 and line[0].type == "NAME":
+        word = line[0].text
+        span = line[0].span(refusal.source)
+        if word in ("available_tiling", "avaliable_tiling"):
+            return Problem(
+                "SK0125",
+                f"`{word}` stands behind the closing `}}` of its sketch",
+                label="not a section of the sketch",
+            ).at(span)
+        meant = nearest(word, SECTIONS)
+        return Problem(
+            "SK0112",
+            f"there is no section `{word}`",
+            label="unknown section",
+            notes=("the sections are " + ", ".join(sorted(SECTIONS)),),
+            help=f"did you mean `{meant}`?" if meant else "",
+            fixes=replace(f"write `{meant}`", span, meant) if meant else (),
+        ).at(span)
+    if kind in SECTIONS and refusal.token.first:
+        return Problem(
+            "SK0113",
+            f"the section `{kind}` stands inside a block",
+            label="sections stand directly in the sketch",
+            help="move it to the top of the sketch, before the first statement",
+        ).at(refusal.span)
+    section = next((token.type for token in reversed(line) if token.type in SECTIONS), "")
+    if section in ("tensors", "workspace") and refusal.accepted <= {":", "["}:
+        what = f"`{line[-1].text}` needs its extents"
+        if line[-1].type == "]":
+            what = "a tensor needs its element type"
+        return Problem(
+            "SK0119",
+            what,
+            label=_expected(refusal.accepted),
+            help="write `X[M, N]: f32`, or `X[]: f32` for a scalar",
+        ).at(_visible(refusal))
+    return None
+
+
+def _visible(refusal: Refusal) -> Span:
+    """The token itself, or the end of the line where it has no text."""
+    return refusal.span if refusal.token.text or not refusal.line else _behind(refusal)
+
+
+def _name(refusal: Refusal) -> Diagnostic | None:
+    kind = refusal.token.type
+    word = refusal.token.text
+    reserved = kind in _RESERVED or word in ("inf", "nan")
+    if reserved and "NAME" in refusal.accepted and kind not in refusal.accepted:
+        declares = "NUMBER" not in refusal.accepted
+        if declares or kind not in ("and", "or", "not"):
+            return Problem(
+                "SK0114",
+                f"`{word}` is a word of the language and cannot be a name",
+                label="choose another name",
+            ).at(refusal.span)
+    if kind == "=" and len(refusal.line) == 1 and refusal.line[0].type in _RESERVED:
+        first = refusal.line[0]
+        return Problem(
+            "SK0114",
+            f"`{first.text}` is a word of the language and cannot be a name",
+            label="choose another name",
+        ).at(first.span(refusal.source))
+    return None
+
+
+def _operator(refusal: Refusal) -> Diagnostic | None:
+    kind, line = refusal.token.type, refusal.line
+    if kind in _COMPARISONS and any(token.type in _COMPARISONS for token in line):
+        return Problem(
+            "SK0123",
+            "comparisons do not chain",
+            label="second comparison",
+            help="write `a <= b and b < c`",
+        ).at(refusal.span)
+    if kind == "[" and len(line) == 1 and line[0].type == "NAME":
+        return Problem(
+            "SK0115",
+            "a tensor is not assigned to",
+            label="subscripts stand in `load` and `store` only",
+            help=f"write `store(tile -> {line[0].text}[...])`",
+        ).at(refusal.span)
+    if kind == "|" and line and line[0].type not in ("tensors", "views", "workspace"):
+        return invalid_operator_or(refusal.span)
+    return None
+
+
+def invalid_operator_or(span: Span) -> Diagnostic:
+    """`|` outside a tensor's extents."""
+    return Problem(
+        "SK0127",
+        "the language has no operator `|`",
+        label="unknown operator",
+        help="write `or` for conditions, or the operation `bitwise_or(a, b, destination)`",
+    ).at(span)
+
+
+def _outside(refusal: Refusal) -> Diagnostic | None:
+    if "sketch" not in refusal.accepted:
+        return None
+    return Problem(
+        "SK0122",
+        "only sketches and their `available_tiling` blocks stand in a file",
+        label="this is outside every sketch",
+        help="write `sketch NAME { ... }`",
+    ).at(refusal.span)
+
+
+def _general(refusal: Refusal) -> Diagnostic:
+    token = refusal.token
+    what = f"`{token.text}`" if token.text else _ENDS.get(token.type, token.type)
+    expected = _expected(refusal.accepted)
+    return Problem(
+        "SK0100", f"unexpected {what}", label=expected, help="", notes=_help(refusal)
+    ).at(_visible(refusal))
+
+
+def _help(refusal: Refusal) -> tuple[str, ...]:
+    first = refusal.line[0] if refusal.line else None
+    if first is None or first.type != "NAME" or len(refusal.line) != 1:
+        return ()
+    return ("a statement is `name = ...`, a call, `for`, `if` or `pass`",)
+
+
+def _expected(accepted: frozenset[str]) -> str:
+    """ "expected one of ..." in words; what can begin an expression is said once."""
+    names = set(accepted)
+    words = []
+    if {"NUMBER", "("} <= names:
+        names -= _EXPRESSION_STARTS
+        words.append("an expression")
+    operators = names & {"+", "-", "*", "/", "//", "%", "and", "or"} | names & _COMPARISONS
+    if len(operators) > 3:
+        names -= operators
+        words.append("an operator")
+    sections = names & SECTIONS
+    if len(sections) > 2:
+        names -= sections
+        words.append("a section")
+    words += [_NAMES.get(name, f"`{name}`") for name in sorted(names)]
+    if len(words) == 1:
+        return f"expected {words[0]}"
+    return "expected one of " + ", ".join(words)

@@ -1,0 +1,465 @@
+"""Text to tokens: names, numbers, operators, and NEWLINE / INDENT / DEDENT from the layout.
+
+Takes a `Source` and the patterns of grammar/sketch.lark; returns all tokens and all comments. What
+cannot be read becomes a token of type ERROR that carries its diagnostic, so that the parser goes on
+behind it and one run reports every line that is wrong.
+
+Layout: inside `{ ... }` lines are indented as in Python; brackets join lines; a section goes on
+over the lines that are indented deeper than its keyword, and a line end between two of its items
+separates them as `;` does; outside a sketch line ends mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, Label
+from sketchc.base.source import Source, Span
+from sketchc.parsing.errors import Problem, invalid_character, invalid_operator
+from sketchc.parsing.syntax import Comment
+from sketchc.parsing.tables import Tables
+from sketchc.parsing.tokens import CONTEXTUAL, OPERATORS, STATEMENT, TILINGS, Token, scanner
+from sketchc.parsing.vocabulary import SECTIONS
+
+#: Brackets and blocks nested deeper than this are refused: nobody reads them, and every pass
+#: recurses over them. Blocks stay below the 20 nested loops that Python itself can compile.
+MAXIMUM_BRACKETS = 64
+MAXIMUM_BLOCKS = 16
+
+_CLOSER = {"(": ")", "[": "]", "{": "}"}
+_OPERAND_ENDS = frozenset(("NAME", "NUMBER", "STRING", "BOOLEAN", "None", ")", "]"))
+_STATEMENT_WORDS = frozenset(("for", "if", "else", "pass", "@", "}", "{"))
+
+
+def tokenize(source: Source, tables: Tables) -> tuple[list[Token], tuple[Comment, ...]]:
+    """All tokens of a source, ending in `$END`, and its comments in order."""
+    lexer = _Lexer(source, tables)
+    lexer.run()
+    return lexer.tokens, tuple(lexer.comments)
+
+
+@records.define(eq=False)
+class _Layout:
+    """The open sketch or tiling block: indentation columns (tabs to 8, tabs as 1) of its blocks."""
+
+    opener: Token
+    stack: list[tuple[int, int]] = records.field(factory=list)
+
+
+class _Lexer:
+    def __init__(self, source: Source, tables: Tables) -> None:
+        self.source = source
+        self.text = source.text
+        self.tokens: list[Token] = []
+        self.comments: list[Comment] = []
+        self.reserved = frozenset(
+            word for word in tables.literals if word.isidentifier() and word not in CONTEXTUAL
+        )
+        self.scan = scanner(tables)
+        self.position = 1 if self.text.startswith("\ufeff") else 0
+        self.line = 1
+        self.line_start = self.position
+        self.brackets: list[Token] = []
+        self.layout: _Layout | None = None  # an open sketch, or a tiling block of lines
+        self.at_start = True  # nothing but blanks so far in this physical line
+        self.first = True  # the next token is the first of a logical line
+        self.stopped = False  # nested too deep
+        self.section: int | None = None  # column of the section keyword that this line began with
+
+    # ------------------------------------------------------------ the loop
+
+    def run(self) -> None:
+        """Read the whole text."""
+        handlers: dict[str, Callable[[str, int], object]] = {
+            "blank": lambda text, start: None,
+            "newline": self._newline,
+            "comment": self._comment,
+            "NAME": self._name,
+            "NUMBER": self._number,
+            "STRING": lambda text, start: self._emit("STRING", text, start),
+            "operator": self._operator,
+        }
+        size = len(self.text)
+        while self.position < size:
+            start = self.position
+            match = self.scan(self.text, start)
+            if match is None:
+                self._unknown(start)
+                continue
+            self.position = match.end()
+            kind = match.lastgroup or ""
+            if self.at_start and kind not in ("blank", "newline", "comment"):
+                self._line_begins(match.group(), start)
+                if self.stopped:
+                    break
+            handlers[kind](match.group(), start)
+        self._finish()
+
+    def _token(self, kind: str, text: str, start: int) -> Token:
+        return Token(kind, text, start, self.line, start - self.line_start + 1)
+
+    def _emit(self, kind: str, text: str, start: int) -> Token:
+        token = Token(kind, text, start, self.line, start - self.line_start + 1, self.first)
+        self.first = False
+        self.tokens.append(token)
+        return token
+
+    def _error(self, problem: Diagnostic, text: str, start: int) -> None:
+        self._emit("ERROR", text, start).problem = problem
+
+    def _span(self, start: int, size: int) -> Span:
+        return self._token("", self.text[start : start + size], start).span(self.source.name)
+
+    def _column(self, start: int) -> tuple[int, int]:
+        """Columns in front of `start` with tabs to multiples of 8, and with tabs as one."""
+        before = self.text[self.line_start : start]
+        return len(before.expandtabs(8)), len(before)
+
+    # ------------------------------------------------------------ layout
+
+    def _newline(self, text: str, start: int) -> None:
+        self.line += 1
+        self.line_start = start + 1
+        self.at_start = True
+
+    def _comment(self, text: str, start: int) -> None:
+        text = text.rstrip()
+        span = self._token("", text, start).span(self.source.name)
+        self.comments.append(Comment(text, self.at_start, span=span))
+
+    def _line_begins(self, text: str, start: int) -> None:
+        """The first token of a physical line stands at `start`: close and open what the layout
+        says. Inside brackets only a line that cannot belong to them matters."""
+        self.at_start = False
+        if self.brackets:
+            if not self._ends_brackets(text, start):
+                return
+            self._close_brackets()
+        column = self._column(start)
+        if self.layout is not None and self.layout.opener.type == "{":
+            self._sketch_line(text, start, column)
+        elif self.layout is not None:
+            self._tiling_line(text, start, column)
+
+    def _sketch_line(self, text: str, start: int, column: tuple[int, int]) -> None:
+        if text == "sketch" and self._sketch_follows(start):
+            self._end_sketch(start, missing=True)
+            return
+        if self.section is not None and not self.first:
+            deeper = column[0] > self.section
+            if deeper and text not in _STATEMENT_WORDS:
+                self._separate(text, start)
+                return
+        self._end_line(start)
+        if text == "}":
+            return
+        assert self.layout is not None
+        if not self.layout.stack:
+            self.layout.stack.append(column)
+        else:
+            self._indent(start, column)
+
+    def _separate(self, text: str, start: int) -> None:
+        """Two items of a section with a line end between them: the separator may be left out."""
+        ended = self.tokens[-1].type in _OPERAND_ENDS or self.tokens[-1].type == "?"
+        if ended and text.isidentifier() and text not in ("and", "or", "not", "in"):
+            self._layout_token(";", start)
+
+    def _tiling_line(self, text: str, start: int, column: tuple[int, int]) -> None:
+        assert self.layout is not None
+        stack = self.layout.stack
+        self._end_line(start)
+        if column[0] > stack[0][0]:
+            self._indent(start, column)
+        elif self._point_follows(text):  # not indented, as some listings have it
+            if len(stack) == 1:
+                stack.append(column)
+                self._layout_token("INDENT", start)
+        else:
+            self._dedent_to(0, start)
+            self.layout = None
+            self.first = True
+
+    def _point_follows(self, text: str) -> bool:
+        """The line that begins with this token is a tuning point: `T = 64` or `(T = 64)`."""
+        return text == "(" or (text.isidentifier() and self._next_is("="))
+
+    def _end_line(self, start: int) -> None:
+        """End the logical line, if it holds anything."""
+        self.section = None
+        if not self.first:
+            last = self.tokens[-1]
+            self.tokens.append(
+                Token("NEWLINE", "", last.end, last.line, last.column + len(last.text))
+            )
+            self.first = True
+
+    def _indent(self, start: int, column: tuple[int, int]) -> None:
+        """Open or close blocks for a line at `column`; what is wrong follows the layout tokens."""
+        assert self.layout is not None
+        stack = self.layout.stack
+        top = stack[-1]
+        deeper = (column[0] > top[0], column[1] > top[1])
+        lower = (column[0] < top[0], column[1] < top[1])
+        mixed = deeper[0] != deeper[1] or lower[0] != lower[1]
+        problem = self._mixed_tabs(start) if mixed else None
+        if deeper[0]:
+            if len(stack) > MAXIMUM_BLOCKS:
+                self._too_deep("blocks", MAXIMUM_BLOCKS, start)
+                return
+            stack.append(column)
+            self._layout_token("INDENT", start)
+        else:
+            depth = len(stack) - 1
+            while depth > 0 and stack[depth][0] > column[0]:
+                depth -= 1
+            self._dedent_to(depth, start)
+            if column[0] != stack[-1][0]:
+                problem = problem or self._bad_dedent(start, stack)
+                stack[-1] = (min(column[0], stack[-1][0]), min(column[1], stack[-1][1]))
+        if problem is not None:
+            self._error(problem, "", start)
+
+    def _dedent_to(self, depth: int, start: int) -> None:
+        assert self.layout is not None
+        while len(self.layout.stack) > depth + 1:
+            self.layout.stack.pop()
+            self._layout_token("DEDENT", start)
+
+    def _layout_token(self, kind: str, start: int) -> None:
+        self.tokens.append(self._token(kind, "", start))
+
+    def _mixed_tabs(self, start: int) -> Diagnostic:
+        return Problem(
+            "SK0109",
+            "tabs and spaces are mixed in a way that leaves the indentation open",
+            label="how deep this line stands depends on the width of a tab",
+            help="indent with four spaces; `sketchc fmt` does it once the file parses",
+        ).at(self._span(self.line_start, max(start - self.line_start, 1)))
+
+    def _bad_dedent(self, start: int, stack: list[tuple[int, int]]) -> Diagnostic:
+        levels = ", ".join(str(column[0]) for column in stack)
+        return Problem(
+            "SK0108",
+            "the indentation of this line matches no enclosing block",
+            label="unindented to a column that no block begins at",
+            notes=(f"the enclosing blocks are indented by {levels} columns",),
+        ).at(self._span(start, 1))
+
+    def _too_deep(self, what: str, limit: int, start: int) -> None:
+        """Nesting beyond the limit: say so once, and read no further."""
+        message = f"{what} are nested more than {limit} deep"
+        problem = Problem(
+            "SK0121", message, label="too deep here", help="bind parts to names, or use fewer loops"
+        ).at(self._span(start, 1))
+        self.tokens.append(self._token("STOP", "", start))
+        self.tokens[-1].problem = problem
+        self.position = len(self.text)
+        self.stopped = True
+
+    # ------------------------------------------------------------ words, numbers
+
+    def _name(self, text: str, start: int) -> None:
+        if text in ("inf", "nan"):
+            self._emit("NUMBER", text, start)
+        elif text in ("True", "False", "true", "false"):
+            self._emit("BOOLEAN", text, start)
+        elif text in self.reserved:
+            self._emit(text, text, start)
+        elif self.layout is None and not self.brackets:
+            self._file_word(text, start)
+        elif text in SECTIONS and self._at_section() and self._next_is(":"):
+            if self.first:
+                self.section = self._column(start)[0]
+            self._emit(text, text, start)
+        else:
+            if self.first and self._next_is(":"):
+                self.section = self._column(start)[0]  # a misspelt section
+            self._emit("NAME", text, start)
+
+    def _file_word(self, text: str, start: int) -> None:
+        if text == "sketch":
+            self.first = True
+            self._emit("sketch", text, start)
+        elif text in TILINGS:
+            self.first = True
+            token = self._emit("available_tiling", text, start)
+            if not (self._next_is(":", "{") or self._next_is("{")):
+                self.layout = _Layout(token, [self._column(start)])
+        else:
+            self._emit("NAME", text, start)
+
+    def _at_section(self) -> bool:
+        """A section keyword may stand at the start of a line, or behind `;` or `{`."""
+        return self.first or (not self.brackets and self.tokens[-1].type in (";", "{"))
+
+    def _next_is(self, *wanted: str) -> bool:
+        """The following characters, blanks apart, are these."""
+        position = self.position
+        for text in wanted:
+            while position < len(self.text) and self.text[position] in " \t\r\n\f":
+                position += 1
+            if not self.text.startswith(text, position):
+                return False
+            position += len(text)
+        return True
+
+    def _sketch_follows(self, start: int) -> bool:
+        return re.compile(r"sketch\s+\w+\s*\{").match(self.text, start) is not None
+
+    def _number(self, text: str, start: int) -> None:
+        rest = re.compile(r"[\w.]+").match(self.text, self.position)
+        if rest is not None:
+            self.position = rest.end()
+            whole = self.text[start : self.position]
+            problem = Problem(
+                "SK0102",
+                f"`{_short(whole)}` is not a number",
+                label="malformed number",
+                help="numbers are written as in Python: 12, 1_024, 0xff, 1.5, 1e-5",
+            ).at(self._span(start, self.position - start))
+            self._error(problem, whole, start)
+            return
+        self._emit("NUMBER", text, start)
+
+    # ------------------------------------------------------------ operators and brackets
+
+    def _operator(self, text: str, start: int) -> None:
+        if text in _CLOSER and not (text == "{" and self.layout is None and not self._tiling()):
+            if text == "{" and self.layout is not None and self.layout.opener.type == "{":
+                self._unmatched(text, start, None)
+                return
+            if len(self.brackets) >= MAXIMUM_BRACKETS:
+                self._too_deep("brackets", MAXIMUM_BRACKETS, start)
+                return
+            self.brackets.append(self._emit(text, text, start))
+        elif text == "{":
+            opener = self._emit(text, text, start)
+            self.layout = _Layout(opener)
+            self.first = True
+        elif text in (")", "]", "}"):
+            self._close(text, start)
+        else:
+            self._plain_operator(text, start)
+
+    def _plain_operator(self, text: str, start: int) -> None:
+        if text not in OPERATORS:
+            self._error(invalid_operator(text, self._span(start, len(text))), text, start)
+        else:
+            self._emit(text, text, start)
+
+    def _tiling(self) -> bool:
+        """An `available_tiling` that opens with a brace: the brace is then a bracket."""
+        types = [token.type for token in self.tokens[-2:]]
+        return types[-1:] == ["available_tiling"] or types == ["available_tiling", ":"]
+
+    def _close(self, text: str, start: int) -> None:
+        if self.brackets and _CLOSER[self.brackets[-1].type] == text:
+            self.brackets.pop()
+            self._emit(text, text, start)
+        elif text == "}" and self.layout is not None and self.layout.opener.type == "{":
+            if self.brackets:
+                self._close_brackets()
+            self._end_sketch(start, missing=False)
+        else:
+            self._unmatched(text, start, self.brackets[-1] if self.brackets else None)
+
+    def _unmatched(self, text: str, start: int, opener: Token | None) -> None:
+        labels: tuple[Label, ...] = ()
+        if opener is not None:
+            labels = (Label(opener.span(self.source.name), f"`{opener.text}` was opened here"),)
+            self.brackets.pop()
+        problem = Problem("SK0106", f"`{text}` closes nothing", label="unmatched", labels=labels)
+        self._error(problem.at(self._span(start, len(text))), text, start)
+
+    def _ends_brackets(self, text: str, start: int) -> bool:
+        """The line that begins here cannot stand inside the open brackets: one was forgotten."""
+        if self.brackets[0].type == "{":
+            return False
+        if text in _STATEMENT_WORDS:
+            return True
+        if re.compile(r"[A-Za-z_]").match(text) is None:
+            return False
+        if self.tokens[-1].type in _OPERAND_ENDS:
+            return text not in ("and", "or", "not", "in")
+        return re.compile(STATEMENT).match(self.text, start) is not None
+
+    def _close_brackets(self) -> None:
+        """Report the innermost open bracket and go on as if all were closed."""
+        opener = self.brackets[-1]
+        span = opener.span(self.source.name)
+        closer = _CLOSER[opener.type]
+        problem = Problem(
+            "SK0105",
+            f"`{opener.text}` is never closed",
+            label="opened here",
+            help=f"write the missing `{closer}`",
+        ).at(span)
+        self.brackets.clear()
+        last = self.tokens[-1]
+        self.tokens.append(
+            Token("ERROR", "", last.end, last.line, last.column + len(last.text), False, problem)
+        )
+
+    def _end_sketch(self, start: int, *, missing: bool) -> None:
+        """Close the open blocks and the sketch; with `missing` the brace itself is not there."""
+        assert self.layout is not None
+        opener = self.layout.opener
+        self._end_line(start)
+        self._dedent_to(0, start)
+        self.layout = None
+        if missing:
+            problem = Problem(
+                "SK0107",
+                "the sketch has no closing `}`",
+                label="opened here",
+                help="write `}` behind the last statement of the sketch",
+            ).at(opener.span(self.source.name))
+            self._error(problem, "", start)
+            self.first = True
+        self._emit("}", "" if missing else "}", start)
+        self.first = True
+
+    def _unknown(self, start: int) -> None:
+        """A character that begins no token, or a string without an end."""
+        if self.at_start:
+            self._line_begins(self.text[start], start)
+            if self.stopped:
+                return
+        character = self.text[start]
+        if character in "\"'":
+            end = self.text.find("\n", start)
+            end = len(self.text) if end < 0 else end
+            text = self.text[start:end].rstrip("\r")
+            escaped = "\\" in text and text.count(character) > 1
+            problem = Problem(
+                "SK0104",
+                "a string has no escapes" if escaped else "the string has no closing quote",
+                label="this string",
+                help="strings are hint words and modes: they stand on one line, without backslash",
+            ).at(self._span(start, len(text)))
+            self.position = end
+            self._error(problem, text, start)
+            return
+        self.position = start + 1
+        self._error(invalid_character(character, self._span(start, 1)), character, start)
+
+    def _finish(self) -> None:
+        """The end of the text: close what is open."""
+        start = len(self.text)
+        if self.stopped:
+            return
+        if self.brackets:
+            self._close_brackets()
+        if self.layout is not None and self.layout.opener.type == "{":
+            self._end_sketch(start, missing=True)
+        elif self.layout is not None:
+            self._end_line(start)
+            self._dedent_to(0, start)
+        self.tokens.append(Token("$END", "", start, self.line, start - self.line_start + 1, True))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,284 @@
+"""Sketch text to syntax tree: an LALR driver over Lark's tables that goes on behind an error.
+
+`parse` takes a `Source` and returns the tree (None when anything is wrong) with all diagnostics.
+The driver keeps one stack, so nesting cannot overflow Python's. An error costs the line it stands
+in: the stack is cut back to the line's first token, the line is skipped, and a block that belongs
+to it is read under a stand-in header, so that one run reports every wrong line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, has_errors
+from sketchc.base.source import Source
+from sketchc.parsing import syntax
+from sketchc.parsing.conversion import Converter
+from sketchc.parsing.errors import Problem, Refusal, explain
+from sketchc.parsing.lexer import MAXIMUM_BRACKETS, tokenize
+from sketchc.parsing.tables import Tables, load_tables
+from sketchc.parsing.tokens import Token
+
+#: Files beyond this many characters are refused: a sketch is a page or two.
+MAXIMUM_SIZE = 1 << 20
+#: After so many errors the rest of a file is not read.
+MAXIMUM_ERRORS = 100
+#: Expressions nested deeper than this are refused, like brackets: later stages recurse over them.
+MAXIMUM_DEPTH = MAXIMUM_BRACKETS
+
+_DEEPENING = frozenset(("binary", "unary", "choice", "access", "call", "list", "slice"))
+_tables: Tables | None = None
+
+
+def tables() -> Tables:
+    """The parse tables, read once per process."""
+    global _tables
+    if _tables is None:
+        _tables = load_tables()
+    return _tables
+
+
+def parse(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
+    """Parse one file. The tree is None when there are errors; never raises for a user's mistake."""
+    span = Token("", "", 0, 1, 1).span(source.name)
+    if len(source.text) > MAXIMUM_SIZE:
+        message = f"the file holds {len(source.text):,} characters; the limit is {MAXIMUM_SIZE:,}"
+        help_text = "is this a sketch? Split it into one file per kernel"
+        return None, [Problem("SK0132", message, help=help_text).at(span)]
+    nul = source.text.find("\0")
+    if nul >= 0:
+        message = f"the file is not text: character {nul} is NUL"
+        return None, [Problem("SK0131", message, help="give the path of a sketch").at(span)]
+    tokens, comments = tokenize(source, tables())
+    driver = _Driver(source, tables(), tokens)
+    tree = driver.run()
+    diagnostics = sorted(driver.diagnostics, key=lambda found: found.span.start)
+    if tree is None or has_errors(diagnostics):
+        return None, diagnostics
+    if not tree.sketches:
+        help_text = "write `sketch NAME { ... }`; `sketchc explain SK0133` shows a small one"
+        return None, [Problem("SK0133", "the file holds no sketch", help=help_text).at(span)]
+    return records.evolve(tree, comments=comments), diagnostics
+
+
+class _Driver:
+    def __init__(self, source: Source, tables: Tables, tokens: list[Token]) -> None:
+        self.source = source
+        self.tables = tables
+        self.tokens = tokens
+        self.converter = Converter(source)
+        self.diagnostics = self.converter.diagnostics
+        # The parse stack in three columns: states, values, and how deep expressions nest in each.
+        self.states = [tables.start]
+        self.values: list[Any] = [None]
+        self.depths = [0]
+        self.index = 0
+        self.mark = 1  # height of the stack at the first token of the line (or of its hints)
+        self.line = 0  # index of the first token of the line
+
+    def run(self) -> syntax.File | None:
+        """Drive the tables over all tokens; None when reading stopped early."""
+        actions = self.tables.actions
+        while True:
+            token = self.tokens[self.index]
+            if token.type == "STOP" or len(self.diagnostics) >= MAXIMUM_ERRORS:
+                if token.problem is not None:
+                    self.diagnostics.append(token.problem)
+                return None
+            action = actions[self.states[-1]].get(token.type)
+            if action is None:
+                if token.type == "$END" and isinstance(self.values[-1], syntax.File):
+                    tree: syntax.File = self.values[-1]
+                    return tree
+                if not self._recover(token):
+                    return None
+            elif action >= 0:
+                self._shift(token, action)
+            else:
+                self._reduce(-1 - action)
+
+    def _shift(self, token: Token, state: int) -> None:
+        if token.first:
+            if self.tokens[self.line].type != "@":  # the line of a loop begins at its hints
+                self.mark = len(self.states)
+            self.line = self.index
+        self.states.append(state)
+        self.values.append(token)
+        self.depths.append(0)
+        self.index += 1
+
+    def _reduce(self, number: int) -> None:
+        rule = self.tables.rules[number]
+        states = self.states
+        if rule.passed:
+            states[-1] = self.tables.gotos[states[-2]][rule.origin]
+            return
+        base = len(states) - rule.size
+        children = self.values[base:]
+        depth = max(self.depths[base:], default=0)
+        self._cut(base)
+        value: Any
+        if rule.inlined:
+            value = _spliced(children)
+        else:
+            flat: list[Any] = []
+            for child in children:
+                if isinstance(child, list):
+                    flat += child
+                else:
+                    flat.append(child)
+            value, depth = self._convert(rule.name, flat, depth)
+        states.append(self.tables.gotos[states[-1]][rule.origin])
+        self.values.append(value)
+        self.depths.append(depth)
+
+    def _cut(self, height: int) -> None:
+        """Drop what stands on the stack at and above `height`."""
+        del self.states[height:], self.values[height:], self.depths[height:]
+
+    def _convert(self, name: str, children: list[Any], depth: int) -> tuple[Any, int]:
+        value = self.converter.convert(name, children)
+        if name not in _DEEPENING:
+            return value, depth
+        if depth < MAXIMUM_DEPTH:
+            return value, depth + 1
+        if not any(found.code == "SK0121" for found in self.diagnostics):
+            message = f"the expression is nested more than {MAXIMUM_DEPTH} deep"
+            help_text = "bind parts of it to names"
+            problem = Problem("SK0121", message, label="too deep", help=help_text)
+            self.diagnostics.append(problem.at(value.span))
+        return syntax.Name("_", span=value.span), 0
+
+    # ------------------------------------------------------------ errors
+
+    def _recover(self, token: Token) -> bool:
+        """Report the token that cannot be shifted, and go on behind its line; False to stop."""
+        accepted = self._accepted_types()
+        if token.type == "DEDENT" and self._top_type() == "INDENT":
+            self._insert((("pass", "pass"), ("NEWLINE", "")), token)  # all lines were skipped
+            return True
+        line = self.index if token.first else self._line_start()
+        if token.problem is not None:
+            self.diagnostics.append(token.problem)
+        else:
+            hinted = line == self.index and self.tokens[self.line].type == "@"
+            before = self.tokens[self.line if hinted else line : self.index]
+            following = self.tokens[self.index : self.index + 3]
+            refusal = Refusal(self.source.name, token, before, accepted, following)
+            self.diagnostics.append(explain(refusal))
+        if self._holds("{"):
+            return self._skip_line(token, line, accepted)
+        return self._next_sketch()
+
+    def _line_start(self) -> int:
+        """The index of the first token of the line that the current token stands in."""
+        index = self.index
+        while index > 0 and not self.tokens[index].first:
+            index -= 1
+        return index
+
+    def _top_type(self) -> str:
+        top = self.values[-1]
+        return top.type if isinstance(top, Token) else ""
+
+    def _holds(self, kind: str) -> bool:
+        """A token of this type is on the stack, its construct not yet complete."""
+        return any(isinstance(value, Token) and value.type == kind for value in self.values)
+
+    def _next_sketch(self) -> bool:
+        """Go on at the next sketch of the file, or at the body of a sketch with a bad header."""
+        in_header = self._holds("sketch")
+        while isinstance(self.values[-1], Token):
+            self._cut(len(self.states) - 1)
+        while self.tokens[self.index].type not in ("sketch", "$END", "STOP"):
+            if in_header and self.tokens[self.index].type == "{":
+                self._insert((("sketch", "sketch"), ("NAME", "_")), self.tokens[self.index])
+                return True
+            self.index += 1
+        return self.tokens[self.index].type == "sketch" and self._accepts_sketch()
+
+    def _accepts_sketch(self) -> bool:
+        """The stack, cut back to complete sketches, can go on with one more."""
+        while len(self.states) > 1 and not self._can_shift("sketch"):
+            self._cut(len(self.states) - 1)
+        return True
+
+    def _skip_line(self, token: Token, line: int, accepted: frozenset[str]) -> bool:
+        """Recovery inside a sketch: every branch consumes a token or makes the next one fit."""
+        kind = token.type
+        if kind in ("$END", "}"):
+            return False
+        if self.tokens[self.index + 1].type == "}" and token.problem is not None:
+            self.index += 1  # the missing brace itself, put in by the lexer
+            return True
+        if kind == "INDENT":
+            self._insert(_header("for"), token)
+            return True
+        if "INDENT" in accepted:
+            body = (("INDENT", ""), ("pass", "pass"), ("NEWLINE", ""), ("DEDENT", ""))
+            self._insert(body, token)
+            return True
+        hinted = self.tokens[self.line].type == "@"
+        if hinted or not token.first:
+            self._cut(self.mark)
+        if hinted and token.first and token.problem is None and self._can_shift(kind):
+            return True
+        first = self.tokens[line].type
+        while self.tokens[self.index].type not in ("NEWLINE", "INDENT", "DEDENT", "$END", "STOP"):
+            self.index += 1
+        if self.tokens[self.index].type == "NEWLINE" or kind == "DEDENT":
+            self.index += 1
+        if self.tokens[self.index].type == "INDENT":
+            self._insert(_header("if" if first == "if" else "for"), token)
+        return True
+
+    def _insert(self, parts: Sequence[tuple[str, str]], at: Token) -> None:
+        """Put stand-in tokens before the current one."""
+        made = [Token(kind, text, at.start, at.line, at.column) for kind, text in parts]
+        made[0].first = made[0].type in ("for", "if", "sketch")
+        self.tokens[self.index : self.index] = made
+
+    def _accepted_types(self) -> frozenset[str]:
+        """The tokens that can be shifted here; others in the tables only reduce, then fail."""
+        types = self.tables.actions[self.states[-1]]
+        return frozenset(kind for kind in types if self._can_shift(kind))
+
+    def _can_shift(self, kind: str) -> bool:
+        states = self.states.copy()
+        while True:
+            action = self.tables.actions[states[-1]].get(kind)
+            if action is None:
+                return False
+            if action >= 0:
+                return True
+            rule = self.tables.rules[-1 - action]
+            if rule.size:
+                del states[len(states) - rule.size :]
+            target = self.tables.gotos[states[-1]].get(rule.origin)
+            if target is None:
+                return False
+            states.append(target)
+
+
+def _header(word: str) -> tuple[tuple[str, str], ...]:
+    """A stand-in for a broken `for` or `if` line, which owns the block that follows."""
+    if word == "if":
+        return (("if", "if"), ("NUMBER", "0"), (":", ":"), ("NEWLINE", ""))
+    loop = ["for", "_", "in", "range", "(", "0", ")", ":"]
+    kinds = ("for", "NAME", "in", "NAME", "(", "NUMBER", ")", ":")
+    return (*zip(kinds, loop, strict=True), ("NEWLINE", ""))
+
+
+def _spliced(children: list[Any]) -> list[Any]:
+    """The children of an inlined rule in one list; a growing list is extended in place."""
+    values: list[Any] = []
+    for number, child in enumerate(children):
+        if not isinstance(child, list):
+            values.append(child)
+        elif number == 0:
+            values = child
+        else:
+            values += child
+    return values

@@ -1,0 +1,255 @@
+"""Syntax nodes as canonical sketch text: expressions, declarations, single statements.
+
+One precedence table, one helper that parenthesises; products are tight (`i*T`), sums written with
+blanks (`a + b`) except inside subscripts and products. `parse` of the text gives the node again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from sketchc.base.source import Span
+from sketchc.base.types import DType
+from sketchc.parsing import syntax
+from sketchc.parsing.vocabulary import SECTIONS
+
+#: How tightly operators bind, as in grammar/sketch.lark.
+_PRECEDENCE = {
+    "or": 1,
+    "and": 2,
+    "not": 3,
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4),
+    **dict.fromkeys(("+", "-"), 5),
+    **dict.fromkeys(("*", "/", "//", "%"), 6),
+}
+_CHOICE, _COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = 0, 4, 5, 6, 7, 8
+
+Part = syntax.Expression | syntax.Slice | syntax.NewAxis
+
+
+def expression(node: Part, minimum: int = 0, tight: bool = False) -> str:
+    """The text of an expression, in parentheses when it binds less than `minimum`."""
+    text, binds = _expression(node, tight or minimum > _SUM)
+    return f"({text})" if binds < minimum else text
+
+
+def _expression(node: Part, tight: bool) -> tuple[str, int]:
+    """The text and how tightly its outermost operator binds."""
+    match node:
+        case syntax.Name():
+            return node.id, _ATOM
+        case syntax.Number():
+            return node.text, _ATOM
+        case syntax.Boolean():
+            return str(node.value), _ATOM
+        case syntax.String():
+            return _string(node), _ATOM
+        case syntax.Unary():
+            if node.operator == "not":
+                return f"not {expression(node.operand, _PRECEDENCE['not'])}", _PRECEDENCE["not"]
+            return node.operator + expression(node.operand, _SIGN), _SIGN
+        case syntax.Binary():
+            return _binary(node, tight)
+        case syntax.Choice():
+            parts = (node.then, node.condition, node.otherwise)
+            then, condition, otherwise = (
+                expression(part, minimum)
+                for part, minimum in zip(parts, (1, 1, _CHOICE), strict=True)
+            )
+            return f"{then} if {condition} else {otherwise}", _CHOICE
+        case syntax.Call():
+            return f"{node.function}({', '.join(arguments(node.arguments, node.keywords))})", _ATOM
+        case syntax.Subscript():
+            inner = ", ".join(expression(part, tight=True) for part in node.subscripts)
+            return f"{expression(node.base, _ATOM)}[{inner}]", _ATOM
+        case syntax.List():
+            return f"[{', '.join(expression(item) for item in node.items)}]", _ATOM
+        case syntax.Slice():
+            return _slice(node), 0
+        case syntax.NewAxis():
+            return "None", _ATOM
+        case _:
+            assert_never(node)
+
+
+def _binary(node: syntax.Binary, tight: bool) -> tuple[str, int]:
+    binds = _PRECEDENCE[node.operator]
+    left_minimum = binds + 1 if binds == _COMPARISON else binds
+    left = expression(node.left, left_minimum, tight)
+    right = expression(node.right, binds + 1, tight)
+    compact = node.operator in ("*", "/", "//") or (binds in (_SUM, _PRODUCT) and tight)
+    blank = "" if compact else " "
+    return f"{left}{blank}{node.operator}{blank}{right}", binds
+
+
+def _slice(node: syntax.Slice) -> str:
+    lower, upper, step = (
+        "" if part is None else expression(part, tight=True)
+        for part in (node.lower, node.upper, node.step)
+    )
+    return f"{lower}:{upper}:{step}" if node.step is not None else f"{lower}:{upper}"
+
+
+def _string(node: syntax.String) -> str:
+    return f"'{node.value}'" if '"' in node.value else f'"{node.value}"'
+
+
+def arguments(
+    positional: Sequence[syntax.Expression], keywords: Sequence[syntax.Keyword]
+) -> list[str]:
+    """The arguments of a call, one text each."""
+    return [
+        *(expression(argument) for argument in positional),
+        *(f"{keyword.name}={expression(keyword.value)}" for keyword in keywords),
+    ]
+
+
+# ---------------------------------------------------------------- declarations
+
+
+def section(node: syntax.Section) -> tuple[str, list[str], str]:
+    """The keyword of a section, its items, and what separates them."""
+    match node:
+        case syntax.SymbolsSection():
+            return "symbols", [_symbol(item) for item in node.symbols], ","
+        case syntax.ParamsSection():
+            # Behind `;` a section keyword would begin a section; behind `,` it is a name.
+            separator = "," if any(param.name in SECTIONS for param in node.params) else ";"
+            texts = [_constant(p.name, p.dtype, p.default) for p in node.params]
+            return "params", texts, separator
+        case syntax.LetSection():
+            return "let", [f"{let.name} = {expression(let.value)}" for let in node.lets], ";"
+        case syntax.TensorsSection():
+            return "tensors", [_tensor(item) for item in node.tensors], ";"
+        case syntax.WorkspaceSection():
+            return "workspace", [_tensor(item) for item in node.tensors], ";"
+        case syntax.ViewsSection():
+            return "views", [f"{v.name}{_extents(v.extents)} = {v.base}" for v in node.views], ";"
+        case syntax.ConstexprSection():
+            return "constexpr", [_constexpr(item) for item in node.constants], ","
+        case syntax.RequireSection():
+            return "require", [expression(item) for item in node.conditions], ";"
+        case _:
+            assert_never(node)
+
+
+def items(node: syntax.Section) -> tuple[Span, ...]:
+    """Where the items of a section stand."""
+    match node:
+        case syntax.SymbolsSection():
+            return tuple(item.span for item in node.symbols)
+        case syntax.ParamsSection():
+            return tuple(item.span for item in node.params)
+        case syntax.LetSection():
+            return tuple(item.span for item in node.lets)
+        case syntax.TensorsSection() | syntax.WorkspaceSection():
+            return tuple(item.span for item in node.tensors)
+        case syntax.ViewsSection():
+            return tuple(item.span for item in node.views)
+        case syntax.ConstexprSection():
+            return tuple(item.span for item in node.constants)
+        case syntax.RequireSection():
+            return tuple(item.span for item in node.conditions)
+        case _:
+            assert_never(node)
+
+
+def _symbol(node: syntax.SymbolDeclaration) -> str:
+    if node.upper_bound is None:
+        return node.name
+    return f"{node.name} <= {expression(node.upper_bound, _SUM)}"
+
+
+def _constant(name: str, dtype: DType | None, value: syntax.Expression | None) -> str:
+    kind = "" if dtype is None else f": {dtype.value}"
+    return f"{name}{kind}" + ("" if value is None else f" = {expression(value)}")
+
+
+def _constexpr(node: syntax.ConstexprDeclaration) -> str:
+    text = _constant(node.name, node.dtype, node.value)
+    if not node.choices:
+        return text
+    return f"{text} in [{', '.join(expression(choice) for choice in node.choices)}]"
+
+
+def _extents(extents: Sequence[syntax.Extent]) -> str:
+    texts = (
+        expression(e.value, _SUM, tight=True) + ("|1" if e.broadcastable else "") for e in extents
+    )
+    return f"[{', '.join(texts)}]"
+
+
+def _tensor(node: syntax.TensorDeclaration) -> str:
+    role = f"{node.role} " if node.role else ""
+    optional = "?" if node.optional else ""
+    initial = "" if node.initial is None else f" = {expression(node.initial)}"
+    return f"{node.name}{_extents(node.extents)}: {role}{node.dtype.value}{optional}{initial}"
+
+
+def point(node: syntax.TilingPoint) -> str:
+    """One tuning point of an `available_tiling` block."""
+    return ", ".join(f"{name} = {expression(value, _SUM)}" for name, value in node.values)
+
+
+# ---------------------------------------------------------------- statements
+
+SimpleStatement = (
+    syntax.Alloc
+    | syntax.Load
+    | syntax.Store
+    | syntax.Atomic
+    | syntax.Fetch
+    | syntax.Compute
+    | syntax.Binding
+    | syntax.Pass
+)
+
+
+def statement(node: SimpleStatement) -> tuple[str, list[str] | None]:
+    """The head of a statement, and its call's arguments (None: the head is all)."""
+    match node:
+        case syntax.Alloc():
+            return f"{node.name} = alloc", _alloc(node)
+        case syntax.Load():
+            pair = f"{expression(node.access)} -> {node.tile.id}"
+            return "load", [pair, *arguments((), node.keywords)]
+        case syntax.Store():
+            pair = f"{expression(node.tile)} -> {expression(node.access)}"
+            return "store", [pair, *arguments((), node.keywords)]
+        case syntax.Atomic():
+            pair = f"{expression(node.tile)} -> {expression(node.access)}"
+            return node.operation, [pair, *arguments((), node.keywords)]
+        case syntax.Fetch():
+            return f"{node.name} = fetch", [expression(node.access)]
+        case syntax.Compute():
+            return node.operation, arguments(node.arguments, node.keywords)
+        case syntax.Binding():
+            names = ", ".join(name.id for name in node.names)
+            return f"{names} = {', '.join(expression(value) for value in node.values)}", None
+        case syntax.Pass():
+            return "pass", None
+        case _:
+            assert_never(node)
+
+
+def _alloc(node: syntax.Alloc) -> list[str]:
+    parts = [f"[{', '.join(expression(extent) for extent in node.extents)}]"]
+    if node.dtype is not None:
+        parts.append(node.dtype.value)
+    if node.init is not None:
+        parts.append(f"init={expression(node.init)}")
+    if node.hints:
+        parts.append(f"llm_hint=[{', '.join(_string(word) for word in node.hints)}]")
+    return parts
+
+
+def hint(node: syntax.Hint) -> str:
+    """One `@llm_hint(...)` line."""
+    return f"@llm_hint({', '.join(arguments(node.words, node.keywords))})"
+
+
+def loop(node: syntax.For) -> str:
+    """The header of a loop."""
+    inner = ", ".join(expression(argument) for argument in node.arguments)
+    return f"for {node.variable.id} in range({inner}):"

@@ -1,0 +1,134 @@
+"""The generated parts of docs/LANGUAGE.md: the tables of operations, types, hints and diagnostics.
+
+`python -m sketchc.reporting.language_pages docs/LANGUAGE.md` puts them in, between markers such as
+`<!-- table: operations -->` and `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from sketchc.base.types import DType
+from sketchc.ops.table import OPS, Category, Op
+
+_MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
+_IDENTITIES = {
+    "zero": "0",
+    "one": "1",
+    "lowest": "-inf, or the smallest integer",
+    "highest": "inf, or the largest integer",
+    "false": "False",
+    "true": "True",
+}
+
+
+def operation_tables() -> str:
+    """One table per category, in the order of the op table."""
+    parts = []
+    for category in Category:
+        rows = [row for row in OPS.values() if row.category is category]
+        if rows:
+            parts.append(_operation_table(category, rows))
+    return "\n\n".join(parts)
+
+
+def _operation_table(category: Category, rows: list[Op]) -> str:
+    identities = any(row.identity for row in rows)
+    head = ["call", "result", "shape", "dtype", *(["of no lanes"] if identities else [])]
+    lines = [
+        f"**{category.value.capitalize()}**",
+        "",
+        f"| {' | '.join(head)} |",
+        "|" + "---|" * len(head),
+    ]
+    for row in rows:
+        cells = [
+            f"`{call_of(row)}`",
+            _cell(row.doc),
+            row.shape.value,
+            row.result.value,
+            *([_IDENTITIES.get(row.identity or "", "")] if identities else []),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def call_of(row: Op) -> str:
+    """How a row is called: operands, positional attributes, destinations, keywords."""
+    arguments = [*row.operands, *(a.name for a in row.attributes if a.positional)]
+    destinations = {1: ["dst"], 2: ["dst_values", "dst_indices"]}[row.outputs]
+    keywords = [f"{a.name}={_default(a.default)}" for a in row.attributes if not a.positional]
+    return f"{row.name}({', '.join([*arguments, *destinations, *keywords])})"
+
+
+def _default(value: object) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    return "..." if value is None else str(value)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def type_table() -> str:
+    """Every element type: size, kind, and the type that its element-wise results pass through."""
+    lines = ["| type | bytes | kind | computed in |", "|---|---|---|---|"]
+    for dtype in DType:
+        if dtype.is_float:
+            kind = "float"
+        elif dtype is DType.BOOL:
+            kind = "truth value"
+        else:
+            kind = "signed integer" if dtype.is_signed else "unsigned integer"
+        cells = (f"`{dtype.value}`", str(dtype.bytes), kind, f"`{dtype.compute.value}`")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def hint_table() -> str:
+    """Every hint that is known, and where it may stand."""
+    from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
+
+    lines = ["| hint | on loops | on tiles |", "|---|---|---|"]
+    for word in sorted(LOOP_HINTS | TILE_HINTS):
+        places = ("yes" if word in words else "" for words in (LOOP_HINTS, TILE_HINTS))
+        lines.append(f'| `"{word}"` | {" | ".join(places)} |')
+    return "\n".join(lines)
+
+
+def diagnostic_table() -> str:
+    """Every code with the title of its page."""
+    from sketchc.base.explain import codes, page
+
+    lines = ["| code | says |", "|---|---|"]
+    for code in codes():
+        title = (page(code) or "").partition("\n")[0].removeprefix(f"# {code}: ")
+        lines.append(f"| {code} | {_cell(title)} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "operations": operation_tables,
+    "types": type_table,
+    "hints": hint_table,
+    "diagnostics": diagnostic_table,
+}
+
+
+def filled(text: str) -> str:
+    """The text with every table between markers made anew. Raises `KeyError` for an unknown one."""
+    return _MARKED.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[3]}", text)
+
+
+def main() -> None:
+    for name in sys.argv[1:]:
+        path = Path(name)
+        path.write_text(filled(path.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
