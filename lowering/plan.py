@@ -219,3 +219,24 @@ def _float_parts(expression: ir.Expr) -> Iterator[ir.Binary]:
             yield expression
         case _:
             pass
+
+
+def subject(plan: Plan, loop: ir.For) -> str:
+    """`loop k`, by the name in the sketch; `loop k of line 7` where several have that name."""
+    name = _source_name(loop)
+    alike = sum(_source_name(other) == name for other in source_loops(plan))
+    return f"loop {name}" if alike == 1 else f"loop {name} of line {loop.span.line}"
+
+
+def _source_name(loop: ir.For) -> str:
+    return loop.text.split()[1] if loop.text else loop.variable
+
+
+def source_loops(plan: Plan) -> tuple[ir.For, ...]:
+    """The loops of the sketch, those on the grid included, in program order."""
+    return tuple(
+        statement
+        for phase in plan.sketch.phases
+        for statement in ir.walk(phase.body)
+        if isinstance(statement, ir.For)
+    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from llm_server import Action, LlmServer
 
-from sketchc.agents.config.settings import LlmSettings, ModelSettings
 from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header
 from sketchc.agents.llm.messages import Message, Reply, Request
 from sketchc.agents.llm.openai_provider import OpenAIProvider
+from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 
 KEY = "sk-test-A1b2C3d4E5f6G7h8"
 QUESTION = Request("designer", "complex", (Message("system", "Be brief."), Message("user", "Hi?")))

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from sketchc.agents.config.schema import OTHER_VARIABLES, SETTINGS, Setting, variables
-from sketchc.agents.config.settings import Configuration, ModelSettings, TargetSettings
+from sketchc.agents.config.settings import Configuration
+from sketchc.agents.llm.settings import ModelSettings, TargetSettings
 
 #: What the code has for "not set", in the reader's words.
 _UNSET = {

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.agents.config.settings import LlmSettings, ModelSettings
 from sketchc.agents.llm.errors import ContentFilterError
 from sketchc.agents.llm.messages import Reply, Request, Usage
 from sketchc.agents.llm.openai_errors import Said, Translator, said, too_long
 from sketchc.agents.llm.openai_replies import Gathered, ShapeError
 from sketchc.agents.llm.secret import redact
+from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.base.diagnostics import UsageError
 
 if TYPE_CHECKING:

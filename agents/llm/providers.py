@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sketchc.agents.config.settings import LlmSettings, TargetSettings, require_prices
+from sketchc.agents.llm.settings import LlmSettings, TargetSettings, require_prices
 from sketchc.base.diagnostics import UsageError
 
 if TYPE_CHECKING:

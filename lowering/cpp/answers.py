@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sketchc.ir import nodes as ir
-from sketchc.lowering.passes.answer_hints import source_loops, subject
-from sketchc.lowering.plan import HintAnswer, Plan, has_product
+from sketchc.lowering.plan import HintAnswer, Plan, has_product, source_loops, subject
 
 _LANES = ("vectorize", "simd", "warp", "threadidx")
 

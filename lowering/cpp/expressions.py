@@ -10,6 +10,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import OPPOSITE
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.loops import nodes
+from sketchc.lowering.loops.scalars import LOGICAL, scalar_dtype
 from sketchc.lowering.precedence import CPP, Code
 
 #: The C++ type of each element type; `half` and `bfloat16` are the prelude's.
@@ -34,8 +35,6 @@ ROUNDED = {
     DType.BF16: "sketch::to_float(sketch::to_bfloat16({}))",
 }
 
-_LOGICAL = {"and": "&&", "or": "||"}
-_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _HELPERS = {"//": "sketch::floor_div", "%": "sketch::floor_mod", "cdiv": "sketch::ceil_div"}
 _FUNCTIONS = {
     "sqrt": "std::sqrt",
@@ -46,42 +45,6 @@ _FUNCTIONS = {
 }
 
 # ---------------------------------------------------------------- scalars
-
-
-def scalar_dtype(expression: ir.Expr) -> DType:
-    """The C++ type of a host or loop scalar: I64, F64 or BOOL."""
-    match expression:
-        case ir.Literal(value):
-            if isinstance(value, bool):
-                return DType.BOOL
-            return DType.I64 if isinstance(value, int) else DType.F64
-        case ir.Ref(dtype=dtype):
-            if dtype.is_float:
-                return DType.F64
-            return DType.BOOL if dtype is DType.BOOL else DType.I64
-        case ir.Unary(operator, operand):
-            return DType.BOOL if operator == "not" else scalar_dtype(operand)
-        case ir.Binary(operator, left, right):
-            if operator in _COMPARISONS or operator in _LOGICAL:
-                return DType.BOOL
-            if operator == "/":
-                return DType.F64
-            both = (scalar_dtype(left), scalar_dtype(right))
-            return DType.F64 if DType.F64 in both else DType.I64
-        case ir.Choice():
-            return DType.I64
-        case ir.Function(name, arguments):
-            if name == "int":
-                return DType.I64
-            if name == "abs":
-                return scalar_dtype(arguments[0])
-            return DType.F64
-        case ir.Iota():
-            return DType.I64
-        case ir.TileLanes(dtype=dtype):
-            return DType.BOOL if dtype is DType.BOOL else DType.I64
-        case _:
-            assert_never(expression)
 
 
 def scalar(expression: ir.Expr) -> Code:
@@ -142,7 +105,7 @@ def _as_real(expression: ir.Expr) -> Code:
 
 def _binary(expression: ir.Binary) -> Code:
     operator, left, right = expression.operator, expression.left, expression.right
-    if operator in _LOGICAL:
+    if operator in LOGICAL:
         return logical(operator, scalar(left), scalar(right))
     operands = (left, right)
     real = operator == "/" or DType.F64 in (scalar_dtype(left), scalar_dtype(right))
@@ -160,10 +123,10 @@ def _binary(expression: ir.Binary) -> Code:
 def logical(operator: str, left: Code, right: Code) -> Code:
     """`and` or `or` of two conditions. Compilers warn about `a || b && c`: an inner part with the
     other operator is parenthesised."""
-    own = CPP.binary_levels[_LOGICAL[operator]]
-    levels = {CPP.binary_levels[spelling] for spelling in _LOGICAL.values()} - {own}
+    own = CPP.binary_levels[LOGICAL[operator]]
+    levels = {CPP.binary_levels[spelling] for spelling in LOGICAL.values()} - {own}
     parts = [Code(f"({code})") if code.level in levels else code for code in (left, right)]
-    return CPP.binary(_LOGICAL[operator], *parts)
+    return CPP.binary(LOGICAL[operator], *parts)
 
 
 def fails(holds: ir.Expr) -> Code:

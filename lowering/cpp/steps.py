@@ -9,7 +9,7 @@ import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.launch.conditions import Condition, fetch_conditions, fetched_conditions
-from sketchc.lowering.cpp.expressions import CPP_TYPES, scalar, scalar_dtype, value
+from sketchc.lowering.cpp.expressions import CPP_TYPES, scalar, value
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.cpp.printer import Printer, serial_head
 from sketchc.lowering.cpp.refusals import broken
@@ -17,6 +17,7 @@ from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.build import step_sign
 from sketchc.lowering.loops.indices import row_major
 from sketchc.lowering.loops.reads import fetch
+from sketchc.lowering.loops.scalars import scalar_dtype
 from sketchc.lowering.loops.streams import streamed_tensors
 from sketchc.lowering.plan import GridAxis, PhasePlan
 

@@ -11,7 +11,6 @@ from sketchc.base.source import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import children, constant_value, substitute
-from sketchc.lowering.cpp.expressions import scalar_dtype
 from sketchc.lowering.loops import nodes as loops
 from sketchc.lowering.loops.calls import Calls
 from sketchc.lowering.loops.dead_stores import clean
@@ -31,6 +30,7 @@ from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Kind, LaneSource, Nest, lane_variable
 from sketchc.lowering.loops.reads import Scope, converted, divides, fetch
 from sketchc.lowering.loops.rows import add_rows
+from sketchc.lowering.loops.scalars import scalar_dtype
 from sketchc.lowering.loops.storage import place
 from sketchc.lowering.loops.unroll_and_jam import jam_sums
 

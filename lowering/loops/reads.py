@@ -14,7 +14,6 @@ from sketchc.base.source import NOWHERE
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import children, references, substitute
-from sketchc.lowering.cpp.expressions import scalar_dtype
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.indices import row_major
 from sketchc.lowering.loops.nest_maker import NestMaker
@@ -30,6 +29,7 @@ from sketchc.lowering.loops.nests import (
     lane_variable,
     read_variable,
 )
+from sketchc.lowering.loops.scalars import scalar_dtype
 from sketchc.lowering.loops.storage import Home
 
 

@@ -8,8 +8,7 @@ import attrs
 
 from sketchc.base.source import Span
 from sketchc.checker.context.hints import HARDWARE_HINTS, LOOP_HINTS, TILE_HINTS
-from sketchc.ir import nodes as ir
-from sketchc.lowering.plan import HintAnswer, Plan, TilePlan
+from sketchc.lowering.plan import HintAnswer, Plan, TilePlan, source_loops, subject
 from sketchc.parsing import syntax
 
 _GRID = ("parallel", "grididx", "coreidx")
@@ -31,27 +30,6 @@ class AnswerHints:
     def run(self, plan: Plan) -> Plan:
         found = (*_loops(plan), *_tiles(plan))
         return attrs.evolve(plan, answers=(*plan.answers, *found))
-
-
-def subject(plan: Plan, loop: ir.For) -> str:
-    """`loop k`, by the name in the sketch; `loop k of line 7` where several have that name."""
-    name = _source_name(loop)
-    alike = sum(_source_name(other) == name for other in source_loops(plan))
-    return f"loop {name}" if alike == 1 else f"loop {name} of line {loop.span.line}"
-
-
-def _source_name(loop: ir.For) -> str:
-    return loop.text.split()[1] if loop.text else loop.variable
-
-
-def source_loops(plan: Plan) -> tuple[ir.For, ...]:
-    """The loops of the sketch, those on the grid included, in program order."""
-    return tuple(
-        statement
-        for phase in plan.sketch.phases
-        for statement in ir.walk(phase.body)
-        if isinstance(statement, ir.For)
-    )
 
 
 def _loops(plan: Plan) -> Iterator[HintAnswer]:

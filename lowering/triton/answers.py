@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sketchc.ir import nodes as ir
-from sketchc.lowering.passes.answer_hints import subject
-from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, is_product
+from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, is_product, subject
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.pipelining import (

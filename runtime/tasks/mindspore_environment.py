@@ -11,7 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
-from sketchc.runtime.toolchains.triton_ascend.environment import (
+from sketchc.runtime.process.venvs import (
     InstallError,
     find_python,
     new_environment,

@@ -143,3 +143,6 @@ def holds(dtype: DType, value: float | bool) -> bool:
         return value in (0, 1)
     low, high = dtype.limits or (0, 0)
     return math.isfinite(value) and low <= value <= high and value == int(value)
+
+
+Scalar = int | float | bool

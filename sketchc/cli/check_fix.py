@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import click
 
+from sketchc.api import FileReport, Request, check_text
 from sketchc.base import fixes, records
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Fix, Severity, UsageError
 from sketchc.base.source import Source
-from sketchc.cli.commands.check import FileReport, Request, check_text
-from sketchc.cli.commands.fmt import difference
-from sketchc.cli.commands.fmt import write as replace
+from sketchc.cli.texts import difference
+from sketchc.cli.texts import write as replace
 from sketchc.parsing.parser import parse
 from sketchc.parsing.reading import read
 

@@ -29,10 +29,10 @@ from sketchc.agents.run.run import (
 from sketchc.agents.run.summary import ending
 from sketchc.agents.workflows import agents_of, load_workflow
 from sketchc.base.diagnostics import UsageError
-from sketchc.cli.commands.verify import require_running
 from sketchc.cli.gen_progress import Display
 from sketchc.cli.gen_recording import RunRecorder
 from sketchc.cli.store_option import recorder
+from sketchc.cli.verify_files import require_running
 from sketchc.runtime.toolchains.base import toolchain
 
 if TYPE_CHECKING:

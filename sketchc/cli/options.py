@@ -10,11 +10,11 @@ import click
 
 from sketchc.base.diagnostics import Diagnostic, UsageError
 from sketchc.base.source import Source
+from sketchc.base.types import Scalar
 
 if TYPE_CHECKING:
     from sketchc.parsing import syntax
 
-Scalar = int | float | bool
 LARGEST_SIZE = 2**63 - 1
 
 

@@ -101,7 +101,7 @@ def _lowered(
 ) -> Kernel:
     """The kernel of a text that holds one sketch."""
     from sketchc.base.diagnostics import has_errors
-    from sketchc.cli.commands.lower import check_bindable, resolve_target
+    from sketchc.cli.lowering import check_bindable, resolve_target
     from sketchc.lowering.passes.pipeline import build_plan
     from sketchc.lowering.registry import target_module
     from sketchc.parsing.parser import parse

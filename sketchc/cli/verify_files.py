@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.runtime.verify.seed import fresh_seed
 
@@ -47,7 +48,7 @@ class VerifyRequest:
     file: str
     target: str
     hardware: str | None = None
-    constants: Mapping[str, options.Scalar] = attrs.field(factory=dict)
+    constants: Mapping[str, Scalar] = attrs.field(factory=dict)
     sketch: str | None = None
     entry: str | None = None
     signature: str | None = None
@@ -194,13 +195,13 @@ def prepare(
     name: str | None,
     target: str,
     hardware: str | None,
-    constants: dict[str, options.Scalar],
+    constants: dict[str, Scalar],
 ) -> Candidate:
     """Lower `file` for `target`, with the toolchain that runs it.
 
     Raises `SketchError` for a sketch that does not lower and `UsageError` for unknown names.
     """
-    from sketchc.cli.commands.lower import check_bindable, resolve_target
+    from sketchc.cli.lowering import check_bindable, resolve_target
     from sketchc.lowering.passes.pipeline import build_plan
     from sketchc.lowering.registry import target_module
     from sketchc.runtime.toolchains.base import toolchain
@@ -210,7 +211,7 @@ def prepare(
     source, tree = options.load_sketch(file, name)
     check_bindable(tree, constants)
 
-    def lowered(tiles: Mapping[str, options.Scalar]) -> tuple[Plan, Kernel]:
+    def lowered(tiles: Mapping[str, Scalar]) -> tuple[Plan, Kernel]:
         plan = build_plan(tree, chosen, chip, {**constants, **tiles}).plan
         return plan, target_module(chosen).emit(plan)
 
@@ -225,8 +226,8 @@ def prepare(
 
 def _kernel(request: VerifyRequest, task: WorkerTask) -> Candidate:
     """A kernel that somebody else wrote. Raises `UsageError` and `SketchError`."""
-    from sketchc.cli.commands.lower import resolve_target
     from sketchc.cli.kernel_text import entry_of, is_wrapper, read_kernel
+    from sketchc.cli.lowering import resolve_target
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.registry import target_module
     from sketchc.runtime.toolchains.base import toolchain
@@ -281,7 +282,7 @@ def _module(request: VerifyRequest, task: WorkerTask, target: str, chip: str | N
 def signature_plan(request: VerifyRequest, task: WorkerTask) -> tuple[Plan, Source | None]:
     """What a kernel is called with: the plan of `--signature`, with that file, else one without
     phases that is read off the task. Raises `UsageError` and `SketchError`."""
-    from sketchc.cli.commands.lower import resolve_target
+    from sketchc.cli.lowering import resolve_target
     from sketchc.runtime.tasks import signature
 
     target, chip = resolve_target(request.target, request.hardware, None, None, None)
@@ -300,9 +301,9 @@ def _planned(
     tree: syntax.Sketch,
     target: str,
     chip: str | None,
-    constants: dict[str, options.Scalar],
+    constants: dict[str, Scalar],
 ) -> Plan:
-    from sketchc.cli.commands.lower import check_bindable
+    from sketchc.cli.lowering import check_bindable
     from sketchc.lowering.passes.pipeline import build_plan
 
     check_bindable(tree, constants)

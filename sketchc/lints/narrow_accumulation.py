@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from sketchc.base.diagnostics import Diagnostic, Label, Severity
 from sketchc.base.types import DType
-from sketchc.checker.context.fixits import dtype_fix
 from sketchc.ir import nodes as ir
 from sketchc.lints.uses import alloc_of
 from sketchc.parsing import syntax
+from sketchc.parsing.text import dtype_fix
 
 #: The narrow types, with the bits that a number of each has.
 _DIGITS = {DType.F16: "11", DType.BF16: "8"}

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
-from sketchc.checker.context.text import statement_text
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import references
 from sketchc.lints.unused_load import needless
 from sketchc.lints.uses import access_names, alloc_of, bodies, loop_of, reads, stored, writes
 from sketchc.parsing import syntax
+from sketchc.parsing.text import statement_text
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:

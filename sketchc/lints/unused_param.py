@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sketchc.base.diagnostics import Diagnostic, Severity
-from sketchc.checker.context.prepass import survey
 from sketchc.ir import nodes as ir
 from sketchc.parsing import syntax
+from sketchc.parsing.prepass import survey
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:

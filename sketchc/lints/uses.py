@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from sketchc.checker.context.prepass import names
 from sketchc.ir import nodes as ir
 from sketchc.ir.lanes import tiles_read
 from sketchc.ir.symbolic import references
 from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
+from sketchc.parsing.prepass import names
 
 
 def access_tiles(access: ir.Access) -> set[str]:

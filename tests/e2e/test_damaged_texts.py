@@ -14,8 +14,8 @@ import attrs
 import pytest
 from damaged_texts import EXAMPLES, damaged, judged
 
+from sketchc.api import Request, check_text
 from sketchc.base.source import Source
-from sketchc.cli.commands.check import Request, check_text
 from sketchc.ir import nodes as ir
 
 COUNT = int(os.environ.get("SKETCHC_DAMAGED", "300"))

@@ -21,12 +21,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sketchc.api import Request, check_file
 from sketchc.base import fixes
 from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.base.source import Source
 from sketchc.base.types import DType
 from sketchc.checker.api import CheckResult, check
-from sketchc.cli.commands.check import Request, check_file
 from sketchc.interpreter.api import Options, interpret
 from sketchc.interpreter.inputs import random_inputs
 from sketchc.interpreter.launch import bind_symbols, bind_values, tensor_shapes

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sketchc.api import Request, check_text
 from sketchc.base.diagnostics import Severity
 from sketchc.base.fixes import combine
 from sketchc.base.source import Source
-from sketchc.cli.commands.check import Request, check_text
 from sketchc.cli.main import run
 from sketchc.interpreter.api import interpret
 

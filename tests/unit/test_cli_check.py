@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from sketchc.api import Request, check_file
 from sketchc.base.explain import block, page
-from sketchc.cli.commands.check import _PARALLEL_FROM, Request, check_file, map_files
+from sketchc.cli.commands.check import _PARALLEL_FROM, map_files
 from sketchc.cli.main import COMMANDS, run
 from sketchc.parsing.parser import MAXIMUM_SIZE
 

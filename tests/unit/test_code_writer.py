@@ -19,12 +19,12 @@ from sketchc.agents.coder.code_writer import (
     write_kernel,
 )
 from sketchc.agents.coder.messages import Assignment, for_plan
-from sketchc.agents.config.settings import LlmSettings, ModelSettings
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.errors import ContextOverflowError
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.llm.openai_provider import OpenAIProvider
+from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.agents.state.state import Feedback
 from sketchc.cli.options import load_sketch
 from sketchc.docspec.loader import load

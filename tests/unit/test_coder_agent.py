@@ -13,11 +13,12 @@ from llm_server import LlmServer, reply
 from small_tasks import described
 
 from sketchc.agents.coder.coder import Coder
-from sketchc.agents.config.settings import Configuration, LlmSettings, ModelSettings
+from sketchc.agents.config.settings import Configuration
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.llm.openai_provider import OpenAIProvider
+from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.agents.state.run_context import Session
 from sketchc.agents.state.state import Feedback, KernelText, RunState, Step
 from sketchc.agents.workflows import WORKFLOWS, follow, load_workflow

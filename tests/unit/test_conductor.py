@@ -29,11 +29,12 @@ from sketchc.agents.conductor.conductor import (
     route_unfinished,
 )
 from sketchc.agents.conductor.estimate import estimate
-from sketchc.agents.config.settings import Configuration, LlmSettings, ModelSettings
+from sketchc.agents.config.settings import Configuration
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.replies import ReplyError
+from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.agents.state.candidates import plan_of
 from sketchc.agents.state.run_context import Session
 from sketchc.agents.state.state import KernelText, RunState, Step, Turn

@@ -16,17 +16,10 @@ from sketchc.agents.config.schema import (
     names_below,
     variables,
 )
-from sketchc.agents.config.settings import (
-    Configuration,
-    LlmSettings,
-    ModelSettings,
-    TargetSettings,
-    find_file,
-    load,
-    override,
-)
+from sketchc.agents.config.settings import Configuration, find_file, load, override
 from sketchc.agents.llm.client import Caps, RetryPolicy
 from sketchc.agents.llm.messages import LEVELS
+from sketchc.agents.llm.settings import LlmSettings, ModelSettings, TargetSettings
 from sketchc.base.diagnostics import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]

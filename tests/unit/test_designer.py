@@ -16,7 +16,7 @@ import pytest
 from llm_cases import KEY
 from llm_server import Action, LlmServer, overflow, reply, truncated
 
-from sketchc.agents.config.settings import Configuration, LlmSettings, ModelSettings
+from sketchc.agents.config.settings import Configuration
 from sketchc.agents.designer.design_check import design_check
 from sketchc.agents.designer.designer import KEPT_EXCHANGES, Designer
 from sketchc.agents.designer.messages import sketch_name, user_message
@@ -25,6 +25,7 @@ from sketchc.agents.llm.errors import ContextOverflowError
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.llm.openai_provider import OpenAIProvider
+from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.agents.state.run_context import Session
 from sketchc.agents.state.serialise import dump_state, load_state
 from sketchc.agents.state.state import Feedback, KernelText, RunState, Step, Turn

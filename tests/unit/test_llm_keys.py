@@ -19,7 +19,6 @@ from llm_server import (
     reply,
 )
 
-from sketchc.agents.config.settings import LlmSettings
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.errors import (
     LlmError,
@@ -27,6 +26,7 @@ from sketchc.agents.llm.errors import (
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.openai_errors import hide_key
 from sketchc.agents.llm.openai_provider import OpenAIProvider
+from sketchc.agents.llm.settings import LlmSettings
 from sketchc.base.diagnostics import UsageError
 
 

@@ -29,7 +29,6 @@ from llm_server import (
     unauthorized,
 )
 
-from sketchc.agents.config.settings import LlmSettings, ModelSettings
 from sketchc.agents.llm.client import Client, RetryPolicy, Timing
 from sketchc.agents.llm.errors import (
     AuthenticationError,
@@ -47,6 +46,7 @@ from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import Request, Usage
 from sketchc.agents.llm.openai_errors import retry_after
 from sketchc.agents.llm.openai_provider import OpenAIProvider
+from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.base.diagnostics import UsageError
 
 

@@ -9,15 +9,10 @@ from pathlib import Path
 import pytest
 from llm_server import LlmServer, reply
 
-from sketchc.agents.config.settings import (
-    LlmSettings,
-    ModelSettings,
-    TargetSettings,
-    require_prices,
-)
 from sketchc.agents.llm.client import Caps
 from sketchc.agents.llm.messages import LEVELS, Message, Request
 from sketchc.agents.llm.providers import NOTHING_CONFIGURED, PROVIDERS, is_local, make_provider
+from sketchc.agents.llm.settings import LlmSettings, ModelSettings, TargetSettings, require_prices
 from sketchc.base.diagnostics import UsageError
 
 NAME, KEY = "SKETCHC_TEST_PROVIDER_KEY", "sk-test-aaaabbbbccccdddd"

@@ -16,7 +16,6 @@ from llm_server import (
     prompt_key,
 )
 
-from sketchc.agents.config.settings import LlmSettings, ModelSettings
 from sketchc.agents.llm.errors import (
     BadRequestError,
     TimeoutFailure,
@@ -24,6 +23,7 @@ from sketchc.agents.llm.errors import (
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import Message, Reply, Request, Usage
 from sketchc.agents.llm.openai_provider import OpenAIProvider
+from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 
 
 def test_a_recorded_ledger_answers_by_exact_messages(tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ from damaged_texts import damaged
 from example_sizes import inputs_for, params_for
 from untyped_texts import untyped
 
+from sketchc.api import Request, check_text
 from sketchc.base import fixes
 from sketchc.base.diagnostics import DiagnosticError
 from sketchc.base.source import Source
 from sketchc.base.types import DType
 from sketchc.checker.api import CheckedSketch, CheckResult, check
 from sketchc.cli.check_fix import mend
-from sketchc.cli.commands.check import Request, check_text
 from sketchc.interpreter.api import Options, interpret
 from sketchc.ir import nodes as ir
 from sketchc.lints.uses import writes

@@ -6,24 +6,29 @@ $SKETCHC_ASCEND_ENV, or <user data>/sketchc/triton-ascend-3.2.0.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
 
 from sketchc.runtime.process.environment import compiler_environment
+from sketchc.runtime.process.venvs import (
+    PYTHONS,
+    InstallError,
+    _run,
+    find_python,
+    new_environment,
+    python_with,
+    user_folder,
+)
 
 FRONTEND_VERSION = "3.2.0"
 REQUIREMENTS = (f"triton-ascend=={FRONTEND_VERSION}", "pybind11", "numpy<2.4")
-#: Python versions that triton-ascend has wheels for and that worker processes run on.
-PYTHONS = ("3.11",)
 APT_PACKAGES = ("mlir-19-tools", "llvm-19", "gcc")
 APT_LINE = f"apt-get install -y {' '.join(APT_PACKAGES)}"
 #: LLVM 22's parser no longer reads what the front end prints.
@@ -47,12 +52,6 @@ class Tools:
     def fingerprint(self) -> str:
         """Goes into the key of the build cache."""
         return f"llvm {self.version}, gcc {self.gcc_version}"
-
-
-def user_folder(variable: str, default: str) -> Path:
-    """$XDG_… or its default below the home folder, with sketchc's own folder in it."""
-    configured = os.environ.get(variable)
-    return (Path(configured) if configured else Path.home() / default) / "sketchc"
 
 
 def cache_folder() -> Path:
@@ -133,14 +132,6 @@ def _version(program: str, option: str, pattern: str) -> str | None:
     return found.group(1) if found else None
 
 
-def find_python() -> str | None:
-    """A Python that triton-ascend has wheels for: this one, or one on the path."""
-    if f"{sys.version_info.major}.{sys.version_info.minor}" in PYTHONS:
-        return sys.executable
-    names = (f"python{version}" for version in PYTHONS)
-    return next((path for name in names if (path := shutil.which(name))), None)
-
-
 def install_frontend() -> str:
     """Create the environment; returns what was done. Raises `InstallError` with pip's words."""
     folder = environment_folder()
@@ -167,51 +158,6 @@ def install_tools() -> str:
     _llvm.cache_clear()
     find_tools.cache_clear()
     return f"installed {', '.join(APT_PACKAGES)}"
-
-
-class InstallError(Exception):
-    """An installation failed; the message says why, for the user."""
-
-
-@contextlib.contextmanager
-def new_environment(folder: Path, python: str) -> Iterator[Callable[..., None]]:
-    """Make a virtual environment, to be filled by calls of what is given, with arguments of
-    `pip install`; it counts as unfinished until that is done. Raises `InstallError`."""
-    unfinished = _unfinished(folder)
-    if folder.exists() and any(folder.iterdir()) and not unfinished.exists():
-        message = f"{folder} exists and is not such an environment: move it away"
-        raise InstallError(message)
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished.touch()
-    _run([python, "-m", "venv", "--clear", str(folder)])
-    unfinished.touch()
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    yield lambda *arguments: _run([*pip, "--disable-pip-version-check", *arguments])
-    unfinished.unlink()
-
-
-def python_with(folder: Path, distribution: str) -> Path | None:
-    """The interpreter of a finished environment that has this distribution ("NAME-VERSION", as its
-    folder of metadata begins), or None."""
-    python = folder / "bin" / "python"
-    pattern = f"lib/python3*/site-packages/{distribution}.dist-info"
-    complete = python.exists() and any(folder.glob(pattern)) and not _unfinished(folder).exists()
-    return python if complete else None
-
-
-def _unfinished(folder: Path) -> Path:
-    """Present while an installation runs, and after one that failed."""
-    return folder / "sketchc-unfinished"
-
-
-def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment, stdin=None
-    )
-    if done.returncode:
-        tail = (done.stdout + done.stderr).strip()[-1500:]
-        message = f"{' '.join(command)} failed:\n{tail}"
-        raise InstallError(message)
 
 
 if __name__ == "__main__":

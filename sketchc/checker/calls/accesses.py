@@ -17,11 +17,11 @@ from sketchc.checker.calls.layouts import is_loaded, shaped
 from sketchc.checker.context.context import Context, InvalidError, Typed
 from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.names import TensorName, TileName, TileState, describe
-from sketchc.checker.context.prepass import names
 from sketchc.checker.context.shapes import broadcast, interval, same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.parsing import syntax
+from sketchc.parsing.prepass import names
 
 _Part: TypeAlias = syntax.Expression | syntax.Slice | syntax.NewAxis
 

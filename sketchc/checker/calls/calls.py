@@ -9,16 +9,16 @@ from sketchc.base.diagnostics import Edit, Fix, Label
 from sketchc.base.types import DType
 from sketchc.checker.calls.arguments import Arguments
 from sketchc.checker.context.context import Context, InvalidError
-from sketchc.checker.context.dtypes import common, literal_fits, result_of, writes_implicitly
 from sketchc.checker.context.fixits import accumulate_fix, cast_fix
 from sketchc.checker.context.names import TileState
 from sketchc.checker.context.shapes import broadcast, fits, same, shown
-from sketchc.checker.context.text import statement_text
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.lanes import laid_out
+from sketchc.ops.dtypes import common, literal_fits, result_of, writes_implicitly
 from sketchc.ops.table import Category, Op, Result
 from sketchc.parsing import syntax
+from sketchc.parsing.text import statement_text
 
 #: Element-wise operations that have no meaning on conditions.
 _NOT_ON_BOOL = frozenset(

@@ -10,10 +10,10 @@ from __future__ import annotations
 from sketchc.base.diagnostics import Label
 from sketchc.base.types import DType
 from sketchc.checker.calls.calls import Call
-from sketchc.checker.context.dtypes import writes_implicitly
 from sketchc.checker.context.shapes import fits, same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
+from sketchc.ops.dtypes import writes_implicitly
 
 
 def scan(call: Call, axis: int) -> tuple[int, ...]:

@@ -27,12 +27,12 @@ from sketchc.checker.context.names import (
     describe,
 )
 from sketchc.checker.context.shapes import broadcast, interval
-from sketchc.checker.context.text import expression_text
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.lanes import laid_out
 from sketchc.parsing import syntax
+from sketchc.parsing.text import expression_text
 
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _PAIRS = {"ceil": "cdiv", "cdiv": "cdiv", "min": "min", "max": "max"}

@@ -11,15 +11,15 @@ from sketchc.checker.calls.scalars import number
 from sketchc.checker.calls.shorthand import reshaped, squeezed, stored_value
 from sketchc.checker.calls.tile_operands import tile_with_subscripts
 from sketchc.checker.context.context import Context, InvalidError, Value
-from sketchc.checker.context.dtypes import literal_fits, writes_implicitly
 from sketchc.checker.context.fixits import cast_fix
 from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.names import IndexName, ScalarName, TileState
 from sketchc.checker.context.shapes import fits, shown
-from sketchc.checker.context.text import statement_text
 from sketchc.ir import nodes as ir
 from sketchc.ir.lanes import laid_out
+from sketchc.ops.dtypes import literal_fits, writes_implicitly
 from sketchc.parsing import syntax
+from sketchc.parsing.text import statement_text
 
 #: The types that hardware combines in memory (some targets refuse the last three).
 _ATOMIC = (DType.I32, DType.I64, DType.U32, DType.F32, DType.F64, DType.F16, DType.BF16)

@@ -20,11 +20,11 @@ from sketchc.checker.calls.undefined import check_second_operand
 from sketchc.checker.context.context import Context, InvalidError
 from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.names import TileName, TileState, closest
-from sketchc.checker.context.text import statement_text
 from sketchc.ir import nodes as ir
 from sketchc.ir.lanes import tiles_read
 from sketchc.ops.table import OPS, Category, Op, Shape
 from sketchc.parsing import syntax
+from sketchc.parsing.text import statement_text
 
 
 def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:

@@ -25,11 +25,11 @@ from sketchc.checker.context.names import (
     closest,
     describe,
 )
-from sketchc.checker.context.prepass import Survey
 from sketchc.ir import guards, symbolic
 from sketchc.ir import nodes as ir
 from sketchc.ir.lanes import tiles_read
 from sketchc.parsing import syntax
+from sketchc.parsing.prepass import Survey
 
 Value = int | float | bool
 

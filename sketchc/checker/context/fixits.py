@@ -14,16 +14,11 @@ from sketchc.base.source import NOWHERE
 from sketchc.base.types import DType
 from sketchc.checker.context.context import Context
 from sketchc.checker.context.names import TileName, TileState
-from sketchc.checker.context.text import statement_text
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
-
-
-def _lines(node: syntax.Statement, lines: Iterable[str]) -> Edit:
-    indent = " " * (node.span.column - 1)
-    return Edit(node.span, f"\n{indent}".join(lines))
+from sketchc.parsing.text import line_edit, statement_text
 
 
 def _free_name(context: Context, wanted: str) -> str:
@@ -33,12 +28,6 @@ def _free_name(context: Context, wanted: str) -> str:
         count += 1
         name = f"{wanted}_{count}"
     return name
-
-
-def dtype_fix(node: syntax.Alloc, dtype: DType) -> Fix:
-    """Give an alloc this element type."""
-    text = statement_text(records.evolve(node, dtype=dtype))
-    return Fix(f"make `{node.name}` {dtype.value}", (Edit(node.span, text),))
 
 
 def init_fix(node: syntax.Alloc) -> Fix:
@@ -96,7 +85,7 @@ def cast_fix(
                 statement_text(records.evolve(node, arguments=arguments)),
                 f"cast({between}, {name})",
             ]
-    return (Fix("convert with `cast`", (_lines(node, lines),)),)
+    return (Fix("convert with `cast`", (line_edit(node, lines),)),)
 
 
 def _alloc_of(context: Context, name: str) -> syntax.Alloc | None:
@@ -136,7 +125,7 @@ def accumulate_fix(context: Context, node: syntax.Compute, tile: TileState) -> t
                 statement_text(records.evolve(node, arguments=arguments)),
                 f"{operation}({name}, {part}, {name})",
             ]
-            return (Fix("reduce into a tile of its own, then combine", (_lines(node, lines),)),)
+            return (Fix("reduce into a tile of its own, then combine", (line_edit(node, lines),)),)
         case _:
             return ()
 
@@ -213,7 +202,6 @@ def _accesses(body: Iterable[ir.Statement]) -> Iterator[ir.Access]:
 __all__ = [
     "accumulate_fix",
     "cast_fix",
-    "dtype_fix",
     "init_fix",
     "late_positional_fix",
     "tile_index_fixes",

@@ -6,15 +6,15 @@ from sketchc.base.types import DType
 from sketchc.checker.calls.expressions import constant, integer
 from sketchc.checker.calls.scalars import is_constant
 from sketchc.checker.context.context import Context, Value
-from sketchc.checker.context.dtypes import literal_fits
-from sketchc.checker.context.fixits import dtype_fix
 from sketchc.checker.context.hints import tile_hints
 from sketchc.checker.context.names import TileName, TileState
 from sketchc.checker.context.shapes import interval
 from sketchc.checker.elaboration.declarations import bound_fix
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
+from sketchc.ops.dtypes import literal_fits
 from sketchc.parsing import syntax
+from sketchc.parsing.text import dtype_fix
 
 _NARROW = (DType.F16, DType.BF16, DType.I8, DType.I16)
 

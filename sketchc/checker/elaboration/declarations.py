@@ -16,17 +16,17 @@ from sketchc.base.source import Span
 from sketchc.base.types import DType, rounded
 from sketchc.checker.calls.expressions import condition, constant, expression, integer
 from sketchc.checker.context.context import Context, InvalidError, Value, at_end
-from sketchc.checker.context.dtypes import literal_fits
 from sketchc.checker.context.guarded_lets import guarded, needed_with
 from sketchc.checker.context.lets import add_let, check_not_tunable, depends_on_tunable
 from sketchc.checker.context.names import PoisonedName, ScalarName, TensorName, identifier
-from sketchc.checker.context.prepass import Use
 from sketchc.checker.context.require_ranges import learn
 from sketchc.checker.context.shapes import interval
-from sketchc.checker.context.text import expression_text
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
+from sketchc.ops.dtypes import literal_fits
 from sketchc.parsing import syntax
+from sketchc.parsing.prepass import Use
+from sketchc.parsing.text import expression_text
 
 #: What a tile-shaping constexpr without value is checked at; the plan picks its own (see tuning).
 DEFAULT_TILE = 64

@@ -40,13 +40,13 @@ from sketchc.base.source import Span
 from sketchc.checker.calls.shorthand import compare
 from sketchc.checker.context.context import Context, Value
 from sketchc.checker.context.names import identifier
-from sketchc.checker.context.prepass import survey
 from sketchc.checker.context.roles import check_symbols, settle_roles
 from sketchc.checker.elaboration.declarations import DEFAULT_TILE, declare
 from sketchc.checker.elaboration.flow import add_carried, check_assignment
 from sketchc.checker.elaboration.phases import phases_of
 from sketchc.ir import nodes as ir
 from sketchc.parsing import syntax
+from sketchc.parsing.prepass import survey
 
 _MISSPELT = "avaliable_tiling"  # as in the public listings
 

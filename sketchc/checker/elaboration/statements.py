@@ -21,14 +21,14 @@ from sketchc.checker.context.fixits import tile_index_fixes, tile_index_slices
 from sketchc.checker.context.hints import loop_hints
 from sketchc.checker.context.lets import add_let, depends_on_tunable, without_functions
 from sketchc.checker.context.names import IndexName, PoisonedName, ScalarName
-from sketchc.checker.context.prepass import is_parallel, names
 from sketchc.checker.context.shapes import interval
-from sketchc.checker.context.text import expression_text, statement_text
 from sketchc.checker.elaboration.allocs import alloc
 from sketchc.checker.elaboration.branches import decided, given, look_over, uniform
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.parsing import syntax
+from sketchc.parsing.prepass import is_parallel, names
+from sketchc.parsing.text import expression_text, statement_text
 
 
 def block(context: Context, body: tuple[syntax.Statement, ...]) -> tuple[ir.Statement, ...]:

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from sketchc.checker.calls.expressions import constant
 from sketchc.checker.calls.shorthand import compare
 from sketchc.checker.context.context import Context, InvalidError, Value
-from sketchc.checker.context.prepass import survey
 from sketchc.checker.elaboration.declarations import declare
 from sketchc.parsing import syntax
+from sketchc.parsing.prepass import survey
 
 #: Where a tile size that the sketch leaves open is tried, beside `elaborate.DEFAULT_TILE`.
 OPEN_TILE_SIZES = (16, 256)

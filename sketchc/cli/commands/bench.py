@@ -157,7 +157,7 @@ def _settings(
 ) -> Settings:
     """How to measure. Raises `UsageError` for an unknown target, and `ImportError` without
     PyTorch, which everything is measured against."""
-    from sketchc.cli.commands.lower import resolve_target
+    from sketchc.cli.lowering import resolve_target
     from sketchc.runtime.bench.measurement import Settings
     from sketchc.runtime.bench.timing import Schedule
 

@@ -136,7 +136,7 @@ def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOp
     """What is asked for, and the text of the task's file. Raises `UsageError`."""
     from sketchc.agents.run.run import RunOptions, digest
     from sketchc.agents.workflows import load_workflow
-    from sketchc.cli.commands.lower import resolve_target
+    from sketchc.cli.lowering import resolve_target
     from sketchc.lowering.hardware import load_hardware
     from sketchc.lowering.registry import target_module
     from sketchc.runtime.tasks.task import task_path
@@ -191,7 +191,7 @@ def _fitting(workflow: str, coder: str, given: dict[str, Any]) -> None:
 def _holds(path: str, wanted: RunOptions, *, as_json: bool) -> bool:
     """Whether a given sketch lowers for the target; if not, its diagnostics are told."""
     from sketchc.base.diagnostics import DiagnosticError
-    from sketchc.cli.commands.lower import check_bindable
+    from sketchc.cli.lowering import check_bindable
     from sketchc.lowering.passes.pipeline import build_plan
 
     constants = dict(wanted.constants)

@@ -14,9 +14,10 @@ import click
 from sketchc.base.diagnostics import UsageError
 
 if TYPE_CHECKING:
-    from sketchc.agents.config.settings import Configuration, LlmSettings, TargetSettings
+    from sketchc.agents.config.settings import Configuration
     from sketchc.agents.llm.client import Provider
     from sketchc.agents.llm.ledger import Contents, Record
+    from sketchc.agents.llm.settings import LlmSettings, TargetSettings
 
 #: What a check asks, and how long the answer may be (a model that reasons first needs room).
 QUESTION = "This is a test of the connection. Reply with the one word: ready"
@@ -71,8 +72,9 @@ def check(
       sketchc llm check
       sketchc llm check --llm openai --base-url http://localhost:8000/v1 --model NAME
     """
-    from sketchc.agents.config.settings import TargetSettings, load, override
+    from sketchc.agents.config.settings import load, override
     from sketchc.agents.llm.providers import make_provider
+    from sketchc.agents.llm.settings import TargetSettings
 
     configuration = override(
         load(None if config is None else Path(config)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.types import Scalar
 from sketchc.cli import options
 
 if TYPE_CHECKING:
@@ -73,14 +74,14 @@ def _run(
     source: Any,
     tree: syntax.Sketch,
     sizes: dict[str, int],
-    constants: dict[str, options.Scalar],
+    constants: dict[str, Scalar],
     inputs: str | None,
     out: str | None,
     seed: int,
 ) -> int:
     from sketchc.checker.api import check_sketch
     from sketchc.checker.context.names import identifier
-    from sketchc.cli.commands.lower import check_bindable
+    from sketchc.cli.lowering import check_bindable
     from sketchc.interpreter.api import Options, interpret
 
     check_bindable(tree, constants)
@@ -116,7 +117,7 @@ def _run(
 def _random(
     sketch: ir.Sketch,
     sizes: Mapping[str, int],
-    params: Mapping[str, options.Scalar],
+    params: Mapping[str, Scalar],
     limit: int,
     seed: int,
 ) -> dict[str, Array]:

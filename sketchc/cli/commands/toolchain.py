@@ -66,7 +66,8 @@ def install(target: str, system: bool) -> int:
       sketchc toolchain install mindspore
     """
     from sketchc.cli.commands.targets import load_toolchain
-    from sketchc.runtime.toolchains.triton_ascend.environment import InstallError, install_tools
+    from sketchc.runtime.process.venvs import InstallError
+    from sketchc.runtime.toolchains.triton_ascend.environment import install_tools
 
     chosen = None if target == "mindspore" else load_toolchain(target)
     if system and target != "triton_ascend":
@@ -89,8 +90,8 @@ def install(target: str, system: bool) -> int:
 
 
 def _install_mindspore() -> int:
+    from sketchc.runtime.process.venvs import InstallError
     from sketchc.runtime.tasks.mindspore_environment import install
-    from sketchc.runtime.toolchains.triton_ascend.environment import InstallError
 
     try:
         click.echo(install())

@@ -23,7 +23,6 @@ from sketchc.cli.verify_files import (
     verify_one,
 )
 from sketchc.cli.verify_files import prepare as prepare
-from sketchc.cli.verify_files import require_running as require_running
 from sketchc.cli.verify_pool import jobs_option
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def _verify(
     store: Path | None,
 ) -> int:
     """All files; the exit status."""
-    from sketchc.cli.commands.lower import resolve_target
+    from sketchc.cli.lowering import resolve_target
     from sketchc.runtime.tasks.task import load_task
 
     if not files:
@@ -208,7 +207,7 @@ def _progress(result: CaseResult) -> None:
 
 
 def _print_signature(request: VerifyRequest, task: str, patience: float) -> int:
-    from sketchc.cli.commands.lower import resolve_target
+    from sketchc.cli.lowering import resolve_target
     from sketchc.runtime.tasks.task import load_task
 
     resolve_target(request.target, request.hardware, None, None, None)

@@ -15,7 +15,7 @@ from enum import Enum
 
 from sketchc.base import records
 from sketchc.base.types import DType
-from sketchc.checker.context.dtypes import common, result_of
+from sketchc.ops.dtypes import common, result_of
 from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
 

@@ -1,0 +1,142 @@
+"""The Python door to the compiler: what an editor server, a script and the command line call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError
+from sketchc.base.source import Source
+from sketchc.base.types import Scalar
+from sketchc.parsing.reading import read
+from sketchc.reporting.text import SketchReport, distinct
+
+if TYPE_CHECKING:
+    from sketchc.checker.api import CheckedSketch
+    from sketchc.ir import nodes as ir
+    from sketchc.parsing import syntax
+
+
+@records.frozen
+class Request:
+    """What is asked of every file."""
+
+    target: str | None = None
+    execute: bool = False
+    constants: tuple[tuple[str, Scalar], ...] = ()
+    allow_unproved: bool = False
+    ignored: frozenset[str] = frozenset()
+    static: bool = False
+    shapes: tuple[tuple[str, int], ...] = ()
+
+
+@records.frozen
+class Names:
+    """What the sketches of a file declare: what `--set` can bind, and the symbols of each."""
+
+    bindable: frozenset[str]
+    symbols: tuple[frozenset[str], ...]
+
+
+@records.frozen
+class FileReport:
+    """What is known of one file; `unreadable` says why it could not be opened, `names` what options
+    can name there (None: unknown, since it does not parse)."""
+
+    source: Source
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sketches: tuple[SketchReport, ...] = ()
+    unreadable: str = ""
+    names: Names | None = None
+
+
+def check_file(path: str, request: Request) -> FileReport:
+    """Check one file; never raises for a user's mistake."""
+    try:
+        source = read(path)
+    except UsageError as error:
+        return FileReport(Source(path, ""), unreadable=str(error))
+    except DiagnosticError as error:
+        return FileReport(Source(path, ""), error.diagnostics)
+    return check_text(source, request)
+
+
+def check_text(source: Source, request: Request) -> FileReport:
+    """Check the text of one file; never raises for a user's mistake."""
+    from sketchc.checker.api import check as check_source
+
+    constants = dict(request.constants)
+    result = check_source(source, constants, request.allow_unproved, dict(request.shapes) or None)
+    diagnostics = list(result.diagnostics)
+    names = None
+    if result.tree is not None:
+        names = _names(result.tree)
+    bounds: dict[int, list[ir.Proof]] = {}
+    if request.target is not None and result.tree is not None and result.ok:
+        from sketchc.lowering.lints import lint
+        from sketchc.lowering.passes.pipeline import build_plan
+
+        for number, sketch in enumerate(result.tree.sketches):
+            try:
+                planned = build_plan(
+                    sketch, request.target, None, constants, request.allow_unproved
+                )
+                diagnostics += (*planned.diagnostics, *lint(planned.plan))
+                bounds[number] = [proof for proof in planned.proofs if proof.claim == "scratch"]
+            except DiagnosticError as error:
+                diagnostics += error.diagnostics
+    sketches = []
+    for number, checked in enumerate(result.judged):
+        proofs = [*checked.proofs, *bounds.get(number, [])]
+        if result.ok and result.tree is not None:
+            proof, more = _executed(result.tree.sketches[number], checked, request)
+            diagnostics += more
+            proofs += [] if proof is None else [proof]
+        sketches.append(SketchReport(source.name, checked.sketch.name, tuple(distinct(proofs))))
+    kept = [
+        found
+        for found in dict.fromkeys(diagnostics)
+        if found.severity is Severity.ERROR or found.code not in request.ignored
+    ]
+    return FileReport(source, tuple(kept), tuple(sketches), names=names)
+
+
+def _names(tree: syntax.File) -> Names:
+    from sketchc.checker.elaboration.elaborate import bindable
+    from sketchc.parsing import syntax
+
+    symbols = [
+        frozenset(
+            symbol.name
+            for section in sketch.sections
+            if isinstance(section, syntax.SymbolsSection)
+            for symbol in section.symbols
+        )
+        for sketch in tree.sketches
+    ]
+    bound = frozenset(name for sketch in tree.sketches for name in bindable(sketch))
+    return Names(bound, tuple(symbols))
+
+
+def _executed(
+    tree: syntax.Sketch, checked: CheckedSketch, request: Request
+) -> tuple[ir.Proof | None, tuple[Diagnostic, ...]]:
+    """The verdict on tile sizes that tuning may change, if there are any (R6b), and with
+    `--execute` all that more runs find."""
+    if request.static:
+        return None, ()
+    constants = dict(request.constants)
+    free = (c for c in checked.sketch.constants if c.tunable and c.name not in constants)
+    if not request.execute and not any(constant.dtype.is_integer for constant in free):
+        return None, ()
+    from sketchc.checker.api import tested_claims
+    from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
+
+    known = tested_claims(checked.proofs)
+    return tile_size_verdict(
+        tree,
+        constants,
+        thorough=request.execute,
+        known=known,
+        allow_unproved=request.allow_unproved,
+    )
