@@ -1,13 +1,14 @@
 """What the compiler says and writes, recorded before a large change and compared after it.
 
     python benchmarks/behaviour.py draw FOLDER [COUNT]     random sketches (needs PYTHONPATH=tests)
-    python benchmarks/behaviour.py record FOLDER OUT.jsonl.gz [--jobs N]
-    python benchmarks/behaviour.py compare BEFORE.jsonl.gz AFTER.jsonl.gz [--full]
+    python benchmarks/behaviour.py record FOLDER OUT.jsonl.gz [--jobs N] [--only PATTERN]
+    python benchmarks/behaviour.py compare BEFORE.jsonl.gz AFTER.jsonl.gz [--full] [--only PATTERN]
 
 `record` runs the command line on every example, every golden input under tests/golden/diagnostics
 and every sketch of FOLDER: `check --format json` (with its execution), `lower --emit ir`, and for
 each target `lower --emit plan` and `lower`. An entry is the exit status and both outputs. The
-random sketches are drawn once, so that both sides read the same texts.
+random sketches are drawn once, so that both sides read the same texts. PATTERN is a regular
+expression that names of entries ("examples/rms:cpp:code") must hold.
 
 `compare` names each entry that differs, with the claims whose tier changed; it ends with status 1
 where there is a difference, and with 2 where a verdict became weaker: a proved claim that no longer
@@ -24,6 +25,7 @@ import io
 import json
 import multiprocessing
 import os
+import re
 import shlex
 import sys
 from collections import Counter
@@ -98,7 +100,7 @@ def perform(job: tuple[str, str, list[str]]) -> Entry:
     return {"name": name, "status": status, "out": output.getvalue(), "err": errors.getvalue()}
 
 
-def record(folder: Path, out: Path, workers: int) -> None:
+def record(folder: Path, out: Path, workers: int, only: str) -> None:
     """Run every job in a process of its own, forked from one that has the package loaded."""
     os.environ["SKETCHC_SEED"] = SEED
     (entry,) = importlib.metadata.entry_points(group="console_scripts", name="sketchc")
@@ -108,15 +110,17 @@ def record(folder: Path, out: Path, workers: int) -> None:
         context.Pool(workers, maxtasksperchild=1) as pool,
         gzip.open(out, "wt", encoding="utf-8") as stream,
     ):
-        for count, result in enumerate(pool.imap(perform, list(jobs(folder)), chunksize=1)):
+        wanted = [job for job in jobs(folder) if re.search(only, job[0])]
+        for count, result in enumerate(pool.imap(perform, wanted, chunksize=1)):
             stream.write(json.dumps(result) + "\n")
             if count % 1000 == 0:
                 print(count, result["name"], flush=True)
 
 
-def read(path: Path) -> dict[str, Entry]:
+def read(path: Path, only: str) -> dict[str, Entry]:
     with gzip.open(path, "rt", encoding="utf-8") as stream:
-        return {entry["name"]: entry for entry in map(json.loads, stream)}
+        entries = (json.loads(line) for line in stream)
+        return {entry["name"]: entry for entry in entries if re.search(only, entry["name"])}
 
 
 def claims(entry: Entry) -> Counter[tuple[str, str, str, int, int]]:
@@ -157,8 +161,8 @@ def difference(old: Entry, new: Entry) -> Iterable[str]:
         yield from difflib.unified_diff(*lines, f"{part} before", f"{part} after", "", "", 1, "")
 
 
-def compare(before: Path, after: Path, full: bool) -> int:
-    old, new = read(before), read(after)
+def compare(before: Path, after: Path, full: bool, only: str) -> int:
+    old, new = read(before, only), read(after, only)
     missing, added = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
     for word, names in (("gone", missing), ("new", added)):
         for name in names:
@@ -193,14 +197,16 @@ def main() -> None:
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
     comparing.add_argument("--full", action="store_true")
+    for command in (recording, comparing):
+        command.add_argument("--only", default="")
     given = parser.parse_args()
     match given.command:
         case "draw":
             draw(given.folder.resolve(), given.count)
         case "record":
-            record(given.folder.resolve(), given.out.resolve(), given.jobs)
+            record(given.folder.resolve(), given.out.resolve(), given.jobs, given.only)
         case _:
-            sys.exit(compare(given.before, given.after, given.full))
+            sys.exit(compare(given.before, given.after, given.full, given.only))
 
 
 if __name__ == "__main__":

@@ -127,8 +127,8 @@ def test_triton_in_its_interpreter(
 STANDIN = """
 import sys
 from pathlib import Path
-from sketchc.runtime.toolchains.ascend import environment, standin
-from sketchc.runtime.toolchains.ascend.execute import Machine
+from sketchc.runtime.toolchains.triton_ascend import environment, standin
+from sketchc.runtime.toolchains.triton_ascend.execute import Machine
 kernel = Path({folder!r}, "softmax.py")
 machine = Machine(kernel, str(environment.frontend_python()), "Ascend910B4", "shuffled", False)
 standin.install(machine.launch)

@@ -85,7 +85,7 @@ def test_every_code_that_can_be_reported_has_a_page():
     folder = Path(sketchc.__file__).parent / "checker"
     used = {
         code
-        for path in folder.glob("*.py")
+        for path in folder.rglob("*.py")
         for code in re.findall(r'"(SK0(?:2|3|40|6[0-4])\d+)"', path.read_text("utf-8"))
     }
     assert used == {page.stem for page in PAGES}

@@ -389,7 +389,7 @@ def test_a_reply_that_stays_cut_is_an_error(
 INTERRUPTED = """
 import sys
 from pathlib import Path
-from sketchc.agents.configuration import LlmSettings, ModelSettings
+from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.agents.llm.client import Client, RetryPolicy
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.messages import Message, Request

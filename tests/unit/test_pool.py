@@ -100,8 +100,8 @@ def test_devices_are_those_that_the_user_shows(monkeypatch: pytest.MonkeyPatch) 
 
 INTERRUPTED = """
 import sys
-from sketchc.runtime.pool.engine import Job
-from sketchc.runtime.pool.local import LocalEngine
+from sketchc.runtime.process.engine import Job
+from sketchc.runtime.process.local import LocalEngine
 if __name__ == "__main__":
     with LocalEngine(2) as engine:
         print("ready", flush=True)

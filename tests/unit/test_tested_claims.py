@@ -8,8 +8,7 @@ import pytest
 
 from sketchc.base.source import Source
 from sketchc.checker.api import check, judge_sketch
-from sketchc.checker.testing import settings
-from sketchc.checker.testing.testing import MOST_EMPTY
+from sketchc.checker.testing.testing import MOST_EMPTY, settings
 from sketchc.ir import nodes as ir
 from sketchc.parsing.parser import parse
 

@@ -9,7 +9,7 @@ import pytest
 
 LOOK = """
 import torch, types
-from sketchc.runtime.toolchains.torch_state import TorchState
+from sketchc.runtime.guards.torch_state import TorchState
 state = TorchState()
 {change}
 print("; ".join(state.changes()))
