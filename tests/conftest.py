@@ -10,8 +10,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from shared_work import FOLDER
 
+from sketchc.base import verification
+
 # Kernels and torch compute little here, beside other tests: threads that wait shall not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# What each stage of the compiler hands to the next is verified in every test, and by the processes
+# that a test starts.
+verification.enable()
 
 #: What commands draw where they are given no seed, and what hypothesis draws, is the same in each
 #: run: a change breaks a test, or does not. Another number here tries other inputs.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sketchc.base import verification
 from sketchc.base.diagnostics import Diagnostic, UsageError
 from sketchc.base.source import Source
 from sketchc.base.types import Scalar
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from sketchc.parsing import syntax
 
 LARGEST_SIZE = 2**63 - 1
+
+#: Adds `--verify-ir`, which switches the verifiers between stages on.
+verify_ir_option = click.option(
+    "--verify-ir",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda _context, _option, given: verification.enable() if given else None,
+    help="Verify what each stage of the compiler hands to the next; for bugs of sketchc.",
+)
 
 
 def parse_assignments(pairs: Iterable[str], option: str) -> dict[str, Scalar]:

@@ -91,6 +91,7 @@ class Printed:
     "--ignore", multiple=True, metavar="CODE", help="Leave out warnings of this code (SK06...)."
 )
 @click.option("--quiet", "-q", is_flag=True, help="Diagnostics only: no proofs, no summary.")
+@options.verify_ir_option
 def check(
     files: tuple[str, ...],
     target: str | None,

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 @click.option("--ledger", metavar="FILE", help="Keep every call there; what is there is reused.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of the inputs. Default: a fresh one.")
 @click.option("--no-start", is_flag=True, help="Show the model no built-in code to start from.")
+@options.verify_ir_option
 def lower(
     file: str,
     target: str | None,

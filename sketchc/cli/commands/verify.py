@@ -87,6 +87,7 @@ _MOST_IN_FULL = 8
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
 @jobs_option
 @store_option
+@options.verify_ir_option
 def verify(
     files: tuple[str, ...],
     task: str,
