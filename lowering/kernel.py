@@ -9,6 +9,18 @@ from sketchc.lowering.source_map import SourceMap
 
 
 @attrs.frozen
+class LibraryPart:
+    """Neighbouring definitions in a kernel's source that come from the library of its target.
+
+    `names` says what is defined, in the order of definition; `text` is the part as it stands in
+    the source.
+    """
+
+    names: tuple[str, ...]
+    text: str
+
+
+@attrs.frozen
 class Kernel:
     """Generated (or LLM-written) code for one sketch and one target.
 
@@ -25,7 +37,8 @@ class Kernel:
     `sketch` is the signature: roles, dtypes, extents, requires. `foreign`: the source is not the
     built-in Coder's, so that verification also asks whether the kernel does the work itself.
     `source_map` says which lines of `source` carry out which lines of the sketch's file; empty for
-    code by others.
+    code by others. `library` has the parts of `source` that are not the kernel's own, in order;
+    empty for code by others, too.
     """
 
     target: str
@@ -38,3 +51,4 @@ class Kernel:
     extras: tuple[tuple[str, str], ...] = ()  # further files: (file name, text)
     foreign: bool = False
     source_map: SourceMap = attrs.field(default=(), eq=False, repr=False)
+    library: tuple[LibraryPart, ...] = attrs.field(default=(), eq=False, repr=False)

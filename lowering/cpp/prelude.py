@@ -443,7 +443,8 @@ def _table() -> dict[str, str]:
     return table
 
 
-_TABLE = _table()
+#: Every helper: name -> text, in the order of definition.
+HELPERS = _table()
 
 #: Words whose appearance asks for helpers named otherwise.
 _IMPLIED = {"half": _HALF, "bfloat16": _BFLOAT}
@@ -451,7 +452,7 @@ _IMPLIED = {"half": _HALF, "bfloat16": _BFLOAT}
 
 def used_helpers(body: str) -> list[str]:
     """The helpers that `body` (generated code) needs, in the order of definition."""
-    wanted = {name for name in re.findall(r"sketch::(\w+)", body) if name in _TABLE}
+    wanted = {name for name in re.findall(r"sketch::(\w+)", body) if name in HELPERS}
     pending = list(wanted)
     narrow = [kind for kind in _IMPLIED if re.search(rf"sketch::(to_)?{kind}\b", body)]
     for kind in narrow:
@@ -466,10 +467,10 @@ def used_helpers(body: str) -> list[str]:
         if name in needed:
             continue
         needed.add(name)
-        pending += [word for word in _words(_TABLE[name]) if word in _TABLE and word != name]
+        pending += [word for word in _words(HELPERS[name]) if word in HELPERS and word != name]
     if not narrow:
         needed -= {*_HALF, *_BFLOAT, "half", "bfloat16", "odd"}
-    return [name for name in _TABLE if name in needed]
+    return [name for name in HELPERS if name in needed]
 
 
 def prelude(body: str) -> str:
@@ -477,7 +478,7 @@ def prelude(body: str) -> str:
     names = used_helpers(body)
     if not names:
         return ""
-    texts = [_TABLE[name].strip("\n") for name in names]
+    texts = [HELPERS[name].strip("\n") for name in names]
     functions = [name for name in (*_LIBRARY, "exp", "pow", "atan2") if name in names]
     head = ""
     if functions:

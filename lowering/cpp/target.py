@@ -25,14 +25,14 @@ from sketchc.lowering.cpp.expressions import (
     scalar,
 )
 from sketchc.lowering.cpp.names import entry_name, identifier
-from sketchc.lowering.cpp.prelude import prelude
+from sketchc.lowering.cpp.prelude import prelude, used_helpers
 from sketchc.lowering.cpp.printer import (
     REDUCTION_DECLARATIONS,
     Printer,
     streams_name,
 )
 from sketchc.lowering.cpp.steps import Steps, refuse_unless, reserved
-from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.build import lower_phase
 from sketchc.lowering.loops.forwarding import Versions, find_versions
@@ -76,7 +76,8 @@ def emit(plan: Plan) -> Kernel:
     host = _Host(plan)
     body = host.function()
     reductions = [text for name, text in REDUCTION_DECLARATIONS.items() if f"({name} :" in body]
-    helpers = prelude(body + "".join(reductions))
+    searched = body + "".join(reductions)
+    helpers = prelude(searched).rstrip("\n")
     includes = [f"#include <{name}>" for name in _INCLUDES]
     includes.append("#include <omp.h>")
     if "sketch::stream(" in body:
@@ -84,7 +85,7 @@ def emit(plan: Plan) -> Kernel:
     parts = [
         f"// {sketch.name}: a C++ kernel for {plan.hardware.name}, made from a sketch.",
         "\n".join(includes),
-        helpers.rstrip("\n"),
+        helpers,
         "".join(reductions).rstrip("\n"),
         body,
     ]
@@ -101,6 +102,7 @@ def emit(plan: Plan) -> Kernel:
         sketch,
         extras=((f"{sketch.name}_module.cpp", module_source(sketch, entry)),),
         source_map=source_map(host.out.marks.lines(above)),
+        library=(LibraryPart(tuple(used_helpers(searched)), helpers),) if helpers else (),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.source_map import SourceMap, source_map
@@ -28,6 +28,20 @@ from sketchc.lowering.triton.wrapper import (
     WrapperEmitter,
 )
 
+#: Pattern of the calls that need a definition beside `HOST_HELPERS` -> the definition.
+HELPERS_BY_CALL = {
+    "check_(?:bool|integer|number)": PLAIN_HELPER,
+    "check_number": NUMBER_HELPER,
+    "check_integer": INTEGER_HELPER,
+    "check_bool": BOOL_HELPER,
+    "rounded": ROUNDED_HELPER,
+    "allocate": ALLOCATE_HELPER,
+    "row_major": ROW_MAJOR_HELPER,
+    "with_an_element": ELEMENT_HELPER,
+    "absent": ABSENT_HELPER,
+    "check_overlap": OVERLAP_HELPER,
+}
+
 
 def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
     """The source for `plan`; deterministic.
@@ -43,27 +57,12 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
     functions = function_sources(
         (f for kernel in kernels for f in kernel.functions), names.functions
     )
+    helpers = host_helpers(wrapper)
     sections = [
         _head(plan, wrapper) + _constants(plan, names),
         *functions,
         *("\n".join(kernel.lines) for kernel in kernels),
-        HOST_HELPERS.rstrip(),
-        *(
-            helper.rstrip()
-            for name, helper in (
-                ("check_(?:bool|integer|number)", PLAIN_HELPER),
-                ("check_number", NUMBER_HELPER),
-                ("check_integer", INTEGER_HELPER),
-                ("check_bool", BOOL_HELPER),
-                ("rounded", ROUNDED_HELPER),
-                ("allocate", ALLOCATE_HELPER),
-                ("row_major", ROW_MAJOR_HELPER),
-                ("with_an_element", ELEMENT_HELPER),
-                ("absent", ABSENT_HELPER),
-                ("check_overlap", OVERLAP_HELPER),
-            )
-            if any(re.search(rf"\b{name}\(", line) for line in wrapper)
-        ),
+        *helpers,
         "\n".join(wrapper),
     ]
     return Kernel(
@@ -72,10 +71,32 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
         name=sketch.name,
         entry=entry,
         language="python",
-        source="\n\n\n".join(sections) + "\n",
+        source=_apart(sections) + "\n",
         sketch=sketch,
         source_map=_source_map(kernels, sections, 1 + len(functions)),
+        library=tuple(_library(part) for part in (functions, helpers) if part),
     )
+
+
+def _apart(sections: list[str]) -> str:
+    """Sections with two lines between them."""
+    return "\n\n\n".join(sections)
+
+
+def _library(sections: list[str]) -> LibraryPart:
+    """Sections of definitions that come from the library."""
+    text = _apart(sections)
+    return LibraryPart(tuple(re.findall(r"^(?:def|class) (\w+)", text, re.MULTILINE)), text)
+
+
+def host_helpers(wrapper: list[str]) -> list[str]:
+    """The definitions that a wrapper needs, callees first."""
+    used = [
+        helper.rstrip()
+        for name, helper in HELPERS_BY_CALL.items()
+        if any(re.search(rf"\b{name}\(", line) for line in wrapper)
+    ]
+    return [HOST_HELPERS.rstrip(), *used]
 
 
 def _source_map(kernels: tuple[KernelText, ...], sections: list[str], first: int) -> SourceMap:

@@ -1,6 +1,7 @@
 """Goldens of generated C++: every example, with the tile sizes that fit most machines.
 
-`pytest --update-golden` rewrites them.
+Each holds the kernel and the names of what it takes from the C++ library, whose texts are in the
+golden of the library (`test_library_golden.py`). `pytest --update-golden` rewrites them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from pathlib import Path
 
 import pytest
 from cpp_cases import NAMES, example, lower
+from golden_files import check_golden, own_source
+
+from sketchc.ir import nodes as ir
 
 FOLDER = Path(__file__).parent / "cpp"
 
@@ -29,14 +33,9 @@ CONSTANTS = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_generated_source(name: str, request: pytest.FixtureRequest) -> None:
+def test_generated_source(name: str, update_golden: bool) -> None:
     _, kernel = lower(example(name), CONSTANTS.get(name))
-    golden = FOLDER / f"{name}.cpp"
-    if request.config.getoption("--update-golden", default=False):
-        FOLDER.mkdir(exist_ok=True)
-        golden.write_text(kernel.source)
-    assert golden.exists(), "run pytest --update-golden"
-    assert kernel.source == golden.read_text()
+    check_golden(FOLDER / f"{name}.cpp", own_source(kernel), update_golden)
 
 
 def test_every_golden_has_its_example() -> None:
@@ -47,8 +46,6 @@ def test_every_golden_has_its_example() -> None:
 def test_every_statement_of_the_sketch_is_in_a_comment(name: str) -> None:
     """Loads, stores, computations and loops appear above the loop that carries them."""
     plan, kernel = lower(example(name), CONSTANTS.get(name))
-    from sketchc.ir import nodes as ir
-
     comments = {line.strip()[3:] for line in kernel.source.splitlines() if "// " in line}
     for phase in plan.phases:
         for statement in ir.walk(phase.body):

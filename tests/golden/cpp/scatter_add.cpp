@@ -10,68 +10,7 @@
 #include <type_traits>
 #include <omp.h>
 
-namespace sketch {
-
-// Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
-template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
-constexpr T floor_div(T a, T b)
-{
-    if constexpr (std::is_unsigned_v<T>) {
-        return b == 0 ? T{0} : static_cast<T>(a / b);
-    } else {
-        if (b == 0 || b == -1) {
-            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
-        }
-        const T quotient = static_cast<T>(a / b);
-        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
-    }
-}
-constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
-constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
-
-// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
-template <class T> inline T max(T a, T b)
-{
-    const T larger = b > a ? b : a;
-    return b != b ? b : larger;
-}
-inline bool max(bool a, bool b) { return a || b; }
-
-// Replaces an element by what `combine` makes of it; no update of another thread is lost.
-template <class T, class F> inline void atomic_update(T *place, F combine)
-{
-    T old;
-    __atomic_load(place, &old, __ATOMIC_RELAXED);
-    T next = combine(old);
-    while (!__atomic_compare_exchange(place, &old, &next, true, __ATOMIC_RELAXED,
-                                      __ATOMIC_RELAXED)) {
-        next = combine(old);
-    }
-}
-
-template <class T> inline void atomic_add(T *place, T value)
-{
-    if constexpr (std::is_integral_v<T>) {
-        __atomic_fetch_add(place, value, __ATOMIC_RELAXED);
-    } else {
-        atomic_update(place, [value](T old) { return old + value; });
-    }
-}
-
-// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
-inline bool too_large(std::initializer_list<int64_t> extents)
-{
-    int64_t elements = 1;
-    bool wraps = false;
-    for (const int64_t extent : extents) {
-        wraps |= __builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
-    }
-    return wraps || elements >= int64_t{1} << 48;
-}
-
-} // namespace sketch
+// The library: floor_div, ceil_div, max, atomic_update, atomic_add, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:

@@ -10,84 +10,8 @@ TM = 8  # chosen for ascend910b4, one of 1, 2, 4, 8
 TN = 512  # chosen for ascend910b4, one of 128, 256, 512
 
 
-@triton.jit
-def nan_maximum(a, b):
-    """The larger; NaN wins."""
-    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def nan_minimum(a, b):
-    """The smaller; NaN wins."""
-    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def log1p(x):
-    """log(1 + x), 3 ulp: the rounding of 1 + x is divided out."""
-    shifted = 1 + x
-    exact = (shifted == 1) | (shifted == float("inf"))
-    scale = tl.where(exact, 1, shifted - 1)
-    return tl.where(shifted == 1, x, tl.log(shifted) * (tl.where(exact, 1, x) / scale))
-
-
-@triton.jit
-def expm1(x):
-    """exp(x) - 1, 4 ulp: near 1, an error in exp(x) is divided out by its own logarithm."""
-    grown = tl.exp(x)
-    cancels = (grown > 0.5) & (grown < 2) & (grown != 1)
-    scale = tl.where(cancels, tl.log(grown), 1)
-    precise = (grown - 1) * (tl.where(cancels, x, 1) / scale)
-    return tl.where(grown == 1, x, precise)
-
-
-@triton.jit
-def sigmoid(x):
-    """1 / (1 + exp(-x))."""
-    return 1 / (1 + tl.exp(-x))
-
-
-@triton.jit
-def silu(x):
-    """x * sigmoid(x)."""
-    return x / (1 + tl.exp(-x))
-
-
-@triton.jit
-def gelu_tanh(x):
-    """gelu in its tanh form: (1 + tanh(z)) / 2 = 1 / (1 + exp(-2 z))."""
-    inner = x * 1.5957691216057308 * (1 + 0.044715 * x * x)
-    return x / (1 + tl.exp(-inner))
-
-
-@triton.jit
-def softplus(x):
-    """log(1 + exp(x)), without overflow."""
-    return nan_maximum(x, 0.0) + log1p(tl.exp(-tl.abs(x)))
-
-
-@triton.jit
-def softsign(x):
-    """x / (1 + |x|)."""
-    return x / (1 + tl.abs(x))
-
-
-@triton.jit
-def hardsigmoid(x):
-    """clamp(x / 6 + 1/2, 0, 1)."""
-    return nan_minimum(nan_maximum(x / 6 + 0.5, 0.0), 1.0)
-
-
-@triton.jit
-def elu(x, alpha):
-    """x if x > 0 else alpha * (exp(x) - 1)."""
-    return tl.where(x > 0, x, alpha * expm1(tl.where(x > 0, 0, x)))
-
-
-@triton.jit
-def selu(x):
-    """Scaled elu with its fixed constants."""
-    return 1.0507009873554805 * elu(x, 1.6732632423543772)
+# The library: nan_maximum, nan_minimum, log1p, expm1, sigmoid, silu, gelu_tanh, softplus,
+# softsign, hardsigmoid, elu, selu.
 
 
 @triton.jit(do_not_specialize=["M", "N"])
@@ -211,67 +135,8 @@ def activations_kernel(
         )
 
 
-class LaunchError(ValueError):
-    """The arguments do not fit the kernel."""
-
-
-def require(holds: bool, message: str) -> None:
-    """Raise `LaunchError` unless `holds`."""
-    if not holds:
-        raise LaunchError(message)
-
-
-def check_elements(name: str, shape: tuple[int, ...]) -> None:
-    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
-    elements = 1
-    for extent in shape:
-        elements *= max(extent, 1)
-    require(elements < 2**48, f"{name} of shape {shape} is too large")
-
-
-def check_tensor(
-    name: str,
-    tensor: torch.Tensor,
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
-    """Raise `LaunchError` unless the tensor has this type and shape and lies on this device."""
-    if tensor.dtype != dtype:
-        require(False, f"{name} has type {tensor.dtype}; the kernel takes {dtype}")
-    if tuple(tensor.shape) != shape:
-        require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
-    if tensor.device != device:
-        require(False, f"{name} is on {tensor.device}, other arguments on {device}")
-    check_elements(name, shape)
-
-
-def allocate(
-    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
-    check_elements(name, shape)
-    return torch.empty(shape, dtype=dtype, device=device)
-
-
-def row_major(output: torch.Tensor) -> torch.Tensor:
-    """The output itself where it is dense, else a dense buffer to copy back from."""
-    if output.is_contiguous():
-        return output
-    return torch.empty_like(output, memory_format=torch.contiguous_format)
-
-
-def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
-    """Raise `LaunchError` where an output shares memory with another argument."""
-    spans = {}
-    for name, tensor in (*outputs.items(), *inputs.items()):
-        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        start = tensor.data_ptr()
-        stop = start + (reach + 1) * tensor.element_size() if tensor.numel() else start
-        for other, (low, high) in spans.items():
-            if (other in outputs or name in outputs) and start < high and low < stop:
-                require(False, f"{name} overlaps {other} in memory")
-        spans[name] = (start, stop)
+# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# check_overlap.
 
 
 def activations(

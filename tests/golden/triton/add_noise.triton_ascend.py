@@ -9,49 +9,7 @@ import triton.language as tl
 T = 2048  # chosen for ascend910b4, one of 512, 1024, 2048
 
 
-@triton.jit
-def product(a, b):
-    """The combine function of a product over an axis."""
-    return a * b
-
-
-@triton.jit
-def random_words(seed, offset):
-    """The first two output words for the key `seed` and the counter `offset`, both i64."""
-    key = seed & 0xFFFFFFFF
-    next_key = (seed >> 32) & 0xFFFFFFFF
-    first = offset & 0xFFFFFFFF
-    second = (offset >> 32) & 0xFFFFFFFF
-    third = offset * 0
-    fourth = offset * 0
-    for _ in tl.static_range(10):
-        product = first * 0xD2511F53
-        other = third * 0xCD9E8D57
-        first = ((other >> 32) & 0xFFFFFFFF) ^ second ^ key
-        second = other & 0xFFFFFFFF
-        third = ((product >> 32) & 0xFFFFFFFF) ^ fourth ^ next_key
-        fourth = product & 0xFFFFFFFF
-        key = (key + 0x9E3779B9) & 0xFFFFFFFF
-        next_key = (next_key + 0xBB67AE85) & 0xFFFFFFFF
-    return first, second
-
-
-@triton.jit
-def normal(seed, offset):
-    """Standard normal: sqrt(-2 ln u1) cos(2 pi u2), u1 in (0, 1] from the first word.
-
-    The angle is reduced to an eighth of a turn on the integers, where it is exact.
-    """
-    word, turn = random_words(seed, offset)
-    size = ((word >> 8) + 1).to(tl.int32).to(tl.float32) * 5.9604644775390625e-08
-    radius = tl.sqrt(-2.0 * tl.log(size))
-    steps = (turn >> 8).to(tl.int32)
-    quarter = (steps + 2097152) >> 22
-    angle = (steps - (quarter << 22)).to(tl.float32) * 3.7450702829239286e-07
-    odd = (quarter & 1) == 1
-    cosine = tl.where(odd, tl.sin(angle), tl.cos(angle))
-    negative = (quarter == 1) | (quarter == 2)
-    return radius * tl.where(negative, -cosine, cosine)
+# The library: product, random_words, normal.
 
 
 @triton.jit(do_not_specialize=["N", "seed"])
@@ -85,93 +43,8 @@ def add_noise_kernel(
         tl.store(Y_ptr + i * T + t_lanes, x, mask=t_lanes < N - i * T)
 
 
-class LaunchError(ValueError):
-    """The arguments do not fit the kernel."""
-
-
-def require(holds: bool, message: str) -> None:
-    """Raise `LaunchError` unless `holds`."""
-    if not holds:
-        raise LaunchError(message)
-
-
-def check_elements(name: str, shape: tuple[int, ...]) -> None:
-    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
-    elements = 1
-    for extent in shape:
-        elements *= max(extent, 1)
-    require(elements < 2**48, f"{name} of shape {shape} is too large")
-
-
-def check_tensor(
-    name: str,
-    tensor: torch.Tensor,
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
-    """Raise `LaunchError` unless the tensor has this type and shape and lies on this device."""
-    if tensor.dtype != dtype:
-        require(False, f"{name} has type {tensor.dtype}; the kernel takes {dtype}")
-    if tuple(tensor.shape) != shape:
-        require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
-    if tensor.device != device:
-        require(False, f"{name} is on {tensor.device}, other arguments on {device}")
-    check_elements(name, shape)
-
-
-def plain(value: object) -> object:
-    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
-    try:
-        return value.item()
-    except (AttributeError, RuntimeError, TypeError, ValueError):
-        return value
-
-
-def check_number(name: str, value: object) -> float:
-    """The float that an argument is. Raise `LaunchError` for what is no number."""
-    number = plain(value)
-    require(isinstance(number, int | float), f"{name} = {value!r} is no number")
-    fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
-    require(fits, f"{name} = {value!r} is no float")
-    return float(number)
-
-
-def check_integer(name: str, value: object) -> int:
-    """The integer that an argument is; a bool is 0 or 1. Raise `LaunchError` for anything else, and
-    for more than 64 bits."""
-    number = plain(value)
-    require(isinstance(number, int), f"{name} = {value!r} is no integer")
-    require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
-    return int(number)
-
-
-def allocate(
-    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
-    check_elements(name, shape)
-    return torch.empty(shape, dtype=dtype, device=device)
-
-
-def row_major(output: torch.Tensor) -> torch.Tensor:
-    """The output itself where it is dense, else a dense buffer to copy back from."""
-    if output.is_contiguous():
-        return output
-    return torch.empty_like(output, memory_format=torch.contiguous_format)
-
-
-def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
-    """Raise `LaunchError` where an output shares memory with another argument."""
-    spans = {}
-    for name, tensor in (*outputs.items(), *inputs.items()):
-        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        start = tensor.data_ptr()
-        stop = start + (reach + 1) * tensor.element_size() if tensor.numel() else start
-        for other, (low, high) in spans.items():
-            if (other in outputs or name in outputs) and start < high and low < stop:
-                require(False, f"{name} overlaps {other} in memory")
-        spans[name] = (start, stop)
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_number,
+# check_integer, allocate, row_major, check_overlap.
 
 
 def add_noise(

@@ -9,55 +9,7 @@ import triton.language as tl
 T = 512  # chosen for h200, one of 256, 512
 
 
-@triton.jit
-def nan_maximum(a, b):
-    """The larger; NaN wins."""
-    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def nan_minimum(a, b):
-    """The smaller; NaN wins."""
-    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def arctangent(x):
-    """Arc tangent, 4 ulp: two halvings of the angle, then Taylor's series."""
-    size = tl.abs(x)
-    large = size > 1
-    t = tl.where(large, 1 / size, size)
-    t = t / (1 + tl.sqrt(1 + t * t))
-    t = t / (1 + tl.sqrt(1 + t * t))
-    z = t * t
-    series = z * (1.0 / 21) - 1.0 / 19
-    series = series * z + 1.0 / 17
-    series = series * z - 1.0 / 15
-    series = series * z + 1.0 / 13
-    series = series * z - 1.0 / 11
-    series = series * z + 1.0 / 9
-    series = series * z - 1.0 / 7
-    series = series * z + 1.0 / 5
-    series = series * z - 1.0 / 3
-    angle = 4 * (t + t * z * series)
-    angle = tl.where(large, 1.5707963267948966 - angle, angle)
-    return tl.where(x < 0, -angle, angle)
-
-
-@triton.jit
-def arctangent2(y, x):
-    """Angle of the point (x, y) in -pi .. pi, signs of zeros included."""
-    width, height = tl.abs(x), tl.abs(y)
-    larger, smaller = nan_maximum(width, height), nan_minimum(width, height)
-    scale = tl.where((larger == 0) | (larger == float("inf")), 1, larger)
-    corner = tl.where(smaller == float("inf"), 1, 0)
-    inside = tl.where(larger == float("inf"), corner, smaller / scale)
-    angle = arctangent(tl.where((x != x) | (y != y), x + y, inside))
-    angle = tl.where(height > width, 1.5707963267948966 - angle, angle)
-    left = (x < 0) | ((x == 0) & (1 / x < 0))
-    angle = tl.where(left, 3.141592653589793 - angle, angle)
-    below = (y < 0) | ((y == 0) & (1 / y < 0))
-    return tl.where(below, -angle, angle)
+# The library: nan_maximum, nan_minimum, arctangent, arctangent2.
 
 
 @triton.jit
@@ -125,67 +77,8 @@ def great_circle_kernel(
     tl.store(ANGLE_ptr + i * T + t_lanes, east, mask=t_lanes < N - i * T)
 
 
-class LaunchError(ValueError):
-    """The arguments do not fit the kernel."""
-
-
-def require(holds: bool, message: str) -> None:
-    """Raise `LaunchError` unless `holds`."""
-    if not holds:
-        raise LaunchError(message)
-
-
-def check_elements(name: str, shape: tuple[int, ...]) -> None:
-    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
-    elements = 1
-    for extent in shape:
-        elements *= max(extent, 1)
-    require(elements < 2**48, f"{name} of shape {shape} is too large")
-
-
-def check_tensor(
-    name: str,
-    tensor: torch.Tensor,
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
-    """Raise `LaunchError` unless the tensor has this type and shape and lies on this device."""
-    if tensor.dtype != dtype:
-        require(False, f"{name} has type {tensor.dtype}; the kernel takes {dtype}")
-    if tuple(tensor.shape) != shape:
-        require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
-    if tensor.device != device:
-        require(False, f"{name} is on {tensor.device}, other arguments on {device}")
-    check_elements(name, shape)
-
-
-def allocate(
-    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
-    check_elements(name, shape)
-    return torch.empty(shape, dtype=dtype, device=device)
-
-
-def row_major(output: torch.Tensor) -> torch.Tensor:
-    """The output itself where it is dense, else a dense buffer to copy back from."""
-    if output.is_contiguous():
-        return output
-    return torch.empty_like(output, memory_format=torch.contiguous_format)
-
-
-def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
-    """Raise `LaunchError` where an output shares memory with another argument."""
-    spans = {}
-    for name, tensor in (*outputs.items(), *inputs.items()):
-        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        start = tensor.data_ptr()
-        stop = start + (reach + 1) * tensor.element_size() if tensor.numel() else start
-        for other, (low, high) in spans.items():
-            if (other in outputs or name in outputs) and start < high and low < stop:
-                require(False, f"{name} overlaps {other} in memory")
-        spans[name] = (start, stop)
+# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# check_overlap.
 
 
 def great_circle(

@@ -9,17 +9,7 @@ import triton.language as tl
 T = 512  # chosen for ascend910b4, one of 64, 128, 256, 512
 
 
-@triton.jit
-def floor_remainder(a, b):
-    """a - b * floor(a / b) on integers, whichever way `%` rounds (Triton truncates)."""
-    remainder = a % b
-    return tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), remainder + b, remainder)
-
-
-@triton.jit
-def floor_quotient(a, b):
-    """floor(a / b) on integers, whichever way `//` rounds; a - b must not overflow."""
-    return (a - floor_remainder(a, b)) // b
+# The library: floor_remainder, floor_quotient.
 
 
 @triton.jit(
@@ -87,89 +77,8 @@ def max_pool1d_kernel(
         tl.store(Y_ptr + ((n * C + c) * OL + j * T) + t_lanes, y, mask=t_lanes < OL - j * T)
 
 
-class LaunchError(ValueError):
-    """The arguments do not fit the kernel."""
-
-
-def require(holds: bool, message: str) -> None:
-    """Raise `LaunchError` unless `holds`."""
-    if not holds:
-        raise LaunchError(message)
-
-
-def check_elements(name: str, shape: tuple[int, ...]) -> None:
-    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
-    elements = 1
-    for extent in shape:
-        elements *= max(extent, 1)
-    require(elements < 2**48, f"{name} of shape {shape} is too large")
-
-
-def check_tensor(
-    name: str,
-    tensor: torch.Tensor,
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
-    """Raise `LaunchError` unless the tensor has this type and shape and lies on this device."""
-    if tensor.dtype != dtype:
-        require(False, f"{name} has type {tensor.dtype}; the kernel takes {dtype}")
-    if tuple(tensor.shape) != shape:
-        require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
-    if tensor.device != device:
-        require(False, f"{name} is on {tensor.device}, other arguments on {device}")
-    check_elements(name, shape)
-
-
-def plain(value: object) -> object:
-    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
-    try:
-        return value.item()
-    except (AttributeError, RuntimeError, TypeError, ValueError):
-        return value
-
-
-def check_integer(name: str, value: object) -> int:
-    """The integer that an argument is; a bool is 0 or 1. Raise `LaunchError` for anything else, and
-    for more than 64 bits."""
-    number = plain(value)
-    require(isinstance(number, int), f"{name} = {value!r} is no integer")
-    require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
-    return int(number)
-
-
-def allocate(
-    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
-    check_elements(name, shape)
-    return torch.empty(shape, dtype=dtype, device=device)
-
-
-def row_major(output: torch.Tensor) -> torch.Tensor:
-    """The output itself where it is dense, else a dense buffer to copy back from."""
-    if output.is_contiguous():
-        return output
-    return torch.empty_like(output, memory_format=torch.contiguous_format)
-
-
-def with_an_element(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a substitute for one without elements: void lanes read at its start."""
-    return tensor if tensor.numel() else tensor.new_zeros(1)
-
-
-def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
-    """Raise `LaunchError` where an output shares memory with another argument."""
-    spans = {}
-    for name, tensor in (*outputs.items(), *inputs.items()):
-        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        start = tensor.data_ptr()
-        stop = start + (reach + 1) * tensor.element_size() if tensor.numel() else start
-        for other, (low, high) in spans.items():
-            if (other in outputs or name in outputs) and start < high and low < stop:
-                require(False, f"{name} overlaps {other} in memory")
-        spans[name] = (start, stop)
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
+# row_major, with_an_element, check_overlap.
 
 
 def max_pool1d(

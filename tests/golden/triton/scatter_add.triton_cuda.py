@@ -57,52 +57,7 @@ def scatter_add_kernel(
     )
 
 
-class LaunchError(ValueError):
-    """The arguments do not fit the kernel."""
-
-
-def require(holds: bool, message: str) -> None:
-    """Raise `LaunchError` unless `holds`."""
-    if not holds:
-        raise LaunchError(message)
-
-
-def check_elements(name: str, shape: tuple[int, ...]) -> None:
-    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
-    elements = 1
-    for extent in shape:
-        elements *= max(extent, 1)
-    require(elements < 2**48, f"{name} of shape {shape} is too large")
-
-
-def check_tensor(
-    name: str,
-    tensor: torch.Tensor,
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
-    """Raise `LaunchError` unless the tensor has this type and shape and lies on this device."""
-    if tensor.dtype != dtype:
-        require(False, f"{name} has type {tensor.dtype}; the kernel takes {dtype}")
-    if tuple(tensor.shape) != shape:
-        require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
-    if tensor.device != device:
-        require(False, f"{name} is on {tensor.device}, other arguments on {device}")
-    check_elements(name, shape)
-
-
-def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
-    """Raise `LaunchError` where an output shares memory with another argument."""
-    spans = {}
-    for name, tensor in (*outputs.items(), *inputs.items()):
-        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        start = tensor.data_ptr()
-        stop = start + (reach + 1) * tensor.element_size() if tensor.numel() else start
-        for other, (low, high) in spans.items():
-            if (other in outputs or name in outputs) and start < high and low < stop:
-                require(False, f"{name} overlaps {other} in memory")
-        spans[name] = (start, stop)
+# The library: LaunchError, require, check_elements, check_tensor, check_overlap.
 
 
 def scatter_add(TOTAL: torch.Tensor, INDEX_: torch.Tensor, SRC: torch.Tensor) -> torch.Tensor:

@@ -10,79 +10,7 @@ K = 4
 T = 1024  # chosen for h200, one of 256, 512, 1024
 
 
-@triton.jit
-def float_key(x):
-    """Integers in the order of the floats x; both zeros are 0, and NaN is the largest."""
-    bits = x.to(tl.int32, bitcast=True)
-    key = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    return tl.where(x == 0, 0, tl.where(x != x, 0x7FFFFFFF, key))
-
-
-@triton.jit
-def unsigned_order(x, LAST: tl.constexpr):
-    """Signed numbers in the order of x read as unsigned, where -1 is the largest; the inverse is
-    the function itself. LAST is the largest number of x's type."""
-    return x - LAST - 1
-
-
-@triton.jit
-def first_lane(
-    key,
-    tie,
-    alive,
-    lanes,
-    LAST_KEY: tl.constexpr,
-    LAST_TIE: tl.constexpr,
-    AXIS: tl.constexpr,
-):
-    """(key, tie, lane) of the first entry along AXIS among those alive, each with an extent of 1
-    there; the lane is key.shape[AXIS] where none is."""
-    best = tl.expand_dims(tl.min(tl.where(alive != 0, key, LAST_KEY), axis=AXIS), AXIS)
-    hit = (alive != 0) & (key == best)
-    best_tie = tl.expand_dims(tl.min(tl.where(hit, tie, LAST_TIE), axis=AXIS), AXIS)
-    hit = hit & (tie == best_tie)
-    lane = tl.min(tl.where(hit, lanes, key.shape[AXIS]), axis=AXIS)
-    return best, best_tie, tl.expand_dims(lane, AXIS)
-
-
-@triton.jit
-def select_top(
-    key,
-    tie,
-    word,
-    alive,
-    lanes,
-    top_key,
-    top_tie,
-    top_word,
-    top_alive,
-    top_lanes,
-    COUNT,
-    LAST_KEY: tl.constexpr,
-    LAST_TIE: tl.constexpr,
-    AXIS: tl.constexpr,
-):
-    """The COUNT first words and ties of the source and of the old best together, one by one.
-
-    An entry is alive (1) until it is taken; void ones are 0 from the start.
-    """
-    words, ties = top_word, top_tie
-    for position in range(COUNT):
-        best, best_tie, lane = first_lane(key, tie, alive, lanes, LAST_KEY, LAST_TIE, AXIS)
-        old, old_tie, old_lane = first_lane(
-            top_key, top_tie, top_alive, top_lanes, LAST_KEY, LAST_TIE, AXIS
-        )
-        fresh = (best < old) | ((best == old) & (best_tie < old_tie))
-        hit = fresh & (lanes == lane)
-        old_hit = (fresh == 0) & (top_lanes == old_lane)
-        value = tl.sum(tl.where(hit, word, 0), axis=AXIS)
-        value += tl.sum(tl.where(old_hit, top_word, 0), axis=AXIS)
-        here = top_lanes == position
-        words = tl.where(here, tl.expand_dims(value, AXIS).to(words.dtype), words)
-        ties = tl.where(here, tl.where(fresh, best_tie, old_tie), ties)
-        alive = tl.where(hit, 0, alive)
-        top_alive = tl.where(old_hit, 0, top_alive)
-    return words, ties
+# The library: float_key, unsigned_order, first_lane, select_top.
 
 
 @triton.jit
@@ -139,67 +67,8 @@ def smallest_k_kernel(
     tl.store(PLACES_ptr + i * K + k_lanes, place)
 
 
-class LaunchError(ValueError):
-    """The arguments do not fit the kernel."""
-
-
-def require(holds: bool, message: str) -> None:
-    """Raise `LaunchError` unless `holds`."""
-    if not holds:
-        raise LaunchError(message)
-
-
-def check_elements(name: str, shape: tuple[int, ...]) -> None:
-    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
-    elements = 1
-    for extent in shape:
-        elements *= max(extent, 1)
-    require(elements < 2**48, f"{name} of shape {shape} is too large")
-
-
-def check_tensor(
-    name: str,
-    tensor: torch.Tensor,
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
-    """Raise `LaunchError` unless the tensor has this type and shape and lies on this device."""
-    if tensor.dtype != dtype:
-        require(False, f"{name} has type {tensor.dtype}; the kernel takes {dtype}")
-    if tuple(tensor.shape) != shape:
-        require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
-    if tensor.device != device:
-        require(False, f"{name} is on {tensor.device}, other arguments on {device}")
-    check_elements(name, shape)
-
-
-def allocate(
-    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
-    check_elements(name, shape)
-    return torch.empty(shape, dtype=dtype, device=device)
-
-
-def row_major(output: torch.Tensor) -> torch.Tensor:
-    """The output itself where it is dense, else a dense buffer to copy back from."""
-    if output.is_contiguous():
-        return output
-    return torch.empty_like(output, memory_format=torch.contiguous_format)
-
-
-def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
-    """Raise `LaunchError` where an output shares memory with another argument."""
-    spans = {}
-    for name, tensor in (*outputs.items(), *inputs.items()):
-        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        start = tensor.data_ptr()
-        stop = start + (reach + 1) * tensor.element_size() if tensor.numel() else start
-        for other, (low, high) in spans.items():
-            if (other in outputs or name in outputs) and start < high and low < stop:
-                require(False, f"{name} overlaps {other} in memory")
-        spans[name] = (start, stop)
+# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# check_overlap.
 
 
 def smallest_k(

@@ -86,72 +86,8 @@ def triangular_matmul_kernel(
             tl.store(C_ptr + c_at, c, mask=c_mask)
 
 
-class LaunchError(ValueError):
-    """The arguments do not fit the kernel."""
-
-
-def require(holds: bool, message: str) -> None:
-    """Raise `LaunchError` unless `holds`."""
-    if not holds:
-        raise LaunchError(message)
-
-
-def check_elements(name: str, shape: tuple[int, ...]) -> None:
-    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
-    elements = 1
-    for extent in shape:
-        elements *= max(extent, 1)
-    require(elements < 2**48, f"{name} of shape {shape} is too large")
-
-
-def check_tensor(
-    name: str,
-    tensor: torch.Tensor,
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
-    """Raise `LaunchError` unless the tensor has this type and shape and lies on this device."""
-    if tensor.dtype != dtype:
-        require(False, f"{name} has type {tensor.dtype}; the kernel takes {dtype}")
-    if tuple(tensor.shape) != shape:
-        require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
-    if tensor.device != device:
-        require(False, f"{name} is on {tensor.device}, other arguments on {device}")
-    check_elements(name, shape)
-
-
-def allocate(
-    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
-    check_elements(name, shape)
-    return torch.empty(shape, dtype=dtype, device=device)
-
-
-def row_major(output: torch.Tensor) -> torch.Tensor:
-    """The output itself where it is dense, else a dense buffer to copy back from."""
-    if output.is_contiguous():
-        return output
-    return torch.empty_like(output, memory_format=torch.contiguous_format)
-
-
-def with_an_element(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a substitute for one without elements: void lanes read at its start."""
-    return tensor if tensor.numel() else tensor.new_zeros(1)
-
-
-def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
-    """Raise `LaunchError` where an output shares memory with another argument."""
-    spans = {}
-    for name, tensor in (*outputs.items(), *inputs.items()):
-        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        start = tensor.data_ptr()
-        stop = start + (reach + 1) * tensor.element_size() if tensor.numel() else start
-        for other, (low, high) in spans.items():
-            if (other in outputs or name in outputs) and start < high and low < stop:
-                require(False, f"{name} overlaps {other} in memory")
-        spans[name] = (start, stop)
+# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# with_an_element, check_overlap.
 
 
 def triangular_matmul(
