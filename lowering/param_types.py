@@ -13,13 +13,13 @@ from typing import assert_never
 from sketchc.base.types import DType
 from sketchc.checker.elaboration.flow import expressions
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import walk
 
 
 def params_to_round(sketch: ir.Sketch) -> tuple[ir.Param, ...]:
     """The params narrower than f64 that more than a tile operation in f32 may read, in order."""
     wide = any(tile.dtype is DType.F64 for tile in sketch.tiles)
-    read = {ref.name for value in _read(sketch) for ref in symbolic.references(value)}
+    read = {ref.name for value in _read(sketch) for ref in walk.references(value)}
     return tuple(
         param
         for param in sketch.params
@@ -34,7 +34,7 @@ def _read(sketch: ir.Sketch) -> Iterator[ir.Expr]:
     yield from (require.condition for require in sketch.requires)
     yield from _host(sketch.schedule)
     for phase in sketch.phases:
-        for statement in ir.walk(phase.body):
+        for statement in walk.statements(phase.body):
             for value in expressions(statement):
                 if not (isinstance(statement, ir.Compute) and isinstance(value, ir.Ref)):
                     yield value

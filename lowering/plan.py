@@ -14,6 +14,7 @@ import attrs
 from sketchc.base.source import NOWHERE, Span
 from sketchc.checker.elaboration.flow import expressions
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.symbolic import has_floats
 from sketchc.ops.table import OPS, Category
 
@@ -171,7 +172,7 @@ def is_product(statement: ir.Statement) -> TypeGuard[ir.Compute]:
 
 def has_product(body: tuple[ir.Statement, ...]) -> bool:
     """True where a matrix product stands in the body, at whatever depth."""
-    return any(is_product(statement) for statement in ir.walk(body))
+    return any(is_product(statement) for statement in walk.statements(body))
 
 
 def float_parts(statement: ir.Statement) -> Iterator[ir.Binary]:
@@ -236,7 +237,6 @@ def source_loops(plan: Plan) -> tuple[ir.For, ...]:
     """The loops of the sketch, those on the grid included, in program order."""
     return tuple(
         statement
-        for phase in plan.sketch.phases
-        for statement in ir.walk(phase.body)
+        for statement in walk.in_phases(plan.sketch.phases)
         if isinstance(statement, ir.For)
     )

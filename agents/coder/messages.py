@@ -15,6 +15,7 @@ from sketchc.agents.coder.kernel_contract import Contract, contract_of
 from sketchc.agents.llm.messages import Message
 from sketchc.agents.prompts.rendering import as_json, render
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.plan_text import print_plan
 from sketchc.lowering.registry import target_module
@@ -184,8 +185,7 @@ def _operations(plan: Plan) -> list[str]:
     """One line on each operation that occurs, in the order of the op table."""
     used = {
         statement.operation
-        for phase in plan.phases
-        for statement in ir.walk(phase.body)
+        for statement in walk.in_phases(plan.phases)
         if isinstance(statement, ir.Compute)
     }
     return [_operation(row) for name, row in OPS.items() if name in used]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 
 if TYPE_CHECKING:
     from sketchc.lowering.plan import Plan
@@ -60,7 +61,7 @@ def _launches(sketch: ir.Sketch, phase: int, values: Mapping[str, int | float | 
     from sketchc.lowering.passes.hulls import trip_count
 
     total = 1
-    for step in sketch.around(phase):
+    for step in walk.around(sketch.steps, phase):
         if isinstance(step, ir.HostFor):
             total *= max(0, int(evaluate(trip_count(step), values)))
     return total

@@ -15,7 +15,8 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import references, show
+from sketchc.ir.symbolic import show
+from sketchc.ir.walk import references
 from sketchc.launch.conditions import (
     Condition,
     Kind,

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from sketchc.base.diagnostics import Diagnostic, Severity
 from sketchc.base.source import NOWHERE, Span
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
-from sketchc.ir.symbolic import references
+from sketchc.ir.walk import references
 from sketchc.lowering.passes.place_tiles import sample_values
 from sketchc.lowering.plan import PhasePlan, Plan
 
@@ -52,7 +53,7 @@ def _grows(plan: Plan, phase: PhasePlan) -> bool:
     """Whether the phase's work grows with a symbol that has no bound."""
     free = {s.name for s in plan.sketch.symbols if s.upper_bound is None}
     grows: list[ir.Expr] = []
-    for statement in ir.walk(phase.body):
+    for statement in walk.statements(phase.body):
         match statement:
             case ir.For(start=start, stop=stop):
                 grows += [start, stop]
@@ -105,4 +106,4 @@ def _report(plan: Plan, phase: PhasePlan, programs: int, work: str) -> Diagnosti
 
 def _span(phase: PhasePlan) -> Span:
     """The first statement of the phase that stands in the file."""
-    return next((s.span for s in ir.walk(phase.body) if s.span != NOWHERE), NOWHERE)
+    return next((s.span for s in walk.statements(phase.body) if s.span != NOWHERE), NOWHERE)

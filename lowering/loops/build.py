@@ -10,7 +10,8 @@ import attrs
 from sketchc.base.source import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import children, constant_value, substitute
+from sketchc.ir.symbolic import constant_value
+from sketchc.ir.walk import children, substitute
 from sketchc.lowering.loops import nodes as loops
 from sketchc.lowering.loops.calls import Calls
 from sketchc.lowering.loops.dead_stores import clean

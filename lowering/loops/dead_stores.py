@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import references
+from sketchc.ir.walk import references
 from sketchc.lowering.loops import nodes
 
 _Change = Callable[[tuple[nodes.Statement, ...]], tuple[nodes.Statement, ...]]

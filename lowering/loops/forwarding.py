@@ -13,8 +13,9 @@ from collections.abc import Iterable
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.lanes import tiles_read
-from sketchc.ir.symbolic import constant_value, references
+from sketchc.ir import walk
+from sketchc.ir.symbolic import constant_value
+from sketchc.ir.walk import references, tiles_read
 from sketchc.lowering.plan import is_product
 from sketchc.ops.table import OPS
 
@@ -214,12 +215,12 @@ def _single_version_tiles(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> 
     """Tiles that stay one piece of memory: initialised, carried by a loop, accumulated into, or
     written in a branch that does not hold the whole of their life."""
     names = {tile.name for tile in sketch.tiles if tile.initial is not None}
-    for statement in ir.walk(body):
+    for statement in walk.statements(body):
         match statement:
             case ir.For(carried=carried):
                 names.update(carried)
             case ir.If(carried=carried):
-                inside = list(ir.walk(ir.inside(statement)))
+                inside = list(walk.statements(walk.inside(statement)))
                 written = {tile for inner in inside for tile in tiles_written(inner)}
                 own = {inner.tile for inner in inside if isinstance(inner, ir.Alloc)}
                 names.update(carried, written - own)

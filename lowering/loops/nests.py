@@ -14,7 +14,8 @@ import attrs
 from sketchc.base.source import NOWHERE, Span
 from sketchc.base.types import DType, holds
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value, references
+from sketchc.ir.symbolic import constant_value
+from sketchc.ir.walk import references
 
 ZERO = ir.Literal(0)
 ONE = ir.Literal(1)

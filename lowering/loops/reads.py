@@ -13,7 +13,7 @@ import attrs
 from sketchc.base.source import NOWHERE
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import children, references, substitute
+from sketchc.ir.walk import children, references, substitute
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.indices import row_major
 from sketchc.lowering.loops.nest_maker import NestMaker

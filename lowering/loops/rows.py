@@ -13,7 +13,7 @@ import attrs
 from sketchc.base.source import Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import references
+from sketchc.ir.walk import references
 from sketchc.lowering.loops import nodes
 
 _Fresh = Callable[[str], str]

@@ -13,7 +13,8 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value, substitute
+from sketchc.ir.symbolic import constant_value
+from sketchc.ir.walk import substitute
 from sketchc.lowering.loops.fusion import BlockNode, Leaf, LoopNode, Node, leaves
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Kind, Reference

@@ -14,7 +14,8 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value, references
+from sketchc.ir.symbolic import constant_value
+from sketchc.ir.walk import references
 from sketchc.lowering.loops.forwarding import Versions
 from sketchc.lowering.loops.indices import resolve_index
 from sketchc.lowering.loops.nests import (

@@ -10,6 +10,7 @@ from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity
 from sketchc.base.source import Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.symbolic import show
 from sketchc.lowering.plan import Plan, carried, float_parts
 
@@ -106,7 +107,7 @@ class CheckCapabilities:
     def _atomics(self, plan: Plan) -> list[Diagnostic]:
         found = []
         for phase in plan.sketch.phases:
-            for statement in ir.walk(phase.body):
+            for statement in walk.statements(phase.body):
                 if not isinstance(statement, ir.Atomic):
                     continue
                 known = plan.capabilities.atomics.get(statement.operation)
@@ -137,8 +138,7 @@ class CheckCapabilities:
                 "compare a fetched float with a literal, a param of at most f32 or another fetched "
                 "one; or compare tiles",
             )
-            for phase in plan.sketch.phases
-            for statement in ir.walk(phase.body)
+            for statement in walk.in_phases(plan.sketch.phases)
             for part in float_parts(statement)
             if not _held_by_f32(part)
         ]
@@ -163,7 +163,7 @@ def _held_by_f32(part: ir.Binary) -> bool:
 
 def _computations(plan: Plan) -> Iterator[ir.Compute]:
     for phase in plan.sketch.phases:
-        for statement in ir.walk(phase.body):
+        for statement in walk.statements(phase.body):
             if isinstance(statement, ir.Compute):
                 yield statement
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import attrs
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.passes.map_grid import MapGrid
 from sketchc.lowering.passes.place_tiles import (
@@ -77,7 +78,7 @@ class ChooseConstants:
 
     def _cost(self, plan: Plan, values: Mapping[str, int | float | bool]) -> float:
         aims = self.hardware.facts["tuning"]
-        matrix = [s for p in plan.phases for s in ir.walk(p.body) if is_product(s)]
+        matrix = [s for s in walk.in_phases(plan.phases) if is_product(s)]
         if matrix:
             return math.fsum(self._matrix_cost(plan, s, values, aims) for s in matrix)
         cost = 0.0
@@ -86,7 +87,7 @@ class ChooseConstants:
             for tile in plan.tiles.values()
         }
         largest = max((math.prod(shape) for shape in shapes), default=1)
-        loops = any(isinstance(s, ir.For) for p in plan.phases for s in ir.walk(p.body))
+        loops = any(isinstance(s, ir.For) for s in walk.in_phases(plan.phases))
         cost += _distance(largest, aims["loop_elements" if loops else "tile_elements"])
         inner = max((shape[-1] for shape in shapes), default=1)
         return cost + 2.0 * max(math.log2(aims["inner_elements"] / max(inner, 1)), 0.0)

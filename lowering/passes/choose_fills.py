@@ -8,6 +8,7 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lowering.plan import Plan
 from sketchc.ops.rows import Value
 from sketchc.ops.table import OPS, Category, identity_value
@@ -34,7 +35,7 @@ class ChooseFills:
         fills: dict[tuple[int, int], Value] = {}
         neutral: dict[tuple[int, int], frozenset[int]] = {}
         for phase in plan.phases:
-            statements = list(ir.walk(phase.body))
+            statements = list(walk.statements(phase.body))
             for position, statement in enumerate(statements):
                 if isinstance(statement, ir.Load):
                     dtype = plan.sketch.tile(statement.tile).dtype
@@ -139,7 +140,7 @@ class _Flow:
 
 def _written(body: tuple[ir.Statement, ...]) -> set[str]:
     found: set[str] = set()
-    for statement in ir.walk(body):
+    for statement in walk.statements(body):
         match statement:
             case ir.Load(tile=tile):
                 found.add(tile)

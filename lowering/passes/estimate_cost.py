@@ -8,7 +8,9 @@ from typing import assert_never
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import references, show, simplify, substitute
+from sketchc.ir import walk
+from sketchc.ir.symbolic import show, simplify
+from sketchc.ir.walk import references, substitute
 from sketchc.lowering.passes.hulls import (
     Range,
     extreme,
@@ -47,7 +49,7 @@ class EstimateCost:
         for index, phase in enumerate(sketch.phases):
             ranges: dict[str, Range] = {}
             trips: tuple[ir.Expr, ...] = ()
-            for step in sketch.around(index):
+            for step in walk.around(sketch.steps, index):
                 if isinstance(step, ir.HostFor):
                     loop = resolved(step, negative_constants(sketch))
                     trips = (*trips, *_trips(loop, ranges))

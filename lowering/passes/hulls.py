@@ -13,7 +13,8 @@ from typing import TypeVar
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import children, simplify, substitute
+from sketchc.ir.symbolic import simplify
+from sketchc.ir.walk import children, substitute
 
 _Loop = TypeVar("_Loop", ir.For, ir.HostFor)
 

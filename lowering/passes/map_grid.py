@@ -5,7 +5,8 @@ from __future__ import annotations
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import references, substitute
+from sketchc.ir import walk
+from sketchc.ir.walk import references, substitute
 from sketchc.lowering.passes.hulls import (
     Range,
     extreme,
@@ -113,7 +114,7 @@ def _reaches(start: ir.Expr, ranges: dict[str, Range]) -> bool:
 
 def _replicable(statements: list[ir.Statement]) -> bool:
     """True if running these once per program instead of once changes nothing visible."""
-    return not any(isinstance(s, ir.Store | ir.Atomic) for s in ir.walk(statements))
+    return not any(isinstance(s, ir.Store | ir.Atomic) for s in walk.statements(statements))
 
 
 def _phase_plan(
@@ -123,7 +124,7 @@ def _phase_plan(
     axes: tuple[GridAxis, ...],
     body: tuple[ir.Statement, ...],
 ) -> PhasePlan:
-    statements = list(ir.walk(body))
+    statements = list(walk.statements(body))
     return PhasePlan(
         index=index,
         name=name,

@@ -8,8 +8,9 @@ from typing import assert_never
 import attrs
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import constants_of, evaluate, sample_let
-from sketchc.ir.lanes import tiles_read
+from sketchc.ir.walk import tiles_read
 from sketchc.lowering.plan import (
     Capabilities,
     Hardware,
@@ -78,7 +79,7 @@ def _matrix_roles(phases: Iterable[PhasePlan]) -> dict[str, str]:
     """Which tiles feed or hold matrix products."""
     roles: dict[str, str] = {}
     for phase in phases:
-        for statement in ir.walk(phase.body):
+        for statement in walk.statements(phase.body):
             if not is_product(statement):
                 continue
             sides = ("matrix_left", "matrix_right")

@@ -9,6 +9,7 @@ import networkx
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.lanes import laid_out
 from sketchc.lowering.passes.place_tiles import depends_on_launch, tiles_used
 from sketchc.ops.table import OPS, Category
@@ -76,8 +77,8 @@ def _names(sketch: ir.Sketch, extent: ir.Expr) -> tuple[str, str]:
     taken |= {d.name for d in sketch.tensors} | {d.name for d in sketch.views}
     taken |= {tile.name for tile in sketch.tiles}
     for phase in sketch.phases:
-        taken |= {s.variable for s in ir.walk(phase.body) if isinstance(s, ir.For)}
-        taken |= {s.name for s in ir.walk(phase.body) if isinstance(s, ir.Bind | ir.Fetch)}
+        taken |= {s.variable for s in walk.statements(phase.body) if isinstance(s, ir.For)}
+        taken |= {s.name for s in walk.statements(phase.body) if isinstance(s, ir.Bind | ir.Fetch)}
     taken |= {name for index in range(len(sketch.phases)) for name in _outer(sketch, index)}
     constant, variable = f"{stem}_BLOCK", f"{stem.lower()}_block"
     while constant in taken or variable in taken:
@@ -89,20 +90,20 @@ def _outer(sketch: ir.Sketch, phase: int) -> list[str]:
     """The names that the host's steps bind around a phase."""
     return [
         step.variable if isinstance(step, ir.HostFor) else step.name
-        for step in sketch.around(phase)
+        for step in walk.around(sketch.steps, phase)
         if not isinstance(step, ir.HostIf)
     ]
 
 
 def _groups(sketch: ir.Sketch, phase: ir.Phase) -> list[frozenset[Axis]]:
     """The groups of axes that can be split, in a deterministic order."""
-    statements = list(ir.walk(phase.body))
+    statements = list(walk.statements(phase.body))
     if not any(isinstance(s, ir.For) and s.parallel for s in phase.body):
         return []
     graph: networkx.Graph[Axis] = networkx.Graph()
     barred: set[Axis] = set()
     stores: list[set[Axis]] = []
-    inner = list(ir.walk(_innermost(phase.body)))
+    inner = list(walk.statements(_innermost(phase.body)))
     for statement in statements:
         if statement not in inner:
             barred |= _touched(sketch, statement)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, is_product, subject
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards
@@ -25,12 +26,12 @@ def answers(plan: Plan, dialect: Dialect) -> tuple[HintAnswer, ...]:
     found: list[HintAnswer] = []
     for phase in plan.phases:
         hazards = Hazards(plan.sketch).find(phase.body)
-        for position, statement in enumerate(ir.walk(phase.body)):
+        for position, statement in enumerate(walk.statements(phase.body)):
             if isinstance(statement, ir.For):
                 found += _loop(plan, phase, statement, position in hazards.loops, dialect)
     on_grid = {axis.variable for phase in plan.phases for axis in phase.grid}
     for source in plan.sketch.phases:
-        for statement in ir.walk(source.body):
+        for statement in walk.statements(source.body):
             if isinstance(statement, ir.For) and statement.variable in on_grid:
                 found += _grid_loop(plan, statement, dialect)
     found += _tiles(plan, dialect)
@@ -116,7 +117,7 @@ def _units(
     plan: Plan, body: tuple[ir.Statement, ...], hint: str, where: str, dialect: Dialect
 ) -> Iterator[HintAnswer]:
     """What the matrix products of a loop run on."""
-    products = [statement for statement in ir.walk(body) if is_product(statement)]
+    products = [statement for statement in walk.statements(body) if is_product(statement)]
     if not products:
         yield HintAnswer(hint, where, "not used", "there is no matrix product in it")
     for product in products:
@@ -130,8 +131,7 @@ def _tiles(plan: Plan, dialect: Dialect) -> Iterator[HintAnswer]:
         if "tensor_core" in tile.hints:
             uses = tuple(
                 statement
-                for phase in plan.phases
-                for statement in ir.walk(phase.body)
+                for statement in walk.in_phases(plan.phases)
                 if isinstance(statement, ir.Compute) and _involves(statement, tile.name)
             )
             yield from _units(plan, uses, "tensor_core", where, dialect)

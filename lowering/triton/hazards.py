@@ -15,6 +15,7 @@ from typing import TypeAlias, assert_never
 import attrs
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import constants_of, evaluate
 from sketchc.lowering.triton.expressions import names_in
 
@@ -46,13 +47,13 @@ class Hazards:
                     pending = self._access(access, True, pending, position)
                 case ir.For():
                     pending = self._loop(statement, pending, position)
-                    position += len(list(ir.walk(statement.body)))
+                    position += len(list(walk.statements(statement.body)))
                 case ir.If(_, then, orelse):
-                    inside = len(list(ir.walk(then)))
+                    inside = len(list(walk.statements(then)))
                     one = self._visit(then, pending, position + 1)
                     other = self._visit(orelse, pending, position + 1 + inside)
                     pending = _either(one, other)
-                    position += inside + len(list(ir.walk(orelse)))
+                    position += inside + len(list(walk.statements(orelse)))
                 case ir.Alloc() | ir.Compute() | ir.Bind():
                     pass
                 case _:
@@ -69,7 +70,7 @@ class Hazards:
         return {**pending, tensor: earlier | {store}}
 
     def _loop(self, loop: ir.For, pending: Pending, at: int) -> Pending:
-        inside = [s for s in ir.walk(loop.body) if isinstance(s, Access)]
+        inside = [s for s in walk.statements(loop.body) if isinstance(s, Access)]
         bases = {id(s): self.sketch.tensor(s.access.tensor).name for s in inside}
         loaded = {bases[id(s)] for s in inside if isinstance(s, ir.Load | ir.Fetch)}
         stored = {bases[id(s)] for s in inside if isinstance(s, ir.Store | ir.Atomic)}
@@ -90,8 +91,8 @@ class Hazards:
             return False
         if any(s.access.tensor != first.access.tensor for s in accesses):
             return False
-        inner = {s.variable for s in ir.walk(loop.body) if isinstance(s, ir.For)}
-        inner |= {s.name for s in ir.walk(loop.body) if isinstance(s, ir.Bind | ir.Fetch)}
+        inner = {s.variable for s in walk.statements(loop.body) if isinstance(s, ir.For)}
+        inner |= {s.name for s in walk.statements(loop.body) if isinstance(s, ir.Bind | ir.Fetch)}
         constants = constants_of(self.sketch)
         tile = () if isinstance(first, ir.Fetch) else self.sketch.tile(first.tile).extents
         extents = iter(tile)

@@ -10,7 +10,8 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import references
+from sketchc.ir import walk
+from sketchc.ir.walk import references
 from sketchc.launch.magnitudes import Polynomial, never_negative, show
 from sketchc.lowering.plan import (
     GridAxis,
@@ -126,7 +127,7 @@ def _takes_f64_scalars(phase: PhasePlan) -> bool:
         or any(
             ref.dtype is DType.F64 for part in float_parts(statement) for ref in references(part)
         )
-        for statement in ir.walk(phase.body)
+        for statement in walk.statements(phase.body)
     )
 
 
@@ -144,7 +145,7 @@ def _learn(plan: Plan, scope: Scope) -> None:
         scope.known[constant.name] = constant.value >= 0
     for let in plan.sketch.lets:
         scope.known[let.name] = never_negative(let.value, scope.known)
-    for step in plan.sketch.around(scope.phase.index):
+    for step in walk.around(plan.sketch.steps, scope.phase.index):
         match step:
             case ir.HostFor(variable, start, _, stride):
                 scope.known[variable] = scope.non_negative(start) and scope.non_negative(stride)
@@ -262,7 +263,7 @@ def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code
 def phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:
     """The tiles that the phase reads or writes."""
     used: dict[str, None] = {}
-    for statement in ir.walk(phase.body):
+    for statement in walk.statements(phase.body):
         match statement:
             case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
                 used[tile] = None

@@ -8,6 +8,7 @@ from typing import assert_never
 import attrs
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.launch.conditions import (
     Condition,
     Kind,
@@ -234,12 +235,11 @@ class HostEmitter:
         sketch = self.plan.sketch
         stored = {
             sketch.tensor(s.access.tensor).name
-            for phase in sketch.phases
-            for s in ir.walk(phase.body)
+            for s in walk.in_phases(sketch.phases)
             if isinstance(s, ir.Store)
         }
         forms: dict[str, str] = {}
-        for statement in ir.walk(kernel.phase.body):
+        for statement in walk.statements(kernel.phase.body):
             if isinstance(statement, ir.Atomic) and needs_canonical_nan(statement, sketch):
                 tensor = sketch.tensor(statement.access.tensor)
                 if (

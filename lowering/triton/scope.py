@@ -10,6 +10,7 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.plan import PhasePlan, PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code
@@ -43,7 +44,7 @@ class Names:
             *(d.name for d in sketch.tiles),
         ]
         for phase in sketch.phases:
-            for statement in ir.walk(phase.body):
+            for statement in walk.statements(phase.body):
                 if isinstance(statement, ir.For):
                     declared.append(statement.variable)
                 elif isinstance(statement, ir.Bind | ir.Fetch):

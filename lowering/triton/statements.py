@@ -10,6 +10,7 @@ import attrs
 
 from sketchc.base.source import Span
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.symbolic import show
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host import wrapping
@@ -39,7 +40,7 @@ class BodyEmitter:
         for statement in body:
             with self.tracing(statement.span):
                 self._statement(statement, position)
-            position += len(list(ir.walk((statement,))))
+            position += len(list(walk.statements((statement,))))
 
     @contextmanager
     def tracing(self, origin: Span) -> Iterator[None]:
@@ -131,7 +132,7 @@ class BodyEmitter:
         self._block(branch.body, position + 1)
         if branch.orelse:
             self.line("else:")
-            self._block(branch.orelse, position + 1 + len(list(ir.walk(branch.body))))
+            self._block(branch.orelse, position + 1 + len(list(walk.statements(branch.body))))
 
     def _block(self, body: tuple[ir.Statement, ...], position: int) -> None:
         outer, self.indent = self.indent, self.indent + "    "

@@ -8,6 +8,7 @@ matrix products at most 64 accumulator elements per thread.
 from __future__ import annotations
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lowering.plan import PhasePlan, Plan, has_product, is_product
 from sketchc.lowering.triton.kernel import KernelText, phase_tiles
 from sketchc.lowering.triton.pipelining import size_of
@@ -41,7 +42,7 @@ def launch_options(plan: Plan, kernel: KernelText, names: Names) -> list[str]:
 
 def _product_options(plan: Plan, kernel: KernelText) -> list[str]:
     largest, per_stage = 1, 1
-    for statement in ir.walk(kernel.phase.body):
+    for statement in walk.statements(kernel.phase.body):
         if not is_product(statement):
             continue
         largest = max(largest, size_of(plan.tiles[statement.destination])[0])
@@ -61,9 +62,9 @@ def _stages_that_fit(phase: PhasePlan) -> int:
     loop loads for its products, where the plan has counted one of each."""
     streamed = {
         statement.tile
-        for loop in ir.walk(phase.body)
+        for loop in walk.statements(phase.body)
         if isinstance(loop, ir.For) and has_product(loop.body)
-        for statement in ir.walk(loop.body)
+        for statement in walk.statements(loop.body)
         if isinstance(statement, ir.Load)
     }
     fits = MOST_STAGES

@@ -14,6 +14,7 @@ import attrs
 
 from sketchc.base.types import DType, promote
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan, is_product
 
@@ -52,7 +53,7 @@ def precision_of(plan: Plan, kernel: Kernel) -> Precision:
     tensors = [t.dtype for t in plan.sketch.tensors if t.role is not ir.Role.WORKSPACE]
     found = {_OF_TYPE[dtype]: f"{dtype.value} tensors" for dtype in tensors if dtype.is_float}
     for phase in plan.phases:
-        for statement in ir.walk(phase.body):
+        for statement in walk.statements(phase.body):
             if is_product(statement):
                 found.update(_product(plan, statement))
     if kernel.foreign and kernel.language == "python" and "ieee f32" in found:

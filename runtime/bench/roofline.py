@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_values
-from sketchc.ir.symbolic import references
+from sketchc.ir.walk import references
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.bench.machine import Machine
 from sketchc.runtime.cases.binding import Binding
@@ -127,14 +128,16 @@ def _read_whole(plan: Plan) -> set[str]:
 def _loads(plan: Plan) -> Iterator[tuple[ir.Load, bool]]:
     """Every load, and whether a condition stands over it."""
     for phase in plan.phases:
-        hosted = any(isinstance(step, ir.HostIf) for step in plan.sketch.around(phase.index))
+        hosted = any(
+            isinstance(step, ir.HostIf) for step in walk.around(plan.sketch.steps, phase.index)
+        )
         guarded = {
             id(inner)
-            for statement in ir.walk(phase.body)
+            for statement in walk.statements(phase.body)
             if isinstance(statement, ir.If)
-            for inner in ir.walk(ir.inside(statement))
+            for inner in walk.statements(walk.inside(statement))
         }
-        for statement in ir.walk(phase.body):
+        for statement in walk.statements(phase.body):
             if isinstance(statement, ir.Load):
                 yield statement, hosted or id(statement) in guarded
 
@@ -143,9 +146,12 @@ def _conditional(plan: Plan) -> bool:
     """Whether the count of operations is only a bound: under conditions, or in loops whose bounds
     vary."""
     for phase in plan.phases:
-        if any(isinstance(step, ir.HostIf | ir.Fetch) for step in plan.sketch.around(phase.index)):
+        if any(
+            isinstance(step, ir.HostIf | ir.Fetch)
+            for step in walk.around(plan.sketch.steps, phase.index)
+        ):
             return True
-        for statement in ir.walk(phase.body):
+        for statement in walk.statements(phase.body):
             if isinstance(statement, ir.If):
                 return True
             if isinstance(statement, ir.For) and any(

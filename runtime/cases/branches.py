@@ -16,8 +16,10 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.checker.facts.scope import free_names
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_sample
-from sketchc.ir.symbolic import children, show
+from sketchc.ir.symbolic import show
+from sketchc.ir.walk import children
 
 #: One side of a branch: which condition, and whether it holds.
 Side = tuple[int, bool]
@@ -218,7 +220,7 @@ def _everything(sketch: ir.Sketch) -> Iterator[ir.HostStep | ir.Statement]:
 
     yield from on_host(sketch.steps)
     for phase in sketch.phases:
-        yield from ir.walk(phase.body)
+        yield from walk.statements(phase.body)
 
 
 @attrs.define

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_values
 from sketchc.launch.index_inputs import MOST_TRIPS
 from sketchc.lowering.plan import Plan
@@ -26,8 +27,7 @@ def adds_in_any_order(plan: Plan) -> bool:
         isinstance(statement, ir.Atomic)
         and statement.operation == "add"
         and plan.sketch.tensor(statement.access.tensor).dtype.is_float
-        for phase in plan.phases
-        for statement in ir.walk(phase.body)
+        for statement in walk.in_phases(plan.phases)
     )
 
 
@@ -38,7 +38,7 @@ def host_scope(
     the host fetches is taken as `MOST_TRIPS`, the most that a random input says."""
     scope = dict(values)
     trips = 1
-    for step in sketch.around(phase):
+    for step in walk.around(sketch.steps, phase):
         match step:
             case ir.HostFor(variable, start, stop, by):
                 bounds = [int(evaluate(bound, scope)) for bound in (start, stop, by)]

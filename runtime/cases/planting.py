@@ -19,8 +19,9 @@ import numpy as np
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value
-from sketchc.ir.symbolic import children
+from sketchc.ir.walk import children
 from sketchc.runtime.process.arrays import Array, numpy_dtype
 from sketchc.runtime.tasks.description import Thresholds
 from sketchc.runtime.tasks.inputs import LARGE
@@ -96,7 +97,7 @@ def literals(sketch: ir.Sketch) -> Iterator[Value]:
     constants = {constant.name: constant.value for constant in sketch.constants}
     pending: list[ir.Expr] = [let.value for let in sketch.lets]
     for phase in sketch.phases:
-        for statement in ir.walk(phase.body):
+        for statement in walk.statements(phase.body):
             match statement:
                 case ir.Compute(operands=operands):
                     pending += [o.value for o in operands if not isinstance(o, ir.TileOperand)]

@@ -20,6 +20,7 @@ import attrs
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_sample
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.binding import Binding, OtherSignatureError
@@ -111,7 +112,7 @@ def _loop_bounds(plan: Plan) -> Iterator[ir.Expr]:
     for phase in plan.phases:
         for axis in phase.grid:
             yield axis.count
-        for statement in ir.walk(phase.body):
+        for statement in walk.statements(phase.body):
             if isinstance(statement, ir.For):
                 yield ir.Binary("cdiv", statement.stop, statement.step)
 

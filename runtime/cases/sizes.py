@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import Value, evaluate, host_sample, host_values, sample_extents
 from sketchc.launch.conditions import broken
 
@@ -148,7 +148,7 @@ def _lets(sketch: ir.Sketch) -> dict[str, ir.Expr]:
 
 def _symbols_of(sketch: ir.Sketch, expression: ir.Expr) -> tuple[str, ...]:
     """The symbols that an expression depends on, those of host values included."""
-    names = {reference.name for reference in symbolic.references(expression)}
+    names = {reference.name for reference in walk.references(expression)}
     for name, value in _lets(sketch).items():
         if name in names:
             names |= set(_symbols_of(sketch, value))

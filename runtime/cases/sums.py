@@ -22,7 +22,7 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
-from sketchc.ir.symbolic import children, references
+from sketchc.ir.walk import children, references
 from sketchc.launch.index_inputs import MOST_TRIPS
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
 from sketchc.ops.rows import Category

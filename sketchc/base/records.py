@@ -6,7 +6,7 @@ are never instantiated. Here the same declarations give the same classes (frozen
 keyword-only fields, `eq=False`, factories, `evolve`), and `__init__` is compiled when the first
 instance is made.
 
-Modules on that path say `from sketchc import records as attrs`. Type checkers see attrs itself, and
+Modules on that path import this module. Type checkers see attrs itself, and
 classes made here carry `__attrs_attrs__`, so `attrs.evolve`, `attrs.fields` and `attrs.has` work on
 them everywhere. Only what the project uses is supported; anything else is a TypeError at import.
 """

@@ -26,7 +26,7 @@ from sketchc.interpreter.tiles import (
 from sketchc.interpreter.violations import launch_error, show_values
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values, param_value
-from sketchc.ir.symbolic import references
+from sketchc.ir.walk import references
 from sketchc.launch.conditions import Condition, Kind, launch_steps, may_repeat
 from sketchc.launch.symbol_sources import absent_symbols, solve_symbols
 

@@ -20,7 +20,8 @@ from sketchc.interpreter.api import Result
 from sketchc.interpreter.memory import STRAY
 from sketchc.interpreter.tiles import Array
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import children
+from sketchc.ir import walk
+from sketchc.ir.walk import children
 
 #: Most runs for the inputs of one call, and most elements of an input to search values for.
 MOST_RUNS = 80
@@ -77,7 +78,7 @@ def _literals(sketch: ir.Sketch) -> list[int]:
     """The integers with which values are computed, and their negatives."""
     found: dict[int, None] = {}
     for phase in sketch.phases:
-        for statement in ir.walk(phase.body):
+        for statement in walk.statements(phase.body):
             parts = _computed(statement)
             while parts:
                 match part := parts.pop():

@@ -40,7 +40,7 @@ from sketchc.interpreter.tiles import (
 )
 from sketchc.interpreter.violations import Violation, Violations, show_values
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import references
+from sketchc.ir.walk import references
 from sketchc.launch.index_width import loaded_scalars
 
 Action: TypeAlias = Callable[[], None]

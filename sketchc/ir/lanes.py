@@ -84,25 +84,6 @@ def relayout(value: ir.Expr, layout: tuple[bool, ...], indexed: Container[str]) 
     return records.evolve(value, layout=layout)
 
 
-def tiles_read(value: ir.Expr) -> tuple[str, ...]:
-    """The tiles whose lanes an expression reads directly (not through bindings), in order."""
-    match value:
-        case ir.TileLanes(tile=tile):
-            return (tile,)
-        case ir.Literal() | ir.Ref() | ir.Iota():
-            return ()
-        case ir.Unary(operand=operand):
-            return tiles_read(operand)
-        case ir.Binary(left=left, right=right):
-            return (*tiles_read(left), *tiles_read(right))
-        case ir.Choice():
-            return tuple(tile for part in value.parts for tile in tiles_read(part))
-        case ir.Function(arguments=arguments):
-            return tuple(tile for argument in arguments for tile in tiles_read(argument))
-        case _:
-            assert_never(value)
-
-
 def kept_axes(before: Sequence[_T], after: Sequence[_T], one: _T) -> tuple[int | None, ...]:
     """For each axis of a shape, the axis that it is after `reshape`; None for one that is split or
     merged, or that has extent 1 and goes. Leading and trailing axes that both shapes share map one

@@ -10,9 +10,9 @@ contains `Iota` or `TileLanes` is an *index tile*: it has a shape, right-aligned
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from sketchc.base import records
 from sketchc.base.source import NOWHERE, Span
@@ -417,24 +417,6 @@ class If:
 Statement: TypeAlias = Alloc | Load | Store | Atomic | Fetch | Compute | Bind | For | If
 
 
-def inside(statement: Statement) -> tuple[Statement, ...]:
-    """The statements directly inside one."""
-    match statement:
-        case For(body=body):
-            return body
-        case If(body=body, orelse=orelse):
-            return (*body, *orelse)
-        case _:
-            return ()
-
-
-def walk(body: Iterable[Statement]) -> Iterator[Statement]:
-    """All statements in program order, a loop or branch before what is inside it."""
-    for statement in body:
-        yield statement
-        yield from walk(inside(statement))
-
-
 # ---------------------------------------------------------------- verdicts (LANGUAGE section 6)
 
 
@@ -663,10 +645,6 @@ class Sketch:
         """What the host does, in order; each phase is launched at exactly one place."""
         return self.schedule or tuple(Launch(index) for index in range(len(self.phases)))
 
-    def around(self, phase: int) -> tuple[HostFor | HostIf | Fetch | Bind, ...]:
-        """The host steps in force where a phase is launched."""
-        return around(self.steps, phase)
-
     def tile(self, name: str) -> Tile:
         return next(tile for tile in self.tiles if tile.name == name)
 
@@ -681,36 +659,3 @@ class Sketch:
             if view.name == name:
                 return view.extents
         return self.tensor(name).extents
-
-
-def around(steps: tuple[HostStep, ...], phase: int) -> tuple[HostFor | HostIf | Fetch | Bind, ...]:
-    """The host steps in force where a phase is launched, outermost first: the loops and branches
-    around it, and the names bound or fetched before it at each level."""
-    return _path(steps, phase) or ()
-
-
-def _path(
-    steps: tuple[HostStep, ...], phase: int
-) -> tuple[HostFor | HostIf | Fetch | Bind, ...] | None:
-    """The steps in force at the launch of `phase`, or None where it is not among `steps`."""
-    bound: list[HostFor | HostIf | Fetch | Bind] = []
-    for step in steps:
-        match step:
-            case Launch(index):
-                if index == phase:
-                    return tuple(bound)
-            case Fetch() | Bind():
-                bound.append(step)
-            case HostFor():
-                inner = _path(step.body, phase)
-                if inner is not None:
-                    return (*bound, step, *inner)
-            case HostIf():
-                inner = _path(step.body, phase)
-                if inner is None:
-                    inner = _path(step.orelse, phase)
-                if inner is not None:
-                    return (*bound, step, *inner)
-            case _:
-                assert_never(step)
-    return None

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 from sketchc.ir import nodes as ir
+from sketchc.ir.walk import children, size
 
 #: The comparison that holds where another does not: of integers, for a NaN is on neither side.
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -294,38 +295,6 @@ def _term(monomial: Monomial, coefficient: int) -> ir.Expr:
     return ir.Binary("*", ir.Literal(coefficient), product)
 
 
-def size(expression: ir.Expr) -> int:
-    """How many nodes an expression has."""
-    return 1 + sum(size(child) for child in children(expression))
-
-
-def children(expression: ir.Expr) -> tuple[ir.Expr, ...]:
-    """The direct parts of an expression."""
-    match expression:
-        case ir.Literal() | ir.Ref() | ir.TileLanes():
-            return ()
-        case ir.Unary(operand=operand):
-            return (operand,)
-        case ir.Binary(left=left, right=right):
-            return (left, right)
-        case ir.Choice():
-            return expression.parts
-        case ir.Function(arguments=arguments):
-            return arguments
-        case ir.Iota(extent=extent, lower=lower, upper=upper):
-            return (extent, lower) if upper is None else (extent, lower, upper)
-        case _:
-            assert_never(expression)
-
-
-def references(expression: ir.Expr) -> Iterator[ir.Ref]:
-    """Every name that an expression uses, in reading order, repeats included."""
-    if isinstance(expression, ir.Ref):
-        yield expression
-    for child in children(expression):
-        yield from references(child)
-
-
 def conjuncts(condition: ir.Expr) -> Iterator[ir.Expr]:
     """The parts of a condition that `and` joins."""
     match condition:
@@ -387,39 +356,6 @@ def equal(left: ir.Expr, right: ir.Expr, definitions: Definitions = _NONE) -> bo
 def constant_value(expression: ir.Expr, definitions: Definitions = _NONE) -> int | None:
     """The integer that the expression always is, or None."""
     return _literal(normalize(expression, definitions))
-
-
-def substitute(expression: ir.Expr, definitions: Mapping[str, ir.Expr]) -> ir.Expr:
-    """The expression with names replaced (not inside what they are replaced by)."""
-    match expression:
-        case ir.Literal() | ir.TileLanes():
-            return expression
-        case ir.Ref(name=name):
-            return definitions.get(name, expression)
-        case ir.Unary(operator, operand):
-            return ir.Unary(operator, substitute(operand, definitions), span=expression.span)
-        case ir.Binary(operator, left, right):
-            return ir.Binary(
-                operator,
-                substitute(left, definitions),
-                substitute(right, definitions),
-                span=expression.span,
-            )
-        case ir.Choice():
-            return expression.map(lambda part: substitute(part, definitions))
-        case ir.Function(name, arguments):
-            replaced = tuple(substitute(argument, definitions) for argument in arguments)
-            return ir.Function(name, replaced, span=expression.span)
-        case ir.Iota(extent, lower, upper, layout):
-            return ir.Iota(
-                substitute(extent, definitions),
-                substitute(lower, definitions),
-                None if upper is None else substitute(upper, definitions),
-                layout,
-                span=expression.span,
-            )
-        case _:
-            assert_never(expression)
 
 
 # ---------------------------------------------------------------- printing

@@ -20,8 +20,10 @@ from sketchc.base import records
 from sketchc.base.source import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import children, simplify
+from sketchc.ir import walk
 from sketchc.ir.symbolic import show as show_expression
+from sketchc.ir.symbolic import simplify
+from sketchc.ir.walk import children
 
 #: Integers of 64 bits hold magnitudes below this.
 LARGEST = 2**63
@@ -345,7 +347,7 @@ def see_body(
 
 def has_parallel(body: tuple[ir.Statement, ...]) -> bool:
     """Whether a parallel loop stands in the body, at whatever depth."""
-    return any(isinstance(each, ir.For) and each.parallel for each in ir.walk(body))
+    return any(isinstance(each, ir.For) and each.parallel for each in walk.statements(body))
 
 
 def see_loop(loop: ir.For | ir.HostFor, seen: Magnitudes) -> Polynomial:

@@ -10,6 +10,7 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, Severity
 from sketchc.base.source import Span
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lints.regions import Region, Space, region
 from sketchc.lints.separate_passes import report_passes
 from sketchc.parsing import syntax
@@ -97,7 +98,7 @@ def _touches(sketch: ir.Sketch, phase: ir.Phase) -> _Touches:
                     visit(statement.body, None if space is None else space.within(statement))
                 case ir.If():
                     result.straight = False
-                    visit(ir.inside(statement), None)
+                    visit(walk.inside(statement), None)
                 case _:
                     pass
 

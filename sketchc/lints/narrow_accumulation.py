@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sketchc.base.diagnostics import Diagnostic, Label, Severity
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lints.uses import alloc_of
 from sketchc.parsing import syntax
 from sketchc.parsing.text import dtype_fix
@@ -32,7 +33,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
             if tile.dtype in _DIGITS and tile.name not in seen:
                 seen.add(tile.name)
                 yield _report(tree, statement, tile)
-        for atomic in ir.walk(phase.body):
+        for atomic in walk.statements(phase.body):
             if isinstance(atomic, ir.Atomic) and atomic.operation == "add":
                 tensor = sketch.tensor(atomic.access.tensor)
                 if tensor.dtype in _DIGITS and tensor.name not in seen:
@@ -43,12 +44,12 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
 def _accumulations(body: tuple[ir.Statement, ...]) -> Iterator[ir.Compute]:
     """Computes that accumulate, in program order; element-wise ones only inside a loop whose
     iterations run in order and that did not make the tile."""
-    for statement in ir.walk(body):
+    for statement in walk.statements(body):
         match statement:
             case ir.Compute() if statement.operation in _ACROSS:
                 yield statement
             case ir.For(parallel=False, body=inner):
-                made = {each.tile for each in ir.walk(inner) if isinstance(each, ir.Alloc)}
+                made = {each.tile for each in walk.statements(inner) if isinstance(each, ir.Alloc)}
                 for each in inner:
                     if isinstance(each, ir.Compute) and _steps(each, made):
                         yield each

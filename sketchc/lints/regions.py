@@ -8,7 +8,8 @@ from typing import TypeAlias, assert_never
 
 from sketchc.base import records
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import normalize, rebuild, references, substitute
+from sketchc.ir.symbolic import normalize, rebuild
+from sketchc.ir.walk import references, substitute
 
 #: One subscript: its parts in normal form.
 _Part: TypeAlias = tuple[ir.Expr, ...]

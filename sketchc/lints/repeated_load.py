@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import references
+from sketchc.ir import walk
+from sketchc.ir.walk import references
 from sketchc.lints.unused_load import needless
 from sketchc.lints.uses import access_names, alloc_of, bodies, loop_of, reads, stored, writes
 from sketchc.parsing import syntax
@@ -23,7 +24,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
         for body in bodies(phase.body):
             kept = tuple(each for each in body if each.span not in elsewhere)
             yield from _twice(sketch, tree, kept)
-        for statement in ir.walk(phase.body):
+        for statement in walk.statements(phase.body):
             if isinstance(statement, ir.For) and not statement.parallel:
                 yield from _invariant(sketch, tree, phase, statement)
 
@@ -39,7 +40,7 @@ def _twice(
             if same is not None:
                 yield _report_twice(sketch, tree, same, statement)
         changed = stored(sketch, (statement,))
-        touched = {tile for inner in ir.walk((statement,)) for tile in writes(inner)}
+        touched = {tile for inner in walk.statements((statement,)) for tile in writes(inner)}
         alive = [
             load
             for load in alive
@@ -93,14 +94,14 @@ def _invariant(
     """Loads that do not depend on a sequential loop around them."""
     changed = stored(sketch, loop.body)
     within = {loop.variable}
-    for statement in ir.walk(loop.body):
+    for statement in walk.statements(loop.body):
         match statement:
             case ir.For(variable=name) | ir.Bind(name=name) | ir.Fetch(name=name):
                 within.add(name)
             case _:
                 pass
     written: dict[str, int] = {}
-    for statement in ir.walk(loop.body):
+    for statement in walk.statements(loop.body):
         for tile in writes(statement):
             written[tile] = written.get(tile, 0) + 1
     for statement in loop.body:
@@ -143,7 +144,7 @@ def _hoist(
     parts = load.access.subscripts
     if load.where is not None or any(not isinstance(part, ir.SliceSubscript) for part in parts):
         return None
-    writers = [each for each in ir.walk(phase.body) if tile.name in writes(each)]
+    writers = [each for each in walk.statements(phase.body) if tile.name in writes(each)]
     same = [other for other in sketch.tiles if other.source_name == tile.source_name]
     node, made = loop_of(tree, loop), alloc_of(tree, tile)
     if len(writers) > 1 or len(same) > 1 or tile.initial is not None or not (node and made):
@@ -152,7 +153,7 @@ def _hoist(
     if not any(each.span == load.span for each in within):
         return None
     if made not in within and tile.name in {
-        each.tile for each in ir.walk(loop.body) if isinstance(each, ir.Alloc)
+        each.tile for each in walk.statements(loop.body) if isinstance(each, ir.Alloc)
     }:
         return None
     start = (node.hints[0] if node.hints else node).span

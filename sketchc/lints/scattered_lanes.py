@@ -8,7 +8,9 @@ from typing import assert_never
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Severity
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import children, constant_value, references, show, simplify, substitute
+from sketchc.ir import walk
+from sketchc.ir.symbolic import constant_value, show, simplify
+from sketchc.ir.walk import children, references, substitute
 from sketchc.lints.uses import access_names
 from sketchc.parsing import syntax
 
@@ -25,7 +27,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """
     del tree
     for phase in sketch.phases:
-        statements = list(ir.walk(phase.body))
+        statements = list(walk.statements(phase.body))
         bound = {each.name: each.value for each in statements if isinstance(each, ir.Bind)}
         accesses = [each for each in statements if isinstance(each, ir.Load | ir.Store)]
         for statement in accesses:
@@ -129,8 +131,8 @@ def _has_lanes(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> bool:
 def _around(body: tuple[ir.Statement, ...], wanted: ir.Statement) -> list[ir.For]:
     """The loops around a statement that run one iteration after the other."""
     for statement in body:
-        inner = ir.inside(statement)
-        if any(each is wanted for each in ir.walk(inner)):
+        inner = walk.inside(statement)
+        if any(each is wanted for each in walk.statements(inner)):
             own = [statement] if isinstance(statement, ir.For) and not statement.parallel else []
             return own + _around(inner, wanted)
     return []

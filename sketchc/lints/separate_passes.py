@@ -9,6 +9,7 @@ from itertools import pairwise
 from sketchc.base.diagnostics import Diagnostic, Label, Severity
 from sketchc.base.source import Span
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lints.regions import Space, region
 from sketchc.lints.uses import bodies, exposed, stored, writes
 from sketchc.parsing import syntax
@@ -37,7 +38,9 @@ def _pair(
     common = _common(first, one, second, other)
     if common is None or stored(sketch, first.body) & _loaded(sketch, second.body):
         return
-    made = {tile for statement in ir.walk((*first.body, *between)) for tile in writes(statement)}
+    made = {
+        tile for statement in walk.statements((*first.body, *between)) for tile in writes(statement)
+    }
     needed = exposed(second.body) & made
     if not needed:
         yield report_passes(first.span, second.span, common.span)
@@ -48,7 +51,7 @@ def _pair(
 def _loaded(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> set[str]:
     return {
         sketch.tensor(statement.access.tensor).name
-        for statement in ir.walk(body)
+        for statement in walk.statements(body)
         if isinstance(statement, ir.Load)
     }
 
@@ -64,7 +67,7 @@ def _maxima(loop: ir.For) -> set[str]:
     """Tiles that the loop updates with `max` of themselves."""
     return {
         statement.destination
-        for statement in ir.walk(loop.body)
+        for statement in walk.statements(loop.body)
         if isinstance(statement, ir.Compute)
         and statement.operation == "max"
         and any(
@@ -75,7 +78,7 @@ def _maxima(loop: ir.For) -> set[str]:
 
 
 def _sums(loop: ir.For) -> bool:
-    names = {each.operation for each in ir.walk(loop.body) if isinstance(each, ir.Compute)}
+    names = {each.operation for each in walk.statements(loop.body) if isinstance(each, ir.Compute)}
     return "reduce_sum" in names and bool(names & {"exp", "exp2"})
 
 

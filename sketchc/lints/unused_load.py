@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity
 from sketchc.base.source import Span
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lints.uses import alloc_of, bodies, exposed, left_out, reads, writes
 from sketchc.parsing import syntax
 
@@ -23,7 +24,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
             told.add(load.span)
             keeps = _keeps_its_type(sketch, tree, phase, load)
             yield _report(load, sketch.tile(load.tile), _removal([load], [body]), keeps)
-        for load in (each for each in ir.walk(phase.body) if isinstance(each, ir.Load)):
+        for load in (each for each in walk.statements(phase.body) if isinstance(each, ir.Load)):
             tile = sketch.tile(load.tile)
             if load.span in told or load.tile not in dead or tile.initial is not None:
                 continue
@@ -40,7 +41,7 @@ def needless(sketch: ir.Sketch, tree: syntax.Sketch) -> set[Span]:
     for phase in sketch.phases:
         dead = _dead(phase)
         found |= {load.span for load, _ in _unread(sketch, phase, elsewhere)}
-        loads = (each for each in ir.walk(phase.body) if isinstance(each, ir.Load))
+        loads = (each for each in walk.statements(phase.body) if isinstance(each, ir.Load))
         found |= {load.span for load in loads if load.tile in dead}
     return found
 
@@ -49,7 +50,7 @@ def _unread(
     sketch: ir.Sketch, phase: ir.Phase, elsewhere: set[str]
 ) -> Iterator[tuple[ir.Load, tuple[ir.Statement, ...]]]:
     """These loads, each with the straight code that it stands in."""
-    used = {tile for statement in ir.walk(phase.body) for tile in reads(statement)}
+    used = {tile for statement in walk.statements(phase.body) for tile in reads(statement)}
     for body in bodies(phase.body):
         for position, statement in enumerate(body):
             if not isinstance(statement, ir.Load):
@@ -66,18 +67,18 @@ def _unread(
 def _lost(tile: str, rest: tuple[ir.Statement, ...]) -> bool:
     """Whether the straight code after a load overwrites its tile before any read."""
     for statement in rest:
-        if tile in reads(statement) or tile in exposed(ir.inside(statement)):
+        if tile in reads(statement) or tile in exposed(walk.inside(statement)):
             return False
         if tile in writes(statement):
             return True
-        if any(tile in writes(inner) for inner in ir.walk(ir.inside(statement))):
+        if any(tile in writes(inner) for inner in walk.statements(walk.inside(statement))):
             return False
     return False
 
 
 def _dead(phase: ir.Phase) -> set[str]:
     """The tiles on which nothing depends that the phase stores, or does at all."""
-    statements = list(ir.walk(phase.body))
+    statements = list(walk.statements(phase.body))
     live: set[str] = set()
     for statement in statements:
         if not isinstance(statement, ir.Compute | ir.Load):
@@ -99,7 +100,9 @@ def _dead(phase: ir.Phase) -> set[str]:
 def _chain(phase: ir.Phase, load: ir.Load) -> Sequence[ir.Statement]:
     """The statements that a load of a dead tile feeds, itself among them, with all that writes
     the same tiles: what goes with it."""
-    statements = [each for each in ir.walk(phase.body) if isinstance(each, ir.Compute | ir.Load)]
+    statements = [
+        each for each in walk.statements(phase.body) if isinstance(each, ir.Compute | ir.Load)
+    ]
     fed = {load.tile}
     while True:
         chain = [each for each in statements if (reads(each) | writes(each)) & fed]
@@ -131,7 +134,9 @@ def _keeps_its_type(sketch: ir.Sketch, tree: syntax.Sketch, phase: ir.Phase, loa
     """Whether the tile has the type that it has also without this load: nothing else is written
     into it, or the alloc says the type, or all other loads bring values of the same."""
     others = [
-        each for each in ir.walk(phase.body) if each is not load and load.tile in writes(each)
+        each
+        for each in walk.statements(phase.body)
+        if each is not load and load.tile in writes(each)
     ]
     made = alloc_of(tree, sketch.tile(load.tile))
     if not others or (made is not None and made.dtype is not None):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lints.uses import bodies, left_out, reads, writes
 from sketchc.parsing import syntax
 
@@ -14,7 +15,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """Allocs of tiles that no statement reads or writes."""
     elsewhere = left_out(sketch, tree)
     for phase in sketch.phases:
-        statements = list(ir.walk(phase.body))
+        statements = list(walk.statements(phase.body))
         used = {tile for each in statements for tile in reads(each) | writes(each)}
         for body in bodies(phase.body):
             for statement in body:

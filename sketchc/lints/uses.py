@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.lanes import tiles_read
-from sketchc.ir.symbolic import references
+from sketchc.ir import walk
+from sketchc.ir.walk import references, tiles_read
 from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import names
@@ -101,7 +101,7 @@ def stored(sketch: ir.Sketch, body: Iterable[ir.Statement]) -> set[str]:
     """The base tensors that are written somewhere in `body`."""
     return {
         sketch.tensor(statement.access.tensor).name
-        for statement in ir.walk(body)
+        for statement in walk.statements(body)
         if isinstance(statement, ir.Store | ir.Atomic)
     }
 
@@ -118,7 +118,7 @@ def exposed(body: Iterable[ir.Statement]) -> set[str]:
                 assigned.add(statement.tile)
             if certain:
                 assigned.update(writes(statement))
-            visit(ir.inside(statement), certain=False)
+            visit(walk.inside(statement), certain=False)
 
     visit(body, certain=True)
     return found
@@ -127,7 +127,7 @@ def exposed(body: Iterable[ir.Statement]) -> set[str]:
 def left_out(sketch: ir.Sketch, tree: syntax.Sketch) -> set[str]:
     """The names used in branches that these constants do not take, as the source writes them: at
     other constants they are used."""
-    taken = {statement.span for phase in sketch.phases for statement in ir.walk(phase.body)}
+    taken = {statement.span for statement in walk.in_phases(sketch.phases)}
     found: set[str] = set()
 
     def visit(statements: Iterable[syntax.Statement], inside: bool) -> None:

@@ -12,6 +12,7 @@ from triton_cases import Array, Case, assert_close, dtype_of, lower, make_case, 
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ops.table import OPS, Category
 
 UNARY = [n for n, op in OPS.items() if op.operands == ("source",)]
@@ -293,8 +294,7 @@ def test_every_row_of_the_op_table_is_tried() -> None:
     used = {
         statement.operation
         for sketch in sources
-        for phase in sketch.phases
-        for statement in ir.walk(phase.body)
+        for statement in walk.in_phases(sketch.phases)
         if isinstance(statement, ir.Compute)
     }
     used |= {name for _, text in LANES.values() for name in OPS if f" {name}(" in text}

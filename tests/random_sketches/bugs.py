@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lowering.plan import Plan
 
 Rewrite = Callable[[ir.Statement], tuple[ir.Statement, ...]]
@@ -112,7 +113,7 @@ def _dropped_identity(plan: Plan) -> Plan:
             case _:
                 return (statement,)
 
-    loops = [s for phase in plan.phases for s in ir.walk(phase.body) if isinstance(s, ir.For)]
+    loops = [s for s in walk.in_phases(plan.phases) if isinstance(s, ir.For)]
     reduced = any(
         isinstance(inner, ir.Compute) and inner.operation in ("reduce_sum", "reduce_max")
         for loop in loops

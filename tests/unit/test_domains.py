@@ -16,6 +16,7 @@ from sketchc.checker.domains.inference import describe, infer_domains
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.interpreter.api import Options, interpret
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.parsing.parser import parse
 
@@ -33,7 +34,7 @@ def inferred(text: str) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]:
 
 
 def statements(sketch: ir.Sketch) -> list[ir.Statement]:
-    return [statement for phase in sketch.phases for statement in ir.walk(phase.body)]
+    return list(walk.in_phases(sketch.phases))
 
 
 def domains(sketch: ir.Sketch) -> dict[str, str]:

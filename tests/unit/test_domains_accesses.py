@@ -19,6 +19,7 @@ from sketchc.base.source import Source
 from sketchc.checker.domains.inference import describe, infer_domains
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import host_values
 from sketchc.ir.symbolic import show
 from sketchc.parsing.parser import parse
@@ -47,7 +48,7 @@ def accepted(text: str) -> ir.Sketch:
 
 
 def statements(sketch: ir.Sketch) -> list[ir.Statement]:
-    return [statement for phase in sketch.phases for statement in ir.walk(phase.body)]
+    return list(walk.in_phases(sketch.phases))
 
 
 def the_load(sketch: ir.Sketch) -> ir.Load:

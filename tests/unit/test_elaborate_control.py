@@ -8,6 +8,7 @@ from sketchc.base.source import Source
 from sketchc.base.types import DType
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.symbolic import show
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
@@ -459,7 +460,7 @@ def test_integers_of_the_launch_are_no_steps():
     sketch = good(f"k = M // 2\nfor s in range(k):\n{indented(vector('add(x, s, x)'))}")
     assert [let.name for let in sketch.lets] == ["k"]
     assert steps(sketch) == ["for s in 0, k, 1", "  launch 0"]
-    around = sketch.around(0)
+    around = walk.around(sketch.steps, 0)
     assert [step.variable for step in around if isinstance(step, ir.HostFor)] == ["s"]
 
 

@@ -12,6 +12,7 @@ from sketchc.base.source import Source
 from sketchc.checker.api import check
 from sketchc.checker.domains.inference import describe
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.plan_text import print_plan
@@ -52,7 +53,7 @@ def domain_of(tile: str, *lines: str) -> str:
     plan = plan_of(text_of(*lines))
     writes = [
         statement
-        for statement in ir.walk(plan.phases[0].body)
+        for statement in walk.statements(plan.phases[0].body)
         if isinstance(statement, ir.Compute) and statement.destination == tile
     ]
     return describe(writes[-1].domain)

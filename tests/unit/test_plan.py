@@ -12,6 +12,7 @@ from sketchc.base.source import Source
 from sketchc.checker.api import check
 from sketchc.interpreter.api import interpret
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.passes.pipeline import PlannedSketch, build_plan
 from sketchc.lowering.plan_text import print_plan, print_sketch
@@ -49,10 +50,10 @@ def test_the_printed_plan_is_a_sketch_with_the_same_meaning(name: str, target: s
 def test_no_parallel_loop_is_left_in_an_examples_body(name: str, target: str) -> None:
     plan = planned(example(name), target).plan
     for phase in plan.phases:
-        nested = ir.walk(plan.sketch.phases[phase.index].body)
+        nested = walk.statements(plan.sketch.phases[phase.index].body)
         parallel = any(isinstance(s, ir.For) and s.parallel for s in nested)
         assert bool(phase.grid) == parallel
-        assert not any(isinstance(s, ir.For) and s.parallel for s in ir.walk(phase.body))
+        assert not any(isinstance(s, ir.For) and s.parallel for s in walk.statements(phase.body))
         assert set(plan.tiles) == {tile.name for tile in plan.sketch.tiles}
 
 

@@ -26,6 +26,7 @@ from sketchc.checker.api import CheckedSketch, CheckResult, check
 from sketchc.cli.check_fix import mend
 from sketchc.interpreter.api import Options, interpret
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lints.uses import writes
 from sketchc.runtime.cases.sizes import nearest
 
@@ -72,7 +73,7 @@ def meaning(checked: CheckedSketch, sizes: dict[str, int]) -> dict[str, bytes] |
 
 def _statements(sketch: ir.Sketch) -> list[ir.Statement]:
 
-    return [each for phase in sketch.phases for each in ir.walk(phase.body)]
+    return list(walk.in_phases(sketch.phases))
 
 
 def assert_kept(text: str, name: str) -> int:

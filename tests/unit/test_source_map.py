@@ -14,6 +14,7 @@ from sketchc.base.source import NOWHERE
 from sketchc.cli.main import run
 from sketchc.cli.options import load_sketch
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import target_module
@@ -74,7 +75,7 @@ def test_every_effect_has_code(name: str, target: str) -> None:
     assert all(1 <= line <= len(sketch) for line in reached)
     assert all(1 <= number <= len(code) for number, _ in kernel.source_map)
     assert all(code[number - 1].strip() for number, _ in kernel.source_map)
-    statements = [s for phase in kernel.sketch.phases for s in ir.walk(phase.body)]
+    statements = list(walk.in_phases(kernel.sketch.phases))
     effects = [s for s in statements if isinstance(s, ir.Store | ir.Atomic | ir.For)]
     # Loops that a pass made stand nowhere in the sketch.
     assert {s.span.line for s in effects if s.span != NOWHERE} <= reached

@@ -17,6 +17,7 @@ from triton_cases import example, lower
 from triton_sketches import SKETCHES
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.precedence import CPP, PYTHON, Code
@@ -124,7 +125,7 @@ def test_every_statement_is_traceable(target: str, kernels: dict[str, dict[str, 
     for name, kernel in kernels[target].items():
         joined = " ".join(line.strip().removeprefix("# ") for line in kernel.source.splitlines())
         for phase in kernel.sketch.phases:
-            for statement in ir.walk(phase.body):
+            for statement in walk.statements(phase.body):
                 if isinstance(statement, ir.Load | ir.Store | ir.Compute | ir.Bind):
                     assert statement.text, name
                     assert " ".join(statement.text.split()) in joined, (name, statement.text)

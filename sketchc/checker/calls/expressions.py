@@ -28,7 +28,7 @@ from sketchc.checker.context.names import (
 )
 from sketchc.checker.context.shapes import broadcast, interval
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.lanes import laid_out
 from sketchc.parsing import syntax
@@ -332,7 +332,7 @@ def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
 
 def _may_be_proved(context: Context, divisor: ir.Expr) -> bool:
     """Whether a divisor is a scalar of a launch that loop variables decide."""
-    names = list(symbolic.references(divisor))
+    names = list(walk.references(divisor))
     lanes = has_lanes(divisor) or any(one.name in context.index_ranks for one in names)
     host = any(one.kind is ir.NameKind.HOST for one in names)
     return in_phase(divisor) and not (lanes or host or is_loaded(context, divisor))
@@ -521,7 +521,7 @@ def constant(
     """The compile-time value of an expression of literals and constants; raises `InvalidError`
     after reporting one that depends on anything else, or on a tile size unless `tunable`."""
     typed = expression(context, node, host=True)
-    names = {reference.name for reference in symbolic.references(typed.value)}
+    names = {reference.name for reference in walk.references(typed.value)}
     if typed.extents is not None or not names <= context.values.keys():
         raise context.error(
             node.span, "SK0214", f"{what} must be a compile-time constant", "not known here"

@@ -8,22 +8,22 @@ from sketchc.base import records
 from sketchc.base.source import Span
 from sketchc.checker.context.context import Context
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
-from sketchc.ir.lanes import tiles_read
+from sketchc.ir import walk
+from sketchc.ir.walk import tiles_read
 
 
 def has_lanes(value: ir.Expr) -> bool:
     """Whether an expression is an index tile by itself."""
     if isinstance(value, ir.Iota | ir.TileLanes):
         return True
-    return any(map(has_lanes, symbolic.children(value)))
+    return any(map(has_lanes, walk.children(value)))
 
 
 def is_loaded(context: Context, value: ir.Expr) -> bool:
     """Whether some lanes of an expression come from a tile, directly or through a binding."""
     if tiles_read(value):
         return True
-    return any(reference.name in context.loaded for reference in symbolic.references(value))
+    return any(reference.name in context.loaded for reference in walk.references(value))
 
 
 def shaped(

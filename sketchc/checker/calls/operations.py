@@ -21,7 +21,7 @@ from sketchc.checker.context.context import Context, InvalidError
 from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.names import TileName, TileState, closest
 from sketchc.ir import nodes as ir
-from sketchc.ir.lanes import tiles_read
+from sketchc.ir.walk import tiles_read
 from sketchc.ops.table import OPS, Category, Op, Shape
 from sketchc.parsing import syntax
 from sketchc.parsing.text import statement_text

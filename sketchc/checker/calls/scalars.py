@@ -7,7 +7,7 @@ from sketchc.checker.calls.expressions import constant, evaluate_constant, expre
 from sketchc.checker.context.context import Context, Typed, Value, is_host
 from sketchc.checker.context.lets import check_not_tunable, hoist, without_functions
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import walk
 from sketchc.parsing import syntax
 
 
@@ -25,7 +25,7 @@ def scalar_operand(context: Context, typed: Typed, node: syntax.Expression) -> i
                 "float arithmetic inside a loop",
                 help="compute with tiles: `mul(x, i, x)` takes a loop variable as it is",
             )
-        names = {reference.name for reference in symbolic.references(value)}
+        names = {reference.name for reference in walk.references(value)}
         if names <= context.values.keys():
             value = ir.Literal(evaluate_constant(context, value, node.span), span=node.span)
         else:
@@ -40,8 +40,7 @@ def is_constant(context: Context, node: syntax.Expression) -> bool:
     typed = expression(context, node, host=True)
     return (
         typed.extents is None
-        and {reference.name for reference in symbolic.references(typed.value)}
-        <= context.values.keys()
+        and {reference.name for reference in walk.references(typed.value)} <= context.values.keys()
     )
 
 

@@ -16,7 +16,7 @@ from sketchc.checker.facts.affine import add, constant
 from sketchc.checker.facts.lane_forms import proves
 from sketchc.checker.facts.scope import Scope, contains_iota, phase_scope, root_scope
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import walk
 from sketchc.ir.symbolic import show
 
 
@@ -50,7 +50,7 @@ def _body(body: tuple[ir.Statement, ...], scope: Scope) -> Iterator[Diagnostic]:
 
 
 def _divisors(value: ir.Expr, statement: ir.Statement, scope: Scope) -> Iterator[Diagnostic]:
-    for child in symbolic.children(value):
+    for child in walk.children(value):
         yield from _divisors(child, statement, scope)
     if not (isinstance(value, ir.Binary) and value.operator in ("//", "%", "cdiv")):
         return

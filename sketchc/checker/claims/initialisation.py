@@ -17,7 +17,7 @@ from sketchc.checker.facts.answers import Finding, assignments, for_sizes
 from sketchc.checker.facts.prover import Prover, Verdict, counters, iteration
 from sketchc.checker.facts.scope import Branch, Scope, Step, host_path, phase_scope
 from sketchc.ir import nodes as ir
-from sketchc.ir.lanes import tiles_read
+from sketchc.ir.walk import tiles_read
 from sketchc.ops.table import OPS
 
 

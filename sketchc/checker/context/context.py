@@ -25,9 +25,9 @@ from sketchc.checker.context.names import (
     closest,
     describe,
 )
-from sketchc.ir import guards, symbolic
+from sketchc.ir import guards, symbolic, walk
 from sketchc.ir import nodes as ir
-from sketchc.ir.lanes import tiles_read
+from sketchc.ir.walk import tiles_read
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import Survey
 
@@ -294,7 +294,7 @@ def is_host(expression: ir.Expr) -> bool:
     the device or on the host, or that was fetched."""
     return not tiles_read(expression) and not any(
         reference.kind in (ir.NameKind.LOOP, ir.NameKind.BINDING, ir.NameKind.HOST)
-        for reference in symbolic.references(expression)
+        for reference in walk.references(expression)
     )
 
 
@@ -302,7 +302,7 @@ def in_phase(expression: ir.Expr) -> bool:
     """Whether an expression uses what exists only inside a launch."""
     return bool(tiles_read(expression)) or any(
         reference.kind in (ir.NameKind.LOOP, ir.NameKind.BINDING)
-        for reference in symbolic.references(expression)
+        for reference in walk.references(expression)
     )
 
 

@@ -15,7 +15,7 @@ from sketchc.base.types import DType
 from sketchc.checker.context.context import Context
 from sketchc.checker.context.names import TileName, TileState
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import symbolic, walk
 from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
 from sketchc.parsing.text import line_edit, statement_text
@@ -143,7 +143,7 @@ def tile_index_fixes(body: Iterable[ir.Statement]) -> tuple[Fix, ...]:
     """
     slices: list[Edit] = []
     ranges: list[Edit] = []
-    for loop in (one for one in ir.walk(body) if isinstance(one, ir.For)):
+    for loop in (one for one in walk.statements(body) if isinstance(one, ir.For)):
         found = tile_index_slices(loop)
         match loop.stop:
             case ir.Binary("cdiv", total, tile) if found:
@@ -194,7 +194,7 @@ def _counts_tiles(subscript: ir.SliceSubscript, loop: ir.For) -> bool:
 
 
 def _accesses(body: Iterable[ir.Statement]) -> Iterator[ir.Access]:
-    for statement in ir.walk(body):
+    for statement in walk.statements(body):
         if isinstance(statement, ir.Load | ir.Store | ir.Atomic):
             yield statement.access
 

@@ -14,7 +14,8 @@ from sketchc.base.types import DType
 from sketchc.checker.context.context import Context
 from sketchc.checker.context.shapes import interval
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import children, conjunction
+from sketchc.ir.symbolic import conjunction
+from sketchc.ir.walk import children
 from sketchc.launch.conditions import domain
 from sketchc.parsing import syntax
 

@@ -13,7 +13,7 @@ from sketchc.checker.context.guarded_lets import guarded
 from sketchc.checker.context.names import ScalarName
 from sketchc.checker.context.shapes import interval
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import symbolic, walk
 
 
 def add_let(
@@ -86,16 +86,16 @@ def _without_floats(context: Context, value: ir.Expr, span: Span) -> ir.Expr:
 
 
 def _has_choice(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Choice) or any(map(_has_choice, symbolic.children(value)))
+    return isinstance(value, ir.Choice) or any(map(_has_choice, walk.children(value)))
 
 
 def _has_function(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Function) or any(map(_has_function, symbolic.children(value)))
+    return isinstance(value, ir.Function) or any(map(_has_function, walk.children(value)))
 
 
 def depends_on_tunable(context: Context, value: ir.Expr) -> str | None:
     """The first tunable constant (or name made from one) that an expression uses."""
-    for reference in symbolic.references(value):
+    for reference in walk.references(value):
         if reference.name in context.tunable:
             return reference.name
     return None

@@ -16,6 +16,7 @@ from sketchc.base.diagnostics import Edit, Fix, Label
 from sketchc.base.source import Span
 from sketchc.checker.context.context import Context, at_start
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.launch.symbol_sources import symbol_sources
 
 
@@ -39,7 +40,7 @@ def settle_roles(
     accesses = {tensor.name: _Accesses() for tensor in context.tensors}
     for index, phase in enumerate(phases):
         before = {name: seen.load for name, seen in accesses.items()}
-        steps = ir.around(schedule, index)
+        steps = walk.around(schedule, index)
         around = frozenset(step.variable for step in steps if isinstance(step, ir.HostFor))
         _collect(phase.body, index, bases, accesses)
         for name, seen in accesses.items():
@@ -53,7 +54,7 @@ def settle_roles(
 
 def _stored(body: tuple[ir.Statement, ...]) -> Iterator[str]:
     """The tensors and views that a block stores."""
-    for statement in ir.walk(body):
+    for statement in walk.statements(body):
         if isinstance(statement, ir.Store):
             yield statement.access.tensor
 
@@ -64,7 +65,7 @@ def _collect(
     bases: dict[str, str],
     accesses: dict[str, _Accesses],
 ) -> None:
-    for statement in ir.walk(body):
+    for statement in walk.statements(body):
         match statement:
             case ir.Load(access=access) | ir.Fetch(access=access):
                 seen = accesses[bases.get(access.tensor, access.tensor)]

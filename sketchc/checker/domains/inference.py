@@ -41,8 +41,9 @@ from sketchc.checker.domains.versions import (
 from sketchc.checker.facts.lane_forms import parts, validity
 from sketchc.checker.facts.scope import Branch, Scope, Step, phase_scope, root_scope
 from sketchc.ir import nodes as ir
-from sketchc.ir.lanes import element_indices, laid_out, tiles_read
+from sketchc.ir.lanes import element_indices, laid_out
 from sketchc.ir.symbolic import simplify
+from sketchc.ir.walk import tiles_read
 from sketchc.ops.table import OPS, Category, Shape, identity_value
 
 __all__ = ["describe", "infer_domains"]

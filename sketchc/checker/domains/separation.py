@@ -14,7 +14,7 @@ from sketchc.base import records
 from sketchc.checker.facts.affine import add, constant, constant_value, scale
 from sketchc.checker.facts.lane_forms import Lanes, lane_name
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import symbolic, walk
 from sketchc.ir.symbolic import OPPOSITE, Polynomial, normalize, rebuild, simplify
 
 
@@ -92,7 +92,7 @@ def separate(lanes: Lanes, gap: ir.Expr) -> Separated | None:
     """`gap >= 0` for one lane, as an interval of the one axis it depends on; None where it does not
     separate. `gap` is an expression over lane names (`Lanes.pointwise`)."""
     names = {lane_name(axis): axis for axis in range(len(lanes.extents))}
-    used = {ref.name for ref in symbolic.references(gap)}
+    used = {ref.name for ref in walk.references(gap)}
     present = [name for name in names if name in used]
     if len(present) != 1 or any(name.startswith("'") for name in used - names.keys()):
         return None
@@ -129,7 +129,7 @@ def _interval(lanes: Lanes, gap: Polynomial, lane: str) -> ir.AxisDomain | None:
 
 
 def _mentions(expression: ir.Expr, lane: str) -> bool:
-    return any(ref.name == lane for ref in symbolic.references(expression))
+    return any(ref.name == lane for ref in walk.references(expression))
 
 
 def _sign(lanes: Lanes, slope: Polynomial) -> int | None:

@@ -11,7 +11,7 @@ from sketchc.checker.context.names import TileName, TileState
 from sketchc.checker.context.shapes import interval
 from sketchc.checker.elaboration.declarations import bound_fix
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import symbolic, walk
 from sketchc.ops.dtypes import literal_fits
 from sketchc.parsing import syntax
 from sketchc.parsing.text import dtype_fix
@@ -88,7 +88,7 @@ def _extent(context: Context, node: syntax.Expression) -> ir.Expr:
 def _warn_unbounded(context: Context, node: syntax.Expression, value: ir.Expr) -> None:
     symbols = [
         reference.name
-        for reference in symbolic.references(value)
+        for reference in walk.references(value)
         if reference.kind is ir.NameKind.SYMBOL
         and context.intervals.get(reference.name, (0, None))[1] is None
     ]

@@ -10,7 +10,7 @@ from sketchc.checker.calls.layouts import has_lanes
 from sketchc.checker.context.context import Context, Typed
 from sketchc.checker.context.lets import without_functions
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import walk
 from sketchc.parsing import syntax
 
 #: What is reported of a branch that is not taken: the rest may depend on the constants.
@@ -60,14 +60,14 @@ def _reduced(context: Context, value: ir.Expr, node: syntax.Expression) -> ir.Ex
                     return side if settles else other
             return ir.Binary(operator, left, right, span=value.span)
         case _:
-            names = {reference.name for reference in symbolic.references(value)}
+            names = {reference.name for reference in walk.references(value)}
             if has_lanes(value) or _asks(value) or not names <= context.values.keys():
                 return value
             return ir.Literal(bool(evaluate_constant(context, value, node.span)), span=value.span)
 
 
 def _asks(value: ir.Expr) -> bool:
-    return any(one.kind is ir.NameKind.PRESENT for one in symbolic.references(value))
+    return any(one.kind is ir.NameKind.PRESENT for one in walk.references(value))
 
 
 def given(value: ir.Expr, holds: bool) -> frozenset[str]:

@@ -17,8 +17,8 @@ from sketchc.base.diagnostics import Diagnostic, Fix, Label, Severity
 from sketchc.base.source import Span
 from sketchc.checker.context.fixits import init_fix
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
-from sketchc.ir.lanes import tiles_read
+from sketchc.ir import walk
+from sketchc.ir.walk import tiles_read
 from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
 
@@ -200,7 +200,7 @@ def _parts(access: ir.Access, where: ir.Expr | None) -> Iterator[ir.Expr]:
 def _lanes(value: ir.Expr) -> Iterator[ir.TileLanes]:
     if isinstance(value, ir.TileLanes):
         yield value
-    for child in symbolic.children(value):
+    for child in walk.children(value):
         yield from _lanes(child)
 
 
@@ -287,7 +287,7 @@ def _before(
 
 def _written(body: tuple[ir.Statement, ...]) -> Iterator[str]:
     """The tiles that a block writes, in order, repeats included."""
-    for statement in ir.walk(body):
+    for statement in walk.statements(body):
         match statement:
             case ir.Load(tile=name):
                 yield name

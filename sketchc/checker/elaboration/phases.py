@@ -20,7 +20,7 @@ from sketchc.checker.elaboration.branches import decided, given, look_over, unif
 from sketchc.checker.elaboration.flow import expressions
 from sketchc.checker.elaboration.statements import block, loop_interval, loop_range
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import walk
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import is_parallel, names
 from sketchc.parsing.text import statement_text
@@ -151,8 +151,8 @@ class _Host:
 
 def _scalars(body: tuple[ir.Statement, ...]) -> Iterator[str]:
     """The host's names that a block uses, in order, repeats included."""
-    for statement in ir.walk(body):
+    for statement in walk.statements(body):
         for value in expressions(statement):
-            for reference in symbolic.references(value):
+            for reference in walk.references(value):
                 if reference.kind is ir.NameKind.HOST:
                     yield reference.name

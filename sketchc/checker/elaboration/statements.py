@@ -25,7 +25,7 @@ from sketchc.checker.context.shapes import interval
 from sketchc.checker.elaboration.allocs import alloc
 from sketchc.checker.elaboration.branches import decided, given, look_over, uniform
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import symbolic, walk
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import is_parallel, names
 from sketchc.parsing.text import expression_text, statement_text
@@ -200,7 +200,7 @@ def _host_binding(
 ) -> bool:
     """A scalar of launch values, bound outside all loops: a constant where it can be, else a host
     value."""
-    references = {reference.name for reference in symbolic.references(value)}
+    references = {reference.name for reference in walk.references(value)}
     given = context.binding(name.id, spelt)
     fixed = references <= context.values.keys() - context.tunable
     if not fixed or dtype is DType.BOOL:

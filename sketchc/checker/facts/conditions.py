@@ -14,7 +14,8 @@ from sketchc.base.types import DType
 from sketchc.checker.facts.affine import ONE, Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.facts.scope import Scope, free_names, is_float
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import OPPOSITE, references, show
+from sketchc.ir.symbolic import OPPOSITE, show
+from sketchc.ir.walk import references
 
 #: Alternatives, each a conjunction; none: never; an empty one: always.
 Cases: TypeAlias = tuple[tuple[Fact, ...], ...]

@@ -17,7 +17,7 @@ from sketchc.checker.facts.lane_forms import loaded_names, pointwise
 from sketchc.checker.facts.scope import Branch, Scope, Step
 from sketchc.checker.facts.sites import Site, lane_facts
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import walk
 from sketchc.ir.lanes import element_indices
 
 
@@ -69,12 +69,12 @@ def _placed(value: ir.Expr, places: dict[ir.Expr, str]) -> ir.Expr:
 
 
 def _has_lane(value: ir.Expr) -> bool:
-    return any(reference.name.startswith("'lane") for reference in symbolic.references(value))
+    return any(reference.name.startswith("'lane") for reference in walk.references(value))
 
 
 def _has_quotient(value: ir.Expr) -> bool:
     quotient = isinstance(value, ir.Binary) and value.operator in ("//", "%")
-    return quotient or any(map(_has_quotient, symbolic.children(value)))
+    return quotient or any(map(_has_quotient, walk.children(value)))
 
 
 # ---------------------------------------------------------------- facts

@@ -23,7 +23,8 @@ from sketchc.base.types import DType
 from sketchc.checker.facts.affine import Chosen, Extremum, Fact, Linear, add, constant
 from sketchc.checker.facts.scope import Scope, contains_iota
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import children, simplify
+from sketchc.ir.symbolic import simplify
+from sketchc.ir.walk import children
 
 #: How often a minimum or maximum in a claim is taken apart into its two cases.
 _CASES = 3

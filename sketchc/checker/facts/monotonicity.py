@@ -7,7 +7,8 @@ from collections.abc import Collection
 from sketchc.checker.facts.affine import Linear, constant_value
 from sketchc.checker.facts.scope import Scope, free_names
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import simplify, substitute
+from sketchc.ir.symbolic import simplify
+from sketchc.ir.walk import substitute
 
 
 def slope(form: Linear, counter: int, scope: Scope) -> int | None:

@@ -27,8 +27,10 @@ from sketchc.checker.facts.feasibility import infeasible
 from sketchc.checker.facts.systems import impossible, relevant
 from sketchc.checker.facts.tied import ties
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.guards import alternatives, conjuncts
-from sketchc.ir.symbolic import OPPOSITE, negated, references
+from sketchc.ir.symbolic import OPPOSITE, negated
+from sketchc.ir.walk import references
 
 
 @records.frozen
@@ -441,7 +443,7 @@ def host_path(sketch: ir.Sketch, phase: int) -> tuple[Step, ...]:
     """What the host does around the launch of a phase: its loops, branches and values (R8)."""
     return tuple(
         Branch(step.condition, launches(step.body, phase)) if isinstance(step, ir.HostIf) else step
-        for step in sketch.around(phase)
+        for step in walk.around(sketch.steps, phase)
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
-from sketchc.ir.symbolic import references
+from sketchc.ir.walk import references
 
 _KINDS = (ir.NameKind.SYMBOL, ir.NameKind.PARAM)
 

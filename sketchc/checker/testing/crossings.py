@@ -20,7 +20,8 @@ from sketchc.checker.facts.scope import Branch, Step, free_names
 from sketchc.checker.facts.sites import Computation, Site
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import BINARY, FUNCTION, Value
-from sketchc.ir.symbolic import OPPOSITE, children, show
+from sketchc.ir.symbolic import OPPOSITE, show
+from sketchc.ir.walk import children
 
 #: Which comparison, and how it came out.
 Outcome: TypeAlias = tuple[int, str]

@@ -12,7 +12,7 @@ from itertools import product
 from sketchc.checker.facts.param_values import accessed
 from sketchc.checker.facts.sites import Site
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import children
+from sketchc.ir.walk import children
 
 #: The largest number whose sizes are tried, and how many numbers are: the largest ones, since the
 #: small ones divide sizes that are tried anyway.

@@ -19,9 +19,9 @@ from sketchc.checker.facts import budget
 from sketchc.checker.facts.param_values import ParamValues
 from sketchc.checker.facts.scope import free_names
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, constants_of, evaluate, host_values, param_value
-from sketchc.ir.symbolic import children
+from sketchc.ir.walk import children
 
 #: Sizes tried first for a symbol that does not suit, then larger ones.
 _SMALL = tuple(range(1, 17))
@@ -97,7 +97,7 @@ class Settings:
         self.conditions = tuple(_conditions(sketch, self._roots))
         values = [value for condition in self.conditions for value in condition.values]
         values += [let.value for let in sketch.lets]
-        self.work = sum(map(symbolic.size, values))  # of looking at one setting
+        self.work = sum(map(walk.size, values))  # of looking at one setting
 
     def options(self, name: str) -> tuple[int | float | bool, ...]:
         """Other values of a param: small ones, and those around the numbers of the sketch."""

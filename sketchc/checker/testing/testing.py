@@ -33,7 +33,7 @@ from sketchc.checker.testing.workload import LANES_PER_UNIT, workload
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
 from sketchc.ir.lanes import element_indices
-from sketchc.ir.symbolic import references
+from sketchc.ir.walk import references
 
 if TYPE_CHECKING:
     from sketchc.interpreter.api import Violation

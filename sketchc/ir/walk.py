@@ -1,0 +1,283 @@
+"""Walking and rewriting the typed sketch: what stands in statements, in accesses, in expressions.
+
+Everything that looks for something in a sketch goes through these functions; a module matches nodes
+itself only where each node means something else to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol, TypeAlias, assert_never
+
+from sketchc.base import records
+from sketchc.ir import nodes as ir
+from sketchc.ops.table import OPS
+
+#: A step of the host that holds for the launches inside or after it.
+Enclosing: TypeAlias = ir.HostFor | ir.HostIf | ir.Fetch | ir.Bind
+
+# ---------------------------------------------------------------- expressions
+
+
+def children(expression: ir.Expr) -> tuple[ir.Expr, ...]:
+    """The direct parts of an expression."""
+    match expression:
+        case ir.Literal() | ir.Ref() | ir.TileLanes():
+            return ()
+        case ir.Unary(operand=operand):
+            return (operand,)
+        case ir.Binary(left=left, right=right):
+            return (left, right)
+        case ir.Choice():
+            return expression.parts
+        case ir.Function(arguments=arguments):
+            return arguments
+        case ir.Iota(extent=extent, lower=lower, upper=upper):
+            return (extent, lower) if upper is None else (extent, lower, upper)
+        case _:
+            assert_never(expression)
+
+
+def parts(expression: ir.Expr) -> Iterator[ir.Expr]:
+    """An expression and all its parts, in reading order."""
+    yield expression
+    for child in children(expression):
+        yield from parts(child)
+
+
+def size(expression: ir.Expr) -> int:
+    """How many nodes an expression has."""
+    return sum(1 for _ in parts(expression))
+
+
+def references(expression: ir.Expr) -> Iterator[ir.Ref]:
+    """Every name that an expression uses, in reading order, repeats included."""
+    return (part for part in parts(expression) if isinstance(part, ir.Ref))
+
+
+def names(expression: ir.Expr) -> frozenset[str]:
+    """The names that an expression uses; those of tiles are not among them."""
+    return frozenset(reference.name for reference in references(expression))
+
+
+def lanes(expression: ir.Expr) -> Iterator[ir.TileLanes]:
+    """The tiles whose lanes an expression reads directly, not through bindings, in order."""
+    return (part for part in parts(expression) if isinstance(part, ir.TileLanes))
+
+
+def tiles_read(expression: ir.Expr) -> tuple[str, ...]:
+    """The names of those tiles."""
+    return tuple(part.tile for part in lanes(expression))
+
+
+def changed(expression: ir.Expr, change: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
+    """The expression with each direct part changed; the same object where none is."""
+    before = children(expression)
+    after = tuple(map(change, before))
+    if all(old is new for old, new in zip(before, after, strict=True)):
+        return expression
+    match expression:
+        case ir.Unary():
+            return records.evolve(expression, operand=after[0])
+        case ir.Binary():
+            return records.evolve(expression, left=after[0], right=after[1])
+        case ir.Choice():
+            return records.evolve(expression, condition=after[0], then=after[1], otherwise=after[2])
+        case ir.Function():
+            return records.evolve(expression, arguments=after)
+        case ir.Iota():
+            upper = after[2] if len(after) > 2 else None
+            return records.evolve(expression, extent=after[0], lower=after[1], upper=upper)
+        case ir.Literal() | ir.Ref() | ir.TileLanes():
+            return expression
+        case _:
+            assert_never(expression)
+
+
+def substitute(expression: ir.Expr, definitions: Mapping[str, ir.Expr]) -> ir.Expr:
+    """The expression with names replaced (not inside what they are replaced by)."""
+    if isinstance(expression, ir.Ref):
+        return definitions.get(expression.name, expression)
+    return changed(expression, lambda part: substitute(part, definitions))
+
+
+# ---------------------------------------------------------------- accesses
+
+
+def indices(access: ir.Access) -> Iterator[ir.Expr]:
+    """The expressions of an access's subscripts, in order."""
+    for subscript in access.subscripts:
+        yield from subscript_parts(subscript)
+
+
+def subscript_parts(subscript: ir.Subscript) -> tuple[ir.Expr, ...]:
+    """The expressions of one subscript: an index, or the two bounds and the step of a slice."""
+    match subscript:
+        case ir.ScalarSubscript(index=value) | ir.IndexSubscript(value=value):
+            return (value,)
+        case ir.SliceSubscript(lower, upper, _, step):
+            return (lower, upper, step)
+        case _:
+            assert_never(subscript)
+
+
+def access_names(access: ir.Access) -> set[str]:
+    """Every scalar or index tile that an access uses by name."""
+    return {reference.name for index in indices(access) for reference in references(index)}
+
+
+def access_tiles(access: ir.Access) -> set[str]:
+    """The tiles whose values are indices of an access."""
+    return {tile for index in indices(access) for tile in tiles_read(index)}
+
+
+# ---------------------------------------------------------------- statements
+
+
+def inside(statement: ir.Statement) -> tuple[ir.Statement, ...]:
+    """The statements directly inside one."""
+    match statement:
+        case ir.For(body=body):
+            return body
+        case ir.If(body=body, orelse=orelse):
+            return (*body, *orelse)
+        case _:
+            return ()
+
+
+def statements(body: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
+    """All statements in program order, a loop or branch before what is inside it."""
+    for statement in body:
+        yield statement
+        yield from statements(inside(statement))
+
+
+class HasBody(Protocol):
+    """A phase, or the plan of one."""
+
+    @property
+    def body(self) -> tuple[ir.Statement, ...]: ...
+
+
+def in_phases(phases: Iterable[HasBody]) -> Iterator[ir.Statement]:
+    """All statements of all phases, in program order."""
+    for phase in phases:
+        yield from statements(phase.body)
+
+
+def bodies(body: tuple[ir.Statement, ...]) -> Iterator[tuple[ir.Statement, ...]]:
+    """Every straight list of statements: the body itself, and those of loops and branches."""
+    yield body
+    for statement in body:
+        match statement:
+            case ir.For(body=inner):
+                yield from bodies(inner)
+            case ir.If(body=inner, orelse=other):
+                yield from bodies(inner)
+                yield from bodies(other)
+            case _:
+                pass
+
+
+def expressions(statement: ir.Statement) -> Iterator[ir.Expr]:
+    """The scalar and index-tile expressions of one statement as written, not those of its blocks:
+    neither domains nor guards, which inference makes."""
+    match statement:
+        case ir.Load(access=access, where=where) | ir.Store(access=access, where=where):
+            pass
+        case ir.Atomic(access=access, where=where):
+            pass
+        case ir.Fetch(access=access):
+            where = None
+        case ir.Compute(operands=operands):
+            for operand in operands:
+                if not isinstance(operand, ir.TileOperand):
+                    yield operand.value
+            return
+        case ir.Bind(value=value):
+            yield value
+            return
+        case ir.For(start=start, stop=stop, step=step):
+            yield from (start, stop, step)
+            return
+        case ir.If(condition=condition):
+            yield condition
+            return
+        case ir.Alloc():
+            return
+        case _:
+            assert_never(statement)
+    yield from indices(access)
+    if where is not None:
+        yield where
+    if isinstance(statement, ir.Load) and isinstance(statement.pad, ir.ScalarOperand):
+        yield statement.pad.value
+
+
+def reads(statement: ir.Statement) -> tuple[str, ...]:
+    """The tiles whose values a statement reads itself, not what stands inside it; in order."""
+    own: tuple[str, ...] = ()
+    match statement:
+        case ir.Store(tile=tile) | ir.Atomic(tile=tile):
+            own = (tile,)
+        case ir.Compute(operands=operands):
+            own = tuple(each.tile for each in operands if isinstance(each, ir.TileOperand))
+            if OPS[statement.operation].accumulates:
+                own += statement.destinations
+        case _:
+            pass
+    return own + tuple(tile for part in expressions(statement) for tile in tiles_read(part))
+
+
+def writes(statement: ir.Statement) -> tuple[str, ...]:
+    """The tiles that a statement writes itself, in order."""
+    match statement:
+        case ir.Load(tile=tile):
+            return (tile,)
+        case ir.Compute():
+            return statement.destinations
+        case _:
+            return ()
+
+
+# ---------------------------------------------------------------- steps of the host
+
+
+def steps(body: Iterable[ir.HostStep]) -> Iterator[ir.HostStep]:
+    """All steps of the host in order, a loop or branch before what is inside it."""
+    for step in body:
+        yield step
+        match step:
+            case ir.HostFor(body=inner):
+                yield from steps(inner)
+            case ir.HostIf(body=inner, orelse=other):
+                yield from steps((*inner, *other))
+            case _:
+                pass
+
+
+def around(schedule: tuple[ir.HostStep, ...], phase: int) -> tuple[Enclosing, ...]:
+    """The host steps in force where a phase is launched, outermost first: the loops and branches
+    around it, and the names bound or fetched before it at each level."""
+    return _path(schedule, phase) or ()
+
+
+def _path(schedule: tuple[ir.HostStep, ...], phase: int) -> tuple[Enclosing, ...] | None:
+    """The steps in force at the launch of `phase`, or None where it is not in the schedule."""
+    bound: list[Enclosing] = []
+    for step in schedule:
+        match step:
+            case ir.Launch(index):
+                if index == phase:
+                    return tuple(bound)
+            case ir.Fetch() | ir.Bind():
+                bound.append(step)
+            case ir.HostFor() | ir.HostIf():
+                inner = _path(step.body, phase)
+                if inner is None and isinstance(step, ir.HostIf):
+                    inner = _path(step.orelse, phase)
+                if inner is not None:
+                    return (*bound, step, *inner)
+            case _:
+                assert_never(step)
+    return None
