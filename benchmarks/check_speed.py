@@ -1,6 +1,9 @@
-"""How fast `sketchc check` is: one example (best of 7), and 1,000 distinct sketches in one call.
+"""How fast `sketchc check` is: its start, each example (best of 7), and 1,000 distinct sketches.
 
-    python benchmarks/check_speed.py [--json FILE]
+    python benchmarks/check_speed.py [--json FILE] [--start]
+
+`--start` measures only `check --static examples/rms.sketch` and `check examples/rms.sketch`, and
+ends with status 1 where one is over its limit.
 
 Wall time of whole processes, as a user sees it. The thousand sketches are the examples, with names
 of sketches, symbols and tensors that no two files share. The parser's tables and the byte code are
@@ -23,6 +26,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 EXAMPLES = REPOSITORY / "examples"
 COMMAND = [str(Path(sys.executable).with_name("sketchc")), "check"]
+#: Seconds that checking one small sketch may take, from the start of the process to its end.
+LIMITS = {"check --static": 0.15, "check": 0.4}
 #: Byte code may be cached, as on any machine where nobody forbids it.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
@@ -57,13 +62,28 @@ def distinct_sketches(folder: Path, count: int) -> list[str]:
     return paths
 
 
+def start_seconds() -> dict[str, list[float]]:
+    """Seven times of each call that `LIMITS` bounds."""
+    rms = str(EXAMPLES / "rms.sketch")
+    found = {}
+    for name in LIMITS:
+        options = name.split()[1:]
+        found[name] = [wall([*options, rms]) for _ in range(7)]
+        print(f"{name:15} best of 7: {min(found[name]):.3f} s, limit {LIMITS[name]} s")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write the raw samples here")
     parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--start", action="store_true")
     options = parser.parse_args()
     results: dict[str, object] = {"python": platform.python_version(), "machine": machine()}
     wall([str(EXAMPLES / "rms.sketch")])
+    results["start_seconds"] = started = start_seconds()
+    if options.start:
+        sys.exit(any(min(times) > LIMITS[name] for name, times in started.items()))
     singles: dict[str, list[float]] = {}
     for path in sorted(EXAMPLES.glob("*.sketch")):
         singles[path.stem] = [wall([str(path)]) for _ in range(7)]

@@ -29,7 +29,8 @@ def check_speed(data: dict[str, Any]) -> list[str]:
         "| example | best of 7 | all seven |",
         "|---|---|---|",
     ]
-    for name, samples in data["one_example_seconds"].items():
+    starts = {f"rms, `{name}`": times for name, times in data.get("start_seconds", {}).items()}
+    for name, samples in {**starts, **data["one_example_seconds"]}.items():
         shown = ", ".join(f"{sample:.3f}" for sample in samples)
         lines.append(f"| {name} | {min(samples):.3f} s | {shown} |")
     return [

@@ -1,7 +1,8 @@
-"""The LALR parse tables of grammar/sketch.lark: computed by Lark once, then read from a cache.
+"""The LALR parse tables of grammar/sketch.lark: computed by Lark once, then read from a file.
 
-Importing Lark and building the tables takes longer than checking a sketch, so the tables are kept
-in the user's cache folder under a name that holds the grammar's checksum. A cache that is missing,
+Importing Lark and building the tables takes longer than checking a sketch. A wheel holds the tables
+beside the grammar (`setup.py` has `ship` write them); an installation from a checkout keeps them in
+the user's cache folder. The file's name holds the grammar's checksum. A file that is missing,
 unwritable or damaged costs time, never correctness: the tables are then computed again.
 """
 
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 import marshal
 import os
-import sys
 import zlib
 from typing import Any
 
@@ -18,6 +18,8 @@ from sketchc.base.diagnostics import InternalError
 
 #: Raised whenever the layout below or the driver's reading of it changes.
 _LAYOUT = 1
+#: A form of `marshal` that every Python reads: a wheel serves several.
+_MARSHAL = 2
 
 
 @records.frozen
@@ -52,16 +54,33 @@ class Tables:
 
 def load_tables() -> Tables:
     """The tables of the grammar shipped with the package."""
-    path = os.path.join(_grammar_folder(), "sketch.lark")
-    with open(path, encoding="utf-8") as file:
-        grammar = file.read()
-    checksum = zlib.crc32(grammar.encode())
-    cached = _cache_file(checksum)
-    data = _read(cached)
+    grammar, name = _grammar()
+    cached = os.path.join(cache_folder(), name)
+    data = _read(os.path.join(_grammar_folder(), name))
+    if data is None:
+        data = _read(cached)
     if data is None:
         data = _compute(grammar)
         _write(cached, data)
     return _tables(data)
+
+
+def ship() -> None:
+    """Write the tables beside the grammar, for a wheel that is being built. Raises `InternalError`
+    where they cannot be written."""
+    grammar, name = _grammar()
+    path = os.path.join(_grammar_folder(), name)
+    _write(path, _compute(grammar))
+    if _read(path) is None:
+        message = f"{path} could not be written"
+        raise InternalError(message)
+
+
+def _grammar() -> tuple[str, str]:
+    """The grammar's text, and the name of the file with its tables."""
+    with open(os.path.join(_grammar_folder(), "sketch.lark"), encoding="utf-8") as file:
+        grammar = file.read()
+    return grammar, f"grammar-{_LAYOUT}-{zlib.crc32(grammar.encode()):08x}.bin"
 
 
 def _grammar_folder() -> str:
@@ -74,11 +93,6 @@ def cache_folder() -> str:
     """The folder for files that may be deleted at any time."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "sketchc")
-
-
-def _cache_file(checksum: int) -> str:
-    version = f"{sys.version_info[0]}{sys.version_info[1]}"
-    return os.path.join(cache_folder(), f"grammar-{_LAYOUT}-{version}-{checksum:08x}.bin")
 
 
 def _read(path: str) -> Any:
@@ -98,7 +112,7 @@ def _read(path: str) -> Any:
 
 def _write(path: str, data: Any) -> None:
     """Keep the data; written aside and renamed, so that no reader sees half a file."""
-    content = marshal.dumps(data)
+    content = marshal.dumps(data, _MARSHAL)
     content = zlib.crc32(content).to_bytes(4, "little") + content
     aside = f"{path}.{os.getpid()}"
     try:

@@ -1,0 +1,70 @@
+"""The house as the documents show it: files that exist, arrows that point one way, rooms that can
+be walked."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import networkx as nx
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("sketchc", "grammar", "lowering", "agents", "docspec", "runtime")
+NAMED = re.compile(rf"`((?:{'|'.join((*PARTS, 'tests', 'examples', 'docs'))})/[^`\s]*)`")
+#: What stands for a part of a name in an instruction.
+PLACEHOLDER = re.compile(r"[…*<]|NAME|xxxx")
+#: Modules that a folder may hold, and lines that a file may have.
+MOST_MODULES, MOST_LINES = 27, 800
+
+
+@pytest.fixture(scope="module")
+def drawing() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("draw_rooms", ROOT / "benchmarks/draw_rooms.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["docs/ARCHITECTURE.md", "CONTRIBUTING.md", "docs/TESTING.md"])
+def test_every_file_that_is_named_exists(page: str) -> None:
+    named = NAMED.findall((ROOT / page).read_text("utf-8"))
+    assert named
+    files = [name for name in named if not PLACEHOLDER.search(name)]
+    assert [name for name in files if not (ROOT / name).exists()] == []
+
+
+def test_the_picture_is_that_of_the_sources(drawing: ModuleType) -> None:
+    assert drawing.picture() == drawing.PICTURE.read_text("utf-8"), (
+        "python benchmarks/draw_rooms.py"
+    )
+
+
+def test_no_packages_import_each_other_in_circles(drawing: ModuleType) -> None:
+    known = drawing.modules()
+    graph = drawing.imports(known)
+    containers = {name.rpartition(".")[0] for name in known} - {""}
+    for container in sorted(containers):
+        rooms: nx.DiGraph[str] = nx.DiGraph()
+        for user, used in graph.edges:
+            pair = drawing.room_of(user, container), drawing.room_of(used, container)
+            if all(pair) and pair[0] != pair[1]:
+                rooms.add_edge(*pair)
+        packages = {room for room in rooms if known[f"{container}.{room}"].name == "__init__.py"}
+        circles = [found for found in nx.strongly_connected_components(rooms) if len(found) > 1]
+        assert [found for found in circles if found & packages] == [], container
+
+
+def test_folders_and_files_can_be_taken_in() -> None:
+    folders = {path.parent for part in PARTS for path in (ROOT / part).rglob("*.py")}
+    for folder in sorted(folders - {ROOT / "examples" / "tasks"}):
+        modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        assert len(modules) <= MOST_MODULES, folder
+    for part in (*PARTS, "tests", "benchmarks"):
+        for path in (ROOT / part).rglob("*.py"):
+            if "golden" not in path.parts:
+                assert path.read_text("utf-8").count("\n") <= MOST_LINES, path
