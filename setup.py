@@ -1,4 +1,4 @@
-"""What a wheel holds besides the files of the checkout: the parse tables (sketchc.parsing.tables)."""
+"""What a wheel holds besides the files of the checkout: the tables of sketchc.parsing.tables."""
 
 import importlib
 import sys
