@@ -8,12 +8,11 @@ it takes it as an operand; whatever else reads one takes the value that the host
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from sketchc.base.types import DType
-from sketchc.checker.elaboration.flow import expressions
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.walk import expressions
 
 
 def params_to_round(sketch: ir.Sketch) -> tuple[ir.Param, ...]:
@@ -32,26 +31,9 @@ def _read(sketch: ir.Sketch) -> Iterator[ir.Expr]:
     """Every expression but params by themselves as operands."""
     yield from (let.value for let in sketch.lets)
     yield from (require.condition for require in sketch.requires)
-    yield from _host(sketch.schedule)
-    for phase in sketch.phases:
-        for statement in walk.statements(phase.body):
-            for value in expressions(statement):
-                if not (isinstance(statement, ir.Compute) and isinstance(value, ir.Ref)):
-                    yield value
-
-
-def _host(steps: tuple[ir.HostStep, ...]) -> Iterator[ir.Expr]:
-    for step in steps:
-        match step:
-            case ir.Launch():
-                pass
-            case ir.HostFor(_, start, stop, stride, body):
-                yield from (start, stop, stride)
-                yield from _host(body)
-            case ir.HostIf(condition, body, orelse):
-                yield condition
-                yield from _host((*body, *orelse))
-            case ir.Bind() | ir.Fetch():
-                yield from expressions(step)
-            case _:
-                assert_never(step)
+    for step in walk.steps(sketch.schedule):
+        yield from walk.step_expressions(step)
+    for statement in walk.in_phases(sketch.phases):
+        for value in expressions(statement):
+            if not (isinstance(statement, ir.Compute) and isinstance(value, ir.Ref)):
+                yield value

@@ -12,10 +12,10 @@ from typing import Any, TypeGuard
 import attrs
 
 from sketchc.base.source import NOWHERE, Span
-from sketchc.checker.elaboration.flow import expressions
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import has_floats
+from sketchc.ir.walk import expressions
 from sketchc.ops.table import OPS, Category
 
 

@@ -12,6 +12,7 @@ import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import show, show_layout
+from sketchc.ir.walk import changed
 from sketchc.lowering.plan import Plan, TilePlan
 from sketchc.ops.table import OPS
 
@@ -233,16 +234,10 @@ def flattened(value: ir.Expr) -> ir.Expr:
         case ir.Ref(layout=layout) | ir.Iota(layout=layout) | ir.TileLanes(layout=layout):
             rank = sum(layout or ())
             return value if layout is None else attrs.evolve(value, layout=(True,) * rank)
-        case ir.Unary(operator, operand):
-            return ir.Unary(operator, flattened(operand))
-        case ir.Binary(operator, left, right):
-            return ir.Binary(operator, flattened(left), flattened(right))
-        case ir.Choice():
-            return value.map(flattened)
-        case ir.Literal() | ir.Function():
+        case ir.Function():
             return value
         case _:
-            assert_never(value)
+            return changed(value, flattened)
 
 
 def _padding(value: int | float | bool | ir.ScalarOperand) -> str:

@@ -14,6 +14,7 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.launch.conditions import Kind, actual_extent, launch_conditions, launch_steps
 from sketchc.lowering.cpp.answers import answers as answers
 from sketchc.lowering.cpp.binding import module_source
@@ -170,19 +171,7 @@ class _Host:
 
     def names(self) -> set[str]:
         """Every name that the generated function has in scope."""
-        sketch = self.sketch
-        names = {"arena", "workspace"}
-        names |= {symbol.name for symbol in sketch.symbols}
-        names |= {param.name for param in sketch.params}
-        names |= {constant.name for constant in sketch.constants}
-        names |= {let.name for let in sketch.lets}
-        names |= {tensor.name for tensor in sketch.tensors}
-        names |= {view.name for view in sketch.views}
-        names |= {tile.name for tile in sketch.tiles}
-        names |= _bound_names(sketch.steps)
-        for phase in sketch.phases:
-            names |= _bound_names(phase.body)
-        return names
+        return {"arena", "workspace", *walk.declared_names(self.sketch)}
 
     # ------------------------------------------------------------ the host's part
 
@@ -335,22 +324,6 @@ class _Host:
             value = number_literal(tensor.initial, tensor.dtype)
             self.out.line(f"{identifier(tensor.name)}[{variable}] = {value};")
             self.out.close()
-
-
-def _bound_names(body: tuple[ir.Statement, ...] | tuple[ir.HostStep, ...]) -> set[str]:
-    """Loop variables, bindings and fetched scalars."""
-    names: set[str] = set()
-    for statement in body:
-        match statement:
-            case ir.For(variable=variable, body=inner) | ir.HostFor(variable=variable, body=inner):
-                names |= {variable} | _bound_names(inner)
-            case ir.If() | ir.HostIf():
-                names |= _bound_names(statement.body) | _bound_names(statement.orelse)
-            case ir.Bind(name=name) | ir.Fetch(name=name):
-                names.add(name)
-            case _:
-                pass
-    return names
 
 
 def _without_comments(text: str) -> str:

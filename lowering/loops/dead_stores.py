@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.walk import references
+from sketchc.ir.walk import names
 from sketchc.lowering.loops import nodes
 
 _Change = Callable[[tuple[nodes.Statement, ...]], tuple[nodes.Statement, ...]]
@@ -191,23 +191,19 @@ def _indices(statement: nodes.Statement) -> tuple[ir.Expr, ...]:
             return ()
 
 
-def _names(expression: ir.Expr) -> Iterator[str]:
-    return (reference.name for reference in references(expression))
-
-
 def _sweep(body: tuple[nodes.Statement, ...]) -> tuple[nodes.Statement, ...]:
     """Without locals that nothing uses and loops that do nothing."""
     used: set[str] = set()
     for statement in nodes.walk(body):
-        used |= {name for index in _indices(statement) for name in _names(index)}
+        used |= {name for index in _indices(statement) for name in names(index)}
         for part in (part for value in _values(statement) for part in _parts(value)):
             match part:
                 case nodes.Local(name):
                     used.add(name)
                 case nodes.Scalar(value=index) | nodes.Element(index=index):
-                    used |= set(_names(index))
+                    used |= names(index)
                 case nodes.Select(condition=condition):
-                    used |= set(_names(condition))
+                    used |= names(condition)
                 case _:
                     pass
         if isinstance(statement, nodes.LaneLoop):

@@ -15,7 +15,7 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import references, tiles_read
+from sketchc.ir.walk import references, tiles_read, writes
 from sketchc.lowering.plan import is_product
 from sketchc.ops.table import OPS
 
@@ -50,7 +50,7 @@ class Versions:
 
     def written(self, statement: ir.Statement, position: int = 0) -> str:
         """The version that a statement makes of its destination at `position`."""
-        return self._writes[id(statement), tiles_written(statement)[position]]
+        return self._writes[id(statement), writes(statement)[position]]
 
     def needed(self, version: str) -> bool:
         """False for a version that nothing reads: its statement has no effect."""
@@ -111,7 +111,7 @@ def find_versions(
             versions._reads[id(statement), index] = version
             uses.add(version, position)
         _read_lanes(versions, statement, position, current, uses)
-        for written in tiles_written(statement):
+        for written in writes(statement):
             if written in versions.single or written not in current:
                 version = written
             else:
@@ -200,17 +200,6 @@ def _operands(statement: ir.Statement) -> list[tuple[int, str]]:
             return []
 
 
-def tiles_written(statement: ir.Statement) -> tuple[str, ...]:
-    """The tiles that a statement itself writes, in order."""
-    match statement:
-        case ir.Load(_, tile):
-            return (tile,)
-        case ir.Compute():
-            return statement.destinations
-        case _:
-            return ()
-
-
 def _single_version_tiles(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> frozenset[str]:
     """Tiles that stay one piece of memory: initialised, carried by a loop, accumulated into, or
     written in a branch that does not hold the whole of their life."""
@@ -221,7 +210,7 @@ def _single_version_tiles(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> 
                 names.update(carried)
             case ir.If(carried=carried):
                 inside = list(walk.statements(walk.inside(statement)))
-                written = {tile for inner in inside for tile in tiles_written(inner)}
+                written = {tile for inner in inside for tile in writes(inner)}
                 own = {inner.tile for inner in inside if isinstance(inner, ir.Alloc)}
                 names.update(carried, written - own)
             case ir.Compute(operation, masked=masked):

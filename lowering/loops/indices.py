@@ -8,6 +8,7 @@ from typing import assert_never
 from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
+from sketchc.ir.walk import children
 from sketchc.launch.conditions import actual_extent
 
 ZERO = ir.Literal(0)
@@ -135,22 +136,13 @@ def _own(
 def index_rank(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> int:
     """The number of axes of an index tile; 0 for a scalar."""
     match expression:
-        case ir.Literal():
-            return 0
         case ir.Ref(name, kind, layout=layout):
             if kind is not ir.NameKind.BINDING or name not in bindings:
                 return 0
             rank = index_rank(bindings[name], bindings)
             return rank if layout is None or rank == 0 else len(layout)
-        case ir.Unary(_, operand):
-            return index_rank(operand, bindings)
-        case ir.Binary(_, left, right):
-            return max(index_rank(left, bindings), index_rank(right, bindings))
-        case ir.Choice():
-            return max(index_rank(part, bindings) for part in expression.parts)
-        case ir.Function(_, arguments):
-            return max((index_rank(a, bindings) for a in arguments), default=0)
         case ir.Iota(layout=layout) | ir.TileLanes(layout=layout):
             return len(layout)
         case _:
-            assert_never(expression)
+            ranks = (index_rank(part, bindings) for part in children(expression))
+            return max(ranks, default=0)

@@ -13,7 +13,7 @@ import attrs
 from sketchc.base.source import NOWHERE
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.walk import children, references, substitute
+from sketchc.ir.walk import changed, parts, references, substitute
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.indices import row_major
 from sketchc.lowering.loops.nest_maker import NestMaker
@@ -260,25 +260,17 @@ class Reads:
 
 def divides(value: ir.Expr) -> bool:
     """Whether a calculation takes divisions."""
-    own = isinstance(value, ir.Binary) and value.operator in ("//", "%", "cdiv")
-    return own or any(divides(child) for child in children(value))
+    return any(
+        isinstance(part, ir.Binary) and part.operator in ("//", "%", "cdiv")
+        for part in parts(value)
+    )
 
 
 def replaced(value: ir.Expr, known: Mapping[ir.Expr, ir.Ref]) -> ir.Expr:
     """The expression with the largest known parts replaced."""
     if value in known:
         return known[value]
-    match value:
-        case ir.Unary(operator, operand):
-            return ir.Unary(operator, replaced(operand, known))
-        case ir.Binary(operator, left, right):
-            return ir.Binary(operator, replaced(left, known), replaced(right, known))
-        case ir.Choice():
-            return value.map(lambda part: replaced(part, known))
-        case ir.Function(name, arguments):
-            return ir.Function(name, tuple(replaced(a, known) for a in arguments))
-        case _:
-            return value
+    return changed(value, lambda part: replaced(part, known))
 
 
 def converted(value: nodes.Value, dtype: DType) -> nodes.Value:

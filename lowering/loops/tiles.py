@@ -15,7 +15,7 @@ import attrs
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import references
+from sketchc.ir.walk import changed, in_phases, names, references, steps
 from sketchc.lowering.loops.forwarding import Versions
 from sketchc.lowering.loops.indices import resolve_index
 from sketchc.lowering.loops.nests import (
@@ -199,26 +199,14 @@ def range_conditions(
 def loaded_scalars(sketch: ir.Sketch) -> frozenset[str]:
     """The names of scalars that were fetched, or made of fetched ones."""
     found: set[str] = set()
-
-    def statements(body: tuple[ir.Statement, ...] | tuple[ir.HostStep, ...]) -> None:
-        for statement in body:
-            match statement:
-                case ir.Fetch(name):
-                    found.add(name)
-                case ir.Bind(name, value):
-                    if any(reference.name in found for reference in references(value)):
-                        found.add(name)
-                case ir.For() | ir.HostFor():
-                    statements(statement.body)
-                case ir.If() | ir.HostIf():
-                    statements(statement.body)
-                    statements(statement.orelse)
-                case _:
-                    pass
-
-    statements(sketch.steps)
-    for phase in sketch.phases:
-        statements(phase.body)
+    for statement in (*steps(sketch.steps), *in_phases(sketch.phases)):
+        match statement:
+            case ir.Fetch(name):
+                found.add(name)
+            case ir.Bind(name, value) if not found.isdisjoint(names(value)):
+                found.add(name)
+            case _:
+                pass
     return frozenset(found)
 
 
@@ -228,21 +216,9 @@ def _pad_source(pad: int | float | bool | ir.ScalarOperand | None) -> int | floa
 
 def map_tiles(value: ir.Expr, change: Callable[[ir.TileLanes], ir.Expr]) -> ir.Expr:
     """The expression with the lanes of tiles replaced."""
-    match value:
-        case ir.TileLanes():
-            return change(value)
-        case ir.Literal() | ir.Ref() | ir.Iota():
-            return value
-        case ir.Unary(operator, operand):
-            return ir.Unary(operator, map_tiles(operand, change))
-        case ir.Binary(operator, left, right):
-            return ir.Binary(operator, map_tiles(left, change), map_tiles(right, change))
-        case ir.Choice():
-            return value.map(lambda part: map_tiles(part, change))
-        case ir.Function(name, arguments):
-            return ir.Function(name, tuple(map_tiles(a, change) for a in arguments))
-        case _:
-            assert_never(value)
+    if isinstance(value, ir.TileLanes):
+        return change(value)
+    return changed(value, lambda part: map_tiles(part, change))
 
 
 def tile_reference(tile: str, loops: Loops) -> Reference:

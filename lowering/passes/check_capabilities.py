@@ -162,10 +162,7 @@ def _held_by_f32(part: ir.Binary) -> bool:
 
 
 def _computations(plan: Plan) -> Iterator[ir.Compute]:
-    for phase in plan.sketch.phases:
-        for statement in walk.statements(phase.body):
-            if isinstance(statement, ir.Compute):
-                yield statement
+    return (each for each in walk.in_phases(plan.sketch.phases) if isinstance(each, ir.Compute))
 
 
 def _refusal(plan: Plan, code: str, message: str, span: Span, advice: str) -> Diagnostic:

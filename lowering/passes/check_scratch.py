@@ -6,6 +6,7 @@ import attrs
 
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Label, Severity
 from sketchc.ir import nodes as ir
+from sketchc.ir.walk import names
 from sketchc.lowering.passes.place_tiles import memory_use, physical_bytes, sample_values
 from sketchc.lowering.plan import MemoryUse, Plan
 
@@ -77,25 +78,9 @@ def _unbounded(plan: Plan) -> tuple[str, ...]:
     used: set[str] = set()
     for placed in plan.tiles.values():
         for extent in placed.tile.extents:
-            used |= _names(extent)
+            used |= names(extent)
     named: tuple[ir.Symbol | ir.Let, ...] = (*plan.sketch.symbols, *plan.sketch.lets)
     return tuple(s.name for s in named if s.name in used and s.upper_bound is None)
-
-
-def _names(expression: ir.Expr) -> set[str]:
-    match expression:
-        case ir.Ref(name):
-            return {name}
-        case ir.Unary(_, operand):
-            return _names(operand)
-        case ir.Binary(_, left, right):
-            return _names(left) | _names(right)
-        case ir.Choice():
-            return set().union(*map(_names, expression.parts))
-        case ir.Function(_, arguments):
-            return set().union(*(_names(argument) for argument in arguments))
-        case _:
-            return set()
 
 
 def _bound(plan: Plan, name: str, bucket: int) -> ir.Require:

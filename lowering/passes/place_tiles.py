@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import assert_never
 
 import attrs
 
@@ -78,15 +77,14 @@ def physical_elements(
 def _matrix_roles(phases: Iterable[PhasePlan]) -> dict[str, str]:
     """Which tiles feed or hold matrix products."""
     roles: dict[str, str] = {}
-    for phase in phases:
-        for statement in walk.statements(phase.body):
-            if not is_product(statement):
-                continue
-            sides = ("matrix_left", "matrix_right")
-            for side, operand in zip(sides, statement.operands, strict=True):
-                if isinstance(operand, ir.TileOperand):
-                    roles[operand.tile] = side
-            roles[statement.destination] = "matrix_accumulator"
+    for statement in walk.in_phases(phases):
+        if not is_product(statement):
+            continue
+        sides = ("matrix_left", "matrix_right")
+        for side, operand in zip(sides, statement.operands, strict=True):
+            if isinstance(operand, ir.TileOperand):
+                roles[operand.tile] = side
+        roles[statement.destination] = "matrix_accumulator"
     return roles
 
 
@@ -131,19 +129,7 @@ def _physical(
 
 def depends_on_launch(extent: ir.Expr) -> bool:
     """True if the extent is known only at launch."""
-    match extent:
-        case ir.Ref(kind=kind):
-            return kind is not ir.NameKind.CONSTANT
-        case ir.Unary(_, operand):
-            return depends_on_launch(operand)
-        case ir.Binary(_, left, right):
-            return depends_on_launch(left) or depends_on_launch(right)
-        case ir.Choice():
-            return any(map(depends_on_launch, extent.parts))
-        case ir.Function(_, arguments):
-            return any(depends_on_launch(argument) for argument in arguments)
-        case _:
-            return False
+    return any(each.kind is not ir.NameKind.CONSTANT for each in walk.references(extent))
 
 
 # ---------------------------------------------------------------- accounting
@@ -231,41 +217,7 @@ def live_intervals(
 def tiles_used(statement: ir.Statement) -> list[str]:
     """The tiles that a statement itself reads or writes, in index tiles too; not those in a body
     that it has."""
-    match statement:
-        case ir.Load(access, tile) | ir.Store(tile, access) | ir.Atomic(_, tile, access):
-            read = [name for e in _subscripts(access) for name in tiles_read(e)]
-            return [tile, *read, *(name for g in statement.guards for name in tiles_read(g))]
-        case ir.Fetch(_, access):
-            return [name for e in _subscripts(access) for name in tiles_read(e)]
-        case ir.Compute(operands=operands):
-            found: list[str] = []
-            for operand in operands:
-                match operand:
-                    case ir.TileOperand(tile):
-                        found.append(tile)
-                    case ir.ScalarOperand(value) | ir.IndexOperand(value):
-                        found += tiles_read(value)
-                    case _:
-                        assert_never(operand)
-            return [*found, *statement.destinations]
-        case ir.Bind(_, value):
-            return list(tiles_read(value))
-        case ir.Alloc() | ir.For() | ir.If():
-            return []
-        case _:
-            assert_never(statement)
-
-
-def _subscripts(access: ir.Access) -> list[ir.Expr]:
-    found: list[ir.Expr] = []
-    for subscript in access.subscripts:
-        match subscript:
-            case ir.ScalarSubscript(index):
-                found.append(index)
-            case ir.SliceSubscript(lower, upper, _, step):
-                found += [lower, upper, step]
-            case ir.IndexSubscript(value):
-                found.append(value)
-            case _:
-                assert_never(subscript)
-    return found
+    if isinstance(statement, ir.Load | ir.Store | ir.Atomic):
+        parts = (*walk.indices(statement.access), *statement.guards)
+        return [statement.tile, *(tile for part in parts for tile in tiles_read(part))]
+    return [*walk.reads(statement), *walk.writes(statement)]

@@ -72,14 +72,7 @@ def _show(extent: ir.Expr) -> str:
 def _names(sketch: ir.Sketch, extent: ir.Expr) -> tuple[str, str]:
     """A free constant name and a free loop variable for blocks of `extent`."""
     stem = extent.name if isinstance(extent, ir.Ref) else "AXIS"
-    taken = {d.name for d in sketch.symbols} | {d.name for d in sketch.params}
-    taken |= {d.name for d in sketch.constants} | {d.name for d in sketch.lets}
-    taken |= {d.name for d in sketch.tensors} | {d.name for d in sketch.views}
-    taken |= {tile.name for tile in sketch.tiles}
-    for phase in sketch.phases:
-        taken |= {s.variable for s in walk.statements(phase.body) if isinstance(s, ir.For)}
-        taken |= {s.name for s in walk.statements(phase.body) if isinstance(s, ir.Bind | ir.Fetch)}
-    taken |= {name for index in range(len(sketch.phases)) for name in _outer(sketch, index)}
+    taken = set(walk.declared_names(sketch))
     constant, variable = f"{stem}_BLOCK", f"{stem.lower()}_block"
     while constant in taken or variable in taken:
         constant, variable = constant + "_", variable + "_"

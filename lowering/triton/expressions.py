@@ -12,6 +12,7 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, rounded
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
+from sketchc.ir.walk import children
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import Names, Scope
@@ -332,46 +333,12 @@ def host_expression(expression: ir.Expr, names: Names) -> Code:
             assert_never(expression)
 
 
-def names_in(expression: ir.Expr) -> set[str]:
-    """Every name an expression reads."""
-    match expression:
-        case ir.Literal():
-            return set()
-        case ir.Ref(name):
-            return {name}
-        case ir.Unary(_, operand):
-            return names_in(operand)
-        case ir.Binary(_, left, right):
-            return names_in(left) | names_in(right)
-        case ir.Choice():
-            return set().union(*map(names_in, expression.parts))
-        case ir.Function(_, arguments):
-            return set().union(*(names_in(argument) for argument in arguments))
-        case ir.Iota(extent, lower, bound):
-            found = names_in(extent) | names_in(lower)
-            return found if bound is None else found | names_in(bound)
-        case ir.TileLanes(tile):
-            return {tile}
-        case _:
-            assert_never(expression)
-
-
 def on_host(expression: ir.Expr) -> bool:
     """True where the host can compute the expression: no loop variable, binding or lane."""
     match expression:
-        case ir.Literal():
-            return True
         case ir.Ref(_, kind):
             return kind not in (ir.NameKind.LOOP, ir.NameKind.BINDING)
-        case ir.Unary(_, operand):
-            return on_host(operand)
-        case ir.Binary(_, left, right):
-            return on_host(left) and on_host(right)
-        case ir.Choice():
-            return all(map(on_host, expression.parts))
-        case ir.Function(_, arguments):
-            return all(on_host(argument) for argument in arguments)
         case ir.Iota() | ir.TileLanes():
             return False
         case _:
-            assert_never(expression)
+            return all(map(on_host, children(expression)))

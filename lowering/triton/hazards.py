@@ -17,7 +17,7 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import constants_of, evaluate
-from sketchc.lowering.triton.expressions import names_in
+from sketchc.ir.walk import names
 
 Access: TypeAlias = ir.Load | ir.Store | ir.Atomic | ir.Fetch
 Pending = dict[str, frozenset[bool]]  # base tensor -> kinds of access since a barrier (True: store)
@@ -114,7 +114,7 @@ class Hazards:
                 case _:
                     assert_never(subscript)
             slope = _slope(start, loop.variable, constants)
-            if step is None or slope is None or names_in(start) & inner:
+            if step is None or slope is None or names(start) & inner:
                 continue
             if abs(slope * step) >= size and slope != 0:
                 return True
@@ -140,7 +140,7 @@ def _slope(
     expression: ir.Expr, variable: str, constants: Mapping[str, int | float | bool]
 ) -> int | None:
     """The coefficient of `variable` in an expression that is affine in it, else None."""
-    if variable not in names_in(expression):
+    if variable not in names(expression):
         return 0
     match expression:
         case ir.Ref():

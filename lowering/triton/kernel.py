@@ -28,7 +28,7 @@ from sketchc.lowering.triton.bounds import LIMIT, phase_magnitudes
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.scope import Names, Scope, host_names
+from sketchc.lowering.triton.scope import Names, Scope
 from sketchc.lowering.triton.statements import BodyEmitter
 
 #: Rows of blocks that run together in the grouped order of a matrix product.
@@ -304,7 +304,7 @@ def _assemble(
         *(d.name for d in sketch.symbols),
         *(d.name for d in sketch.lets),
         *(d.name for d in sketch.params),
-        *host_names(sketch.schedule),
+        *walk.bound_names(walk.steps(sketch.schedule)),
     ]
     scalars = tuple(name for name in order if name in scope.scalars)
     floats = {name for name in scalars if scope.dtypes[name].is_float}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import keyword
-from typing import assert_never
 
 import attrs
 
@@ -34,24 +33,8 @@ class Names:
         self.taken = set(reserved)
         self.mapping: dict[str, str] = {}
         self.functions: dict[str, str] = {}  # device functions that have another name here
-        declared = [
-            *(d.name for d in sketch.symbols),
-            *(d.name for d in sketch.params),
-            *(d.name for d in sketch.constants),
-            *(d.name for d in sketch.lets),
-            *(d.name for d in sketch.tensors),
-            *(d.name for d in sketch.views),
-            *(d.name for d in sketch.tiles),
-        ]
-        for phase in sketch.phases:
-            for statement in walk.statements(phase.body):
-                if isinstance(statement, ir.For):
-                    declared.append(statement.variable)
-                elif isinstance(statement, ir.Bind | ir.Fetch):
-                    declared.append(statement.name)
-        declared += host_names(sketch.schedule)
         # Names that stand as they are go first, so that a renamed one cannot take their place.
-        for name in sorted(declared, key=lambda name: name in reserved):
+        for name in sorted(walk.declared_names(sketch), key=lambda name: name in reserved):
             if name not in self.mapping:
                 self.mapping[name] = self.fresh(name)
 
@@ -80,24 +63,6 @@ class Names:
     def _late(self, name: str) -> str:
         self.mapping[name] = self.fresh(name)
         return self.mapping[name]
-
-
-def host_names(steps: tuple[ir.HostStep, ...]) -> list[str]:
-    """What the host steps bind: loop variables, bindings and fetched scalars."""
-    found: list[str] = []
-    for step in steps:
-        match step:
-            case ir.Launch():
-                pass
-            case ir.Fetch(name=name) | ir.Bind(name=name):
-                found.append(name)
-            case ir.HostFor(variable=variable, body=body):
-                found += [variable, *host_names(body)]
-            case ir.HostIf(body=body, orelse=orelse):
-                found += [*host_names(body), *host_names(orelse)]
-            case _:
-                assert_never(step)
-    return found
 
 
 @attrs.define

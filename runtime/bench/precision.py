@@ -52,10 +52,9 @@ def precision_of(plan: Plan, kernel: Kernel) -> Precision:
     """The class of a kernel, from its sketch; from its signature and its text without one."""
     tensors = [t.dtype for t in plan.sketch.tensors if t.role is not ir.Role.WORKSPACE]
     found = {_OF_TYPE[dtype]: f"{dtype.value} tensors" for dtype in tensors if dtype.is_float}
-    for phase in plan.phases:
-        for statement in walk.statements(phase.body):
-            if is_product(statement):
-                found.update(_product(plan, statement))
+    for statement in walk.in_phases(plan.phases):
+        if is_product(statement):
+            found.update(_product(plan, statement))
     if kernel.foreign and kernel.language == "python" and "ieee f32" in found:
         found.update(_written(kernel.source))
     name = max(found, key=CLASSES.index, default="integer")

@@ -14,12 +14,11 @@ from typing import Any
 import attrs
 
 from sketchc.base.diagnostics import InternalError
-from sketchc.checker.facts.scope import free_names
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_sample
 from sketchc.ir.symbolic import show
-from sketchc.ir.walk import children
+from sketchc.ir.walk import children, names
 
 #: One side of a branch: which condition, and whether it holds.
 Side = tuple[int, bool]
@@ -108,12 +107,12 @@ class Branches:
     # ------------------------------------------------------------ what there is
 
     def _note(self, condition: ir.Expr) -> bool:
-        names = frozenset().union(*(self._causes.get(n, ()) for n in free_names(condition)))
-        if names and id(condition) not in self._places:
+        used = names(condition)
+        causes = frozenset().union(*(self._causes.get(name, ()) for name in used))
+        if causes and id(condition) not in self._places:
             self._places[id(condition)] = len(self.decisions)
-            alone = not free_names(condition) & self._varying
-            self.decisions.append(Decision(condition, names, alone))
-        return bool(names)
+            self.decisions.append(Decision(condition, causes, not used & self._varying))
+        return bool(causes)
 
     @staticmethod
     def _find_all(find: Callable[[Any], bool], parts: Sequence[object]) -> bool:
@@ -175,7 +174,7 @@ def _causes(sketch: ir.Sketch) -> dict[str, frozenset[str]]:
     found |= {t.name: frozenset([t.name]) for t in sketch.tensors if t.optional}
 
     def bind(name: str, value: ir.Expr) -> None:
-        causes = frozenset().union(*(found.get(used, ()) for used in free_names(value)))
+        causes = frozenset().union(*(found.get(used, ()) for used in names(value)))
         if causes:
             found[name] = causes
 
@@ -197,7 +196,7 @@ def _varying(sketch: ir.Sketch) -> set[str]:
                 found.add(variable)
             case ir.Fetch(name):
                 found.add(name)
-            case ir.Bind(name, value) if free_names(value) & found:
+            case ir.Bind(name, value) if names(value) & found:
                 found.add(name)
             case _:
                 pass
@@ -206,21 +205,8 @@ def _varying(sketch: ir.Sketch) -> set[str]:
 
 def _everything(sketch: ir.Sketch) -> Iterator[ir.HostStep | ir.Statement]:
     """All that the host does, then all statements, in the order of the text."""
-
-    def on_host(steps: Sequence[ir.HostStep]) -> Iterator[ir.HostStep]:
-        for step in steps:
-            yield step
-            match step:
-                case ir.HostFor(body=inner):
-                    yield from on_host(inner)
-                case ir.HostIf(body=inner, orelse=orelse):
-                    yield from on_host((*inner, *orelse))
-                case _:
-                    pass
-
-    yield from on_host(sketch.steps)
-    for phase in sketch.phases:
-        yield from walk.statements(phase.body)
+    yield from walk.steps(sketch.steps)
+    yield from walk.in_phases(sketch.phases)
 
 
 @attrs.define

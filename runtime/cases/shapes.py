@@ -89,24 +89,6 @@ NATIVE = Limits(elements=1 << 22, programs=1 << 20, effort=1 << 33)
 OWN = Limits(elements=1 << 28, programs=1 << 40)
 
 
-def _names(expression: ir.Expr) -> Iterator[ir.Expr]:
-    """All leaves of an expression."""
-    match expression:
-        case ir.Unary(_, operand):
-            yield from _names(operand)
-        case ir.Binary(_, left, right):
-            yield from _names(left)
-            yield from _names(right)
-        case ir.Choice():
-            for part in expression.parts:
-                yield from _names(part)
-        case ir.Function(_, arguments):
-            for argument in arguments:
-                yield from _names(argument)
-        case _:
-            yield expression
-
-
 def _loop_bounds(plan: Plan) -> Iterator[ir.Expr]:
     """The expressions that say how often something is done: grid axes and loops that remain."""
     for phase in plan.phases:
@@ -124,7 +106,7 @@ def tile_sizes(plan: Plan) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {symbol.name: set() for symbol in plan.sketch.symbols}
     for bound in _loop_bounds(plan):
         symbols, sizes = set(), set()
-        for leaf in _names(bound):
+        for leaf in walk.parts(bound):
             match leaf:
                 case ir.Ref(name, ir.NameKind.SYMBOL):
                     symbols.add(name)

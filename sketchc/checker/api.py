@@ -152,19 +152,19 @@ def _too_wide(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
 def _refused_sizes(sketch: ir.Sketch, shapes: Mapping[str, int]) -> tuple[Diagnostic, ...]:
     """Why no launch has these sizes of all symbols (SK0801); conditions on params without a value
     are left to the launch."""
-    from sketchc.checker.facts.scope import free_names
     from sketchc.checker.testing.testing import sample_params
     from sketchc.interpreter.launch import bind_values
+    from sketchc.ir.walk import names
 
     params = sample_params(sketch)
     unknown = set(params)
     for let in sketch.lets:
-        if free_names(let.value) & unknown:
+        if names(let.value) & unknown:
             unknown.add(let.name)
     host = records.evolve(
         sketch,
         lets=tuple(let for let in sketch.lets if let.name not in unknown),
-        requires=tuple(r for r in sketch.requires if not free_names(r.condition) & unknown),
+        requires=tuple(r for r in sketch.requires if not names(r.condition) & unknown),
     )
     try:
         bind_values(host, shapes, params)

@@ -21,7 +21,6 @@ from sketchc.interpreter.memory import STRAY
 from sketchc.interpreter.tiles import Array
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.walk import children
 
 #: Most runs for the inputs of one call, and most elements of an input to search values for.
 MOST_RUNS = 80
@@ -77,17 +76,15 @@ def _groups(sketch: ir.Sketch, arrays: Mapping[str, Array]) -> list[tuple[str, .
 def _literals(sketch: ir.Sketch) -> list[int]:
     """The integers with which values are computed, and their negatives."""
     found: dict[int, None] = {}
-    for phase in sketch.phases:
-        for statement in walk.statements(phase.body):
-            parts = _computed(statement)
-            while parts:
-                match part := parts.pop():
-                    case ir.Literal(bool()):
-                        pass
-                    case ir.Literal(int(number)) if abs(number) > 1:
-                        found |= dict.fromkeys((number, -number))
-                    case _:
-                        parts.extend(children(part))
+    for statement in walk.in_phases(sketch.phases):
+        for part in (part for value in _computed(statement) for part in walk.parts(value)):
+            match part:
+                case ir.Literal(bool()):
+                    pass
+                case ir.Literal(int(number)) if abs(number) > 1:
+                    found |= dict.fromkeys((number, -number))
+                case _:
+                    pass
     return list(found)
 
 

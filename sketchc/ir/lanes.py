@@ -12,6 +12,7 @@ from typing import TypeVar, assert_never
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
+from sketchc.ir.walk import changed
 
 _T = TypeVar("_T")
 
@@ -62,26 +63,17 @@ def relayout(value: ir.Expr, layout: tuple[bool, ...], indexed: Container[str]) 
     a higher rank.
     """
     match value:
-        case ir.Literal() | ir.Function():
+        case ir.Ref(name=name) if name not in indexed:
             return value
-        case ir.Ref(name=name, layout=own):
-            if name not in indexed:
-                return value
-        case ir.Iota(layout=own) | ir.TileLanes(layout=own):
-            pass
-        case ir.Unary(operator, operand):
-            return ir.Unary(operator, relayout(operand, layout, indexed), span=value.span)
-        case ir.Binary(operator, left, right):
-            left, right = (relayout(side, layout, indexed) for side in (left, right))
-            return ir.Binary(operator, left, right, span=value.span)
-        case ir.Choice():
-            return value.map(lambda part: relayout(part, layout, indexed))
+        case ir.Ref(layout=own) | ir.Iota(layout=own) | ir.TileLanes(layout=own):
+            if own not in (None, (True,)):
+                msg = "an index tile of rank 1 is expected"
+                raise InternalError(msg)
+            return records.evolve(value, layout=layout)
+        case ir.Function():
+            return value
         case _:
-            assert_never(value)
-    if own not in (None, (True,)):
-        msg = "an index tile of rank 1 is expected"
-        raise InternalError(msg)
-    return records.evolve(value, layout=layout)
+            return changed(value, lambda part: relayout(part, layout, indexed))
 
 
 def kept_axes(before: Sequence[_T], after: Sequence[_T], one: _T) -> tuple[int | None, ...]:

@@ -218,12 +218,17 @@ def reads(statement: ir.Statement) -> tuple[str, ...]:
     """The tiles whose values a statement reads itself, not what stands inside it; in order."""
     own: tuple[str, ...] = ()
     match statement:
-        case ir.Store(tile=tile) | ir.Atomic(tile=tile):
-            own = (tile,)
-        case ir.Compute(operands=operands):
-            own = tuple(each.tile for each in operands if isinstance(each, ir.TileOperand))
+        case ir.Compute():
+            for operand in statement.operands:
+                if isinstance(operand, ir.TileOperand):
+                    own += (operand.tile,)
+                else:
+                    own += tiles_read(operand.value)
             if OPS[statement.operation].accumulates:
                 own += statement.destinations
+            return own
+        case ir.Store(tile=tile) | ir.Atomic(tile=tile):
+            own = (tile,)
         case _:
             pass
     return own + tuple(tile for part in expressions(statement) for tile in tiles_read(part))
@@ -281,3 +286,47 @@ def _path(schedule: tuple[ir.HostStep, ...], phase: int) -> tuple[Enclosing, ...
             case _:
                 assert_never(step)
     return None
+
+
+def step_expressions(step: ir.HostStep) -> Iterator[ir.Expr]:
+    """The expressions of one step of the host, not those of the steps inside it."""
+    match step:
+        case ir.HostFor(start=start, stop=stop, step=stride):
+            yield from (start, stop, stride)
+        case ir.HostIf(condition=condition):
+            yield condition
+        case ir.Fetch() | ir.Bind():
+            yield from expressions(step)
+        case ir.Launch():
+            pass
+        case _:
+            assert_never(step)
+
+
+def bound_names(body: Iterable[ir.Statement | ir.HostStep]) -> Iterator[str]:
+    """The names that these statements or steps make: loop variables, bindings, fetched scalars."""
+    for statement in body:
+        match statement:
+            case ir.For(variable=name) | ir.HostFor(variable=name):
+                yield name
+            case ir.Bind(name=name) | ir.Fetch(name=name):
+                yield name
+            case _:
+                pass
+
+
+def declared_names(sketch: ir.Sketch) -> Iterator[str]:
+    """Every name of a sketch: what it declares, then what its statements and host steps make."""
+    declared = (
+        sketch.symbols,
+        sketch.params,
+        sketch.constants,
+        sketch.lets,
+        sketch.tensors,
+        sketch.views,
+        sketch.tiles,
+    )
+    for group in declared:
+        yield from (each.name for each in group)
+    yield from bound_names(in_phases(sketch.phases))
+    yield from bound_names(steps(sketch.schedule))

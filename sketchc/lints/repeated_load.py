@@ -9,9 +9,9 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.walk import references
+from sketchc.ir.walk import access_names, bodies, reads, references, writes
 from sketchc.lints.unused_load import needless
-from sketchc.lints.uses import access_names, alloc_of, bodies, loop_of, reads, stored, writes
+from sketchc.lints.uses import alloc_of, loop_of, stored
 from sketchc.parsing import syntax
 from sketchc.parsing.text import statement_text
 
@@ -45,9 +45,9 @@ def _twice(
             load
             for load in alive
             if sketch.tensor(load.access.tensor).name not in changed
-            and not (reads(load) | writes(load)) & touched
+            and touched.isdisjoint((*reads(load), *writes(load)))
         ]
-        if isinstance(statement, ir.Load) and not reads(statement) & touched:
+        if isinstance(statement, ir.Load) and touched.isdisjoint(reads(statement)):
             alive.append(statement)
 
 
@@ -112,7 +112,7 @@ def _invariant(
             names |= {ref.name for ref in references(statement.where)}
         if isinstance(statement.pad, ir.ScalarOperand):
             names |= {ref.name for ref in references(statement.pad.value)}
-        once = written.get(statement.tile) == 1 and not reads(statement) & written.keys()
+        once = written.get(statement.tile) == 1 and written.keys().isdisjoint(reads(statement))
         extents = sketch.tile(statement.tile).extents
         sized = {ref.name for extent in extents for ref in references(extent)}
         fixed = not (names | sized) & within

@@ -10,8 +10,7 @@ from sketchc.base.diagnostics import Diagnostic, Severity
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import constant_value, show, simplify
-from sketchc.ir.walk import children, references, substitute
-from sketchc.lints.uses import access_names
+from sketchc.ir.walk import access_names, children, references, substitute
 from sketchc.parsing import syntax
 
 _ONE = ir.Literal(1)

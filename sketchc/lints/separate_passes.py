@@ -10,8 +10,9 @@ from sketchc.base.diagnostics import Diagnostic, Label, Severity
 from sketchc.base.source import Span
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.walk import bodies, writes
 from sketchc.lints.regions import Space, region
-from sketchc.lints.uses import bodies, exposed, stored, writes
+from sketchc.lints.uses import exposed, stored
 from sketchc.parsing import syntax
 
 

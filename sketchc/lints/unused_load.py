@@ -9,7 +9,8 @@ from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity
 from sketchc.base.source import Span
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.lints.uses import alloc_of, bodies, exposed, left_out, reads, writes
+from sketchc.ir.walk import bodies, reads, writes
+from sketchc.lints.uses import alloc_of, exposed, left_out
 from sketchc.parsing import syntax
 
 
@@ -82,14 +83,14 @@ def _dead(phase: ir.Phase) -> set[str]:
     live: set[str] = set()
     for statement in statements:
         if not isinstance(statement, ir.Compute | ir.Load):
-            live |= reads(statement)
+            live.update(reads(statement))
     tiles = {tile for statement in statements for tile in writes(statement)}
     changed = True
     while changed:
         needed = {
             tile
             for statement in statements
-            if isinstance(statement, ir.Compute | ir.Load) and writes(statement) & live
+            if not live.isdisjoint(writes(statement))
             for tile in reads(statement)
         }
         changed = not needed <= live
@@ -105,7 +106,7 @@ def _chain(phase: ir.Phase, load: ir.Load) -> Sequence[ir.Statement]:
     ]
     fed = {load.tile}
     while True:
-        chain = [each for each in statements if (reads(each) | writes(each)) & fed]
+        chain = [each for each in statements if not fed.isdisjoint((*reads(each), *writes(each)))]
         more = {tile for each in chain for tile in writes(each)}
         if more <= fed:
             return chain

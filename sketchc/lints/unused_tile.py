@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.lints.uses import bodies, left_out, reads, writes
+from sketchc.ir.walk import bodies, reads, writes
+from sketchc.lints.uses import left_out
 from sketchc.parsing import syntax
 
 
@@ -16,7 +17,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     elsewhere = left_out(sketch, tree)
     for phase in sketch.phases:
         statements = list(walk.statements(phase.body))
-        used = {tile for each in statements for tile in reads(each) | writes(each)}
+        used = {tile for each in statements for tile in (*reads(each), *writes(each))}
         for body in bodies(phase.body):
             for statement in body:
                 if not isinstance(statement, ir.Alloc) or statement.tile in used:

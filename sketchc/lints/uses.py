@@ -3,98 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import assert_never
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.walk import references, tiles_read
-from sketchc.ops.table import OPS
+from sketchc.ir.walk import reads, writes
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import names
-
-
-def access_tiles(access: ir.Access) -> set[str]:
-    """Tiles whose values are indices of an access."""
-    return {
-        tile
-        for subscript in access.subscripts
-        if isinstance(subscript, ir.IndexSubscript)
-        for tile in tiles_read(subscript.value)
-    }
-
-
-def access_names(access: ir.Access) -> set[str]:
-    """Every scalar or index tile that an access uses by name."""
-    return {ref.name for part in _parts(access) for ref in references(part)}
-
-
-def _parts(access: ir.Access) -> Iterator[ir.Expr]:
-    for subscript in access.subscripts:
-        match subscript:
-            case ir.ScalarSubscript(index):
-                yield index
-            case ir.SliceSubscript(lower, upper, _, step):
-                yield from (lower, upper, step)
-            case ir.IndexSubscript(value):
-                yield value
-            case _:
-                assert_never(subscript)
-
-
-def reads(statement: ir.Statement) -> set[str]:
-    """The tiles whose values a statement reads itself (not what stands inside it)."""
-    match statement:
-        case ir.Load(access=access, where=where):
-            return access_tiles(access) | set(() if where is None else tiles_read(where))
-        case (
-            ir.Store(tile=tile, access=access, where=where)
-            | ir.Atomic(tile=tile, access=access, where=where)
-        ):
-            return {tile} | access_tiles(access) | set(() if where is None else tiles_read(where))
-        case ir.Compute():
-            found: set[str] = set()
-            for operand in statement.operands:
-                match operand:
-                    case ir.TileOperand(tile):
-                        found.add(tile)
-                    case ir.IndexOperand(value) | ir.ScalarOperand(value):
-                        found.update(tiles_read(value))
-                    case _:
-                        assert_never(operand)
-            if OPS[statement.operation].accumulates:
-                found.update(statement.destinations)
-            return found
-        case ir.Bind(value=value):
-            return set(tiles_read(value))
-        case ir.Alloc() | ir.Fetch() | ir.For() | ir.If():
-            return set()
-        case _:
-            assert_never(statement)
-
-
-def writes(statement: ir.Statement) -> set[str]:
-    """The tiles that a statement writes itself."""
-    match statement:
-        case ir.Load(tile=tile):
-            return {tile}
-        case ir.Compute():
-            return set(statement.destinations)
-        case _:
-            return set()
-
-
-def bodies(body: tuple[ir.Statement, ...]) -> Iterator[tuple[ir.Statement, ...]]:
-    """Every straight list of statements: the body itself, and those of loops and branches."""
-    yield body
-    for statement in body:
-        match statement:
-            case ir.For(body=inner):
-                yield from bodies(inner)
-            case ir.If(body=inner, orelse=other):
-                yield from bodies(inner)
-                yield from bodies(other)
-            case _:
-                pass
 
 
 def stored(sketch: ir.Sketch, body: Iterable[ir.Statement]) -> set[str]:
@@ -113,7 +27,7 @@ def exposed(body: Iterable[ir.Statement]) -> set[str]:
 
     def visit(statements: Iterable[ir.Statement], certain: bool) -> None:
         for statement in statements:
-            found.update(reads(statement) - assigned)
+            found.update(set(reads(statement)) - assigned)
             if isinstance(statement, ir.Alloc):
                 assigned.add(statement.tile)
             if certain:

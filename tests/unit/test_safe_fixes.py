@@ -27,7 +27,7 @@ from sketchc.cli.check_fix import mend
 from sketchc.interpreter.api import Options, interpret
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.lints.uses import writes
+from sketchc.ir.walk import writes
 from sketchc.runtime.cases.sizes import nearest
 
 ROOT = Path(__file__).parents[2]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from sketchc.base import records
 from sketchc.base.source import Span
 from sketchc.checker.context.context import Context
@@ -14,9 +12,7 @@ from sketchc.ir.walk import tiles_read
 
 def has_lanes(value: ir.Expr) -> bool:
     """Whether an expression is an index tile by itself."""
-    if isinstance(value, ir.Iota | ir.TileLanes):
-        return True
-    return any(map(has_lanes, walk.children(value)))
+    return any(isinstance(part, ir.Iota | ir.TileLanes) for part in walk.parts(value))
 
 
 def is_loaded(context: Context, value: ir.Expr) -> bool:
@@ -30,28 +26,16 @@ def shaped(
     value: ir.Expr, layout: tuple[bool, ...], rank: int, span: Span, context: Context
 ) -> ir.Expr:
     """Push new axes down to the index tiles of an expression of `rank` axes."""
-
-    def visit(part: ir.Expr) -> ir.Expr:
-        return shaped(part, layout, rank, span, context)
-
     match value:
         case ir.Iota(layout=own) | ir.TileLanes(layout=own):
             return records.evolve(value, layout=_composed(own, layout, rank))
         case ir.Ref(kind=ir.NameKind.BINDING, name=name) if name in context.index_ranks:
             own = value.layout or (True,) * context.index_ranks[name]
             return records.evolve(value, layout=_composed(own, layout, rank))
-        case ir.Literal() | ir.Ref():
-            return value
-        case ir.Unary():
-            return records.evolve(value, operand=visit(value.operand))
-        case ir.Binary():
-            return records.evolve(value, left=visit(value.left), right=visit(value.right))
-        case ir.Choice():
-            return value.map(visit)
         case ir.Function():
             return value
         case _:
-            assert_never(value)
+            return walk.changed(value, lambda part: shaped(part, layout, rank, span, context))
 
 
 def _composed(own: tuple[bool, ...], layout: tuple[bool, ...], rank: int) -> tuple[bool, ...]:

@@ -157,8 +157,8 @@ def from_memory(site: Site) -> bool:
     """Whether an index of the access is loaded or fetched."""
     fetched = {step.name for step in site.path if isinstance(step, ir.Fetch)}
     resolved = resolve(site)
-    names = {name for index in resolved.indices for name in concrete.names(index, site.scope)}
-    return resolved.loaded or bool(names & fetched)
+    behind = (concrete.names_behind(index, site.scope) for index in resolved.indices)
+    return resolved.loaded or any(names & fetched for names in behind)
 
 
 def _finding(

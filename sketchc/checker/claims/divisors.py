@@ -11,13 +11,13 @@ from typing import assert_never
 
 from sketchc.base.diagnostics import Diagnostic, Severity
 from sketchc.checker.context.context import in_phase
-from sketchc.checker.elaboration.flow import expressions
 from sketchc.checker.facts.affine import add, constant
 from sketchc.checker.facts.lane_forms import proves
 from sketchc.checker.facts.scope import Scope, contains_iota, phase_scope, root_scope
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import show
+from sketchc.ir.walk import expressions
 
 
 def findings(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:

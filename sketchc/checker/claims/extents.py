@@ -7,9 +7,10 @@ from typing import assert_never
 
 from sketchc.checker.facts.answers import Finding
 from sketchc.checker.facts.prover import Prover
-from sketchc.checker.facts.scope import Scope, free_names, phase_scope
+from sketchc.checker.facts.scope import Scope, phase_scope
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import show
+from sketchc.ir.walk import names
 
 
 def findings(prover: Prover) -> list[Finding]:
@@ -19,7 +20,7 @@ def findings(prover: Prover) -> list[Finding]:
     for name, scope in _allocs(prover):
         variables = scope.forms.keys() - prover.root.forms.keys()
         for extent in tiles[name].extents:
-            if scope.proves(scope.form(extent)) or free_names(extent) & variables:
+            if scope.proves(scope.form(extent)) or names(extent) & variables:
                 continue
             condition = ir.Binary("<=", ir.Literal(0), extent)
             text = show(condition)

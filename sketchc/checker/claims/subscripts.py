@@ -29,14 +29,14 @@ from sketchc.checker.facts.lane_forms import lane_name, pointwise
 from sketchc.checker.facts.monotonicity import extreme
 from sketchc.checker.facts.param_values import ParamValues, named_params
 from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration
-from sketchc.checker.facts.scope import Branch, contains_iota, free_names
+from sketchc.checker.facts.scope import Branch, contains_iota
 from sketchc.checker.facts.sites import Site
 from sketchc.ir import guards
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
 from sketchc.ir.lanes import element_indices
 from sketchc.ir.symbolic import show, simplify
-from sketchc.ir.walk import references
+from sketchc.ir.walk import names, references
 
 _HOLDS = {
     "in-bounds": "scalar subscripts stay inside the tensor",
@@ -191,7 +191,7 @@ def _launch_condition(prover: Prover, site: Site, goal: Goal) -> ir.Expr | None:
     iteration, or no sizes of at least 2 satisfy it."""
     root = prover.root
     worst = extreme(simplify(ir.Binary("-", goal.right, goal.left)), site.scope, 0)
-    if worst is None or free_names(worst) - root.forms.keys():
+    if worst is None or names(worst) - root.forms.keys():
         return None
     large = [Fact({atom: 1, ONE: -2}) for atom in prover.symbols.values()]
     satisfied = Fact(root.form(worst))
@@ -212,7 +212,7 @@ def _where_reached(prover: Prover, site: Site, condition: ir.Expr) -> ir.Expr | 
             continue
         asks = _present(step.condition)
         for part in guards.conjuncts(step.condition, step.holds):
-            if not free_names(part) - prover.root.forms.keys() - _present(part):
+            if not names(part) - prover.root.forms.keys() - _present(part):
                 known.append(part)
             elif not asks:
                 return None

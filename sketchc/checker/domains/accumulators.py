@@ -15,10 +15,10 @@ from sketchc.base.source import Span
 from sketchc.checker.domains import bounds
 from sketchc.checker.facts.affine import constant_value
 from sketchc.checker.facts.monotonicity import inlined, slope
-from sketchc.checker.facts.scope import Scope, free_names
+from sketchc.checker.facts.scope import Scope
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import show, simplify
-from sketchc.ir.walk import substitute
+from sketchc.ir.walk import names, substitute
 
 #: Per axis of the tile, the domains of the operands that count there; None where none does.
 Axes = tuple[tuple[ir.AxisDomain, ...] | None, ...]
@@ -94,7 +94,7 @@ def widest(domain: ir.AxisDomain, scope: Scope, born: Scope) -> ir.AxisDomain:
     lower = tuple(inlined(bound, scope, born.bindings) for bound in domain.lower)
     upper = tuple(inlined(bound, scope, born.bindings) for bound in domain.upper)
     for loop in reversed(scope.loops[len(born.loops) :]):
-        using = [b for b in (*lower, *upper) if loop.variable in free_names(b)]
+        using = [b for b in (*lower, *upper) if loop.variable in names(b)]
         if not using:
             continue
         ends = {_end(bound, loop, scope, bound in upper) for bound in using}
@@ -104,7 +104,7 @@ def widest(domain: ir.AxisDomain, scope: Scope, born: Scope) -> ir.AxisDomain:
         lower = tuple(simplify(substitute(bound, value)) for bound in lower)
         upper = tuple(simplify(substitute(bound, value)) for bound in upper)
     for bound in (*lower, *upper):
-        for name in sorted(free_names(bound) - born.forms.keys()):  # a value fetched in between
+        for name in sorted(names(bound) - born.forms.keys()):  # a value fetched in between
             raise _Unquantifiable(bound, name)
     return ir.AxisDomain(lower, upper)
 

@@ -19,9 +19,10 @@ from sketchc.base import records
 from sketchc.checker.domains import bounds
 from sketchc.checker.domains.separation import conjuncts, separate
 from sketchc.checker.facts.lane_forms import Lanes, validity
-from sketchc.checker.facts.scope import Scope, free_names
+from sketchc.checker.facts.scope import Scope
 from sketchc.ir import nodes as ir
 from sketchc.ir.lanes import element_indices
+from sketchc.ir.walk import names
 
 _Columns = list[list[ir.AxisDomain]]
 
@@ -57,9 +58,9 @@ def is_loaded(scope: Scope, subscript: ir.Subscript) -> bool:
     """Whether a subscript comes from memory: lanes of a tile, or a scalar that was fetched."""
     match subscript:
         case ir.IndexSubscript(value=value, loaded=loaded):
-            return loaded or bool(free_names(value) & scope.loaded)
+            return loaded or bool(names(value) & scope.loaded)
         case ir.ScalarSubscript(index):
-            return bool(free_names(index) & scope.loaded)
+            return bool(names(index) & scope.loaded)
         case ir.SliceSubscript():
             return False
         case _:

@@ -106,7 +106,7 @@ def _interval(lanes: Lanes, gap: Polynomial, lane: str) -> ir.AxisDomain | None:
     rest: Polynomial = {}
     carriers: set[ir.Expr] = set()  # the lane itself, or the quotient that it occurs in
     for monomial, coefficient in gap.items():
-        holding = [atom for atom in monomial if _mentions(atom.expression, lane)]
+        holding = [atom for atom in monomial if lane in walk.names(atom.expression)]
         if not holding:
             rest[monomial] = coefficient
             continue
@@ -126,10 +126,6 @@ def _interval(lanes: Lanes, gap: Polynomial, lane: str) -> ir.AxisDomain | None:
     if isinstance(carrier, ir.Ref):
         return _bound(size, rebuild(rest), sign)
     return _unfolded(lanes, carrier, size, rebuild(rest), sign, lane)
-
-
-def _mentions(expression: ir.Expr, lane: str) -> bool:
-    return any(ref.name == lane for ref in walk.references(expression))
 
 
 def _sign(lanes: Lanes, slope: Polynomial) -> int | None:
@@ -158,7 +154,7 @@ def _unfolded(
     if not isinstance(inner, ir.Binary) or inner.operator != "//":
         return None
     dividend, divisor = inner.left, inner.right
-    if _mentions(divisor, lane):
+    if lane in walk.names(divisor):
         return None
     quotient = rest if size == ir.Literal(1) else ir.Binary("//", rest, size)
     if sign > 0:  # a // d >= -q  is  a + q*d >= 0

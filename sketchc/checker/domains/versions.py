@@ -7,13 +7,14 @@ mean where each branch ends.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from sketchc.base import records
 from sketchc.checker.domains import bounds
 from sketchc.checker.facts.monotonicity import inlined
-from sketchc.checker.facts.scope import Scope, free_names
+from sketchc.checker.facts.scope import Scope
 from sketchc.ir import nodes as ir
+from sketchc.ir.walk import changed, names
 
 
 @records.frozen
@@ -86,7 +87,7 @@ def _outside(domain: ir.Domain, inner: Scope, outer: Scope) -> ir.Domain | None:
         sides = []
         for side in (axis.lower, axis.upper):
             written = tuple(inlined(bound, inner, outer.bindings) for bound in side)
-            if any(free_names(bound) - outer.forms.keys() for bound in written):
+            if any(names(bound) - outer.forms.keys() for bound in written):
                 return None
             sides.append(written)
         result.append(ir.AxisDomain(*sides))
@@ -102,22 +103,6 @@ def _same(scope: Scope, one: ir.Domain, two: ir.Domain, tile: ir.Tile) -> bool:
 
 def renewed(value: ir.Expr, domain: Callable[[str], ir.Domain]) -> ir.Expr:
     """An expression in which the lanes of tiles have the domains of the versions read."""
-    match value:
-        case ir.TileLanes(tile=tile):
-            return records.evolve(value, domain=domain(tile))
-        case ir.Literal() | ir.Ref() | ir.Iota():
-            return value
-        case ir.Unary(operand=operand):
-            inner = renewed(operand, domain)
-            return value if inner is operand else records.evolve(value, operand=inner)
-        case ir.Binary(left=left, right=right):
-            one, two = renewed(left, domain), renewed(right, domain)
-            if one is left and two is right:
-                return value
-            return records.evolve(value, left=one, right=two)
-        case ir.Choice():
-            return value.map(lambda part: renewed(part, domain))
-        case ir.Function(arguments=arguments):
-            return records.evolve(value, arguments=tuple(renewed(a, domain) for a in arguments))
-        case _:
-            assert_never(value)
+    if isinstance(value, ir.TileLanes):
+        return records.evolve(value, domain=domain(value.tile))
+    return changed(value, lambda part: renewed(part, domain))

@@ -9,7 +9,7 @@ body, an `if` one that a branch writes and that is read afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import assert_never
 
 from sketchc.base import records
@@ -18,7 +18,7 @@ from sketchc.base.source import Span
 from sketchc.checker.context.fixits import init_fix
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.walk import tiles_read
+from sketchc.ir.walk import expressions, tiles_read
 from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
 
@@ -49,7 +49,7 @@ class _Assignment:
         """Check a block, and note what it assigns."""
         for statement in body:
             for value in expressions(statement):
-                for lanes in _lanes(value):
+                for lanes in walk.lanes(value):
                     self.read(lanes.tile, lanes.span)
             match statement:
                 case ir.Alloc(tile=name):
@@ -157,53 +157,6 @@ def _surely_runs(start: ir.Expr, stop: ir.Expr, step: ir.Expr) -> bool:
 # ---------------------------------------------------------------- what statements read
 
 
-def expressions(statement: ir.Statement) -> Iterator[ir.Expr]:
-    """The scalar and index-tile expressions of one statement, not those of its blocks."""
-    match statement:
-        case ir.Load(access=access, where=where, pad=pad):
-            yield from _parts(access, where)
-            if isinstance(pad, ir.ScalarOperand):
-                yield pad.value
-        case ir.Store(access=access, where=where) | ir.Atomic(access=access, where=where):
-            yield from _parts(access, where)
-        case ir.Fetch(access=access):
-            yield from _parts(access, None)
-        case ir.Compute(operands=operands):
-            for operand in operands:
-                if not isinstance(operand, ir.TileOperand):
-                    yield operand.value
-        case ir.Bind(value=value):
-            yield value
-        case ir.For(start=start, stop=stop, step=step):
-            yield from (start, stop, step)
-        case ir.If(condition=condition):
-            yield condition
-        case ir.Alloc():
-            return
-        case _:
-            assert_never(statement)
-
-
-def _parts(access: ir.Access, where: ir.Expr | None) -> Iterator[ir.Expr]:
-    for subscript in access.subscripts:
-        match subscript:
-            case ir.ScalarSubscript(index=value) | ir.IndexSubscript(value=value):
-                yield value
-            case ir.SliceSubscript(lower, upper, _, step):
-                yield from (lower, upper, step)
-            case _:
-                assert_never(subscript)
-    if where is not None:
-        yield where
-
-
-def _lanes(value: ir.Expr) -> Iterator[ir.TileLanes]:
-    if isinstance(value, ir.TileLanes):
-        yield value
-    for child in walk.children(value):
-        yield from _lanes(child)
-
-
 # ---------------------------------------------------------------- carried tiles
 
 
@@ -258,7 +211,8 @@ def _carry(
 
 def _kept(body: tuple[ir.Statement, ...], live: frozenset[str]) -> tuple[str, ...]:
     """The live tiles that a block writes, in order of first write."""
-    return tuple(name for name in dict.fromkeys(_written(body)) if name in live)
+    written = (tile for each in walk.statements(body) for tile in walk.writes(each))
+    return tuple(name for name in dict.fromkeys(written) if name in live)
 
 
 def _before(
@@ -283,15 +237,3 @@ def _before(
         case _:
             assert_never(statement)
     return live.union(*map(tiles_read, expressions(statement)))
-
-
-def _written(body: tuple[ir.Statement, ...]) -> Iterator[str]:
-    """The tiles that a block writes, in order, repeats included."""
-    for statement in walk.statements(body):
-        match statement:
-            case ir.Load(tile=name):
-                yield name
-            case ir.Compute():
-                yield from statement.destinations
-            case _:
-                pass

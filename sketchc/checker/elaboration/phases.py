@@ -17,10 +17,10 @@ from sketchc.checker.context.context import Context, InvalidError
 from sketchc.checker.context.hints import loop_hints
 from sketchc.checker.context.names import PoisonedName, ScalarName
 from sketchc.checker.elaboration.branches import decided, given, look_over, uniform
-from sketchc.checker.elaboration.flow import expressions
 from sketchc.checker.elaboration.statements import block, loop_interval, loop_range
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.walk import expressions
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import is_parallel, names
 from sketchc.parsing.text import statement_text

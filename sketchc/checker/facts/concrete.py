@@ -12,10 +12,11 @@ from itertools import product
 from sketchc.base import records
 from sketchc.checker.facts import budget
 from sketchc.checker.facts.footprints import Resolved, resolve
-from sketchc.checker.facts.scope import Branch, Scope, Step, contains_iota, free_names
+from sketchc.checker.facts.scope import Branch, Scope, Step, contains_iota
 from sketchc.checker.facts.sites import Site
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate, param_value, sample_let
+from sketchc.ir.walk import names
 from sketchc.launch.index_width import index_width
 
 #: Iterations, and lanes of one access, tried before a re-check is given up.
@@ -296,12 +297,12 @@ def in_base(sketch: ir.Sketch, name: str, touched: Box, values: Mapping[str, Val
     return Box((), frozenset(elements))
 
 
-def names(expression: ir.Expr, scope: Scope) -> frozenset[str]:
+def names_behind(expression: ir.Expr, scope: Scope) -> frozenset[str]:
     """The names that an expression uses in a scope, those behind bindings included."""
     result: set[str] = set()
     pending = [expression]
     while pending:
-        for name in free_names(pending.pop()) - result:
+        for name in names(pending.pop()) - result:
             result.add(name)
             if name in scope.bindings:
                 pending.append(scope.bindings[name])

@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from sketchc.base.types import DType
 from sketchc.checker.facts.affine import ONE, Fact, Linear, add, constant, constant_value, scale
-from sketchc.checker.facts.scope import Scope, free_names, is_float
+from sketchc.checker.facts.scope import Scope, is_float
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import OPPOSITE, show
-from sketchc.ir.walk import references
+from sketchc.ir.walk import names, references
 
 #: Alternatives, each a conjunction; none: never; an empty one: always.
 Cases: TypeAlias = tuple[tuple[Fact, ...], ...]
@@ -121,7 +121,7 @@ def unknown(scope: Scope, expression: ir.Expr, suffix: str | None = None) -> Lin
     apart what two iterations know, as the scope's own does."""
     places = [
         f"{name}={scope.atoms.describe(scope.forms[name])}"
-        for name in sorted(free_names(expression))
+        for name in sorted(names(expression))
         if name in scope.forms
     ]
     tag = scope.suffix if suffix is None else suffix

@@ -51,21 +51,15 @@ def resolve(site: Site) -> Resolved:
 def _placed(value: ir.Expr, places: dict[ir.Expr, str]) -> ir.Expr:
     """Names for the sums with lanes of which quotients and remainders are taken."""
     match value:
-        case ir.Literal() | ir.Ref() | ir.Iota() | ir.TileLanes() | ir.Function():
+        case ir.Function():
             return value
-        case ir.Unary(operator, operand):
-            return ir.Unary(operator, _placed(operand, places))
-        case ir.Binary("//" | "%" as operator, ir.Binary("+" | "-") as left, right) if _has_lane(
+        case ir.Binary("//" | "%", ir.Binary("+" | "-") as left) if _has_lane(
             left
         ) and not _has_quotient(left):
             name = places.setdefault(left, f"'place{len(places)}")
-            return ir.Binary(operator, ir.Ref(name, ir.NameKind.BINDING), right)
-        case ir.Binary(operator, left, right):
-            return ir.Binary(operator, _placed(left, places), _placed(right, places))
-        case ir.Choice():
-            return value.map(lambda part: _placed(part, places))
+            return records.evolve(value, left=ir.Ref(name, ir.NameKind.BINDING))
         case _:
-            assert_never(value)
+            return walk.changed(value, lambda part: _placed(part, places))
 
 
 def _has_lane(value: ir.Expr) -> bool:
@@ -73,8 +67,9 @@ def _has_lane(value: ir.Expr) -> bool:
 
 
 def _has_quotient(value: ir.Expr) -> bool:
-    quotient = isinstance(value, ir.Binary) and value.operator in ("//", "%")
-    return quotient or any(map(_has_quotient, walk.children(value)))
+    return any(
+        isinstance(part, ir.Binary) and part.operator in ("//", "%") for part in walk.parts(value)
+    )
 
 
 # ---------------------------------------------------------------- facts

@@ -23,6 +23,7 @@ from sketchc.base.types import DType
 from sketchc.checker.facts.affine import Chosen, Extremum, Fact, Linear, add, constant
 from sketchc.checker.facts.scope import Scope, contains_iota
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import children
 
@@ -170,8 +171,6 @@ class _Pointwise:
 
     def visit(self, value: ir.Expr, places: tuple[int, ...]) -> ir.Expr:
         match value:
-            case ir.Literal():
-                return value
             case ir.Ref(name=name, layout=layout):
                 if not contains_iota(value, self.bindings):
                     return value
@@ -179,16 +178,6 @@ class _Pointwise:
                 written = self.visit(self.bindings[name], _own(places, layout))
                 self.binding = outer
                 return written
-            case ir.Unary(operator, operand):
-                return ir.Unary(operator, self.visit(operand, places), span=value.span)
-            case ir.Binary(operator, left, right):
-                one, two = self.visit(left, places), self.visit(right, places)
-                return ir.Binary(operator, one, two, span=value.span)
-            case ir.Choice():
-                return value.map(lambda part: self.visit(part, places))
-            case ir.Function(name, arguments):
-                inner = tuple(self.visit(argument, places) for argument in arguments)
-                return ir.Function(name, inner, span=value.span)
             case ir.Iota(extent, lower, _, layout):
                 (place,) = _own(places, layout)
                 if extent == ir.Literal(1):
@@ -198,7 +187,7 @@ class _Pointwise:
             case ir.TileLanes():
                 return self._loaded(value, places)
             case _:
-                assert_never(value)
+                return walk.changed(value, lambda part: self.visit(part, places))
 
     def _loaded(self, value: ir.TileLanes, places: tuple[int, ...]) -> ir.Expr:
         own = _own(places, value.layout)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sketchc.checker.facts.affine import Linear, constant_value
-from sketchc.checker.facts.scope import Scope, free_names
+from sketchc.checker.facts.scope import Scope
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import substitute
+from sketchc.ir.walk import names, substitute
 
 
 def slope(form: Linear, counter: int, scope: Scope) -> int | None:
@@ -33,7 +33,7 @@ def inlined(expression: ir.Expr, scope: Scope, keep: Collection[str] = ()) -> ir
     while True:
         inner = {
             name: scope.bindings[name]
-            for name in free_names(expression)
+            for name in names(expression)
             if name in scope.bindings and name not in keep
         }
         if not inner:
@@ -48,7 +48,7 @@ def extreme(expression: ir.Expr, scope: Scope, depth: int) -> ir.Expr | None:
     result = inlined(expression, scope)
     loops: tuple[ir.For | ir.HostFor, ...] = (*scope.hosts, *scope.loops)
     for loop in reversed(loops[len(scope.hosts) + depth if depth else 0 :]):
-        if loop.variable not in free_names(result):
+        if loop.variable not in names(result):
             continue
         sign = slope(scope.form(result), scope.counter(loop), scope)
         stride = constant_value(scope.form(loop.step))

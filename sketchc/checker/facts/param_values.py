@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 from sketchc.base.types import DType
-from sketchc.checker.elaboration.flow import expressions
 from sketchc.checker.facts import concrete
-from sketchc.checker.facts.scope import Branch, Step, free_names
+from sketchc.checker.facts.scope import Branch, Step
 from sketchc.checker.facts.sites import Computation, Site
 from sketchc.ir import nodes as ir
+from sketchc.ir.walk import expressions, names
 
 ParamValues: TypeAlias = dict[str, int | float | bool]
 
@@ -62,16 +62,16 @@ def deciding_params(
     used: set[str] = set()
     for site in sites:
         for expression in accessed(site):
-            used |= concrete.names(expression, site.scope)
+            used |= concrete.names_behind(expression, site.scope)
     for one in computed:
         for expression in computed_from(one):
-            used |= concrete.names(expression, one.scope)
+            used |= concrete.names_behind(expression, one.scope)
     shapes = [tensor.extents for tensor in sketch.tensors] + [v.extents for v in sketch.views]
     for extents in shapes:
-        used.update(name for extent in extents for name in free_names(extent))
+        used.update(name for extent in extents for name in names(extent))
     for let in reversed(sketch.lets):
         if let.name in used:
-            used |= free_names(let.value)
+            used |= names(let.value)
     return tuple(param.name for param in sketch.params if param.name in used)
 
 

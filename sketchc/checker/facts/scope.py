@@ -30,7 +30,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.guards import alternatives, conjuncts
 from sketchc.ir.symbolic import OPPOSITE, negated
-from sketchc.ir.walk import references
+from sketchc.ir.walk import children, names
 
 
 @records.frozen
@@ -138,7 +138,7 @@ class Scope:
     def bind(self, name: str, value: ir.Expr) -> Scope:
         """The scope after `name = value`."""
         bindings = {**self.bindings, name: value}
-        if free_names(value) & self.loaded:
+        if names(value) & self.loaded:
             return records.evolve(self, loaded=self.loaded | {name})._bound(name, value, bindings)
         return self._bound(name, value, bindings)
 
@@ -274,10 +274,9 @@ class Scope:
         return self.atoms.quotient(numerator, divisor, self.proves(numerator))
 
     def _opaque(self, expression: ir.Expr) -> Linear:
-        names = sorted(free_names(expression))
         depends: frozenset[int] = frozenset()
         parts = []
-        for name in names:
+        for name in sorted(names(expression)):
             form = self.forms.get(name)
             if form is None:
                 form = {self.atoms.variable(name + self.suffix): 1}
@@ -397,7 +396,7 @@ def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") 
     scope = _tied(sketch, Scope(numbering, forms, tuple(facts), suffix=suffix))
     lets = {let.name for let in sketch.lets}
     for require in sketch.requires:  # lets may divide by what these say is positive
-        if not free_names(require.condition) & lets:
+        if not names(require.condition) & lets:
             scope = scope.given(require.condition)
     extents = {e for tensor in sketch.tensors if not tensor.optional for e in tensor.extents}
     for let in sketch.lets:
@@ -406,7 +405,7 @@ def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") 
             form = _let_form(scope, let, sized)
             scope = records.evolve(scope, forms={**scope.forms, let.name: form})
     for require in sketch.requires:
-        if free_names(require.condition) & lets:
+        if names(require.condition) & lets:
             scope = scope.given(require.condition)
     scope = scope.assume(_extent_facts(sketch, scope))
     made = (require.condition for require in sketch.requires if require.generated)
@@ -500,31 +499,15 @@ def _extent_facts(sketch: ir.Sketch, scope: Scope) -> list[Fact]:
 # ---------------------------------------------------------------- expressions
 
 
-def free_names(expression: ir.Expr) -> frozenset[str]:
-    """The names an expression uses."""
-    return frozenset(reference.name for reference in references(expression))
-
-
 def contains_iota(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> bool:
     """True for an index tile: an expression over `iota` or the lanes of tiles, directly or through
     a binding."""
-    match expression:
-        case ir.Iota() | ir.TileLanes():
-            return True
-        case ir.Ref(name):
-            return name in bindings and contains_iota(bindings[name], bindings)
-        case ir.Literal():
-            return False
-        case ir.Unary(_, operand):
-            return contains_iota(operand, bindings)
-        case ir.Binary(_, left, right):
-            return contains_iota(left, bindings) or contains_iota(right, bindings)
-        case ir.Choice():
-            return any(contains_iota(part, bindings) for part in expression.parts)
-        case ir.Function(_, arguments):
-            return any(contains_iota(argument, bindings) for argument in arguments)
-        case _:
-            assert_never(expression)
+    if isinstance(expression, ir.Ref):
+        name = expression.name
+        return name in bindings and contains_iota(bindings[name], bindings)
+    return isinstance(expression, ir.Iota | ir.TileLanes) or any(
+        contains_iota(part, bindings) for part in children(expression)
+    )
 
 
 def is_float(expression: ir.Expr) -> bool:
@@ -532,15 +515,11 @@ def is_float(expression: ir.Expr) -> bool:
     match expression:
         case ir.Literal(value):
             return isinstance(value, float)
-        case ir.Ref(_, _, dtype):
+        case ir.Ref(dtype=dtype):
             return dtype.is_float
-        case ir.Unary(_, operand):
-            return is_float(operand)
-        case ir.Binary(operator, left, right):
-            return operator == "/" or is_float(left) or is_float(right)
-        case ir.Function():
+        case ir.Function() | ir.Binary("/"):
             return True
         case ir.Iota() | ir.TileLanes() | ir.Choice():
             return False
         case _:
-            assert_never(expression)
+            return any(map(is_float, children(expression)))

@@ -21,7 +21,6 @@ from sketchc.base.diagnostics import (
 )
 from sketchc.checker.claims.tile_sizes import with_symbols
 from sketchc.checker.elaboration.tuning import tuning_points
-from sketchc.checker.facts.scope import free_names
 from sketchc.checker.testing.crossing_plans import CrossingPlan, tile_size_plan
 from sketchc.checker.testing.planner import Planner
 from sketchc.checker.testing.settings import Setting, Settings
@@ -34,6 +33,7 @@ from sketchc.interpreter.tiles import Array
 from sketchc.interpreter.violations import Violation, show_element, show_values
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import constants_of, evaluate
+from sketchc.ir.walk import names
 from sketchc.parsing import syntax
 
 Scalar = int | float | bool
@@ -128,7 +128,7 @@ class Execution:
         self.settings = Settings(base, params, seed)
         free = [c for c in base.constants if c.dtype.is_integer and c.name not in constants]
         self.tunable = tuple(constant.name for constant in free if constant.tunable)
-        shaping = {n for tile in base.tiles for extent in tile.extents for n in free_names(extent)}
+        shaping = {n for tile in base.tiles for extent in tile.extents for n in names(extent)}
         self.fixed: tuple[str, ...] = ()
         if effort.fixed:
             self.fixed = tuple(c.name for c in free if not c.tunable and c.name in shaping)
@@ -208,12 +208,12 @@ class Execution:
         if not self.tunable and not self.fixed:
             return
         probe = next(self.planner.plain(), None)
-        for names, strict in ((self.tunable, True), (self.fixed, False)):
+        for varied, strict in ((self.tunable, True), (self.fixed, False)):
             found = []
-            for values in (ONES, RAGGED_TILES, LARGE_TILES) if names else ():
-                other = self._scaled(tree, constants, names, values, probe)
-                if other is None and values is RAGGED_TILES and len(names) > 1:
-                    tied = (self._at(tree, constants, names, some) for some in TIED_TILES)
+            for values in (ONES, RAGGED_TILES, LARGE_TILES) if varied else ():
+                other = self._scaled(tree, constants, varied, values, probe)
+                if other is None and values is RAGGED_TILES and len(varied) > 1:
+                    tied = (self._at(tree, constants, varied, some) for some in TIED_TILES)
                     other = next((one for one in tied if one is not None), None)
                 if other is not None and other not in found:
                     found.append(other)
@@ -222,7 +222,7 @@ class Execution:
                     other = self._checked(tree, {**constants, **point})
                     if other is not None and other not in found:
                         found.append(other)
-            yield from (Variant(other, names, strict) for other in found)
+            yield from (Variant(other, varied, strict) for other in found)
 
     def _scaled(
         self,
@@ -389,7 +389,7 @@ def _launches(sketch: ir.Sketch) -> bool:
     """Whether no condition refuses these values of the constants, whatever the sizes."""
     values = constants_of(sketch)
     for require in sketch.requires:
-        if free_names(require.condition) <= values.keys():
+        if names(require.condition) <= values.keys():
             with suppress(ArithmeticError, ValueError):
                 if not evaluate(require.condition, values):
                     return False

@@ -16,12 +16,12 @@ from typing import TypeAlias, assert_never
 from sketchc.base.diagnostics import InternalError
 from sketchc.checker.facts import budget
 from sketchc.checker.facts.param_values import accessed, computed_from
-from sketchc.checker.facts.scope import Branch, Step, free_names
+from sketchc.checker.facts.scope import Branch, Step
 from sketchc.checker.facts.sites import Computation, Site
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import BINARY, FUNCTION, Value
 from sketchc.ir.symbolic import OPPOSITE, show
-from sketchc.ir.walk import children
+from sketchc.ir.walk import children, names
 
 #: Which comparison, and how it came out.
 Outcome: TypeAlias = tuple[int, str]
@@ -68,10 +68,10 @@ class Crossings:
         ]
         shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
         used = (names for _, names in (*self.sites, *self.computed))
-        self.names = frozenset().union(*used, *map(free_names, shapes))
+        self.names = frozenset().union(*used, *map(names, shapes))
         for let in reversed(sketch.lets):
             if let.name in self.names:
-                self.names |= free_names(let.value)
+                self.names |= names(let.value)
         #: What a claim may not rest on runs without.
         self.needed: dict[Outcome, str] = {}
         self.nodes: list[object] = []  # keeps the ids in outcomes from being used again
@@ -390,11 +390,11 @@ def _tells(computation: Computation) -> bool:
 
 def _used(sketch: ir.Sketch, read: Iterable[ir.Expr], path: Sequence[Step]) -> frozenset[str]:
     """The names that decide whether the end of a path is reached, and what is read there."""
-    used: set[str] = set().union(*map(free_names, read))
+    used: set[str] = set().union(*map(names, read))
     for step in reversed(path):
         if isinstance(step, ir.Bind) and step.name in used:
-            used |= free_names(step.value)
+            used |= names(step.value)
     for let in reversed(sketch.lets):
         if let.name in used:
-            used |= free_names(let.value)
+            used |= names(let.value)
     return frozenset(used)

@@ -17,11 +17,12 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.source import Span
 from sketchc.checker.facts.affine import add, constant_value, scale
 from sketchc.checker.facts.conditions import ALWAYS, CASE_LIMIT, Cases, both, cases
-from sketchc.checker.facts.scope import Branch, Scope, Step, free_names, root_scope
+from sketchc.checker.facts.scope import Branch, Scope, Step, root_scope
 from sketchc.interpreter.run_coverage import Reached
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.symbolic import show
+from sketchc.ir.walk import names
 
 #: Among the names that decide something: elements of tensors.
 DATA = "'data"
@@ -98,7 +99,7 @@ class _Walk:
         """What decides the values."""
         tiles = {tile.name for tile in self.sketch.tiles}
         found: set[str] = set()
-        for name in frozenset().union(*map(free_names, values)):
+        for name in frozenset().union(*map(names, values)):
             found |= {DATA} if name in tiles else self.roots.get(name, {name})
         return frozenset(found)
 

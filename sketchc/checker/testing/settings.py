@@ -14,14 +14,12 @@ from math import prod
 from typing import Literal, assert_never
 
 from sketchc.base import records
-from sketchc.checker.elaboration.flow import expressions
 from sketchc.checker.facts import budget
 from sketchc.checker.facts.param_values import ParamValues
-from sketchc.checker.facts.scope import free_names
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, constants_of, evaluate, host_values, param_value
-from sketchc.ir.walk import children
+from sketchc.ir.walk import children, expressions, names
 
 #: Sizes tried first for a symbol that does not suit, then larger ones.
 _SMALL = tuple(range(1, 17))
@@ -166,7 +164,7 @@ class Settings:
 
     def _roots(self, *values: ir.Expr) -> frozenset[str]:
         found: set[str] = set()
-        for name in frozenset().union(*map(free_names, values)):
+        for name in frozenset().union(*map(names, values)):
             found |= self.roots.get(name, {name})
         return frozenset(found)
 
