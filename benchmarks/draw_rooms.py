@@ -159,5 +159,9 @@ def picture() -> str:
     return "\n".join([head, f"<style>{style}</style><defs>{tip}</defs>", *parts, "</svg>", ""])
 
 
-if __name__ == "__main__":
+def main() -> None:
     PICTURE.write_text(picture(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
