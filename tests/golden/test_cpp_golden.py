@@ -13,6 +13,7 @@ from cpp_cases import NAMES, example, lower
 from golden_files import check_golden, own_source
 
 from sketchc.ir import nodes as ir
+from sketchc.ir.walk import statements
 
 FOLDER = Path(__file__).parent / "cpp"
 
@@ -48,6 +49,6 @@ def test_every_statement_of_the_sketch_is_in_a_comment(name: str) -> None:
     plan, kernel = lower(example(name), CONSTANTS.get(name))
     comments = {line.strip()[3:] for line in kernel.source.splitlines() if "// " in line}
     for phase in plan.phases:
-        for statement in ir.walk(phase.body):
+        for statement in statements(phase.body):
             if not isinstance(statement, ir.Alloc):
                 assert statement.text.splitlines()[0] in comments, statement.text
