@@ -19,7 +19,7 @@ from sketchc.agents.llm.edits import apply_edits, parse_edits
 from sketchc.agents.llm.errors import ContextOverflowError
 from sketchc.agents.llm.messages import LanguageModel, Message, Request
 from sketchc.agents.llm.replies import ReplyError, nothing_wrong, single_block
-from sketchc.agents.prompts.rendering import render
+from sketchc.agents.prompts.rendering import message
 from sketchc.agents.state.state import Feedback
 from sketchc.lowering.kernel import Kernel
 from sketchc.ops.table import OPS
@@ -67,7 +67,8 @@ def write_kernel(
         start = assignment.builtin.source
 
     def messages(budget: int) -> tuple[Message, ...]:
-        return write_messages(assignment, selected(documents, assignment, budget), start)
+        text = selected(documents, assignment, budget)
+        return write_messages(assignment, text, start, budget)
 
     talk = _Conversation(model, "coder", messages, settings.docs_tokens)
     return _kernel(assignment, talk.code(assignment.contract.fence))
@@ -91,7 +92,7 @@ def repair_kernel(
 
     def messages(budget: int, whole: bool = False) -> tuple[Message, ...]:
         text = selected(documents, assignment, budget, feedback.failure)
-        return repair_messages(assignment, source, feedback, text, earlier, whole, dispute)
+        return repair_messages(assignment, source, feedback, text, earlier, whole, dispute, budget)
 
     half = settings.docs_tokens // 2
     try:
@@ -168,8 +169,8 @@ class _Conversation:
             try:
                 return read(text)
             except ReplyError as error:
-                correction = render("coder_correction.jinja", reason=str(error))
-                self.rest += (Message("assistant", text), Message("user", correction))
+                correction = message("user", "coder_correction.jinja", reason=str(error))
+                self.rest += (Message("assistant", text), correction)
                 problem = str(error)
         msg = f"no usable reply in {1 + _CORRECTIONS} tries; the last: {problem}"
         raise UnusableReplyError(msg)

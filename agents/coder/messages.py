@@ -13,7 +13,7 @@ import attrs
 
 from sketchc.agents.coder.kernel_contract import Contract, contract_of
 from sketchc.agents.llm.messages import Message
-from sketchc.agents.prompts.rendering import as_json, render
+from sketchc.agents.prompts.rendering import as_json, message
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.plan import Plan
@@ -83,16 +83,23 @@ def for_plan(plan: Plan) -> Assignment:
 
 
 def write_messages(
-    assignment: Assignment, documents: str, starting_point: str | None
+    assignment: Assignment, documents: str, starting_point: str | None, budget: int = 0
 ) -> tuple[Message, ...]:
-    """Ask for the whole code; `documents` is Markdown ("" for none)."""
-    text = render(
+    """Ask for the whole code; `documents` is Markdown ("" for none), chosen within a `budget` of
+    tokens."""
+    asked = message(
+        "user",
         "coder_write.jinja",
         **_common(assignment),
         documents=documents,
+        documents_name=_documents_name(assignment, budget),
         starting_point=starting_point,
     )
-    return (_system(assignment), Message("user", text))
+    return (_system(assignment), asked)
+
+
+def _documents_name(assignment: Assignment, budget: int) -> str:
+    return f"documents of {assignment.target} within {budget} tokens"
 
 
 def repair_messages(
@@ -103,18 +110,22 @@ def repair_messages(
     earlier: Sequence[str] = (),
     whole: bool = False,
     dispute: bool = False,
+    budget: int = 0,
 ) -> tuple[Message, ...]:
     """Ask for edits of `source`, or (`whole`) for the mended file. `earlier`: one line on each
-    failed attempt before this one. `dispute`: the reply may be that nothing is wrong."""
+    failed attempt before this one. `dispute`: the reply may be that nothing is wrong. `documents`
+    are Markdown ("" for none), chosen within a `budget` of tokens."""
     from sketchc.agents.llm.edits import EDIT_FORMAT
     from sketchc.runtime.verify.verdict import FAILURES
 
     # The class of failure and its meaning stand above the evidence.
     found = {k: v for k, v in feedback.evidence.items() if k not in ("failure", "meaning")}
-    text = render(
+    asked = message(
+        "user",
         "coder_repair.jinja",
         **_common(assignment),
         documents=documents,
+        documents_name=_documents_name(assignment, budget),
         numbered=numbered(source),
         failure=feedback.failure,
         meaning=FAILURES.get(feedback.failure, "it was not accepted"),
@@ -125,7 +136,7 @@ def repair_messages(
         whole=whole,
         dispute=dispute,
     )
-    return (_system(assignment), Message("user", text))
+    return (_system(assignment), asked)
 
 
 def numbered(source: str) -> str:
@@ -149,13 +160,13 @@ def plan_text(plan: Plan) -> str:
 
 def _system(assignment: Assignment) -> Message:
     module = target_module(assignment.target)
-    text = render(
+    return message(
+        "system",
         "coder_system.jinja",
         target=assignment.target,
         description=module.DESCRIPTION,
         planned=assignment.plan is not None,
     )
-    return Message("system", text)
 
 
 def _common(assignment: Assignment) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sketchc.agents.llm.client import complete_whole
 from sketchc.agents.llm.errors import ContextOverflowError, TruncatedError
 from sketchc.agents.llm.messages import LanguageModel, Message, Request
 from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError, json_object
-from sketchc.agents.prompts.rendering import render
+from sketchc.agents.prompts.rendering import message
 from sketchc.agents.state.state import RunState
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def ask(model: LanguageModel, state: RunState, session: Session, found: Route) -
     decide, dispute = not found.certain, may_dispute(state)
     known = facts(state, session, found)
     messages: tuple[Message, ...] = (
-        Message("system", render("conductor_system.jinja", decide=decide)),
-        Message("user", render("conductor.jinja", decide=decide, dispute=dispute, **known)),
+        message("system", "conductor_system.jinja", decide=decide),
+        message("user", "conductor.jinja", decide=decide, dispute=dispute, **known),
     )
     problems: list[str] = []
     for _ in range(1 + CORRECTIONS):
@@ -65,8 +65,8 @@ def ask(model: LanguageModel, state: RunState, session: Session, found: Route) -
             return attrs.evolve(parse(text, decide, dispute), problems=tuple(problems))
         except ReplyError as error:
             problems.append(str(error))
-            correction = render("conductor_correction.jinja", reason=str(error))
-            messages += (Message("assistant", text), Message("user", correction))
+            correction = message("user", "conductor_correction.jinja", reason=str(error))
+            messages += (Message("assistant", text), correction)
     return Advice(problems=tuple(problems))
 
 
@@ -130,6 +130,7 @@ def facts(state: RunState, session: Session, found: Route) -> dict[str, Any]:
         "code": _shortened(kernel.source) if kernel is not None else "",
         "fence": {"c++": "cpp"}.get(kernel.language, kernel.language) if kernel else "",
         "documents": "" if builtin else documents(state, session, failure),
+        "documents_name": f"advice on {session.target}",
     }
 
 

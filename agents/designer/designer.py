@@ -126,7 +126,7 @@ class _Conversation:
     def __init__(self, model: LanguageModel, state: RunState, session: Session) -> None:
         self.model = model
         self.session = session
-        self.user = Message("user", user_message(state, session))
+        self.user = user_message(state, session)
         self.examples = True
         self.exchanges: list[tuple[Message, Message]] = []
         self.reply: Reply | None = None
@@ -152,11 +152,11 @@ class _Conversation:
         self.purpose = REPAIR
         before = [item for item in earlier if item.finding is not None]
         wrong = repair_message(attempt.finding, attempt.sketch, before, self.session)
-        self.exchanges.append((Message("assistant", self.reply.text), Message("user", wrong)))
+        self.exchanges.append((Message("assistant", self.reply.text), wrong))
         del self.exchanges[:-KEPT_EXCHANGES]
 
     def _request(self) -> Request:
-        system = Message("system", system_message(self.session, self.examples))
+        system = system_message(self.session, self.examples)
         said = [message for exchange in self.exchanges for message in exchange]
         return Request(self.purpose, self.level, (system, self.user, *said))
 

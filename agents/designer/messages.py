@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 import attrs
 
+from sketchc.agents.llm.messages import Message
 from sketchc.agents.prompts.hardware import hardware
 from sketchc.agents.prompts.language import language
-from sketchc.agents.prompts.rendering import render
+from sketchc.agents.prompts.rendering import message
 from sketchc.agents.prompts.sizes import reach
 from sketchc.runtime.tasks.inputs import KINDS
 from sketchc.runtime.tasks.torch_task import OtherSpec, Scalar, TensorSpec
@@ -40,18 +41,22 @@ def sketch_name(name: str) -> str:
     return word if re.match(r"[A-Za-z_]", word) else f"task_{word}"
 
 
-def system_message(session: Session, examples: bool = True) -> str:
+def system_message(session: Session, examples: bool = True) -> Message:
     """The same for all tasks of a target, so that a provider's cache holds it."""
-    return render(
+    return message(
+        "system",
         "designer.jinja",
         block="system",
         language=language(examples),
+        examples=examples,
         hardware=hardware(session.target, session.hardware),
+        target=session.target,
+        chip=session.hardware,
         kinds=list(KINDS.values()),
     )
 
 
-def user_message(state: RunState, session: Session) -> str:
+def user_message(state: RunState, session: Session) -> Message:
     """The task, and what came back of earlier work on it."""
     task = session.description
     failures = [
@@ -59,7 +64,8 @@ def user_message(state: RunState, session: Session) -> str:
         for s in state.history
         if s.failure
     ]
-    return render(
+    return message(
+        "user",
         "designer.jinja",
         block="user",
         name=sketch_name(session.name),
@@ -79,9 +85,10 @@ def user_message(state: RunState, session: Session) -> str:
 
 def repair_message(
     finding: Finding, sketch: str, earlier: Sequence[Refused], session: Session
-) -> str:
+) -> Message:
     """What is wrong with a sketch, with the sketch itself in numbered lines."""
-    return render(
+    return message(
+        "user",
         "designer_repair.jinja",
         stage=finding.stage,
         summary=finding.summary,

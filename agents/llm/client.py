@@ -179,7 +179,7 @@ class Client:
 
     def _take_paid(self, request: Request) -> Reply | None:
         for index, record in enumerate(self._unused):
-            if record.request.key == request.key:
+            if record.request.key in (request.key, request.whole_key):
                 del self._unused[index]
                 return record.reply
         return None

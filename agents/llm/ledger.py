@@ -3,8 +3,12 @@
 The first line is the header of the run; every further line is one call, answered or failed. A
 recording that `replay:FILE` reads is such a file, as it was written.
 
-    {"sketchc_ledger": 1, "task": "softmax.py", "target": "cpp", ...}
+    {"sketchc_ledger": 2, "task": "softmax.py", "target": "cpp", ...}
     {"number": 1, "started": "2026-01-31T12:00:00Z", "provider": "openai", "request": {...}, ...}
+
+A message stands there as a text, or as a list of texts and references to constant parts of prompts
+(`{"part": "language", "version": "..."}`); "parts" of a record holds the text of each version that
+no record before it has. Ledgers of version 1 know no parts, and can be read.
 
 A process may be killed while it writes: what it leaves is a last line without its end, which
 readers ignore and the next writer cuts off. Everything before it is whole.
@@ -23,10 +27,12 @@ from typing import Any, BinaryIO, TypeVar
 
 import attrs
 
-from sketchc.agents.llm.messages import Message, Reply, Request, Usage
+from sketchc.agents.llm.messages import Message, Part, Piece, Reply, Request, Usage
 from sketchc.base.diagnostics import InternalError, UsageError
 
-VERSION = 1
+VERSION = 2
+#: Versions that can be read.
+_READ = (1, 2)
 
 #: What every ledger begins with, up to its version.
 MARK = b'{"sketchc_ledger": '
@@ -66,11 +72,13 @@ class Record:
 @attrs.frozen
 class Contents:
     """What a ledger file holds. `size` is the length in bytes of its whole lines; anything behind
-    them is half-written. `header` is None in a file that nothing whole was written to."""
+    them is half-written. `header` is None in a file that nothing whole was written to. `texts` are
+    those of constant parts by version."""
 
     header: Header | None
     records: tuple[Record, ...]
     size: int
+    texts: Mapping[str, str] = attrs.field(factory=dict)
 
 
 class Ledger:
@@ -86,6 +94,7 @@ class Ledger:
         self.path = path
         self._header: Header | None = None
         self._records: list[Record] = []
+        self._texts: dict[str, str] = {}
         self._file: BinaryIO | None = None
         if path is not None and path.exists():
             self._open(path)
@@ -143,7 +152,10 @@ class Ledger:
             if self._header is None:
                 what = "a record was appended to a ledger that was not begun"
                 raise InternalError(what)
-            self._write(_record_to_json(record))
+            parts = {part.version: part.text for part in request.parts}
+            new = {version: text for version, text in parts.items() if version not in self._texts}
+            self._write(_record_to_json(record, new))
+            self._texts |= new
         self._records.append(record)
         return record
 
@@ -182,6 +194,7 @@ class Ledger:
         self._file = file
         self._header = contents.header
         self._records = list(contents.records)
+        self._texts = dict(contents.texts)
 
     def _write(self, plain: Mapping[str, Any]) -> None:
         line = _dump(plain) + b"\n"
@@ -233,6 +246,7 @@ def parse(content: bytes, path: Path) -> Contents:
         raise UsageError(message)
     header: Header | None = None
     records: list[Record] = []
+    texts: dict[str, str] = {}
     size = 0
     lines = content.split(b"\n")
     for number, line in enumerate(lines, start=1):
@@ -250,13 +264,13 @@ def parse(content: bytes, path: Path) -> Contents:
             if header is None:
                 header = _header_from_json(data, path)
             else:
-                records.append(_record_from_json(data, len(records) + 1))
+                records.append(_record_from_json(data, len(records) + 1, texts))
         except (KeyError, TypeError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             message = f"line {number} of the ledger {path} is not as it should be: {reason}"
             raise UsageError(message) from error
         size += len(line) + (0 if last else 1)
-    return Contents(header, tuple(records), size)
+    return Contents(header, tuple(records), size, texts)
 
 
 def timestamp() -> str:
@@ -307,7 +321,7 @@ def _header_to_json(header: Header) -> dict[str, Any]:
 
 def _header_from_json(data: Any, path: Path) -> Header:
     version = _take(data, "sketchc_ledger", int)
-    if version != VERSION:
+    if version not in _READ:
         message = (
             f"{path} is a ledger of version {version}; this sketchc reads version {VERSION}: "
             "use the sketchc that wrote it"
@@ -324,27 +338,50 @@ def _header_from_json(data: Any, path: Path) -> Header:
     )
 
 
-def _record_to_json(record: Record) -> dict[str, Any]:
+def _record_to_json(record: Record, texts: Mapping[str, str]) -> dict[str, Any]:
+    """One record; `texts` are those of parts that stand in it for the first time."""
+    request = record.request
     return {
         "number": record.number,
         "started": record.started,
         "provider": record.provider,
-        "request": attrs.asdict(record.request),
+        "parts": dict(texts),
+        "request": {
+            "purpose": request.purpose,
+            "level": request.level,
+            "messages": [
+                {"role": message.role, "content": _content_to_json(message)}
+                for message in request.messages
+            ],
+            "max_output_tokens": request.max_output_tokens,
+        },
         "reply": None if record.reply is None else attrs.asdict(record.reply),
         "error": record.error,
         "message": record.message,
     }
 
 
-def _record_from_json(data: Any, expected: int) -> Record:
+def _content_to_json(message: Message) -> Any:
+    if not message.parts:
+        return message.content
+    return [
+        piece if isinstance(piece, str) else {"part": piece.name, "version": piece.version}
+        for piece in message.pieces
+    ]
+
+
+def _record_from_json(data: Any, expected: int, texts: dict[str, str]) -> Record:
+    """One record; `texts` of parts by version, to which it adds its own."""
     number = _take(data, "number", int)
     if number != expected:
         message = f"it has the number {number}, where {expected} comes next"
         raise TypeError(message)
     reply = data["reply"]
+    own = _take(data, "parts", dict) if "parts" in data else {}
+    texts |= {version: _take(own, version, str) for version in own}
     return Record(
         number=number,
-        request=_request_from_json(_take(data, "request", dict)),
+        request=_request_from_json(_take(data, "request", dict), texts),
         provider=_take(data, "provider", str),
         reply=None if reply is None else _reply_from_json(reply),
         error=_take(data, "error", str),
@@ -353,9 +390,9 @@ def _record_from_json(data: Any, expected: int) -> Record:
     )
 
 
-def _request_from_json(data: Any) -> Request:
+def _request_from_json(data: Any, texts: Mapping[str, str]) -> Request:
     messages = [
-        Message(_take(message, "role", str), _take(message, "content", str))
+        Message(_take(message, "role", str), _content_from_json(message, texts))
         for message in _take(data, "messages", list)
     ]
     limit = data["max_output_tokens"]
@@ -365,6 +402,17 @@ def _request_from_json(data: Any) -> Request:
         messages=tuple(messages),
         max_output_tokens=None if limit is None else _take(data, "max_output_tokens", int),
     )
+
+
+def _content_from_json(data: Any, texts: Mapping[str, str]) -> str | list[Piece]:
+    if isinstance(data, dict) and isinstance(data.get("content"), list):
+        return [
+            piece
+            if isinstance(piece, str)
+            else Part(_take(piece, "part", str), texts[_take(piece, "version", str)])
+            for piece in data["content"]
+        ]
+    return _take(data, "content", str)
 
 
 def _reply_from_json(data: Any) -> Reply:

@@ -1,10 +1,17 @@
-"""What is said to a language model and what comes back: plain frozen data, no provider in it."""
+"""What is said to a language model and what comes back: plain frozen data, no provider in it.
+
+A message is made of text that varies from run to run (the task, diagnostics, replies) and of
+constant parts (the language, a target's documents, facts of a chip), which have a name and a
+version. Two requests ask the same where what varies is the same and the parts have the same names.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Protocol
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Protocol
 
 import attrs
 
@@ -13,11 +20,46 @@ LEVELS = ("complex", "standard", "fast")
 
 
 @attrs.frozen
+class Part:
+    """A constant part of a prompt: text that sketchc itself brings along, by its name."""
+
+    name: str
+    text: str
+
+    @property
+    def version(self) -> str:
+        """A digest of the text."""
+        return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+Piece = str | Part
+
+
+def _pieces(given: str | Sequence[Piece]) -> tuple[Piece, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+@attrs.frozen(slots=False)
 class Message:
-    """One message; `role` is "system", "user" or "assistant"."""
+    """One message; `role` is "system", "user" or "assistant". A text stands for one piece."""
 
     role: str
-    content: str
+    pieces: tuple[Piece, ...] = attrs.field(converter=_pieces)
+
+    @cached_property
+    def content(self) -> str:
+        """The whole text, as the model gets it."""
+        return "".join(piece if isinstance(piece, str) else piece.text for piece in self.pieces)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The constant parts, in their order."""
+        return tuple(piece for piece in self.pieces if isinstance(piece, Part))
+
+    @property
+    def varying(self) -> list[Any]:
+        """What two messages that say the same have in common: texts, and names of parts."""
+        return [piece if isinstance(piece, str) else {"part": piece.name} for piece in self.pieces]
 
 
 @attrs.frozen
@@ -32,9 +74,22 @@ class Request:
 
     @property
     def key(self) -> str:
-        """SHA-256 over purpose, level and messages: what `replay` and `--resume` match on."""
-        plain = [self.purpose, self.level, [[m.role, m.content] for m in self.messages]]
-        text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        """SHA-256 over purpose, level and what varies in the messages: what `replay` and `--resume`
+        match on."""
+        return self._digest([[m.role, m.varying] for m in self.messages])
+
+    @property
+    def whole_key(self) -> str:
+        """The same over whole texts: the key of this request in ledgers that know no parts."""
+        return self._digest([[m.role, [m.content]] for m in self.messages])
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The constant parts of all messages, in their order."""
+        return tuple(part for message in self.messages for part in message.parts)
+
+    def _digest(self, messages: list[Any]) -> str:
+        text = json.dumps([self.purpose, self.level, messages], separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 

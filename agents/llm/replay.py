@@ -1,8 +1,10 @@
-"""The provider `replay:FILE`: replies from a recorded ledger, by exact match.
+"""The provider `replay:FILE`: replies from a recorded ledger.
 
-A prompt that was recorded several times gets its replies in the order in which they came. One that
-was not recorded is an error that shows the first line that differs from the closest recorded one:
-nothing is ever made up. Failed calls are not replayed.
+What varies in a prompt (the task, a plan, diagnostics, earlier replies) matches exactly, and its
+constant parts (the language, a target's documents) by their names; a part whose text has changed
+since is noted, once. A prompt that was recorded several times gets its replies in the order in
+which they came. One that was not recorded is an error that shows the first line that differs from
+the closest recorded one: nothing is ever made up. Failed calls are not replayed.
 """
 
 from __future__ import annotations
@@ -16,20 +18,21 @@ import attrs
 
 from sketchc.agents.llm.errors import ReplayMissError
 from sketchc.agents.llm.ledger import Header, Record, read_ledger
-from sketchc.agents.llm.messages import Reply, Request
+from sketchc.agents.llm.messages import Message, Reply, Request
 from sketchc.base.diagnostics import UsageError
 
 #: How much of a differing line is shown, and how much of it stands before the difference.
 _SHOWN, _BEFORE = 100, 30
 
 _ADVICE = (
-    "A recording replays only with the same sketchc, task and options; to go on, record it anew "
-    "(docs/AGENTS.md)"
+    "A recording replays only with the same task, options and forms of prompts; to go on, record "
+    "it anew (docs/AGENTS.md)"
 )
 
 
 class ReplayProvider:
-    """Replies of one recording. `header` says what the recorded run was started with."""
+    """Replies of one recording. `header` says what the recorded run was started with; `noted` is
+    told of each part of a prompt that is not as it was recorded."""
 
     name = "replay"
 
@@ -43,16 +46,17 @@ class ReplayProvider:
         if not self._records:
             msg = f"the recording {path} holds no reply"
             raise UsageError(msg)
-        self._waiting: dict[str, deque[Reply]] = defaultdict(deque)
+        self.noted: Callable[[str], None] = lambda text: None
+        self._changed: set[str] = set()
+        self._waiting: dict[str, deque[Record]] = defaultdict(deque)
         for record in self._records:
-            assert record.reply is not None
-            self._waiting[record.request.key].append(record.reply)
+            self._waiting[record.request.key].append(record)
 
     def advance(self, records: Iterable[Record]) -> None:
         """Leave out what an earlier process of the same run was given already: the answered calls
         of its ledger."""
         for record in records:
-            waiting = self._waiting.get(record.request.key)
+            waiting = self._recorded(record.request)
             if record.reply is not None and waiting:
                 waiting.popleft()
 
@@ -60,25 +64,56 @@ class ReplayProvider:
         self, request: Request, idempotency_key: str, streamed: Callable[[int], None]
     ) -> Reply:
         """The recorded reply, with its tokens and cost, in no time. Raises `ReplayMissError`."""
-        waiting = self._waiting.get(request.key)
+        waiting = self._recorded(request)
         if not waiting:
             raise ReplayMissError(self._describe_miss(request))
-        reply = waiting.popleft()
-        streamed(len(reply.text))
-        return attrs.evolve(reply, seconds=0.0)
+        record = waiting.popleft()
+        assert record.reply is not None
+        self._note_changes(record.request, request)
+        streamed(len(record.reply.text))
+        return attrs.evolve(record.reply, seconds=0.0)
+
+    def _recorded(self, request: Request) -> deque[Record] | None:
+        """The recorded calls with this prompt that wait to be used; those of a ledger that knows no
+        parts have it word for word."""
+        return self._waiting.get(request.key) or self._waiting.get(request.whole_key)
+
+    def _note_changes(self, recorded: Request, asked: Request) -> None:
+        """Tell of the parts that have another version than in the recording, each once."""
+        if not recorded.parts:
+            return  # asked word for word
+        for old, new in zip(recorded.parts, asked.parts, strict=True):
+            if old != new and old.name not in self._changed:
+                self._changed.add(old.name)
+                self.noted(
+                    f"{old.name!r} of the prompts has changed since this was recorded (version "
+                    f"{old.version} then, {new.version} now); the recorded replies stand"
+                )
 
     def _describe_miss(self, request: Request) -> str:
-        same = [record for record in self._records if record.request.key == request.key]
+        keys = (request.key, request.whole_key)
+        same = [record for record in self._records if record.request.key in keys]
         if same:
             return (
                 f"the recording {self.path} answers this {request.purpose} prompt "
                 f"{_times(len(same))}, and it was asked once more.\n{_ADVICE}"
             )
-        closest = _closest(request, [record.request for record in self._records])
+        closest = _closest(request, [_renewed(r.request, request) for r in self._records])
         return (
             f"the recording {self.path} does not hold this {request.purpose} prompt.\n"
             f"{_difference(request, closest)}\n{_ADVICE}"
         )
+
+
+def _renewed(recorded: Request, asked: Request) -> Request:
+    """The recorded request with the parts of the one that is asked: how these differ is no reason
+    for a miss."""
+    now = {part.name: part for part in asked.parts}
+    messages = (
+        Message(m.role, [p if isinstance(p, str) else now.get(p.name, p) for p in m.pieces])
+        for m in recorded.messages
+    )
+    return attrs.evolve(recorded, messages=tuple(messages))
 
 
 def _times(count: int) -> str:
@@ -109,7 +144,7 @@ def _difference(request: Request, recorded: Request) -> str:
     number = min(len(request.messages), len(recorded.messages))
     for index in range(number):
         old_message, new_message = recorded.messages[index], request.messages[index]
-        if old_message == new_message:
+        if old_message.role == new_message.role and old_message.content == new_message.content:
             continue
         where = f"The closest one differs in message {index + 1}"
         if old_message.role != new_message.role:

@@ -102,10 +102,17 @@ def _put_call(connection: sqlite3.Connection, run: str, call: Mapping[str, Any])
     )
 
 
-def _texts(line: Data) -> Iterator[tuple[Data, str]]:
-    """Where the long texts of a line are: (object, key)."""
+def _texts(line: Data) -> Iterator[tuple[Any, Any]]:
+    """Where the long texts of a line are: (object or list, key or index)."""
+    yield from ((line["parts"], version) for version in line.get("parts", ()))
     for message in line["request"]["messages"]:
-        yield message, "content"
+        content = message["content"]
+        if not isinstance(content, list):
+            yield message, "content"
+            continue
+        for place, piece in enumerate(content):
+            if isinstance(piece, str) or "text" in piece:  # no reference to a part
+                yield content, place
     if line["reply"] is not None:
         yield line["reply"], "text"
 

@@ -12,6 +12,7 @@ from sketchc.agents.llm.client import Client, Spend
 from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.mailbox import MailboxProvider
+from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.agents.llm.secret import take_key
 from sketchc.agents.run.output import write_outputs
 from sketchc.agents.run.run import (
@@ -160,6 +161,8 @@ def _client(
     advance = getattr(provider, "advance", None)
     if advance is not None:
         advance(ledger.records)
+    if isinstance(provider, ReplayProvider):
+        provider.noted = lambda text: display.note("replay", text)
     if isinstance(provider, MailboxProvider):
         provider.waiting = lambda path: display.note("mailbox", f"waits for {path}")
     checkpoint = folder.read_checkpoint()

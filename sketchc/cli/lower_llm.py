@@ -23,6 +23,7 @@ from sketchc.agents.llm.client import Client, Spend
 from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.providers import make_provider
+from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.agents.run.summary import counted
 from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.toolchains.base import toolchain
@@ -80,6 +81,8 @@ def code_with_model(
         click.echo(f"coder: waiting for {path}", err=True)
 
     provider = make_provider(configuration.llm, configuration.target(plan.target), waiting)
+    if isinstance(provider, ReplayProvider):
+        provider.noted = note
     ledger = Ledger(None if options.ledger is None else Path(options.ledger))
     header = _header(planned, text, file, options, _seed(options, ledger, provider))
     ledger.begin(header)

@@ -379,7 +379,7 @@ def test_constants_of_the_parts_are_told(session: Session, tmp_path: Path) -> No
     with TorchTask(tmp_path / "task.py") as task:
         found = user_message(
             RunState(node="designer"), attrs.evolve(session, description=task.describe())
-        )
+        ).content
     for line in ("conv.stride = (2,)", "conv.padding = (1,)", "inner.0.eps = 1e-06", "beta = 0.25",
                  "inner.1.shape = (2, 3)", "inner.1.mode = 'sum'", "axes = (0, 1)"):  # fmt: skip
         assert f"- {line}\n" in found
@@ -419,10 +419,10 @@ def test_work_that_came_back_brings_its_evidence_and_history(session: Session) -
     assert "Look at the maximum." in user
     assert '"reason": "Y differs"' in user
     assert '"reason": "fine"' not in user
-    assert user.startswith(user_message(RunState(node="designer"), session).rstrip("\n"))
+    assert user.startswith(user_message(RunState(node="designer"), session).content.rstrip("\n"))
     assert found.turn.state.feedback is None
     assert "The last sketch of this task" in user
-    without = user_message(attrs.evolve(state, sketch=""), session)
+    without = user_message(attrs.evolve(state, sketch=""), session).content
     assert "The last sketch" not in without
 
 
@@ -460,7 +460,7 @@ def test_constants_that_the_user_binds_must_be_there(session: Session) -> None:
     found = design_check(RIGHT, bound)
     assert found is not None
     assert "no constant or param T" in found.summary
-    assert "T = 16" in user_message(RunState(node="designer"), bound)
+    assert "T = 16" in user_message(RunState(node="designer"), bound).content
 
 
 def test_an_unknown_target_is_the_users_affair(session: Session) -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sketchc.agents.llm.ledger import Header, Ledger, Record, read_ledger
-from sketchc.agents.llm.messages import Message, Reply, Request, Usage
+from sketchc.agents.llm.messages import Message, Part, Reply, Request, Usage
 from sketchc.base.diagnostics import InternalError, UsageError
 
 HEADER = Header(
@@ -26,12 +26,14 @@ HEADER = Header(
 )
 
 text = st.text(max_size=30)
+part = st.builds(Part, text, text)
+with_parts = st.tuples(text, part, part, text).map(list)
 requests = st.builds(
     Request,
     purpose=text,
     level=st.sampled_from(["complex", "standard", "fast"]),
     messages=st.lists(
-        st.builds(Message, role=st.sampled_from(["system", "user", "assistant"]), content=text),
+        st.builds(Message, st.sampled_from(["system", "user", "assistant"]), text | with_parts),
         max_size=3,
     ).map(tuple),
     max_output_tokens=st.none() | st.integers(1, 10**6),
@@ -69,6 +71,27 @@ def example(path: Path, count: int = 3) -> list[Record]:
     answer = Reply("```sketch\n…\n```", "m", usage=Usage(3, 4), cost=0.25, seconds=1.5, attempts=2)
     drawn = [(question, answer, "", ""), (question, None, "server", "HTTP 500"), (question, answer)]
     return write(path, [(*call, "", "")[:4] for call in drawn[:count]])
+
+
+def test_a_constant_part_is_written_once_and_read_back_by_version(tmp_path: Path) -> None:
+    def ask(rules: str) -> Request:
+        message = Message("system", ["Hello.\n", Part("rules", rules), "The end."])
+        return Request("designer", "complex", (message, message))
+
+    path = tmp_path / "run.jsonl"
+    with Ledger(path) as ledger:
+        ledger.begin(HEADER)
+        ledger.append(ask("Be right.\n"), "openai", None)
+    with Ledger(path) as ledger:  # a run that goes on
+        for rules in ("Be right.\n", "Be quick.\n"):
+            ledger.append(ask(rules), "openai", None)
+    assert path.read_bytes().count(b"Be right.") == 1
+    assert [record.request for record in read_ledger(path).records] == [
+        ask("Be right.\n"), ask("Be right.\n"), ask("Be quick.\n")
+    ]  # fmt: skip
+    path.write_bytes(path.read_bytes().replace(b'"rules", "version": "', b'"rules", "version": "x'))
+    with pytest.raises(UsageError, match="line 2 of the ledger"):
+        read_ledger(path)
 
 
 @fresh_folder
@@ -145,7 +168,7 @@ def test_every_line_is_on_disk_when_append_returns(tmp_path: Path) -> None:
         (b"def f():\n    return 1\n", "not a ledger"),
         (b'{"number": 1}\n', "not a ledger"),
         (b"\x00\x01\x02", "not a ledger"),
-        (b'{"sketchc_ledger": 99, "new": true}\n', "version 99; this sketchc reads version 1"),
+        (b'{"sketchc_ledger": 99, "new": true}\n', "version 99; this sketchc reads version 2"),
         (b'{"sketchc_ledger": 1, "task": "t.py"}\n', "line 1 .* no 'target'"),
         (b'{"sketchc_ledger": "one"}\n', "'sketchc_ledger' is 'one'"),
     ],

@@ -1,4 +1,5 @@
-"""Replay: exact match, in the recorded order, and a miss that shows where prompts part."""
+"""Replay: what varies matches exactly, constant parts by name, replies come in the recorded order,
+and a miss shows where prompts part."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from sketchc.agents.llm.client import Client
 from sketchc.agents.llm.errors import ReplayMissError
 from sketchc.agents.llm.ledger import Header, Ledger
-from sketchc.agents.llm.messages import Message, Reply, Request, Usage
+from sketchc.agents.llm.messages import Message, Part, Reply, Request, Usage
 from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.base.diagnostics import UsageError
 
@@ -105,6 +106,60 @@ def test_a_miss_shows_the_first_line_that_differs_from_the_closest(path: Path) -
     ]
     # Nothing is used up by a miss.
     assert send(provider, near).text == "y"
+
+
+def ask_with(rules: str, task: str, name: str = "rules") -> Request:
+    system = Message("system", ["You design kernels.\n", Part(name, rules), "Begin."])
+    return Request("designer", "complex", (system, Message("user", task)))
+
+
+def test_a_constant_part_of_another_version_is_noted_once(path: Path) -> None:
+    calls = [(ask_with("Be right.\n", task), answer(task)) for task in ("a", "b")]
+    provider = record(path, *calls)
+    notes: list[str] = []
+    provider.noted = notes.append
+    assert send(provider, ask_with("Be right.\nBe quick.\n", "a")).text == "a"
+    assert send(provider, ask_with("Be right.\nBe quick.\n", "b")).text == "b"
+    (note,) = notes
+    old, new = (
+        ask_with(rules, "a").parts[0] for rules in ("Be right.\n", "Be right.\nBe quick.\n")
+    )
+    assert "'rules' of the prompts has changed" in note
+    assert old.version in note
+    assert new.version in note
+
+
+def test_what_varies_and_the_names_of_parts_match_exactly(path: Path) -> None:
+    provider = record(path, (ask_with("Be right.\n", "first\nsecond"), answer("x")))
+    noted: list[str] = []
+    provider.noted = noted.append
+    lines = miss(provider, ask_with("Be quick.\n", "first\n2nd"))
+    # The part, which has changed too, is not what is shown.
+    assert lines[1:] == [
+        "The closest one differs in message 2 (user), line 2:",
+        "  recorded: 'second'",
+        "  asked:    '2nd'",
+    ]
+    miss(provider, ask_with("Be right.\n", "first\nsecond", name="other rules"))
+    assert not noted
+    assert send(provider, ask_with("Be right.\n", "first\nsecond")).text == "x"
+    assert not noted
+
+
+def test_a_recording_without_parts_is_matched_word_for_word(path: Path) -> None:
+    """As ledgers of version 1 are."""
+    whole = [
+        attrs.evolve(
+            ask_with("Be right.\n", task),
+            messages=tuple(
+                Message(m.role, m.content) for m in ask_with("Be right.\n", task).messages
+            ),
+        )
+        for task in ("a", "b")
+    ]
+    provider = record(path, *((request, answer("x")) for request in whole))
+    assert send(provider, ask_with("Be right.\n", "a")).text == "x"
+    assert "line 2" in miss(provider, ask_with("Be quick.\n", "b"))[1]
 
 
 def test_long_lines_are_shown_around_the_difference(path: Path) -> None:

@@ -69,12 +69,18 @@ def test_a_run_that_goes_on_adds_what_is_new(store: sqlite3.Connection) -> None:
     assert reading.show(store, "ab12")["trace"] == {"steps": [1]}
 
 
+def _listed(content: str | list[Any]) -> list[Any]:
+    return [content] if isinstance(content, str) else content
+
+
 def test_prompts_that_many_calls_share_are_kept_once(store: sqlite3.Connection) -> None:
     calls = [{**LINES[1], "number": number} for number in range(1, 40)]
     put(store, calls)
-    asked = LINES[1]["request"]["messages"]
+    parts = LINES[1]["parts"].values()
+    pieces = [piece for m in LINES[1]["request"]["messages"] for piece in _listed(m["content"])]
+    texts = [*parts, *(piece for piece in pieces if isinstance(piece, str))]
     size = store.execute("SELECT sum(length(content)) FROM texts").fetchone()[0]
-    whole = sum(len(message["content"]) for message in asked) + len(LINES[1]["reply"]["text"])
+    whole = sum(map(len, texts)) + len(LINES[1]["reply"]["text"])
     assert size <= whole + len("# t")
     assert len(ledger_lines(store, "ab12")) == 40
 
