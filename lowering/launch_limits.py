@@ -6,7 +6,7 @@ host fetched or counts by then; `sketchc/launch/conditions.py` has those of the 
 from __future__ import annotations
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.launch.conditions import Condition, Kind
 from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.plan import PhasePlan, Plan

@@ -11,7 +11,7 @@ from typing import assert_never
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import show, show_layout
+from sketchc.ir.show import show, show_layout
 from sketchc.ir.walk import changed
 from sketchc.lowering.plan import Plan, TilePlan
 from sketchc.ops.table import OPS

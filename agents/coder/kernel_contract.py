@@ -11,7 +11,7 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.launch.conditions import Kind, actual_extent, launch_conditions
 from sketchc.lowering.cpp.expressions import CPP_TYPES
 from sketchc.lowering.cpp.names import entry_name, identifier

@@ -15,7 +15,7 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.ir.walk import references
 from sketchc.launch.conditions import (
     Condition,

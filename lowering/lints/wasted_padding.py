@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from sketchc.base.diagnostics import Diagnostic, Severity
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value, normalize, show
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import constant_value, normalize
 from sketchc.lowering.plan import Plan, TilePlan
 
 

@@ -11,7 +11,7 @@ from sketchc.base.source import Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.lowering.plan import Plan, carried, float_parts
 
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})

@@ -115,7 +115,7 @@ def _overflow(plan: Plan, use: MemoryUse) -> Diagnostic:
 
 
 def _shape(plan: Plan, tile: ir.Tile) -> str:
-    from sketchc.ir.symbolic import show
+    from sketchc.ir.show import show
 
     values = {c.name: c.value for c in plan.sketch.constants}
     shown = []

@@ -9,7 +9,8 @@ import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.symbolic import show, simplify
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import references, substitute
 from sketchc.lowering.passes.hulls import (
     Range,

@@ -64,7 +64,7 @@ class StripMine:
 
 
 def _show(extent: ir.Expr) -> str:
-    from sketchc.ir.symbolic import show
+    from sketchc.ir.show import show
 
     return show(extent)
 

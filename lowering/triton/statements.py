@@ -11,7 +11,7 @@ import attrs
 from sketchc.base.source import Span
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.source_map import Marks

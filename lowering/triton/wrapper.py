@@ -8,7 +8,7 @@ import attrs
 
 from sketchc.base.types import FORMATS, DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.launch.conditions import Condition, Kind, launch_steps, may_repeat, solved_sizes
 from sketchc.launch.symbol_sources import SymbolSource, sources_of
 from sketchc.lowering.param_types import params_to_round

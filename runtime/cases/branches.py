@@ -17,7 +17,7 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_sample
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.ir.walk import children, names
 
 #: One side of a branch: which condition, and whether it holds.

@@ -31,8 +31,9 @@ from sketchc.interpreter.tiles import (
     select,
 )
 from sketchc.interpreter.violations import Violation
-from sketchc.ir import evaluate, symbolic
+from sketchc.ir import evaluate
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import show
 from sketchc.launch.magnitudes import is_loaded
 
 Scalar: TypeAlias = int | float | bool
@@ -161,7 +162,7 @@ def fitting(value: Scalar, expression: ir.Expr) -> Scalar:
 
 
 def _leaves_64_bits(expression: ir.Expr, lane: tuple[int, ...]) -> DiagnosticError:
-    text = f"`{symbolic.show(expression)}` leaves 64 bits"
+    text = f"`{show(expression)}` leaves 64 bits"
     violation = Violation("index-width", "", lane, (), text, expression.span)
     return DiagnosticError([violation.diagnostic()])
 

@@ -5,7 +5,6 @@ and memory for outputs and workspaces.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import assert_never
 
 import attrs
 import numpy as np
@@ -26,6 +25,7 @@ from sketchc.interpreter.tiles import (
 from sketchc.interpreter.violations import launch_error, show_values
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values, param_value
+from sketchc.ir.show import show
 from sketchc.ir.walk import references
 from sketchc.launch.conditions import Condition, Kind, launch_steps, may_repeat
 from sketchc.launch.symbol_sources import absent_symbols, solve_symbols
@@ -124,34 +124,8 @@ def checked_array(tensor: ir.Tensor, value: Array) -> Array:
 
 def show_declaration(tensor: ir.Tensor) -> str:
     """`X[M, 2*N]: f32`."""
-    extents = ", ".join(show_expression(extent) for extent in tensor.extents)
+    extents = ", ".join(show(extent) for extent in tensor.extents)
     return f"{tensor.name}[{extents}]: {tensor.dtype.value}"
-
-
-def show_expression(expression: ir.Expr) -> str:
-    """An expression as a reader would write it."""
-    match expression:
-        case ir.Literal(value):
-            return str(value)
-        case ir.Ref(name):
-            return name
-        case ir.Unary(operator, operand):
-            return f"{operator}{' ' * (operator == 'not')}{show_expression(operand)}"
-        case ir.Binary("cdiv" | "min" | "max" as name, left, right):
-            return f"{name}({show_expression(left)}, {show_expression(right)})"
-        case ir.Binary(operator, left, right):
-            return f"({show_expression(left)} {operator} {show_expression(right)})"
-        case ir.Choice():
-            condition, then, otherwise = map(show_expression, expression.parts)
-            return f"({then} if {condition} else {otherwise})"
-        case ir.Function(name, arguments):
-            return f"{name}({', '.join(map(show_expression, arguments))})"
-        case ir.Iota(extent):
-            return f"iota({show_expression(extent)})"
-        case ir.TileLanes(tile):
-            return tile
-        case _:
-            assert_never(expression)
 
 
 def bind_symbols(

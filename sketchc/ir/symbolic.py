@@ -1,4 +1,4 @@
-"""Symbolic arithmetic on integer expressions: a normal form, equality, simplification, printing.
+"""Symbolic arithmetic on integer expressions: a normal form, equality, simplification.
 
 The normal form is a polynomial with integer coefficients over *atoms*: names, and the operations
 that polynomials cannot express (`//`, `min`, `max`, and anything that is not an integer, kept
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import show
 from sketchc.ir.walk import children, size
 
 #: The comparison that holds where another does not: of integers, for a NaN is on neither side.
@@ -356,82 +357,3 @@ def equal(left: ir.Expr, right: ir.Expr, definitions: Definitions = _NONE) -> bo
 def constant_value(expression: ir.Expr, definitions: Definitions = _NONE) -> int | None:
     """The integer that the expression always is, or None."""
     return _literal(normalize(expression, definitions))
-
-
-# ---------------------------------------------------------------- printing
-
-#: How tightly each operator of the sketch language binds; the formatter follows the same order.
-PRECEDENCE = {
-    "or": 1,
-    "and": 2,
-    "not": 3,
-    "<": 4,
-    "<=": 4,
-    ">": 4,
-    ">=": 4,
-    "==": 4,
-    "!=": 4,
-    "+": 5,
-    "-": 5,
-    "*": 6,
-    "/": 6,
-    "//": 6,
-    "%": 6,
-    "negate": 7,
-}
-_HIGHEST = 8
-_CALLS = ("min", "max", "cdiv")
-_TIGHT = ("*", "/", "//", "%")
-
-
-def show(expression: ir.Expr) -> str:
-    """The expression in the sketch language, with no parentheses that it does not need."""
-    return _show(expression, 0)
-
-
-def _show(expression: ir.Expr, minimum: int) -> str:
-    """`minimum`: how tightly the outermost operator must bind to stand without parentheses."""
-    match expression:
-        case ir.Literal(value):
-            text = str(value)
-            return f"({text})" if text.startswith("-") and minimum > 5 else text
-        case ir.Ref(name=name, kind=ir.NameKind.PRESENT):
-            return f"present({name})"
-        case ir.Ref(name=name, layout=layout):
-            return name if layout is None else name + show_layout(layout)
-        case ir.Unary(operator, operand):
-            level = PRECEDENCE["negate" if operator == "-" else "not"]
-            text = ("-" if operator == "-" else "not ") + _show(operand, level)
-            return f"({text})" if level < minimum else text
-        case ir.Binary(operator, left, right) if operator in _CALLS:
-            return f"{operator}({_show(left, 0)}, {_show(right, 0)})"
-        case ir.Binary(operator, left, right):
-            level = PRECEDENCE[operator]
-            comparison = level == PRECEDENCE["<"]  # comparisons do not chain: both sides above
-            shown_left = _show(left, level + 1 if comparison else level)
-            shown_right = _show(right, level + 1)
-            space = "" if operator in _TIGHT else " "
-            text = f"{shown_left}{space}{operator}{space}{shown_right}"
-            return f"({text})" if level < minimum else text
-        case ir.Choice(condition, then, otherwise):
-            text = f"{_show(then, 1)} if {_show(condition, 1)} else {_show(otherwise, 0)}"
-            return f"({text})" if minimum > 0 else text
-        case ir.Function(name, arguments):
-            return f"{name}({', '.join(_show(argument, 0) for argument in arguments)})"
-        case ir.Iota(extent, lower, upper, layout):
-            parts = [_show(extent, 0)]
-            if upper is not None:
-                parts += [_show(lower, 0), _show(upper, 0)]
-            elif lower != ir.Literal(0):
-                parts.append(_show(lower, 0))
-            shown = f"iota({', '.join(parts)})"
-            return shown if layout == (True,) else shown + show_layout(layout)
-        case ir.TileLanes(tile=tile, extents=extents, layout=layout):
-            return tile if layout == (True,) * len(extents) else tile + show_layout(layout)
-        case _:
-            assert_never(expression)
-
-
-def show_layout(layout: tuple[bool, ...]) -> str:
-    """`[:, None]`: the own axes of an index tile or a tile, and the new ones."""
-    return "[" + ", ".join(":" if own else "None" for own in layout) + "]"

@@ -22,7 +22,8 @@ from sketchc.base.source import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, constants_of, evaluate, param_value, sample_let
-from sketchc.ir.symbolic import conjunction, conjuncts, show
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import conjunction, conjuncts
 from sketchc.ir.walk import children, references, substitute
 from sketchc.launch.index_width import existing, exists, fetched_widths, index_width
 from sketchc.launch.symbol_sources import sources_of

@@ -21,7 +21,7 @@ from sketchc.base import records
 from sketchc.base.source import NOWHERE, Span
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, constants_of, evaluate
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.launch.magnitudes import (
     LARGEST,
     Magnitudes,

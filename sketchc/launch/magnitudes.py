@@ -21,7 +21,7 @@ from sketchc.base.source import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.symbolic import show as show_expression
+from sketchc.ir.show import show as show_expression
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import children
 

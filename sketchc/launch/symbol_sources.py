@@ -14,7 +14,8 @@ from sketchc.base import records
 from sketchc.base.diagnostics import UsageError
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, constants_of, evaluate
-from sketchc.ir.symbolic import normalize, rebuild, show
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import normalize, rebuild
 from sketchc.ir.walk import references, substitute
 
 

@@ -9,7 +9,8 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Severity
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.symbolic import constant_value, show, simplify
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import constant_value, simplify
 from sketchc.ir.walk import access_names, children, references, substitute
 from sketchc.parsing import syntax
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from sketchc.base.diagnostics import Diagnostic, Severity
 from sketchc.ir import nodes as ir
 from sketchc.parsing import syntax
-from sketchc.parsing.prepass import survey
+from sketchc.parsing.prepass import prepass
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """Params that no statement, extent, condition or used let names, in branches that these
     constants do not take either."""
     del sketch
-    read = survey(tree).read
+    read = prepass(tree).read
     for section in tree.sections:
         if not isinstance(section, syntax.ParamsSection):
             continue

@@ -29,10 +29,10 @@ class Use(Enum):
 
 
 @records.frozen
-class Survey:
-    """`uses` by name; `dtypes` by the `id()` of each Alloc node, `parallel` by that of each For
-    and If. `read` are the names that something depends on: not those of lets alone that nothing
-    uses."""
+class Prepass:
+    """What the pre-pass found. `uses` by name; `dtypes` by the `id()` of each Alloc node,
+    `parallel` by that of each For and If. `read` are the names that something depends on: not those
+    of lets alone that nothing uses."""
 
     uses: dict[str, set[Use]]
     dtypes: dict[int, DType]
@@ -56,14 +56,14 @@ class _Write:
     scalars: tuple[DType | None, ...]
 
 
-def survey(tree: syntax.Sketch) -> Survey:
-    """Survey a sketch; never raises for a mistake in it."""
+def prepass(tree: syntax.Sketch) -> Prepass:
+    """Run the pre-pass over a sketch; never raises for a mistake in it."""
     walker = _Walker()
     walker.sections(tree)
     walker.block(tree.body)
     walker.infer()
     dtypes = {key: tile.dtype or DType.F32 for key, tile in walker.allocs.items()}
-    return Survey(walker.uses, dtypes, frozenset(walker.parallel), frozenset(walker.read))
+    return Prepass(walker.uses, dtypes, frozenset(walker.parallel), frozenset(walker.read))
 
 
 def names(node: object) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Syntax nodes as canonical sketch text: expressions, declarations, single statements.
 
-One precedence table, one helper that parenthesises; products are tight (`i*T`), sums written with
+Products are tight (`i*T`), sums written with
 blanks (`a + b`) except inside subscripts and products. `parse` of the text gives the node again.
 """
 
@@ -9,76 +9,70 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from sketchc.base.precedence import (
+    ATOM,
+    CHOICE,
+    PRECEDENCE,
+    PRODUCT,
+    SIGN,
+    SUM,
+    bracketed,
+    operand_levels,
+)
 from sketchc.base.source import Span
 from sketchc.base.types import DType
 from sketchc.parsing import syntax
 from sketchc.parsing.vocabulary import SECTIONS
-
-#: How tightly operators bind, as in grammar/sketch.lark.
-_PRECEDENCE = {
-    "or": 1,
-    "and": 2,
-    "not": 3,
-    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4),
-    **dict.fromkeys(("+", "-"), 5),
-    **dict.fromkeys(("*", "/", "//", "%"), 6),
-}
-_CHOICE, _COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = 0, 4, 5, 6, 7, 8
 
 Part = syntax.Expression | syntax.Slice | syntax.NewAxis
 
 
 def expression(node: Part, minimum: int = 0, tight: bool = False) -> str:
     """The text of an expression, in parentheses when it binds less than `minimum`."""
-    text, binds = _expression(node, tight or minimum > _SUM)
-    return f"({text})" if binds < minimum else text
+    text, binds = _expression(node, tight or minimum > SUM)
+    return bracketed(text, binds, minimum)
 
 
 def _expression(node: Part, tight: bool) -> tuple[str, int]:
     """The text and how tightly its outermost operator binds."""
     match node:
         case syntax.Name():
-            return node.id, _ATOM
+            return node.id, ATOM
         case syntax.Number():
-            return node.text, _ATOM
+            return node.text, ATOM
         case syntax.Boolean():
-            return str(node.value), _ATOM
+            return str(node.value), ATOM
         case syntax.String():
-            return _string(node), _ATOM
+            return _string(node), ATOM
         case syntax.Unary():
             if node.operator == "not":
-                return f"not {expression(node.operand, _PRECEDENCE['not'])}", _PRECEDENCE["not"]
-            return node.operator + expression(node.operand, _SIGN), _SIGN
+                return f"not {expression(node.operand, PRECEDENCE['not'])}", PRECEDENCE["not"]
+            return node.operator + expression(node.operand, SIGN), SIGN
         case syntax.Binary():
             return _binary(node, tight)
         case syntax.Choice():
-            parts = (node.then, node.condition, node.otherwise)
-            then, condition, otherwise = (
-                expression(part, minimum)
-                for part, minimum in zip(parts, (1, 1, _CHOICE), strict=True)
-            )
-            return f"{then} if {condition} else {otherwise}", _CHOICE
+            then, condition = expression(node.then, 1), expression(node.condition, 1)
+            return f"{then} if {condition} else {expression(node.otherwise)}", CHOICE
         case syntax.Call():
-            return f"{node.function}({', '.join(arguments(node.arguments, node.keywords))})", _ATOM
+            return f"{node.function}({', '.join(arguments(node.arguments, node.keywords))})", ATOM
         case syntax.Subscript():
             inner = ", ".join(expression(part, tight=True) for part in node.subscripts)
-            return f"{expression(node.base, _ATOM)}[{inner}]", _ATOM
+            return f"{expression(node.base, ATOM)}[{inner}]", ATOM
         case syntax.List():
-            return f"[{', '.join(expression(item) for item in node.items)}]", _ATOM
+            return f"[{', '.join(expression(item) for item in node.items)}]", ATOM
         case syntax.Slice():
             return _slice(node), 0
         case syntax.NewAxis():
-            return "None", _ATOM
+            return "None", ATOM
         case _:
             assert_never(node)
 
 
 def _binary(node: syntax.Binary, tight: bool) -> tuple[str, int]:
-    binds = _PRECEDENCE[node.operator]
-    left_minimum = binds + 1 if binds == _COMPARISON else binds
-    left = expression(node.left, left_minimum, tight)
-    right = expression(node.right, binds + 1, tight)
-    compact = node.operator in ("*", "/", "//") or (binds in (_SUM, _PRODUCT) and tight)
+    binds = PRECEDENCE[node.operator]
+    lower, upper = operand_levels(node.operator)
+    left, right = expression(node.left, lower, tight), expression(node.right, upper, tight)
+    compact = node.operator in ("*", "/", "//") or (binds in (SUM, PRODUCT) and tight)
     blank = "" if compact else " "
     return f"{left}{blank}{node.operator}{blank}{right}", binds
 
@@ -158,7 +152,7 @@ def items(node: syntax.Section) -> tuple[Span, ...]:
 def _symbol(node: syntax.SymbolDeclaration) -> str:
     if node.upper_bound is None:
         return node.name
-    return f"{node.name} <= {expression(node.upper_bound, _SUM)}"
+    return f"{node.name} <= {expression(node.upper_bound, SUM)}"
 
 
 def _constant(name: str, dtype: DType | None, value: syntax.Expression | None) -> str:
@@ -175,7 +169,7 @@ def _constexpr(node: syntax.ConstexprDeclaration) -> str:
 
 def _extents(extents: Sequence[syntax.Extent]) -> str:
     texts = (
-        expression(e.value, _SUM, tight=True) + ("|1" if e.broadcastable else "") for e in extents
+        expression(e.value, SUM, tight=True) + ("|1" if e.broadcastable else "") for e in extents
     )
     return f"[{', '.join(texts)}]"
 
@@ -189,7 +183,7 @@ def _tensor(node: syntax.TensorDeclaration) -> str:
 
 def point(node: syntax.TilingPoint) -> str:
     """One tuning point of an `available_tiling` block."""
-    return ", ".join(f"{name} = {expression(value, _SUM)}" for name, value in node.values)
+    return ", ".join(f"{name} = {expression(value, SUM)}" for name, value in node.values)
 
 
 # ---------------------------------------------------------------- statements

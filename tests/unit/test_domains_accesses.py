@@ -21,7 +21,7 @@ from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import host_values
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.parsing.parser import parse
 
 SIZES = (0, 1, 2, 5, 9)

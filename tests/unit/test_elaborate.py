@@ -12,7 +12,7 @@ from sketchc.base.types import DType
 from sketchc.checker.context.names import RESERVED
 from sketchc.checker.elaboration.elaborate import bindable, elaborate
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.parsing.parser import parse
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))

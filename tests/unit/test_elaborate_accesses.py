@@ -9,7 +9,7 @@ from sketchc.base.types import DType
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
 from sketchc.ir.lanes import element_indices
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
 

@@ -10,7 +10,7 @@ from sketchc.checker.api import check_sketch
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.interpreter.api import interpret
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.ops.table import OPS, Category
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse

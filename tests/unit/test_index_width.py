@@ -14,7 +14,7 @@ from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import BINARY, evaluate, host_values
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.ir.walk import children
 from sketchc.launch.index_width import index_width
 from sketchc.launch.magnitudes import LARGEST

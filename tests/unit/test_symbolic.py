@@ -10,7 +10,8 @@ from sketchc.base.source import Source
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
-from sketchc.ir.symbolic import constant_value, equal, normalize, show, simplify
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import constant_value, equal, normalize, simplify
 from sketchc.ir.walk import substitute
 from sketchc.parsing.parser import parse
 

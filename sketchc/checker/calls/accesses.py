@@ -20,6 +20,7 @@ from sketchc.checker.context.names import TensorName, TileName, TileState, descr
 from sketchc.checker.context.shapes import broadcast, interval, same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
+from sketchc.ir.show import show
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import names
 
@@ -249,8 +250,8 @@ def _mixed(
         raise context.error(
             node.span,
             "SK0321",
-            f"the index tile has {symbolic.show(typed.extents[0])} lanes, and axis {axis} of the "
-            f"tile {symbolic.show(tile.extents[axis])}",
+            f"the index tile has {show(typed.extents[0])} lanes, and axis {axis} of the "
+            f"tile {show(tile.extents[axis])}",
             "one index for each lane of that axis",
             labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
         )
@@ -318,7 +319,7 @@ def _check_step(context: Context, step: ir.Expr, node: syntax.Expression) -> boo
         raise context.error(
             node.span, "SK0318", "the step of a slice is 0", "it would never get on"
         )
-    text = symbolic.show(step)
+    text = show(step)
     raise context.error(
         node.span,
         "SK0318",

@@ -13,8 +13,8 @@ from sketchc.checker.context.fixits import accumulate_fix, cast_fix
 from sketchc.checker.context.names import TileState
 from sketchc.checker.context.shapes import broadcast, fits, same, shown
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
 from sketchc.ir.lanes import laid_out
+from sketchc.ir.show import show
 from sketchc.ops.dtypes import common, literal_fits, result_of, writes_implicitly
 from sketchc.ops.table import Category, Op, Result
 from sketchc.parsing import syntax
@@ -231,7 +231,7 @@ class Call:
             raise self.context.error(
                 self.node.span,
                 "SK0309",
-                f"the inner extents differ: {symbolic.show(left[1])} and {symbolic.show(right[0])}",
+                f"the inner extents differ: {show(left[1])} and {show(right[0])}",
                 f"{shown(left)} times {shown(right)}",
                 help="`trans_a=True` or `trans_b=True` read an operand transposed",
                 fixes=self.transpose_fixes(left, right),

@@ -13,6 +13,7 @@ from sketchc.checker.calls.calls import Call
 from sketchc.checker.context.shapes import fits, same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
+from sketchc.ir.show import show
 from sketchc.ops.dtypes import writes_implicitly
 
 
@@ -112,8 +113,8 @@ def reshape(call: Call) -> None:
             "SK0326",
             f"`reshape` keeps the number of elements: {shown(shape)} does not become "
             f"{shown(target)}",
-            f"{symbolic.show(symbolic.simplify(_count(shape)))} and "
-            f"{symbolic.show(symbolic.simplify(_count(target)))} elements",
+            f"{show(symbolic.simplify(_count(shape)))} and "
+            f"{show(symbolic.simplify(_count(target)))} elements",
             labels=call.tile_label(),
         )
 

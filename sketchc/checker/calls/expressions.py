@@ -31,6 +31,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.lanes import laid_out
+from sketchc.ir.show import show
 from sketchc.parsing import syntax
 from sketchc.parsing.text import expression_text
 
@@ -303,7 +304,7 @@ def _joined(context: Context, left: Typed, right: Typed, span: Span) -> tuple[ir
 
 
 def _shape(extents: tuple[ir.Expr, ...]) -> str:
-    return f"[{', '.join(symbolic.show(extent) for extent in extents)}]"
+    return f"[{', '.join(show(extent) for extent in extents)}]"
 
 
 def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:

@@ -8,7 +8,7 @@ from sketchc.base.types import DType
 from sketchc.checker.context.context import Context
 from sketchc.checker.context.names import TileState
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import show, show_layout
+from sketchc.ir.show import show, show_layout
 from sketchc.ops.table import OPS
 
 

@@ -42,7 +42,7 @@ from sketchc.checker.facts.scope import Scope, phase_scope
 from sketchc.checker.facts.sites import Site
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 
 
 @records.frozen

@@ -16,7 +16,7 @@ from sketchc.checker.facts.lane_forms import proves
 from sketchc.checker.facts.scope import Scope, contains_iota, phase_scope, root_scope
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.ir.walk import expressions
 
 

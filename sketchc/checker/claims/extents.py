@@ -9,7 +9,7 @@ from sketchc.checker.facts.answers import Finding
 from sketchc.checker.facts.prover import Prover
 from sketchc.checker.facts.scope import Scope, phase_scope
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.ir.walk import names
 
 

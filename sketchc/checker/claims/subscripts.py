@@ -35,7 +35,8 @@ from sketchc.ir import guards
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
 from sketchc.ir.lanes import element_indices
-from sketchc.ir.symbolic import show, simplify
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import names, references
 
 _HOLDS = {

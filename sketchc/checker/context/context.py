@@ -27,9 +27,10 @@ from sketchc.checker.context.names import (
 )
 from sketchc.ir import guards, symbolic, walk
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import show
 from sketchc.ir.walk import tiles_read
 from sketchc.parsing import syntax
-from sketchc.parsing.prepass import Survey
+from sketchc.parsing.prepass import Prepass
 
 Value = int | float | bool
 
@@ -63,7 +64,7 @@ class Context:
 
     tree: syntax.Sketch
     given: Mapping[str, Value]
-    survey: Survey
+    prepass: Prepass
     diagnostics: list[Diagnostic] = records.field(factory=list)
     scopes: Scopes = records.field(factory=Scopes)
     namer: Namer = records.field(factory=Namer)
@@ -285,7 +286,7 @@ class Context:
         if needed is None or any(r.condition in (condition, needed) for r in self.requires):
             return
         condition = needed
-        text = symbolic.show(condition)
+        text = show(condition)
         self.requires.append(ir.Require(condition, text, generated=True, span=span))
 
 

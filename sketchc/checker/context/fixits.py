@@ -16,6 +16,7 @@ from sketchc.checker.context.context import Context
 from sketchc.checker.context.names import TileName, TileState
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
+from sketchc.ir.show import show
 from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
 from sketchc.parsing.text import line_edit, statement_text
@@ -151,7 +152,7 @@ def tile_index_fixes(body: Iterable[ir.Statement]) -> tuple[Fix, ...]:
             case _:
                 continue
         variable = loop.text.split()[1] if loop.text else loop.variable
-        size = symbolic.show(tile)
+        size = show(tile)
         factor = size if isinstance(tile, ir.Ref | ir.Literal) else f"({size})"
         for part in found:
             text = f"{variable}*{factor}:({variable}+1)*{factor}"
@@ -159,7 +160,7 @@ def tile_index_fixes(body: Iterable[ir.Statement]) -> tuple[Fix, ...]:
         span = loop.stop.span
         if loop.start.span != NOWHERE:
             span = loop.start.span.to(span)
-        ranges.append(Edit(span, f"0, {symbolic.show(total)}, {size}"))
+        ranges.append(Edit(span, f"0, {show(total)}, {size}"))
     if not slices:
         return ()
     return (

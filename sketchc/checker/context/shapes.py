@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sketchc.checker.context.context import Context
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir.show import show
 
 Interval = tuple[int | None, int | None]
 _UNKNOWN: Interval = (None, None)
@@ -52,7 +52,7 @@ def same(context: Context, left: tuple[ir.Expr, ...], right: tuple[ir.Expr, ...]
 
 def shown(extents: Sequence[ir.Expr]) -> str:
     """A shape as in a sketch: `[TM, N]`."""
-    return f"[{', '.join(symbolic.show(extent) for extent in extents)}]"
+    return f"[{', '.join(show(extent) for extent in extents)}]"
 
 
 def interval(context: Context, value: ir.Expr) -> Interval:

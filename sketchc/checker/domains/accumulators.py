@@ -17,7 +17,8 @@ from sketchc.checker.facts.affine import constant_value
 from sketchc.checker.facts.monotonicity import inlined, slope
 from sketchc.checker.facts.scope import Scope
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import show, simplify
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import names, substitute
 
 #: Per axis of the tile, the domains of the operands that count there; None where none does.

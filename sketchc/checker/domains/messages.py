@@ -8,7 +8,8 @@ from sketchc.base.diagnostics import Diagnostic, Label, Severity
 from sketchc.base.source import Span
 from sketchc.checker.domains.reach import Trouble
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import show, simplify
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import simplify
 
 
 def describe(domain: ir.Domain) -> str:

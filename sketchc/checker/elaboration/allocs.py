@@ -11,7 +11,8 @@ from sketchc.checker.context.names import TileName, TileState
 from sketchc.checker.context.shapes import interval
 from sketchc.checker.elaboration.declarations import bound_fix
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic, walk
+from sketchc.ir import walk
+from sketchc.ir.show import show
 from sketchc.ops.dtypes import literal_fits
 from sketchc.parsing import syntax
 from sketchc.parsing.text import dtype_fix
@@ -31,7 +32,7 @@ def alloc(context: Context, node: syntax.Alloc) -> ir.Alloc:
             help="write `alloc([1])` for a single value",
         )
     extents = tuple(_extent(context, extent) for extent in node.extents)
-    dtype = context.survey.dtypes[id(node)]
+    dtype = context.prepass.dtypes[id(node)]
     hints = tile_hints(context, node.hints)
     initial = _initial(context, node, dtype, hints)
     if "accumulator" in hints and dtype in _NARROW:
@@ -92,7 +93,7 @@ def _warn_unbounded(context: Context, node: syntax.Expression, value: ir.Expr) -
         if reference.kind is ir.NameKind.SYMBOL
         and context.intervals.get(reference.name, (0, None))[1] is None
     ]
-    name = symbols[0] if symbols else symbolic.show(value)
+    name = symbols[0] if symbols else show(value)
     if name in context.bound_symbols:
         return
     context.bound_symbols.add(name)

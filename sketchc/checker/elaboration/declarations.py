@@ -23,6 +23,7 @@ from sketchc.checker.context.require_ranges import learn
 from sketchc.checker.context.shapes import interval
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
+from sketchc.ir.show import show
 from sketchc.ops.dtypes import literal_fits
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import Use
@@ -178,7 +179,7 @@ def _typed_value(
 
 def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
     name = context.declare(node.name, node.span)
-    uses = context.survey.uses.get(node.name, set())
+    uses = context.prepass.uses.get(node.name, set())
     choices = tuple(constant(context, choice, "a choice", tunable=True) for choice in node.choices)
     tilings = [
         expression
@@ -394,8 +395,7 @@ def _view_extents(
             raise context.error(
                 node.span,
                 "SK0316",
-                f"`{node.name}` has {symbolic.show(left)} elements, and "
-                f"`{node.base}` has {symbolic.show(right)}",
+                f"`{node.name}` has {show(left)} elements, and `{node.base}` has {show(right)}",
                 "another number of elements",
             )
         with context.branch(frozenset(), given):

@@ -46,7 +46,7 @@ from sketchc.checker.elaboration.flow import add_carried, check_assignment
 from sketchc.checker.elaboration.phases import phases_of
 from sketchc.ir import nodes as ir
 from sketchc.parsing import syntax
-from sketchc.parsing.prepass import survey
+from sketchc.parsing.prepass import prepass
 
 _MISSPELT = "avaliable_tiling"  # as in the public listings
 
@@ -63,7 +63,7 @@ def elaborate(
     there are errors; only reads of unassigned tiles (SK0401-SK0404) leave it usable, so that
     `initialisation` can tell at which sizes they happen.
     """
-    context = Context(tree, constants, survey(tree), compare=compare)
+    context = Context(tree, constants, prepass(tree), compare=compare)
     declare(context)
     if tree.misspelt_tiling:
         _warn_misspelt(context, tree.tiling_span)

@@ -63,9 +63,9 @@ class _Host:
             case syntax.Fetch():
                 return True
             case syntax.For():
-                return is_parallel(node) or id(node) in self.context.survey.parallel
+                return is_parallel(node) or id(node) in self.context.prepass.parallel
             case syntax.If():
-                return id(node) in self.context.survey.parallel
+                return id(node) in self.context.prepass.parallel
             case _:
                 return False
 

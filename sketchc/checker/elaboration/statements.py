@@ -25,7 +25,8 @@ from sketchc.checker.context.shapes import interval
 from sketchc.checker.elaboration.allocs import alloc
 from sketchc.checker.elaboration.branches import decided, given, look_over, uniform
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic, walk
+from sketchc.ir import walk
+from sketchc.ir.show import show
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import is_parallel, names
 from sketchc.parsing.text import expression_text, statement_text
@@ -345,7 +346,7 @@ def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
     if (low is not None and low >= 1) or (high is not None and high <= -1):
         return
     if high is not None and high < 1:
-        raise context.error(span, "SK0315", f"the step is {symbolic.show(step)}", "must not be 0")
+        raise context.error(span, "SK0315", f"the step is {show(step)}", "must not be 0")
     host = context.host_form(step)
     if host is None:
         raise context.error(

@@ -15,7 +15,7 @@ from sketchc.checker.calls.shorthand import compare
 from sketchc.checker.context.context import Context, InvalidError, Value
 from sketchc.checker.elaboration.declarations import declare
 from sketchc.parsing import syntax
-from sketchc.parsing.prepass import survey
+from sketchc.parsing.prepass import prepass
 
 #: Where a tile size that the sketch leaves open is tried, beside `elaborate.DEFAULT_TILE`.
 OPEN_TILE_SIZES = (16, 256)
@@ -32,7 +32,7 @@ def tuning_points(tree: syntax.Sketch, constants: Mapping[str, Value]) -> list[d
     `FULL_PRODUCT`. Tile sizes without value are tried together at `OPEN_TILE_SIZES`. Names in
     `constants` are bound and do not vary. A sketch with errors in its declarations has no points.
     """
-    context = Context(tree, constants, survey(tree), compare=compare)
+    context = Context(tree, constants, prepass(tree), compare=compare)
     declare(context)
     points = _tilings(context) if tree.tilings else [*_choices(context), *_open_tiles(context)]
     sources = context.sources

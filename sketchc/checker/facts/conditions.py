@@ -14,7 +14,8 @@ from sketchc.base.types import DType
 from sketchc.checker.facts.affine import ONE, Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.facts.scope import Scope, is_float
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import OPPOSITE, show
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import OPPOSITE
 from sketchc.ir.walk import names, references
 
 #: Alternatives, each a conjunction; none: never; an empty one: always.

@@ -20,7 +20,8 @@ from sketchc.checker.facts.scope import Branch, Step
 from sketchc.checker.facts.sites import Computation, Site
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import BINARY, FUNCTION, Value
-from sketchc.ir.symbolic import OPPOSITE, show
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import OPPOSITE
 from sketchc.ir.walk import children, names
 
 #: Which comparison, and how it came out.

@@ -21,7 +21,7 @@ from sketchc.checker.facts.scope import Branch, Scope, Step, root_scope
 from sketchc.interpreter.run_coverage import Reached
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 from sketchc.ir.walk import names
 
 #: Among the names that decide something: elements of tensors.

@@ -21,7 +21,7 @@ from sketchc.checker.facts.sites import Site, collect
 from sketchc.checker.testing.crossings import NO_VALUE, Crossings, Draw
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
-from sketchc.ir.symbolic import show
+from sketchc.ir.show import show
 
 #: Iterations looked at: the first of all loops, the last, and others (of a triangle).
 _DRAWN = 6

@@ -1,0 +1,70 @@
+"""Expressions of the typed sketch as text of the sketch language, in messages and in plans."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from sketchc.base.precedence import (
+    ATOM,
+    CHOICE,
+    PRECEDENCE,
+    PRODUCT,
+    SIGN,
+    bracketed,
+    operand_levels,
+)
+from sketchc.ir import nodes as ir
+
+_CALLS = ("min", "max", "cdiv")
+
+
+def show(expression: ir.Expr, minimum: int = 0) -> str:
+    """The expression in the sketch language, with no parentheses that it does not need; `minimum`
+    says how tightly the outermost operator must bind to stand without them."""
+    text, level = _show(expression)
+    return bracketed(text, level, minimum)
+
+
+def _show(expression: ir.Expr) -> tuple[str, int]:
+    """The text and how tightly its outermost operator binds."""
+    match expression:
+        case ir.Literal(value):
+            text = str(value)
+            return text, PRODUCT - 1 if text.startswith("-") else ATOM
+        case ir.Ref(name=name, kind=ir.NameKind.PRESENT):
+            return f"present({name})", ATOM
+        case ir.Ref(name=name, layout=layout):
+            return name if layout is None else name + show_layout(layout), ATOM
+        case ir.Unary(operator, operand):
+            level = SIGN if operator == "-" else PRECEDENCE[operator]
+            return ("-" if operator == "-" else "not ") + show(operand, level), level
+        case ir.Binary(operator, left, right) if operator in _CALLS:
+            return f"{operator}({show(left)}, {show(right)})", ATOM
+        case ir.Binary(operator, left, right):
+            level = PRECEDENCE[operator]
+            needed = operand_levels(operator)
+            space = "" if level == PRODUCT else " "
+            text = f"{show(left, needed[0])}{space}{operator}{space}{show(right, needed[1])}"
+            return text, level
+        case ir.Choice(condition, then, otherwise):
+            return f"{show(then, 1)} if {show(condition, 1)} else {show(otherwise)}", CHOICE
+        case ir.Function(name, arguments):
+            return f"{name}({', '.join(map(show, arguments))})", ATOM
+        case ir.Iota(extent, lower, upper, layout):
+            parts = [extent]
+            if upper is not None:
+                parts += [lower, upper]
+            elif lower != ir.Literal(0):
+                parts.append(lower)
+            shown = f"iota({', '.join(map(show, parts))})"
+            return shown if layout == (True,) else shown + show_layout(layout), ATOM
+        case ir.TileLanes(tile=tile, extents=extents, layout=layout):
+            own = layout == (True,) * len(extents)
+            return tile if own else tile + show_layout(layout), ATOM
+        case _:
+            assert_never(expression)
+
+
+def show_layout(layout: tuple[bool, ...]) -> str:
+    """`[:, None]`: the own axes of an index tile or a tile, and the new ones."""
+    return "[" + ", ".join(":" if own else "None" for own in layout) + "]"
