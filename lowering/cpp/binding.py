@@ -30,191 +30,12 @@ from sketchc.launch.conditions import (
     solved_sizes,
 )
 from sketchc.launch.symbol_sources import SymbolSource, sources_of
-from sketchc.lowering.cpp.expressions import ROUNDED, literal, number_literal, scalar
+from sketchc.lowering.cpp.expressions import Expressions, literal
+from sketchc.lowering.cpp.library.texts import library_text, read, split
 from sketchc.lowering.cpp.names import identifier
-from sketchc.lowering.cpp.prelude import prelude
 from sketchc.lowering.cpp.refusals import broken
 from sketchc.lowering.param_types import params_to_round
-
-_HELPERS = r"""
-namespace py = pybind11;
-
-namespace {
-
-// An argument as a NumPy array; torch's bfloat16 arrives as int16, which NumPy knows.
-struct argument {
-    py::array given;
-    py::array dense; // C-contiguous: `given` itself, or a copy
-    bool torch = false;
-};
-
-bool is_torch(const py::object &value)
-{
-    const auto module = py::str(py::type::of(value).attr("__module__"));
-    return std::string(module).rfind("torch", 0) == 0;
-}
-
-argument take(py::object value, const char *name, const std::string &dtype, py::ssize_t rank)
-{
-    argument result;
-    result.torch = is_torch(value);
-    std::string found;
-    if (result.torch) {
-        value = value.attr("detach")();
-        found = std::string(py::str(value.attr("dtype"))).substr(6);
-        if (found == "bfloat16") {
-            value = value.attr("view")(py::module_::import("torch").attr("int16"));
-        }
-    }
-    result.given = py::module_::import("numpy").attr("asarray")(value);
-    if (!result.torch) {
-        found = std::string(py::str(result.given.dtype().attr("name")));
-    }
-    if (found != dtype) {
-        throw py::value_error(std::string(name) + " must be " + dtype + ", not " + found);
-    }
-    if (result.given.ndim() != rank) {
-        throw py::value_error(std::string(name) + " must have " + std::to_string(rank) +
-                              " dimensions, not " + std::to_string(result.given.ndim()));
-    }
-    // Unlike `ascontiguousarray`, this leaves an array without axes as it is.
-    result.dense = py::module_::import("numpy").attr("asarray")(result.given,
-                                                               py::arg("order") = "C");
-    return result;
-}
-
-// The Python number that a scalar of NumPy or PyTorch is; anything else as it is.
-[[maybe_unused]] py::object plain(const py::object &value)
-{
-    try {
-        return py::hasattr(value, "item") ? value.attr("item")() : value;
-    } catch (const py::error_already_set &) {
-        return value;
-    }
-}
-
-[[noreturn]] [[maybe_unused]] void mistaken(const py::object &value, const char *name,
-                                            const char *what)
-{
-    throw py::value_error(std::string(name) + " = " + std::string(py::repr(value)) + " " + what);
-}
-
-// A bool is 0 or 1.
-[[maybe_unused]] int64_t take_integer(const py::object &value, const char *name)
-{
-    const py::object number = plain(value);
-    if (!py::isinstance<py::int_>(number)) {
-        mistaken(value, name, "is no integer");
-    }
-    int overflow = 0;
-    const int64_t result = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
-    if (overflow != 0) {
-        mistaken(value, name, "does not fit 64 bits");
-    }
-    return result;
-}
-
-[[maybe_unused]] int64_t take_bool(const py::object &value, const char *name)
-{
-    const py::object number = plain(value);
-    const bool whole = py::isinstance<py::int_>(number);
-    const int64_t result = whole ? take_integer(number, name) : -1;
-    if (result != 0 && result != 1) {
-        mistaken(value, name, "is no bool");
-    }
-    return result;
-}
-
-[[maybe_unused]] double take_number(const py::object &value, const char *name)
-{
-    const py::object number = plain(value);
-    if (!py::isinstance<py::float_>(number) && !py::isinstance<py::int_>(number)) {
-        mistaken(value, name, "is no number");
-    }
-    const double result = PyFloat_AsDouble(number.ptr());
-    if (PyErr_Occurred() != nullptr) {
-        PyErr_Clear();
-        mistaken(value, name, "is no float");
-    }
-    return result;
-}
-
-[[maybe_unused]] argument take_optional(const py::object &value, const char *name,
-                                        const std::string &dtype, py::ssize_t rank)
-{
-    return value.is_none() ? argument{} : take(value, name, dtype, rank);
-}
-
-void check_extent(const argument &tensor, py::ssize_t axis, int64_t expected, bool may_repeat,
-                  const char *name, const char *text)
-{
-    const int64_t actual = tensor.given.shape(axis);
-    if (actual == expected || (may_repeat && actual == 1)) {
-        return;
-    }
-    throw py::value_error(std::string(name) + " has extent " + std::to_string(actual) +
-                          " on axis " + std::to_string(axis) + ", expected " + text + " = " +
-                          std::to_string(expected));
-}
-
-[[maybe_unused]] void check_apart(const argument &written, const char *name,
-                                  const argument &other, const char *other_name)
-{
-    const auto shared = py::module_::import("numpy").attr("may_share_memory");
-    if (shared(written.given, other.given).cast<bool>()) {
-        throw py::value_error(std::string(name) + " is written and must not overlap " +
-                              other_name);
-    }
-}
-
-[[maybe_unused]] py::array make(const py::tuple &shape, const std::string &dtype)
-{
-    return py::module_::import("numpy").attr("empty")(
-        shape, dtype == "bfloat16" ? std::string("int16") : dtype);
-}
-
-[[maybe_unused]] py::object give(const py::array &made, const std::string &dtype, bool as_torch)
-{
-    if (as_torch) {
-        const auto torch = py::module_::import("torch");
-        const py::object tensor = torch.attr("from_numpy")(made);
-        return dtype == "bfloat16" ? tensor.attr("view")(torch.attr("bfloat16")) : tensor;
-    }
-    if (dtype == "bfloat16") {
-        return made.attr("view")(py::module_::import("ml_dtypes").attr("bfloat16"));
-    }
-    return made;
-}
-
-// What the arguments break, with the values that say why.
-[[noreturn]] [[maybe_unused]] void
-refuse(const char *text, std::initializer_list<std::pair<const char *, py::object>> values)
-{
-    std::string message = text;
-    for (const auto &[name, value] : values) {
-        message += message.size() == std::strlen(text) ? " (" : ", ";
-        message += std::string(name) + " = " + std::string(py::repr(value));
-    }
-    throw py::value_error(values.size() == 0 ? message : message + ")");
-}
-
-void check_status(int64_t status, std::initializer_list<std::pair<int64_t, const char *>> refusals)
-{
-    if (status == -1) {
-        throw std::bad_alloc();
-    }
-    for (const auto &[number, text] : refusals) {
-        if (status == number) {
-            throw py::value_error(text);
-        }
-    }
-    if (status != 0) {
-        throw std::runtime_error("the kernel returned " + std::to_string(status));
-    }
-}
-
-} // namespace
-"""
+from sketchc.lowering.precedence import Code
 
 
 def module_source(sketch: ir.Sketch, entry: str) -> str:
@@ -227,21 +48,19 @@ class _Module:
     sketch: ir.Sketch
     entry: str
     lines: list[str] = attrs.field(factory=list)
+    code: Expressions = attrs.field(factory=Expressions)
 
     def text(self) -> str:
         name = self.sketch.name
         self._function()
         function = "\n".join(self.lines)
-        helpers = prelude(function).rstrip("\n")
+        glue = {piece.name: piece.text for piece in split(read("python_module.hpp"))}
         parts = [
             f"// The Python module of {name}: glue, so compiled without costly optimisation.\n"
             '#pragma GCC optimize("O1")',
-            "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <cstring>\n"
-            "#include <initializer_list>\n#include <limits>\n#include <new>\n#include <stdexcept>\n"
-            "#include <string>\n#include <type_traits>\n#include <utility>\n\n"
-            "#include <pybind11/numpy.h>\n#include <pybind11/pybind11.h>",
-            helpers,
-            _HELPERS.strip("\n"),
+            glue["includes"],
+            library_text(self.code.used),
+            glue["arguments"],
             self._declaration(),
             function,
             self._registration(),
@@ -322,11 +141,11 @@ class _Module:
             value = constant.value
             floats = constant.dtype.is_float
             kind = "double" if floats else "int64_t"
-            text = number_literal(value, DType.F64) if floats else literal(value)
+            text = self.code.number_literal(value, DType.F64) if floats else literal(value)
             self._line(f"[[maybe_unused]] constexpr {kind} {identifier(constant.name)} = {text};")
         for param in params_to_round(self.sketch):
             name = identifier(param.name)
-            self._line(f"{name} = {ROUNDED[param.dtype].format(name)};")
+            self._line(f"{name} = {self.code.rounded(Code(name), param.dtype)};")
         for step in launch_steps(self.sketch):
             match step:
                 case ir.Let():
@@ -342,7 +161,7 @@ class _Module:
         kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
         self._line(
             f"[[maybe_unused]] const {kind} {identifier(let.name)} ="
-            f" static_cast<{kind}>({scalar(let.value)});"
+            f" static_cast<{kind}>({self.code.scalar(let.value)});"
         )
 
     def _refuse_unless(self, condition: Condition) -> None:
@@ -350,7 +169,7 @@ class _Module:
             f'{{"{name}", py::cast({identifier(name)})}}'
             for name in mentioned(self.sketch, condition)
         )
-        self._line(f"if ({broken(condition)}) {{")
+        self._line(f"if ({broken(condition, self.code)}) {{")
         self._line(f"    refuse({_quoted(refusal_text(condition))}, {{{values}}});")
         self._line("}")
 
@@ -361,7 +180,7 @@ class _Module:
             name = source.tensor.name
             size = f"{name}_argument.given.shape({source.axis})"
             if source.offset != ir.Literal(0):
-                size = f"({size} - ({scalar(source.offset)}))"
+                size = f"({size} - ({self.code.scalar(source.offset)}))"
             size += f" / {source.step}" if source.step > 1 else ""
             value = (
                 f"!{name}_given.is_none() ? {size} : {value}" if source.tensor.optional else size
@@ -373,8 +192,9 @@ class _Module:
             given = f"if (!{tensor.name}_given.is_none()) " if tensor.optional else ""
             for axis, extent in enumerate(tensor.extents):
                 repeats = may_repeat(self.sketch, tensor, axis)
+                expected = self.code.scalar(extent)
                 self._line(
-                    f"{given}check_extent({tensor.name}_argument, {axis}, {scalar(extent)},"
+                    f"{given}check_extent({tensor.name}_argument, {axis}, {expected},"
                     f' {"true" if repeats else "false"}, "{tensor.name}", "{show(extent)}");'
                 )
         for tensor in self._given():
@@ -391,7 +211,9 @@ class _Module:
     def _outputs(self) -> None:
         for tensor in self._tensors():
             if tensor.role is ir.Role.OUT:
-                shape = ", ".join(f"int64_t{{{scalar(extent)}}}" for extent in tensor.extents)
+                shape = ", ".join(
+                    f"int64_t{{{self.code.scalar(extent)}}}" for extent in tensor.extents
+                )
                 self._line(
                     f"py::array {tensor.name}_made = make(py::make_tuple({shape}),"
                     f' "{tensor.dtype.numpy_name}");'
@@ -470,7 +292,7 @@ class _Module:
             default = ""
             if param.default is not None:
                 floats = param.dtype.is_float
-                number = number_literal(param.default, DType.F64) if floats else None
+                number = self.code.number_literal(param.default, DType.F64) if floats else None
                 default = f" = {number or literal(int(param.default))}"
             arguments.append(f'py::arg("{param.name}"){default}')
         shapes = ", ".join(

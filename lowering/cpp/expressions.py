@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import assert_never
 
+import attrs
+
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import OPPOSITE
@@ -13,7 +15,7 @@ from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.scalars import LOGICAL, scalar_dtype
 from sketchc.lowering.precedence import CPP, Code
 
-#: The C++ type of each element type; `half` and `bfloat16` are the prelude's.
+#: The C++ type of each element type; `half` and `bfloat16` are the library's.
 CPP_TYPES = {
     DType.F64: "double",
     DType.F32: "float",
@@ -28,14 +30,9 @@ CPP_TYPES = {
     DType.BOOL: "bool",
 }
 
-#: A double as a number of a narrower type.
-ROUNDED = {
-    DType.F32: "static_cast<float>({})",
-    DType.F16: "sketch::to_float(sketch::to_half({}))",
-    DType.BF16: "sketch::to_float(sketch::to_bfloat16({}))",
-}
-
-_HELPERS = {"//": "sketch::floor_div", "%": "sketch::floor_mod", "cdiv": "sketch::ceil_div"}
+#: What makes a number of a type of two bytes; a file that has the type carries it.
+_NARROW = {DType.F16: "to_half", DType.BF16: "to_bfloat16"}
+_HELPERS = {"//": "floor_div", "%": "floor_mod", "cdiv": "ceil_div"}
 _FUNCTIONS = {
     "sqrt": "std::sqrt",
     "exp": "std::exp",
@@ -43,42 +40,300 @@ _FUNCTIONS = {
     "log2": "std::log2",
     "pow": "std::pow",
 }
-
-# ---------------------------------------------------------------- scalars
-
-
-def scalar(expression: ir.Expr) -> Code:
-    """The text of an integer, float or bool expression."""
-    match expression:
-        case ir.Literal(value):
-            return literal(value)
-        case ir.Ref(name, ir.NameKind.PRESENT):
-            return CPP.binary("!=", Code(identifier(name)), Code("nullptr"))
-        case ir.Ref(name):
-            return Code(identifier(name))
-        case ir.Unary("not", operand):
-            return CPP.unary("!", scalar(operand))
-        case ir.Unary(operator, operand):
-            return CPP.unary(operator, scalar(operand))
-        case ir.Binary():
-            return _binary(expression)
-        case ir.Choice():
-            condition, then, otherwise = (_in_brackets(part) for part in expression.parts)
-            return Code(f"({condition} ? {then} : {otherwise})")
-        case ir.Function(name, arguments):
-            return _function(name, arguments)
-        case ir.Iota() | ir.TileLanes():
-            msg = "an index tile reached the printer"
-            raise AssertionError(msg)
-        case _:
-            assert_never(expression)
+#: Integers that C++ promotes to int before it calculates.
+PROMOTED = frozenset({DType.I16, DType.I8, DType.U8})
+#: Operations whose C++ text has the type of its operands whatever that is.
+_KEEPS_TYPE = frozenset({"where", "clamp", "copy"})
+_MODES = {"down": "-1", "up": "1", "zero": "0"}
+_OPERATORS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "logical_and": "&&",
+    "logical_or": "||",
+}
+_BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+#: Rows whose function in the library has another name.
+_RENAMED = {"abs": "absolute", "floordiv": "floor_div", "mod": "floor_mod"}
+_OF_FLOATS = {"floordiv": "whole_quotient", "mod": "floor_rest"}
+#: Attributes that become further arguments, in this order.
+_ATTRIBUTES = {"elu": ("alpha",), "leaky_relu": ("slope",)}
 
 
-def _in_brackets(expression: ir.Expr) -> Code:
-    """A part of a choice, in parentheses where it has an operator."""
-    code = scalar(expression)
-    plain = isinstance(expression, ir.Literal | ir.Ref | ir.Function | ir.Choice)
-    return code if plain else Code(f"({code})")
+@attrs.define
+class Expressions:
+    """The texts of expressions for one file; `used` has the pieces of the library in them."""
+
+    used: set[str] = attrs.field(factory=set)
+
+    def helper(self, name: str, *arguments: Code | str, types: str = "") -> Code:
+        """A call of a function of the library, with these arguments of its template."""
+        function = self.library(name)
+        return CPP.call(f"{function}<{types}>" if types else function, *arguments)
+
+    def library(self, name: str) -> str:
+        """A name of the library, whose piece the file then carries."""
+        self.used.add(name)
+        return f"sketch::{name}"
+
+    def kind(self, dtype: DType) -> str:
+        """The C++ type of elements of a type."""
+        if dtype in _NARROW:
+            self.used.add(_NARROW[dtype])
+        return CPP_TYPES[dtype]
+
+    def rounded(self, code: Code, dtype: DType) -> Code:
+        """A double as a number of a narrower type."""
+        return self._widened(self._to_float(code, DType.F64, dtype, "default"), dtype)
+
+    def _widened(self, code: Code, dtype: DType) -> Code:
+        """A float of two bytes as one of four; others as they are."""
+        if dtype not in _NARROW:
+            return code
+        self.kind(dtype)
+        return CPP.call("sketch::to_float", code)
+
+    # ------------------------------------------------------------ scalars
+
+    def scalar(self, expression: ir.Expr) -> Code:
+        """The text of an integer, float or bool expression."""
+        match expression:
+            case ir.Literal(value):
+                return literal(value)
+            case ir.Ref(name, ir.NameKind.PRESENT):
+                return CPP.binary("!=", Code(identifier(name)), Code("nullptr"))
+            case ir.Ref(name):
+                return Code(identifier(name))
+            case ir.Unary("not", operand):
+                return CPP.unary("!", self.scalar(operand))
+            case ir.Unary(operator, operand):
+                return CPP.unary(operator, self.scalar(operand))
+            case ir.Binary():
+                return self._binary(expression)
+            case ir.Choice():
+                condition, then, otherwise = (self._in_brackets(part) for part in expression.parts)
+                return Code(f"({condition} ? {then} : {otherwise})")
+            case ir.Function(name, arguments):
+                return self._function(name, arguments)
+            case ir.Iota() | ir.TileLanes():
+                msg = "an index tile reached the printer"
+                raise AssertionError(msg)
+            case _:
+                assert_never(expression)
+
+    def _in_brackets(self, expression: ir.Expr) -> Code:
+        """A part of a choice, in parentheses where it has an operator."""
+        code = self.scalar(expression)
+        plain = isinstance(expression, ir.Literal | ir.Ref | ir.Function | ir.Choice)
+        return code if plain else Code(f"({code})")
+
+    def _as_real(self, expression: ir.Expr) -> Code:
+        if isinstance(expression, ir.Literal) and not isinstance(expression.value, bool):
+            return _float_literal(float(expression.value), DType.F64)
+        code = self.scalar(expression)
+        if scalar_dtype(expression) is DType.F64:
+            return code
+        return CPP.call("static_cast<double>", code)
+
+    def _binary(self, expression: ir.Binary) -> Code:
+        operator, left, right = expression.operator, expression.left, expression.right
+        if operator in LOGICAL:
+            return logical(operator, self.scalar(left), self.scalar(right))
+        operands = (left, right)
+        real = operator == "/" or DType.F64 in (scalar_dtype(left), scalar_dtype(right))
+        first, second = (self._as_real(part) if real else self.scalar(part) for part in operands)
+        match operator:
+            case "min" | "max":
+                kind = "double" if real else "int64_t"
+                return CPP.call(f"std::{operator}<{kind}>", first, second)
+            case "//" | "%" | "cdiv":
+                return self.helper(_HELPERS[operator], first, second)
+            case _:
+                return CPP.binary(operator, first, second)
+
+    def fails(self, holds: ir.Expr) -> Code:
+        """That a condition does not hold."""
+        match holds:
+            case ir.Unary("not", operand):
+                return self.scalar(operand)
+            case ir.Binary("and" | "or" as operator, left, right):
+                return logical(
+                    "or" if operator == "and" else "and", self.fails(left), self.fails(right)
+                )
+            case ir.Binary(operator, left, right) if operator in OPPOSITE and DType.F64 not in (
+                scalar_dtype(left),
+                scalar_dtype(right),
+            ):
+                return self.scalar(ir.Binary(OPPOSITE[operator], left, right))
+            case _:
+                return CPP.unary("!", self.scalar(holds))
+
+    def _function(self, name: str, arguments: tuple[ir.Expr, ...]) -> Code:
+        match name:
+            case "float":
+                return self._as_real(arguments[0])
+            case "int":
+                return self.helper("truncate", self._as_real(arguments[0]))
+            case "abs":
+                if scalar_dtype(arguments[0]) is DType.F64:
+                    return CPP.call("std::fabs", self.scalar(arguments[0]))
+                return CPP.call("std::abs", self.scalar(arguments[0]))
+            case "rsqrt":
+                root = CPP.call("std::sqrt", self._as_real(arguments[0]))
+                return CPP.binary("/", Code("1.0"), root)
+            case _:
+                return CPP.call(
+                    _FUNCTIONS[name], *(self._as_real(argument) for argument in arguments)
+                )
+
+    # ------------------------------------------------------------ values
+
+    def value(self, node: nodes.Value) -> Code:
+        """The text of a typed value."""
+        match node:
+            case nodes.Number(number, dtype):
+                return self.number_literal(number, dtype)
+            case nodes.Local(name):
+                return Code(identifier(name))
+            case nodes.Scalar(expression, _):
+                return self.scalar(expression)
+            case nodes.Element(buffer, index):
+                return Code(f"{identifier(buffer)}[{self.scalar(index)}]")
+            case nodes.Convert(inner, dtype, rounding, saturate):
+                return self._convert(inner, dtype, rounding, saturate)
+            case nodes.Apply():
+                code = self._apply(node)
+                if node.result in PROMOTED and node.operation not in _KEEPS_TYPE:
+                    # Arithmetic on short integers happens on int.
+                    return CPP.call(f"static_cast<{self.kind(node.result)}>", code)
+                return code
+            case nodes.Select(condition, then, otherwise, dtype):
+                parts = (self.value(then), self._typed_literal_of(otherwise, dtype))
+                return conditional(self.scalar(condition), *parts)
+            case _:
+                assert_never(node)
+
+    def _typed_literal_of(self, node: nodes.Value, dtype: DType) -> Code:
+        return (
+            self._typed_literal(node.value, dtype)
+            if isinstance(node, nodes.Number)
+            else self.value(node)
+        )
+
+    def number_literal(self, number: int | float | bool, dtype: DType) -> Code:
+        if dtype in (DType.F16, DType.BF16):
+            return self.helper(_NARROW[dtype], _float_literal(float(number), DType.F32))
+        if dtype.is_float:
+            return _float_literal(float(number), dtype)
+        if dtype is DType.BOOL:
+            return literal(bool(number))
+        number = wrapped(int(number), dtype)
+        if dtype is DType.I32 and int(number) == -(2**31):
+            return Code("std::numeric_limits<int32_t>::min()")
+        if dtype is DType.U32:
+            return Code(f"{int(number)}U")
+        return literal(int(number))
+
+    def _convert(self, inner: nodes.Value, dtype: DType, rounding: str, saturate: bool) -> Code:
+        source = printed_dtype(inner)
+        if source is dtype:
+            return self.value(inner)
+        if isinstance(inner, nodes.Number):
+            if rounding == "default" or dtype is DType.BOOL:
+                return self.number_literal(inner.value, dtype)
+            if dtype.is_float and source.is_float:
+                return self._to_float(
+                    self.number_literal(inner.value, DType.F64), DType.F64, dtype, rounding
+                )
+        code = self.value(inner)
+        if source in _NARROW:
+            code = self._widened(code, source)
+            source = DType.F32
+            if source is dtype:
+                return code
+        if dtype is DType.BOOL:
+            zero = self.number_literal(0, source)
+            return CPP.binary("!=", code, zero)
+        if dtype.is_float:
+            return self._to_float(code, source, dtype, rounding)
+        kind = self.kind(dtype)
+        if source.is_float:
+            mode = "nearest" if rounding == "default" else rounding
+            helper = "saturated" if saturate else "to_integer"
+            return self.helper(helper, self.helper(f"round_{mode}", code), types=kind)
+        if saturate and source is not DType.BOOL:
+            return self.helper("clamped", CPP.call("int64_t", code), types=kind)
+        return CPP.call(f"static_cast<{kind}>", code)
+
+    def _to_float(self, code: Code, source: DType, dtype: DType, rounding: str) -> Code:
+        kind = self.kind(dtype)
+        narrows = source.is_float and dtype.bytes < source.bytes
+        if rounding in _MODES and narrows:
+            return self.helper("directed", code, types=f"{kind}, {_MODES[rounding]}")
+        if dtype in _NARROW:
+            wide = code if source.is_float else CPP.call("static_cast<double>", code)
+            return self.helper(_NARROW[dtype], wide)
+        return CPP.call(f"static_cast<{kind}>", code)
+
+    def _apply(self, node: nodes.Apply) -> Code:
+        codes = [self._argument(argument) for argument in node.arguments]
+        operation = node.operation
+        if operation in _OPERATORS:
+            return CPP.binary(_OPERATORS[operation], *codes)
+        if operation in _BITWISE:
+            if node.dtype is DType.BOOL:
+                # `&` on bool promotes to int; the result must stay a bool.
+                return CPP.call("static_cast<bool>", CPP.binary(_BITWISE[operation], *codes))
+            return CPP.binary(_BITWISE[operation], *codes)
+        match operation:
+            case "floordiv" | "mod" if node.dtype.is_float:
+                return self.helper(_OF_FLOATS[operation], *codes)
+            case "neg":
+                return CPP.unary("-", codes[0])
+            case "fma":
+                return CPP.binary("+", CPP.binary("*", codes[0], codes[1]), codes[2])
+            case "logical_not":
+                return CPP.unary("!", codes[0])
+            case "bitwise_not":
+                return CPP.unary("!" if node.dtype is DType.BOOL else "~", codes[0])
+            case "where":
+                return conditional(*codes)
+            case "clamp":
+                return self._clamp(node, codes[0])
+            case "gelu" if node.attributes.get("approximate") == "tanh":
+                return self.helper("gelu_tanh", *codes)
+            case _:
+                extra = [
+                    self._typed_literal(_number(node.attributes[name]), node.dtype)
+                    for name in _ATTRIBUTES.get(operation, ())
+                ]
+                return self.helper(_RENAMED.get(operation, operation), *codes, *extra)
+
+    def _argument(self, argument: nodes.Value) -> Code:
+        """An operand; templates need 64-bit literals to be of that type."""
+        if isinstance(argument, nodes.Number):
+            return self._typed_literal(argument.value, argument.dtype)
+        return self.value(argument)
+
+    def _typed_literal(self, number: int | float | bool, dtype: DType) -> Code:
+        code = self.number_literal(number, dtype)
+        exact = dtype is DType.I64 or dtype in PROMOTED
+        return Code(f"{self.kind(dtype)}{{{code}}}") if exact else code
+
+    def _clamp(self, node: nodes.Apply, code: Code) -> Code:
+        for attribute, helper in (("low", "at_least"), ("high", "at_most")):
+            bound = node.attributes.get(attribute)
+            if bound is not None:
+                number = _held(_number(bound), node.dtype)
+                code = self.helper(helper, code, self._typed_literal(number, node.dtype))
+        return code
 
 
 def literal(value: int | float | bool) -> Code:
@@ -94,32 +349,6 @@ def literal(value: int | float | bool) -> Code:
     return Code(text, CPP.unary_levels["-"] if value < 0 else 100)
 
 
-def _as_real(expression: ir.Expr) -> Code:
-    if isinstance(expression, ir.Literal) and not isinstance(expression.value, bool):
-        return _float_literal(float(expression.value), DType.F64)
-    code = scalar(expression)
-    if scalar_dtype(expression) is DType.F64:
-        return code
-    return CPP.call("static_cast<double>", code)
-
-
-def _binary(expression: ir.Binary) -> Code:
-    operator, left, right = expression.operator, expression.left, expression.right
-    if operator in LOGICAL:
-        return logical(operator, scalar(left), scalar(right))
-    operands = (left, right)
-    real = operator == "/" or DType.F64 in (scalar_dtype(left), scalar_dtype(right))
-    first, second = (_as_real(part) if real else scalar(part) for part in operands)
-    match operator:
-        case "min" | "max":
-            kind = "double" if real else "int64_t"
-            return CPP.call(f"std::{operator}<{kind}>", first, second)
-        case "//" | "%" | "cdiv":
-            return CPP.call(_HELPERS[operator], first, second)
-        case _:
-            return CPP.binary(operator, first, second)
-
-
 def logical(operator: str, left: Code, right: Code) -> Code:
     """`and` or `or` of two conditions. Compilers warn about `a || b && c`: an inner part with the
     other operator is parenthesised."""
@@ -129,74 +358,6 @@ def logical(operator: str, left: Code, right: Code) -> Code:
     return CPP.binary(LOGICAL[operator], *parts)
 
 
-def fails(holds: ir.Expr) -> Code:
-    """That a condition does not hold."""
-    match holds:
-        case ir.Unary("not", operand):
-            return scalar(operand)
-        case ir.Binary("and" | "or" as operator, left, right):
-            return logical("or" if operator == "and" else "and", fails(left), fails(right))
-        case ir.Binary(operator, left, right) if operator in OPPOSITE and DType.F64 not in (
-            scalar_dtype(left),
-            scalar_dtype(right),
-        ):
-            return scalar(ir.Binary(OPPOSITE[operator], left, right))
-        case _:
-            return CPP.unary("!", scalar(holds))
-
-
-def _function(name: str, arguments: tuple[ir.Expr, ...]) -> Code:
-    match name:
-        case "float":
-            return _as_real(arguments[0])
-        case "int":
-            return CPP.call("sketch::truncate", _as_real(arguments[0]))
-        case "abs":
-            if scalar_dtype(arguments[0]) is DType.F64:
-                return CPP.call("std::fabs", scalar(arguments[0]))
-            return CPP.call("std::abs", scalar(arguments[0]))
-        case "rsqrt":
-            root = CPP.call("std::sqrt", _as_real(arguments[0]))
-            return CPP.binary("/", Code("1.0"), root)
-        case _:
-            return CPP.call(_FUNCTIONS[name], *(_as_real(argument) for argument in arguments))
-
-
-# ---------------------------------------------------------------- values
-
-
-def value(node: nodes.Value) -> Code:
-    """The text of a typed value."""
-    match node:
-        case nodes.Number(number, dtype):
-            return number_literal(number, dtype)
-        case nodes.Local(name):
-            return Code(identifier(name))
-        case nodes.Scalar(expression, _):
-            return scalar(expression)
-        case nodes.Element(buffer, index):
-            return Code(f"{identifier(buffer)}[{scalar(index)}]")
-        case nodes.Convert(inner, dtype, rounding, saturate):
-            return _convert(inner, dtype, rounding, saturate)
-        case nodes.Apply():
-            code = _apply(node)
-            if node.result in PROMOTED and node.operation not in _KEEPS_TYPE:
-                # Arithmetic on short integers happens on int.
-                return CPP.call(f"static_cast<{CPP_TYPES[node.result]}>", code)
-            return code
-        case nodes.Select(condition, then, otherwise, dtype):
-            parts = (value(then), _typed_literal_of(otherwise, dtype))
-            return conditional(scalar(condition), *parts)
-        case _:
-            assert_never(node)
-
-
-#: Integers that C++ promotes to int before it calculates.
-PROMOTED = frozenset({DType.I16, DType.I8, DType.U8})
-#: Operations whose C++ text has the type of its operands whatever that is.
-_KEEPS_TYPE = frozenset({"where", "clamp", "copy"})
-
-
 def conditional(condition: Code, then: Code, otherwise: Code) -> Code:
     """`condition ? then : otherwise`."""
     shown = (
@@ -204,10 +365,6 @@ def conditional(condition: Code, then: Code, otherwise: Code) -> Code:
         for code in (condition, then, otherwise)
     )
     return Code("{} ? {} : {}".format(*shown), 1)
-
-
-def _typed_literal_of(node: nodes.Value, dtype: DType) -> Code:
-    return _typed_literal(node.value, dtype) if isinstance(node, nodes.Number) else value(node)
 
 
 def printed_dtype(node: nodes.Value) -> DType:
@@ -221,29 +378,11 @@ def printed_dtype(node: nodes.Value) -> DType:
             return node.dtype
 
 
-def number_literal(number: int | float | bool, dtype: DType) -> Code:
-    if dtype in (DType.F16, DType.BF16):
-        return CPP.call(_NARROW[dtype], _float_literal(float(number), DType.F32))
-    if dtype.is_float:
-        return _float_literal(float(number), dtype)
-    if dtype is DType.BOOL:
-        return literal(bool(number))
-    number = wrapped(int(number), dtype)
-    if dtype is DType.I32 and int(number) == -(2**31):
-        return Code("std::numeric_limits<int32_t>::min()")
-    if dtype is DType.U32:
-        return Code(f"{int(number)}U")
-    return literal(int(number))
-
-
 def wrapped(number: int, dtype: DType) -> int:
     """An integer as its type holds it."""
     bits = 8 * dtype.bytes
     number %= 1 << bits
     return number - (1 << bits) if dtype.is_signed and number >> (bits - 1) else number
-
-
-_NARROW = {DType.F16: "sketch::to_half", DType.BF16: "sketch::to_bfloat16"}
 
 
 def _float_literal(number: float, dtype: DType) -> Code:
@@ -260,129 +399,6 @@ def _float_literal(number: float, dtype: DType) -> Code:
         text += ".0"
     code = Code(text + ("f" if dtype is DType.F32 else ""))
     return CPP.unary("-", code) if math.copysign(1.0, number) < 0 else code
-
-
-_MODES = {"down": "-1", "up": "1", "zero": "0"}
-
-
-def _convert(inner: nodes.Value, dtype: DType, rounding: str, saturate: bool) -> Code:
-    source = printed_dtype(inner)
-    code = value(inner)
-    if source is dtype:
-        return code
-    if isinstance(inner, nodes.Number):
-        if rounding == "default" or dtype is DType.BOOL:
-            return number_literal(inner.value, dtype)
-        if dtype.is_float and source.is_float:
-            return _to_float(number_literal(inner.value, DType.F64), DType.F64, dtype, rounding)
-    if source in _NARROW:
-        code = CPP.call("sketch::to_float", code)
-        source = DType.F32
-        if source is dtype:
-            return code
-    if dtype is DType.BOOL:
-        zero = number_literal(0, source)
-        return CPP.binary("!=", code, zero)
-    if dtype.is_float:
-        return _to_float(code, source, dtype, rounding)
-    kind = CPP_TYPES[dtype]
-    if source.is_float:
-        mode = "nearest" if rounding == "default" else rounding
-        helper = "saturated" if saturate else "to_integer"
-        return CPP.call(f"sketch::{helper}<{kind}>", CPP.call(f"sketch::round_{mode}", code))
-    if saturate and source is not DType.BOOL:
-        return CPP.call(f"sketch::clamped<{kind}>", CPP.call("int64_t", code))
-    return CPP.call(f"static_cast<{kind}>", code)
-
-
-def _to_float(code: Code, source: DType, dtype: DType, rounding: str) -> Code:
-    kind = CPP_TYPES[dtype]
-    narrows = source.is_float and dtype.bytes < source.bytes
-    if rounding in _MODES and narrows:
-        return CPP.call(f"sketch::directed<{kind}, {_MODES[rounding]}>", code)
-    if dtype in _NARROW:
-        wide = code if source.is_float else CPP.call("static_cast<double>", code)
-        return CPP.call(_NARROW[dtype], wide)
-    return CPP.call(f"static_cast<{kind}>", code)
-
-
-_OPERATORS = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "eq": "==",
-    "ne": "!=",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "logical_and": "&&",
-    "logical_or": "||",
-}
-_BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
-#: Rows whose helper in the prelude has another name.
-_RENAMED = {"abs": "absolute", "floordiv": "floor_div", "mod": "floor_mod"}
-_OF_FLOATS = {"floordiv": "whole_quotient", "mod": "floor_rest"}
-#: Attributes that become further arguments, in this order.
-_ATTRIBUTES = {"elu": ("alpha",), "leaky_relu": ("slope",)}
-
-
-def _apply(node: nodes.Apply) -> Code:
-    codes = [_argument(argument) for argument in node.arguments]
-    operation = node.operation
-    if operation in _OPERATORS:
-        return CPP.binary(_OPERATORS[operation], *codes)
-    if operation in _BITWISE:
-        if node.dtype is DType.BOOL:
-            # `&` on bool promotes to int; the result must stay a bool.
-            return CPP.call("static_cast<bool>", CPP.binary(_BITWISE[operation], *codes))
-        return CPP.binary(_BITWISE[operation], *codes)
-    match operation:
-        case "floordiv" | "mod" if node.dtype.is_float:
-            return CPP.call(f"sketch::{_OF_FLOATS[operation]}", *codes)
-        case "neg":
-            return CPP.unary("-", codes[0])
-        case "fma":
-            return CPP.binary("+", CPP.binary("*", codes[0], codes[1]), codes[2])
-        case "logical_not":
-            return CPP.unary("!", codes[0])
-        case "bitwise_not":
-            return CPP.unary("!" if node.dtype is DType.BOOL else "~", codes[0])
-        case "where":
-            return conditional(*codes)
-        case "clamp":
-            return _clamp(node, codes[0])
-        case "gelu" if node.attributes.get("approximate") == "tanh":
-            return CPP.call("sketch::gelu_tanh", *codes)
-        case _:
-            extra = [
-                _typed_literal(_number(node.attributes[name]), node.dtype)
-                for name in _ATTRIBUTES.get(operation, ())
-            ]
-            return CPP.call(f"sketch::{_RENAMED.get(operation, operation)}", *codes, *extra)
-
-
-def _argument(argument: nodes.Value) -> Code:
-    """An operand; templates need 64-bit literals to be of that type."""
-    if isinstance(argument, nodes.Number):
-        return _typed_literal(argument.value, argument.dtype)
-    return value(argument)
-
-
-def _typed_literal(number: int | float | bool, dtype: DType) -> Code:
-    code = number_literal(number, dtype)
-    exact = dtype is DType.I64 or dtype in PROMOTED
-    return Code(f"{CPP_TYPES[dtype]}{{{code}}}") if exact else code
-
-
-def _clamp(node: nodes.Apply, code: Code) -> Code:
-    for attribute, helper in (("low", "at_least"), ("high", "at_most")):
-        bound = node.attributes.get(attribute)
-        if bound is not None:
-            number = _held(_number(bound), node.dtype)
-            code = CPP.call(f"sketch::{helper}", code, _typed_literal(number, node.dtype))
-    return code
 
 
 def _held(bound: int | float | bool, dtype: DType) -> int | float | bool:

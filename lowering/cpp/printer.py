@@ -11,7 +11,7 @@ import attrs
 
 from sketchc.base.source import Span
 from sketchc.ir import nodes as ir
-from sketchc.lowering.cpp.expressions import CPP_TYPES, PROMOTED, scalar, value
+from sketchc.lowering.cpp.expressions import PROMOTED, Expressions
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.precedence import CPP, Code
@@ -29,25 +29,11 @@ _CLAUSES = {
     "reduce_any": ("||", "||"),
     "reduce_all": ("&&", "&&"),
 }
-_COMBINERS = {"reduce_max": "sketch::max", "reduce_min": "sketch::min"}
-
-#: OpenMP's own max and min ignore NaN; these propagate it.
-REDUCTION_DECLARATIONS = {
-    "propagating_max": (
-        "#pragma omp declare reduction(propagating_max : float, double \\\n"
-        "                              : omp_out = sketch::max(omp_out, omp_in)) \\\n"
-        "    initializer(omp_priv = omp_orig)\n"
-    ),
-    "propagating_min": (
-        "#pragma omp declare reduction(propagating_min : float, double \\\n"
-        "                              : omp_out = sketch::min(omp_out, omp_in)) \\\n"
-        "    initializer(omp_priv = omp_orig)\n"
-    ),
-}
+_COMBINERS = {"reduce_max": "max", "reduce_min": "min"}
 
 
 @attrs.define
-class Printer:
+class Printer(Expressions):
     """Prints statements at a depth of indentation."""
 
     lines: list[str] = attrs.field(factory=list)
@@ -107,23 +93,21 @@ class Printer:
             case nodes.Note(text):
                 self.comment(text)
             case nodes.Define(name, dtype, initial, mutable):
-                kind = CPP_TYPES[dtype] if mutable else f"const {CPP_TYPES[dtype]}"
-                self.line(f"{kind} {identifier(name)} = {value(initial)};")
+                kind = self.kind(dtype) if mutable else f"const {self.kind(dtype)}"
+                self.line(f"{kind} {identifier(name)} = {self.value(initial)};")
             case nodes.Row(name, dtype=dtype, writable=writable):
                 constant = "" if writable else "const "
                 self.line(
-                    f"{constant}{CPP_TYPES[dtype]} *const {identifier(name)} ="
-                    f" {_offset(statement.buffer, statement.base)};"
+                    f"{constant}{self.kind(dtype)} *const {identifier(name)} ="
+                    f" {self._offset(statement.buffer, statement.base)};"
                 )
             case nodes.Assign(name, new):
-                self.line(f"{identifier(name)} = {value(new)};")
+                self.line(f"{identifier(name)} = {self.value(new)};")
             case nodes.Write(buffer, index, new):
-                self.line(f"{identifier(buffer)}[{scalar(index)}] = {value(new)};")
+                self.line(f"{identifier(buffer)}[{self.scalar(index)}] = {self.value(new)};")
             case nodes.AtomicUpdate(operation, buffer, index, new):
-                self.line(
-                    f"sketch::atomic_{operation}(&{identifier(buffer)}[{scalar(index)}],"
-                    f" {value(new)});"
-                )
+                place = f"&{identifier(buffer)}[{self.scalar(index)}]"
+                self.line(f"{self.helper(f'atomic_{operation}', place, self.value(new))};")
             case nodes.Accumulate():
                 self._accumulate(statement)
             case nodes.MatrixProduct():
@@ -157,7 +141,9 @@ class Printer:
     ) -> None:
         name = identifier(variable)
         turn = f"++{name}" if step == 1 else f"{name} += {step}"
-        self.open(f"for (int64_t {name} = {scalar(lower)}; {name} < {scalar(upper)}; {turn})")
+        self.open(
+            f"for (int64_t {name} = {self.scalar(lower)}; {name} < {self.scalar(upper)}; {turn})"
+        )
         self.statements(body)
         self.close()
 
@@ -166,6 +152,8 @@ class Printer:
         for reduction in loop.reductions:
             clause = _CLAUSES[reduction.operation][0 if reduction.dtype.is_float else 1]
             clauses.setdefault(clause, []).append(identifier(reduction.name))
+            if clause.startswith("propagating"):
+                self.used.add(clause)
         text = "".join(f" reduction({c} : {', '.join(n)})" for c, n in clauses.items())
         self.pragma(f"simd{text}")
         self._for(loop.variable, loop.lower, loop.upper, loop.body)
@@ -176,22 +164,22 @@ class Printer:
         first = ir.Ref(streamed.variable, ir.NameKind.LOOP)
         last = ir.Binary("+", first, ir.Literal(streamed.size))
         self.open(
-            f"for (int64_t {name} = {scalar(loop.lower)}; {name} < {scalar(loop.upper)};"
+            f"for (int64_t {name} = {self.scalar(loop.lower)}; {name} < {self.scalar(loop.upper)};"
             f" {name} += {streamed.size})"
         )
-        self.line(f"const int64_t {end} = {scalar(ir.Binary('min', loop.upper, last))};")
+        self.line(f"const int64_t {end} = {self.scalar(ir.Binary('min', loop.upper, last))};")
         for each in streamed.rows:
-            row, kind = each.row, CPP_TYPES[each.row.dtype]
+            row, kind = each.row, self.kind(each.row.dtype)
             self.line(f"alignas(64) {kind} {each.block}[{streamed.size}];")
             self.line(
                 f"{kind} *const {identifier(row.name)} = {streams_name(row.buffer)} ?"
-                f" {each.block} : {_offset(row.buffer, ir.Binary('+', row.base, first))};"
+                f" {each.block} : {self._offset(row.buffer, ir.Binary('+', row.base, first))};"
             )
         self._lanes(attrs.evolve(loop, lower=first, upper=ir.Ref(end, ir.NameKind.LOOP)))
         for each in streamed.rows:
-            place = _offset(each.row.buffer, ir.Binary("+", each.row.base, first))
+            place = self._offset(each.row.buffer, ir.Binary("+", each.row.base, first))
             self.open(f"if ({streams_name(each.row.buffer)})")
-            self.line(f"sketch::stream({place}, {each.block}, {end} - {name});")
+            self.line(f"{self.helper('stream', place, each.block, f'{end} - {name}')};")
             self.close()
         self.close()
 
@@ -200,7 +188,7 @@ class Printer:
         if loop.text:
             self.comment(loop.text)
         self.open(
-            serial_head(name, scalar(loop.start), loop.stop, loop.step, loop.direction),
+            self.serial_head(name, self.scalar(loop.start), loop.stop, loop.step, loop.direction),
         )
         self.statements(loop.body)
         self.close()
@@ -211,7 +199,7 @@ class Printer:
         body, orelse, condition = branch.body, branch.orelse, branch.condition
         if not body:
             body, orelse, condition = orelse, (), ir.Unary("not", condition)
-        self.open(f"if ({scalar(condition)})")
+        self.open(f"if ({self.scalar(condition)})")
         self.statements(body)
         if orelse:
             self.depth -= 1
@@ -220,12 +208,12 @@ class Printer:
         self.close()
 
     def _accumulate(self, statement: nodes.Accumulate) -> None:
-        target = value(statement.target)
-        new = value(statement.value)
+        target = self.value(statement.target)
+        new = self.value(statement.value)
         operators = {"reduce_sum": "+", "reduce_prod": "*"}
         if statement.target.dtype in PROMOTED and statement.operation in operators:
             total = CPP.binary(operators[statement.operation], target, new)
-            kind = CPP_TYPES[statement.target.dtype]
+            kind = self.kind(statement.target.dtype)
             self.line(f"{target} = static_cast<{kind}>({total});")
             return
         match statement.operation:
@@ -237,18 +225,18 @@ class Printer:
                 operator = "||" if statement.operation == "reduce_any" else "&&"
                 self.line(f"{target} = {CPP.binary(operator, target, new)};")
             case operation:
-                self.line(f"{target} = {_COMBINERS[operation]}({target}, {new});")
+                self.line(f"{target} = {self.helper(_COMBINERS[operation], target, new)};")
 
     def _product(self, product: nodes.MatrixProduct) -> None:
         extents = (product.rows, product.columns, product.depth)
         arguments = [
-            ", ".join(str(scalar(extent)) for extent in extents),
-            _view(product.left, True),
-            _view(product.right, True),
-            _view(product.destination, False),
+            ", ".join(str(self.scalar(extent)) for extent in extents),
+            self._view(product.left, True),
+            self._view(product.right, True),
+            self._view(product.destination, False),
             ", ".join(identifier(name) for name in product.packs),
         ]
-        self.line("sketch::multiply(")
+        self.line(f"{self.library('multiply')}(")
         self.depth += 1
         for text in arguments[:-1]:
             self.line(f"{text},")
@@ -258,50 +246,47 @@ class Printer:
     def _call(self, call: nodes.TileCall) -> None:
         parameters = f"<{', '.join(call.parameters)}>" if call.parameters else ""
         arguments = [
-            _tile(view, number not in call.written) for number, view in enumerate(call.tiles)
+            self._tile(view, number not in call.written) for number, view in enumerate(call.tiles)
         ]
-        arguments += [str(value(each)) for each in call.values]
-        self.line(f"sketch::{call.name}{parameters}(")
+        arguments += [str(self.value(each)) for each in call.values]
+        self.line(f"{self.library(call.name)}{parameters}(")
         self.depth += 1
         for text in arguments[:-1]:
             self.line(f"{text},")
         self.line(f"{arguments[-1]});")
         self.depth -= 1
 
+    def serial_head(
+        self, name: str, start: Code, stop: ir.Expr, step: ir.Expr, direction: int
+    ) -> str:
+        """The head of a sequential loop whose step has the sign `direction` (0: not known)."""
+        turn = f"++{name}" if step == ir.Literal(1) else f"{name} += {self.scalar(step)}"
+        upwards, downwards = f"{name} < {self.scalar(stop)}", f"{name} > {self.scalar(stop)}"
+        more = {1: upwards, -1: downwards, 0: f"{self.scalar(step)} > 0 ? {upwards} : {downwards}"}
+        return f"for (int64_t {name} = {start}; {more[direction]}; {turn})"
 
-def serial_head(name: str, start: Code, stop: ir.Expr, step: ir.Expr, direction: int) -> str:
-    """The head of a sequential loop whose step has the sign `direction` (0: not known)."""
-    turn = f"++{name}" if step == ir.Literal(1) else f"{name} += {scalar(step)}"
-    upwards, downwards = f"{name} < {scalar(stop)}", f"{name} > {scalar(stop)}"
-    more = {1: upwards, -1: downwards, 0: f"{scalar(step)} > 0 ? {upwards} : {downwards}"}
-    return f"for (int64_t {name} = {start}; {more[direction]}; {turn})"
+    def _tile(self, view: nodes.TileView, constant: bool) -> str:
+        """A tile as `sketch::tile<type, rank>{data, {lower}, {upper}, {strides}}`."""
+        qualifier = "const " if constant else ""
+        shown = (
+            "{" + ", ".join(str(self.scalar(part)) for part in parts) + "}"
+            for parts in (view.lower, view.upper, view.strides)
+        )
+        kind = f"{self.library('tile')}<{qualifier}{self.kind(view.dtype)}, {len(view.lower)}>"
+        return f"{kind}{{{identifier(view.buffer)}, {', '.join(shown)}}}"
 
+    def _offset(self, buffer: str, base: ir.Expr) -> str:
+        """A pointer to an element of a buffer."""
+        return str(CPP.binary("+", Code(identifier(buffer)), self.scalar(base)))
 
-def _tile(view: nodes.TileView, constant: bool) -> str:
-    """A tile as `sketch::tile<type, rank>{data, {lower}, {upper}, {strides}}`."""
-    qualifier = "const " if constant else ""
-    shown = (
-        "{" + ", ".join(str(scalar(part)) for part in parts) + "}"
-        for parts in (view.lower, view.upper, view.strides)
-    )
-    kind = f"sketch::tile<{qualifier}{CPP_TYPES[view.dtype]}, {len(view.lower)}>"
-    return f"{kind}{{{identifier(view.buffer)}, {', '.join(shown)}}}"
+    def _view(self, view: nodes.MatrixView, constant: bool) -> str:
+        kind = f"{self.library('matrix')}<{'const ' if constant else ''}{self.kind(view.dtype)}>"
+        data = identifier(view.buffer)
+        if view.origin != ir.Literal(0):
+            data += f" + {self.scalar(view.origin)}"
+        return f"{kind}{{{data}, {self.scalar(view.row)}, {self.scalar(view.column)}}}"
 
 
 def streams_name(tensor: str) -> str:
     """The host scalar that is true where a tensor is larger than the caches."""
     return f"{tensor}_streams"
-
-
-def _offset(buffer: str, base: ir.Expr) -> str:
-    """A pointer to an element of a buffer."""
-    # Written as a sum with 0, then without it, for the parentheses that a right operand needs.
-    return f"{identifier(buffer)} + {CPP.binary('+', Code('0'), scalar(base)).text[4:]}"
-
-
-def _view(view: nodes.MatrixView, constant: bool) -> str:
-    kind = CPP_TYPES[view.dtype]
-    origin = "" if view.origin == ir.Literal(0) else f" + {scalar(view.origin)}"
-    data = f"{identifier(view.buffer)}{origin}"
-    qualifier = "const " if constant else ""
-    return f"sketch::matrix<{qualifier}{kind}>{{{data}, {scalar(view.row)}, {scalar(view.column)}}}"

@@ -6,30 +6,28 @@ from __future__ import annotations
 from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.launch.conditions import Condition, Kind
-from sketchc.lowering.cpp.expressions import fails, logical, scalar
+from sketchc.lowering.cpp.expressions import Expressions, logical
 from sketchc.lowering.precedence import CPP, Code
 
 
-def broken(condition: Condition) -> Code:
+def broken(condition: Condition, code: Expressions) -> Code:
     """That a condition does not hold."""
     match condition.kind, condition.holds:
         case Kind.ELEMENTS, holds:
-            return _too_large(holds)
+            return _too_large(holds, code)
         case Kind.WIDTH | Kind.FETCHED, ir.Binary("<", total, ir.Literal(int(limit))):
-            code = _natural(total)
-            text = f"({code})" if code.level < CPP.postfix_level else str(code)
-            return Code(f"{text}.reaches(UINT64_C({limit}))")
+            return CPP.postfix(_natural(total, code), f".reaches(UINT64_C({limit}))")
         case _:
-            return fails(condition.holds)
+            return code.fails(condition.holds)
 
 
-def _too_large(holds: ir.Expr) -> Code:
+def _too_large(holds: ir.Expr, code: Expressions) -> Code:
     match holds:
         case ir.Binary("and", left, right):
-            return logical("or", _too_large(left), _too_large(right))
+            return logical("or", _too_large(left, code), _too_large(right, code))
         case ir.Binary("<", product, _):
-            extents = ", ".join(str(scalar(extent)) for extent in _extents(product))
-            return Code(f"sketch::too_large({{{extents}}})")
+            extents = ", ".join(str(code.scalar(extent)) for extent in _extents(product))
+            return code.helper("too_large", f"{{{extents}}}")
         case _:
             msg = "not a condition on numbers of elements"
             raise InternalError(msg)
@@ -45,15 +43,15 @@ def _extents(product: ir.Expr) -> list[ir.Expr]:
             return [product]
 
 
-def _natural(total: ir.Expr, first: bool = True) -> Code:
+def _natural(total: ir.Expr, code: Expressions, first: bool = True) -> Code:
     """A sum of products; the `first` factor makes the others magnitudes, too."""
     match total:
         case ir.Binary("+", left, right):
             alone = not isinstance(right, ir.Binary)
-            return CPP.binary("+", _natural(left), _natural(right, first=not alone))
+            return CPP.binary("+", _natural(left, code), _natural(right, code, first=not alone))
         case ir.Binary("*", left, right):
-            return CPP.binary("*", _natural(left, first), _natural(right, first=False))
+            return CPP.binary("*", _natural(left, code, first), _natural(right, code, first=False))
         case ir.Function("abs", (operand,)):
-            return _natural(operand, first)
+            return _natural(operand, code, first)
         case _:
-            return CPP.call("sketch::natural", scalar(total)) if first else scalar(total)
+            return code.helper("natural", code.scalar(total)) if first else code.scalar(total)

@@ -9,9 +9,8 @@ import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.launch.conditions import Condition, fetch_conditions, fetched_conditions
-from sketchc.lowering.cpp.expressions import CPP_TYPES, scalar, value
 from sketchc.lowering.cpp.names import identifier
-from sketchc.lowering.cpp.printer import Printer, serial_head
+from sketchc.lowering.cpp.printer import Printer
 from sketchc.lowering.cpp.refusals import broken
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.build import step_sign
@@ -63,8 +62,8 @@ class Steps:
                 assert_never(step)
 
     def _define(self, scalar: nodes.Define) -> None:
-        kind, name = CPP_TYPES[scalar.dtype], identifier(scalar.name)
-        self.out.line(f"[[maybe_unused]] const {kind} {name} = {value(scalar.value)};")
+        kind, name = self.out.kind(scalar.dtype), identifier(scalar.name)
+        self.out.line(f"[[maybe_unused]] const {kind} {name} = {self.out.value(scalar.value)};")
 
     def _comment(self, text: str) -> None:
         if text:
@@ -74,13 +73,15 @@ class Steps:
         self._comment(step.text)
         direction = step_sign(step.step, self.sketch)
         name = identifier(step.variable)
-        self.out.open(serial_head(name, scalar(step.start), step.stop, step.step, direction))
+        self.out.open(
+            self.out.serial_head(name, self.out.scalar(step.start), step.stop, step.step, direction)
+        )
         self.steps(step.body)
         self.out.close()
 
     def _branch(self, step: ir.HostIf) -> None:
         self._comment(step.text)
-        self.out.open(f"if ({scalar(step.condition)})")
+        self.out.open(f"if ({self.out.scalar(step.condition)})")
         self.steps(step.body)
         if step.orelse:
             self.out.depth -= 1
@@ -101,10 +102,10 @@ class Steps:
             out.open("")
         if arenas:
             out.comment("Scratch memory of each thread.")
-            out.line("sketch::arena arena;")
+            out.line(f"{out.library('arena')} arena;")
             for storage in arenas:
                 name = identifier(storage.name)
-                out.line(f"const int64_t {name}_place = {reserved('arena', storage)};")
+                out.line(f"const int64_t {name}_place = {reserved('arena', storage, out)};")
             out.open(f"if (!arena.allocate({'omp_get_max_threads()' if phase.grid else '1'}))")
             out.line("return -1;")
             out.close()
@@ -115,7 +116,7 @@ class Steps:
             self._stack(program)
             out.statements(program.body)
             if streamed_tensors(program.body):
-                out.line("sketch::end_streams();")
+                out.line(f"{out.helper('end_streams')};")
         if scoped:
             out.close()
 
@@ -144,13 +145,13 @@ class Steps:
         for _ in phase.grid:
             out.close()
         if streams:
-            out.line("sketch::end_streams();")
+            out.line(f"{out.helper('end_streams')};")
         if region:
             out.close()
 
     def _thread_storage(self, arenas: list[nodes.Storage], thread: str) -> None:
         for storage in arenas:
-            kind, name = CPP_TYPES[storage.dtype], identifier(storage.name)
+            kind, name = self.out.kind(storage.dtype), identifier(storage.name)
             self.out.line(
                 f"{kind} *const __restrict {name} = arena.at<{kind}>({name}_place, {thread});"
             )
@@ -158,11 +159,11 @@ class Steps:
     def _stack(self, program: nodes.Program) -> None:
         for storage in program.storages:
             if storage.memory == "stack":
-                kind, name = CPP_TYPES[storage.dtype], identifier(storage.name)
+                kind, name = self.out.kind(storage.dtype), identifier(storage.name)
                 count: ir.Expr = storage.extents[0]
                 for extent in storage.extents[1:]:
                     count = ir.Binary("*", count, extent)
-                self.out.line(f"alignas(64) {kind} {name}[{scalar(count)}];")
+                self.out.line(f"alignas(64) {kind} {name}[{self.out.scalar(count)}];")
 
     def _grid_loop(self, axis: GridAxis) -> str:
         """Opens the loop of one grid axis; returns what derives the variable inside, if anything.
@@ -172,7 +173,9 @@ class Steps:
         name = identifier(axis.variable)
         zero, one = ir.Literal(0), ir.Literal(1)
         if axis.start == zero and axis.step == one:
-            self.out.open(f"for (int64_t {name} = 0; {name} < {scalar(axis.count)}; ++{name})")
+            self.out.open(
+                f"for (int64_t {name} = 0; {name} < {self.out.scalar(axis.count)}; ++{name})"
+            )
             return ""
         if (
             axis.start == zero
@@ -182,27 +185,29 @@ class Steps:
             and axis.count.right == axis.step
         ):
             self.out.open(
-                f"for (int64_t {name} = 0; {name} < {scalar(axis.count.left)};"
-                f" {name} += {scalar(axis.step)})"
+                f"for (int64_t {name} = 0; {name} < {self.out.scalar(axis.count.left)};"
+                f" {name} += {self.out.scalar(axis.step)})"
             )
             return ""
         index = f"{name}_index"
-        self.out.open(f"for (int64_t {index} = 0; {index} < {scalar(axis.count)}; ++{index})")
+        self.out.open(
+            f"for (int64_t {index} = 0; {index} < {self.out.scalar(axis.count)}; ++{index})"
+        )
         step = ir.Binary("*", axis.step, ir.Ref(index, ir.NameKind.LOOP))
         start = ir.Binary("+", axis.start, step)
-        return f"const int64_t {name} = {scalar(start)};"
+        return f"const int64_t {name} = {self.out.scalar(start)};"
 
 
-def reserved(arena: str, item: ir.Tensor | nodes.Storage) -> str:
+def reserved(arena: str, item: ir.Tensor | nodes.Storage, out: Printer) -> str:
     """The call that reserves memory for a tensor or a storage."""
-    kind = CPP_TYPES[item.dtype]
-    extents = ", ".join(str(scalar(extent)) for extent in item.extents)
+    kind = out.kind(item.dtype)
+    extents = ", ".join(str(out.scalar(extent)) for extent in item.extents)
     return f"{arena}.add(sizeof({kind}), {{{extents}}})"
 
 
 def refuse_unless(condition: Condition, out: Printer) -> None:
     """Leaves the function with the condition's number unless it holds."""
-    out.open(f"if ({broken(condition)})")
+    out.open(f"if ({broken(condition, out)})")
     out.line(f"return {condition.number};")
     out.close()
 

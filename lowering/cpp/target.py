@@ -1,8 +1,8 @@
 """The `cpp` target: one C++17 file with OpenMP threads, SIMD loops and a plain C entry point.
 
-Takes a finished plan, returns a `Kernel`. The work is in `fusion` (which loops), `lower` (the loop
-IR), `printer` and `expressions` (text), `prelude` (helpers); this file writes the host function
-around the phases.
+Takes a finished plan, returns a `Kernel`. `lowering/loops` makes the loop programs of the phases,
+`printer` and `expressions` make their text, and `library` has what generated files carry; this file
+writes the host function around the phases.
 """
 
 from __future__ import annotations
@@ -18,20 +18,10 @@ from sketchc.ir import walk
 from sketchc.launch.conditions import Kind, actual_extent, launch_conditions, launch_steps
 from sketchc.lowering.cpp.answers import answers as answers
 from sketchc.lowering.cpp.binding import module_source
-from sketchc.lowering.cpp.expressions import (
-    CPP_TYPES,
-    ROUNDED,
-    literal,
-    number_literal,
-    scalar,
-)
+from sketchc.lowering.cpp.expressions import literal
+from sketchc.lowering.cpp.library.texts import include_lines, library_text, used_pieces
 from sketchc.lowering.cpp.names import entry_name, identifier
-from sketchc.lowering.cpp.prelude import prelude, used_helpers
-from sketchc.lowering.cpp.printer import (
-    REDUCTION_DECLARATIONS,
-    Printer,
-    streams_name,
-)
+from sketchc.lowering.cpp.printer import Printer, streams_name
 from sketchc.lowering.cpp.steps import Steps, refuse_unless, reserved
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import nodes
@@ -42,6 +32,7 @@ from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.streams import add_streams, streamed_tensors, unread_outputs
 from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.plan import Capabilities, PhasePlan, Plan
+from sketchc.lowering.precedence import Code
 from sketchc.lowering.source_map import source_map
 
 CAPABILITIES = Capabilities(
@@ -59,35 +50,17 @@ CAPABILITIES = Capabilities(
 DESCRIPTION = "C++17 with OpenMP and SIMD, for x86-64 and other CPUs"
 
 
-_INCLUDES = (
-    "algorithm",
-    "cmath",
-    "cstdint",
-    "cstdlib",
-    "cstring",
-    "initializer_list",
-    "limits",
-    "type_traits",
-)
-
-
 def emit(plan: Plan) -> Kernel:
     """The C++ source for a finished plan; deterministic."""
     sketch = plan.sketch
     host = _Host(plan)
     body = host.function()
-    reductions = [text for name, text in REDUCTION_DECLARATIONS.items() if f"({name} :" in body]
-    searched = body + "".join(reductions)
-    helpers = prelude(searched).rstrip("\n")
-    includes = [f"#include <{name}>" for name in _INCLUDES]
-    includes.append("#include <omp.h>")
-    if "sketch::stream(" in body:
-        includes.append("#if defined(__AVX__)\n#include <immintrin.h>\n#endif")
+    used = host.out.used
+    library = library_text(used)
     parts = [
         f"// {sketch.name}: a C++ kernel for {plan.hardware.name}, made from a sketch.",
-        "\n".join(includes),
-        helpers,
-        "".join(reductions).rstrip("\n"),
+        include_lines(used),
+        library,
         body,
     ]
     source = "\n\n".join(part for part in parts if part) + "\n"
@@ -103,7 +76,7 @@ def emit(plan: Plan) -> Kernel:
         sketch,
         extras=((f"{sketch.name}_module.cpp", module_source(sketch, entry)),),
         source_map=source_map(host.out.marks.lines(above)),
-        library=(LibraryPart(tuple(used_helpers(searched)), helpers),) if helpers else (),
+        library=(LibraryPart(tuple(used_pieces(used)), library),) if library else (),
     )
 
 
@@ -181,7 +154,7 @@ class _Host:
         for tensor in self.sketch.tensors:
             if tensor.role is ir.Role.WORKSPACE:
                 continue
-            kind = CPP_TYPES[tensor.dtype]
+            kind = self.out.kind(tensor.dtype)
             constant = "const " if tensor.role is ir.Role.IN else ""
             parameters.append((f"{constant}{kind} *__restrict ", tensor.name))
         parameters += [("int64_t ", symbol.name) for symbol in self.sketch.symbols]
@@ -216,9 +189,9 @@ class _Host:
             if name not in used:
                 continue
             dtype = DType.F64 if constant.dtype.is_float else constant.dtype
-            kind = "int64_t" if dtype.is_integer else CPP_TYPES[dtype]
+            kind = "int64_t" if dtype.is_integer else self.out.kind(dtype)
             value = constant.value
-            text = number_literal(value, dtype) if dtype.is_float else literal(value)
+            text = self.out.number_literal(value, dtype) if dtype.is_float else literal(value)
             lines.append(f"    constexpr {kind} {name} = {text};\n")
         return "".join(lines) + ("\n" if lines else "")
 
@@ -238,7 +211,7 @@ class _Host:
         for param in params_to_round(self.sketch):
             name = identifier(param.name)
             self.out.comment(f"{param.name} is of type {param.dtype.value}.")
-            self.out.line(f"{name} = {ROUNDED[param.dtype].format(name)};")
+            self.out.line(f"{name} = {self.out.rounded(Code(name), param.dtype)};")
 
     def _launch_steps(self) -> None:
         """Checks and host values; nothing is written before all conditions hold."""
@@ -251,7 +224,7 @@ class _Host:
 
     def _let(self, let: ir.Let) -> None:
         kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
-        text = scalar(let.value)
+        text = self.out.scalar(let.value)
         if kind == "double":
             self.out.line(
                 f"[[maybe_unused]] const double {identifier(let.name)}"
@@ -284,15 +257,17 @@ class _Host:
         if not tensors:
             return
         self.out.comment("Memory shared by the phases.")
-        self.out.line("sketch::arena workspace;")
+        self.out.line(f"{self.out.library('arena')} workspace;")
         for tensor in tensors:
             name = identifier(tensor.name)
-            self.out.line(f"const int64_t {name}_place = {reserved('workspace', tensor)};")
+            self.out.line(
+                f"const int64_t {name}_place = {reserved('workspace', tensor, self.out)};"
+            )
         self.out.open("if (!workspace.allocate(1))")
         self.out.line("return -1;")
         self.out.close()
         for tensor in tensors:
-            kind, name = CPP_TYPES[tensor.dtype], identifier(tensor.name)
+            kind, name = self.out.kind(tensor.dtype), identifier(tensor.name)
             self.out.line(f"{kind} *const {name} = workspace.at<{kind}>({name}_place, 0);")
 
     def _streams(self, programs: list[nodes.Program]) -> None:
@@ -300,11 +275,10 @@ class _Host:
         names = {name for program in programs for name in streamed_tensors(program.body)}
         for tensor in self.sketch.tensors:
             if tensor.name in names:
-                extents = ", ".join(str(scalar(extent)) for extent in tensor.extents)
-                self.out.line(
-                    f"const bool {streams_name(tensor.name)} ="
-                    f" sketch::streams(sizeof({CPP_TYPES[tensor.dtype]}), {{{extents}}});"
-                )
+                extents = ", ".join(str(self.out.scalar(extent)) for extent in tensor.extents)
+                size = f"sizeof({self.out.kind(tensor.dtype)})"
+                large = self.out.helper("streams", size, f"{{{extents}}}")
+                self.out.line(f"const bool {streams_name(tensor.name)} = {large};")
 
     def _initial_values(self) -> None:
         for tensor in self.sketch.tensors:
@@ -319,9 +293,9 @@ class _Host:
             while variable in self.names():
                 variable += "_"
             self.out.open(
-                f"for (int64_t {variable} = 0; {variable} < {scalar(count)}; ++{variable})"
+                f"for (int64_t {variable} = 0; {variable} < {self.out.scalar(count)}; ++{variable})"
             )
-            value = number_literal(tensor.initial, tensor.dtype)
+            value = self.out.number_literal(tensor.initial, tensor.dtype)
             self.out.line(f"{identifier(tensor.name)}[{variable}] = {value};")
             self.out.close()
 

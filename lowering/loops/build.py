@@ -14,7 +14,7 @@ from sketchc.ir.symbolic import constant_value
 from sketchc.ir.walk import children, substitute
 from sketchc.lowering.loops import nodes as loops
 from sketchc.lowering.loops.calls import Calls
-from sketchc.lowering.loops.dead_stores import clean
+from sketchc.lowering.loops.dead_stores import without_dead_stores
 from sketchc.lowering.loops.fusion import (
     BindNode,
     BranchNode,
@@ -33,7 +33,7 @@ from sketchc.lowering.loops.reads import Scope, converted, divides, fetch
 from sketchc.lowering.loops.rows import add_rows
 from sketchc.lowering.loops.scalars import scalar_dtype
 from sketchc.lowering.loops.storage import place
-from sketchc.lowering.loops.unroll_and_jam import jam_sums
+from sketchc.lowering.loops.unroll_and_jam import unroll_and_jam
 
 #: Names of lane variables by the number of loops that remain, innermost first.
 LANE_NAMES = ("lane", "row", "plane", "cube")
@@ -50,8 +50,8 @@ def lower_phase(
     lowering = _Lowering(maker, homes)
     statements = lowering.nodes(nodes, Scope())
     whole = (*lowering.declared_first(), *statements)
-    program = clean(loops.Program((*storages, *lowering.packs), whole))
-    jammed = jam_sums(program.body, maker.versions.fresh, constants)
+    program = without_dead_stores(loops.Program((*storages, *lowering.packs), whole))
+    jammed = unroll_and_jam(program.body, maker.versions.fresh, constants)
     return loops.Program(program.storages, add_rows(jammed, maker.versions.fresh))
 
 
@@ -202,8 +202,8 @@ class _Lowering(Calls):
         notes = _leaf_notes(leaf)
         if nest.product is not None:
             return [*notes, self.product(nest, nest.product)]
-        if nest.whole is not None:
-            return [*notes, self.call(nest, nest.whole, scope)]
+        if nest.library_call is not None:
+            return [*notes, self.call(nest, nest.library_call, scope)]
         found: list[loops.Statement] = [*notes]
         for source in (*nest.sources, *nest.target.lanes, *nest.guards):
             found += self.prepared(source, scope)

@@ -9,10 +9,10 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.indices import row_major, strides
-from sketchc.lowering.loops.nests import Nest, Product, Read, Whole
+from sketchc.lowering.loops.nests import LibraryCall, Nest, Product, Read
 from sketchc.lowering.loops.reads import Reads, Scope
 
-#: Rows, columns and depth by which packed panels may exceed a tile (see the matrix prelude).
+#: Rows, columns and depth by which packed panels may exceed a tile (see `matrix.hpp`).
 PACK_MARGIN = (16, 64)
 PACK_DEPTH = 256
 
@@ -23,9 +23,9 @@ class Calls(Reads):
 
     packs: list[nodes.Storage] = attrs.field(factory=list)
 
-    # ------------------------------------------------------------ calls on whole tiles
+    # ------------------------------------------------------------ calls of the library on tiles
 
-    def call(self, nest: Nest, call: Whole, scope: Scope) -> nodes.TileCall:
+    def call(self, nest: Nest, call: LibraryCall, scope: Scope) -> nodes.TileCall:
         views = []
         for block in call.blocks:
             home = self.homes[block.reference.name]

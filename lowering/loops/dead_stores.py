@@ -18,7 +18,7 @@ from sketchc.lowering.loops import nodes
 _Change = Callable[[tuple[nodes.Statement, ...]], tuple[nodes.Statement, ...]]
 
 
-def clean(program: nodes.Program) -> nodes.Program:
+def without_dead_stores(program: nodes.Program) -> nodes.Program:
     """The program without dead writes, unread storage and unused locals; repeated until stable."""
     private = {storage.name for storage in program.storages}
     while True:
@@ -26,10 +26,10 @@ def clean(program: nodes.Program) -> nodes.Program:
         read = buffers_read(body)
         body = _drop_writes(body, private - read)
         storages = tuple(s for s in program.storages if s.name in read)
-        cleaned = nodes.Program(storages, body)
-        if cleaned == program:
-            return cleaned
-        program = cleaned
+        smaller = nodes.Program(storages, body)
+        if smaller == program:
+            return smaller
+        program = smaller
 
 
 # ---------------------------------------------------------------- what is read

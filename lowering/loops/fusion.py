@@ -221,7 +221,7 @@ def _same_axis(left: Axis, right: Axis) -> bool:
 
 def _may_share(first: Nest, second: Nest, level: int) -> bool:
     """True if running both lane by lane of this level is the same as one after the other."""
-    if {first.kind, second.kind} & {Kind.PRODUCT, Kind.WHOLE}:
+    if {first.kind, second.kind} & {Kind.PRODUCT, Kind.LIBRARY_CALL}:
         return False
     return all(mine.aligned(theirs, level) for mine, theirs in first.conflicts(second))
 

@@ -1,9 +1,9 @@
 """Operations with nests of their own: what is neither element-wise, a reduction nor a product.
 
 A rule makes the nests of one statement. Those that scan or order lanes are calls of a function of
-the prelude on tiles in memory (`nests.Whole`). Their operands and results are temporaries: nests
-before and after move values between those and the tiles, so that the tiles themselves are fused,
-forwarded or kept in locals as with any other operation.
+the target's library on tiles in memory (`nests.LibraryCall`). Their operands and results are
+temporaries: nests before and after move values between those and the tiles, so that the tiles
+themselves are fused, forwarded or kept in locals as with any other operation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
-from sketchc.lowering.loops.nests import ONE, Block, Kind, Lanes, Nest, Read, Reference, Term, Whole
+from sketchc.lowering.loops.nests import (
+    ONE,
+    Block,
+    Kind,
+    Lanes,
+    LibraryCall,
+    Nest,
+    Read,
+    Reference,
+    Term,
+)
 from sketchc.lowering.loops.tiles import Loops, tile_reference
 
 if TYPE_CHECKING:
@@ -107,7 +117,7 @@ def _call(
     others = tuple(block.reference for block in changed[1:])
     first = results[0]
     return Nest(
-        Kind.WHOLE,
+        Kind.LIBRARY_CALL,
         (),
         first.reference,
         first.dtype,
@@ -116,7 +126,7 @@ def _call(
         first.dtype,
         first.dtype,
         notes=(statement.text,) if statement.text else (),
-        whole=Whole(function, (*sources, *results), others, (), parameters),
+        library_call=LibraryCall(function, (*sources, *results), others, (), parameters),
     )
 
 

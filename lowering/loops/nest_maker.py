@@ -307,7 +307,7 @@ class NestMaker(Tiles):
                 assert_never(operand)
 
     def block(self, version: str, domain: ir.Domain) -> Block:
-        """The valid lanes of a tile in memory, for a function of the prelude."""
+        """The valid lanes of a tile in memory, for a function of the library."""
         extents = self.extents(version)
         bounds = zip(extents, domain or (ir.FULL,) * len(extents), strict=True)
         lanes = tuple(axis_bounds(extent, own) for extent, own in bounds)

@@ -194,15 +194,15 @@ class Kind(Enum):
     ACCUMULATE = "accumulate"
     PRODUCT = "product"
     ATOMIC = "atomic"
-    WHOLE = "whole"
+    LIBRARY_CALL = "library call"
 
 
 @attrs.frozen(eq=False)
 class Nest:
     """`target = operation(sources)` for all lanes of `axes` where all `guards` hold. `operation`
     "copy" moves a value; ATOMIC nests combine it with an element of a tensor ("add", "max",
-    "min"). PRODUCT and WHOLE nests have no axes and are emitted whole: their tiles are in memory.
-    `others` are the further targets of a WHOLE nest."""
+    "min"). PRODUCT and LIBRARY_CALL nests have no axes and are emitted as calls: their tiles are in
+    memory. `others` are the further targets of a LIBRARY_CALL nest."""
 
     kind: Kind
     axes: tuple[Axis, ...]
@@ -217,7 +217,7 @@ class Nest:
     early: bool = False  # may move up: it reads nothing
     product: Product | None = None
     guards: tuple[LaneSource, ...] = ()
-    whole: Whole | None = None
+    library_call: LibraryCall | None = None
     origin: Span = NOWHERE  # the statement of the sketch
 
     @property
@@ -235,7 +235,7 @@ class Nest:
     @property
     def targets(self) -> tuple[Reference, ...]:
         """All that is written."""
-        return (self.target, *(self.whole.others if self.whole is not None else ()))
+        return (self.target, *(self.library_call.others if self.library_call is not None else ()))
 
     @property
     def scattered(self) -> bool:
@@ -272,8 +272,8 @@ class Block:
 
 
 @attrs.frozen
-class Whole:
-    """An operation on tiles in memory, one call of the prelude's function `name`: `blocks` are the
+class LibraryCall:
+    """An operation on tiles in memory, one call of the library's function `name`: `blocks` are the
     operands and destinations in the function's order, `values` the scalar arguments behind them,
     `parameters` the template arguments."""
 

@@ -21,7 +21,7 @@ from sketchc.lowering.loops import nodes
 ROWS = 8
 
 
-def jam_sums(
+def unroll_and_jam(
     body: tuple[nodes.Statement, ...],
     fresh: Callable[[str], str],
     constants: Mapping[str, ir.Expr],
@@ -38,10 +38,10 @@ def jam_sums(
                 else:
                     found += _jammed(statement, lanes, fresh)
             case nodes.Loop() | nodes.SerialLoop():
-                inner = jam_sums(statement.body, fresh, constants)
+                inner = unroll_and_jam(statement.body, fresh, constants)
                 found.append(attrs.evolve(statement, body=inner))
             case nodes.Branch(body=then, orelse=orelse):
-                arms = [jam_sums(arm, fresh, constants) for arm in (then, orelse)]
+                arms = [unroll_and_jam(arm, fresh, constants) for arm in (then, orelse)]
                 found.append(attrs.evolve(statement, body=arms[0], orelse=arms[1]))
             case _:
                 found.append(statement)

@@ -6,6 +6,7 @@ golden of the library (`test_library_golden.py`). `pytest --update-golden` rewri
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,10 @@ CONSTANTS = {
 @pytest.mark.parametrize("name", NAMES)
 def test_generated_source(name: str, update_golden: bool) -> None:
     _, kernel = lower(example(name), CONSTANTS.get(name))
-    check_golden(FOLDER / f"{name}.cpp", own_source(kernel), update_golden)
+    own = own_source(kernel)
+    check_golden(FOLDER / f"{name}.cpp", own, update_golden)
+    carried = " ".join(part.text for part in kernel.library)
+    assert set(re.findall(r"sketch::(\w+)", own)) <= set(re.findall(r"\w+", carried))
 
 
 def test_every_golden_has_its_example() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from golden_files import check_golden
 
-from sketchc.lowering.cpp.prelude import HELPERS, prelude
+from sketchc.lowering.cpp.library.texts import library_text, pieces
 from sketchc.lowering.triton.emit import HELPERS_BY_CALL
 from sketchc.lowering.triton.library.texts import function_names, function_sources
 from sketchc.lowering.triton.wrapper import HOST_HELPERS
@@ -18,8 +18,9 @@ FOLDER = Path(__file__).parent / "library"
 
 
 def test_cpp_library(update_golden: bool) -> None:
-    used = "".join(f"sketch::{name}\n" for name in HELPERS)
-    check_golden(FOLDER / "cpp.hpp", prelude(used), update_golden)
+    names = [piece.name for piece in pieces().values() if piece.inside]
+    after = ["propagating_max", "propagating_min"]
+    check_golden(FOLDER / "cpp.hpp", library_text([*names, *after]) + "\n", update_golden)
 
 
 def test_triton_library(update_golden: bool) -> None:

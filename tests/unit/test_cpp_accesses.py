@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from cpp_cases import lower
 
-from sketchc.lowering.cpp.expressions import scalar, value
+from sketchc.lowering.cpp.expressions import Expressions
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.build import lower_phase
 from sketchc.lowering.loops.forwarding import find_versions
 from sketchc.lowering.loops.nest_maker import NestMaker
 
 GRID = '@llm_hint("parallel", "grididx")'
+
+#: Prints expressions of tests.
+CODE = Expressions()
 
 
 def program(text: str) -> nodes.Program:
@@ -107,7 +110,7 @@ def test_divisions_of_outer_lanes_leave_the_inner_loop() -> None:
 }}""")
     (lanes,) = of_kind(found, nodes.LaneLoop)
     text = " ".join(
-        value(statement.value).text
+        CODE.value(statement.value).text
         for statement in nodes.walk((lanes,))
         if isinstance(statement, nodes.Define | nodes.Write)
     )
@@ -127,7 +130,7 @@ def test_strides_and_directions_reach_the_index() -> None:
 }}""")
     (lanes,) = of_kind(found, nodes.LaneLoop)
     reads = [s.value for s in nodes.walk((lanes,)) if isinstance(s, nodes.Define)]
-    assert [scalar(r.index).text for r in reads if isinstance(r, nodes.Element)] == [
+    assert [CODE.scalar(r.index).text for r in reads if isinstance(r, nodes.Element)] == [
         "N - 1 - 48 * k + lane * -3"
     ]
 

@@ -9,14 +9,16 @@ from cpp_cases import example, lower
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.lowering.cpp.expressions import scalar, value
-from sketchc.lowering.cpp.prelude import prelude
+from sketchc.lowering.cpp.expressions import Expressions
+from sketchc.lowering.cpp.library.texts import library_text
 from sketchc.lowering.cpp.target import placements
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.build import lower_phase
 from sketchc.lowering.loops.forwarding import find_versions
 from sketchc.lowering.loops.nest_maker import NestMaker
 
+#: Prints expressions of tests.
+CODE = Expressions()
 GRID = '@llm_hint("parallel", "grididx")'
 
 
@@ -83,7 +85,7 @@ def test_whole_tiles_have_constant_bounds() -> None:
         store(x -> Y[i*T:(i+1)*T])
 }}"""
     lanes = [s for s in nodes.walk(program(text).body) if isinstance(s, nodes.LaneLoop)]
-    bounds = {(scalar(lane.lower).text, scalar(lane.upper).text) for lane in lanes}
+    bounds = {(CODE.scalar(lane.lower).text, CODE.scalar(lane.upper).text) for lane in lanes}
     assert bounds == {("0", "T")}
 
 
@@ -146,8 +148,8 @@ def test_lines_are_short() -> None:
 
 
 def test_only_used_helpers_are_printed() -> None:
-    assert prelude("Y[0] = 1.0f;") == ""
-    text = prelude("sketch::relu(x)")
+    assert library_text(()) == ""
+    text = library_text(("relu",))
     assert "relu" in text
     assert "multiply" not in text
     assert "to_half" not in text
@@ -173,14 +175,17 @@ M, K = ir.Ref("M", ir.NameKind.SYMBOL), ir.Ref("K", ir.NameKind.SYMBOL)
     ],
 )
 def test_scalar_expressions(expression: ir.Expr, text: str) -> None:
-    assert scalar(expression).text == text
+    assert CODE.scalar(expression).text == text
 
 
 def test_values_convert_through_float() -> None:
     half = nodes.Local("x", DType.F16)
-    assert value(nodes.Convert(half, DType.F32)).text == "sketch::to_float(x)"
-    assert value(nodes.Convert(half, DType.F64)).text == "static_cast<double>(sketch::to_float(x))"
+    assert CODE.value(nodes.Convert(half, DType.F32)).text == "sketch::to_float(x)"
+    assert (
+        CODE.value(nodes.Convert(half, DType.F64)).text
+        == "static_cast<double>(sketch::to_float(x))"
+    )
     wide = nodes.Local("y", DType.F64)
-    assert value(nodes.Convert(wide, DType.BF16)).text == "sketch::to_bfloat16(y)"
+    assert CODE.value(nodes.Convert(wide, DType.BF16)).text == "sketch::to_bfloat16(y)"
     infinity = nodes.Number(float("-inf"), DType.F32)
-    assert value(infinity).text == "-std::numeric_limits<float>::infinity()"
+    assert CODE.value(infinity).text == "-std::numeric_limits<float>::infinity()"

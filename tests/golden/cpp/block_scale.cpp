@@ -14,11 +14,7 @@
 #endif
 
 // The library: arena, streams, stream, end_streams, floor_div, ceil_div, absolute, max, tile,
-// lane_at, next_lane, reshape.
-
-#pragma omp declare reduction(propagating_max : float, double \
-                              : omp_out = sketch::max(omp_out, omp_in)) \
-    initializer(omp_priv = omp_orig)
+// lane_at, next_lane, reshape, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -14,11 +14,8 @@
 #endif
 
 // The library: arena, streams, stream, end_streams, floor_div, floor_mod, ceil_div, bits_of,
-// float_of, max, min, exp, matrix, blocking, widened, pack, multiply_block, multiply, too_large.
-
-#pragma omp declare reduction(propagating_max : float, double \
-                              : omp_out = sketch::max(omp_out, omp_in)) \
-    initializer(omp_priv = omp_orig)
+// float_of, max, min, exp, matrix, blocking, widened, pack, multiply_block, multiply, too_large,
+// propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

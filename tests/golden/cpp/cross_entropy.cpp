@@ -10,11 +10,8 @@
 #include <type_traits>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, bits_of, float_of, max, log, exp, too_large.
-
-#pragma omp declare reduction(propagating_max : float, double \
-                              : omp_out = sketch::max(omp_out, omp_in)) \
-    initializer(omp_priv = omp_orig)
+// The library: arena, floor_div, ceil_div, bits_of, float_of, max, log, exp, too_large,
+// propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -11,11 +11,7 @@
 #include <omp.h>
 
 // The library: arena, max, min, sqrt, tile, lane_at, for_lines, no_number, extreme_value,
-// extremum, too_large.
-
-#pragma omp declare reduction(propagating_min : float, double \
-                              : omp_out = sketch::min(omp_out, omp_in)) \
-    initializer(omp_priv = omp_orig)
+// extremum, too_large, propagating_min.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -1204,3 +1204,10 @@ inline bool too_large(std::initializer_list<int64_t> extents)
 }
 
 } // namespace sketch
+
+#pragma omp declare reduction(propagating_max : float, double \
+                              : omp_out = sketch::max(omp_out, omp_in)) \
+    initializer(omp_priv = omp_orig)
+#pragma omp declare reduction(propagating_min : float, double \
+                              : omp_out = sketch::min(omp_out, omp_in)) \
+    initializer(omp_priv = omp_orig)

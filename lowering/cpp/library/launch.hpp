@@ -1,9 +1,14 @@
-"""C++ helpers of the checks before a launch: integers that cannot wrap around unnoticed."""
+// Checks before a launch, on integers that cannot wrap around unnoticed.
+#pragma once
 
-from __future__ import annotations
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
 
-LAUNCH: dict[str, str] = {
-    "natural": """
+namespace sketch {
+
+//# natural
 // The magnitude of an integer. Sums and products stay at the greatest value once they reach it.
 class natural {
 public:
@@ -36,8 +41,8 @@ public:
 private:
     uint64_t value_;
 };
-""",
-    "too_large": """
+
+//# too_large
 // Whether a tensor has more elements than memory, an extent of 0 counted as 1.
 inline bool too_large(std::initializer_list<int64_t> extents)
 {
@@ -48,5 +53,5 @@ inline bool too_large(std::initializer_list<int64_t> extents)
     }
     return wraps || elements >= int64_t{1} << 48;
 }
-""",
-}
+
+} // namespace sketch

@@ -1,29 +1,32 @@
-"""C++ helpers for number formats: f16 and bf16, rounding modes, conversions to integers.
+// Number formats: f16 and bf16, rounding modes, conversions to integers. The conversions are integer
+// arithmetic without branches, which g++ vectorises (g++ 12 does not vectorise its own _Float16).
+#pragma once
 
-The conversions are integer arithmetic without branches, which g++ vectorises (g++ 12 does not
-vectorise conversions of its own _Float16).
-"""
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
 
-from __future__ import annotations
+namespace sketch {
 
-NUMBERS: dict[str, str] = {
-    "bits_of": """
+//# bits_of
 inline uint32_t bits_of(float x)
 {
     uint32_t bits;
     std::memcpy(&bits, &x, sizeof bits);
     return bits;
 }
-""",
-    "float_of": """
+
+//# float_of
 inline float float_of(uint32_t bits)
 {
     float x;
     std::memcpy(&x, &bits, sizeof x);
     return x;
 }
-""",
-    "odd": """
+
+//# odd
 // double to float, rounded to odd: a second rounding to fewer bits is then exact.
 inline float odd(double x)
 {
@@ -33,14 +36,14 @@ inline float odd(double x)
     const uint32_t bits = bits_of(nearest) - ((inexact && above) ? 1U : 0U);
     return float_of(bits | (inexact ? 1U : 0U));
 }
-""",
-    "half": """
+
+//# half
 // IEEE binary16 as it lies in memory; arithmetic happens in float.
 struct half {
     uint16_t bits;
 };
-""",
-    "to_half": """
+
+//# to_half
 inline half to_half(float x)
 {
     const uint32_t sign = bits_of(x) & 0x80000000U;
@@ -54,11 +57,11 @@ inline half to_half(float x)
     const uint32_t result = magnitude >= 0x47800000U ? special : finite;
     return half{static_cast<uint16_t>(result | (sign >> 16))};
 }
-""",
-    "to_half_double": """
+
+//# to_half_double (with to_half)
 inline half to_half(double x) { return to_half(odd(x)); }
-""",
-    "half_to_float": """
+
+//# half_to_float (with to_half)
 inline float to_float(half x)
 {
     const uint32_t magnitude = x.bits & 0x7fffU;
@@ -68,14 +71,14 @@ inline float to_float(half x)
     const uint32_t special = (magnitude << 13) + 0x70000000U;
     return float_of((magnitude >= 0x7c00U ? special : bits_of(finite)) | sign);
 }
-""",
-    "bfloat16": """
+
+//# bfloat16
 // The upper half of a float.
 struct bfloat16 {
     uint16_t bits;
 };
-""",
-    "to_bfloat16": """
+
+//# to_bfloat16
 inline bfloat16 to_bfloat16(float x)
 {
     const uint32_t bits = bits_of(x);
@@ -83,30 +86,30 @@ inline bfloat16 to_bfloat16(float x)
     const uint32_t quiet = (bits >> 16) | 0x40U;
     return bfloat16{static_cast<uint16_t>(x != x ? quiet : rounded)};
 }
-""",
-    "to_bfloat16_double": """
+
+//# to_bfloat16_double (with to_bfloat16)
 inline bfloat16 to_bfloat16(double x) { return to_bfloat16(odd(x)); }
-""",
-    "bfloat16_to_float": """
+
+//# bfloat16_to_float (with to_bfloat16)
 inline float to_float(bfloat16 x) { return float_of(static_cast<uint32_t>(x.bits) << 16); }
-""",
-    "round_nearest": """
+
+//# round_nearest
 inline float round_nearest(float x) { return __builtin_rintf(x); }
 inline double round_nearest(double x) { return __builtin_rint(x); }
-""",
-    "round_down": """
+
+//# round_down
 inline float round_down(float x) { return __builtin_floorf(x); }
 inline double round_down(double x) { return __builtin_floor(x); }
-""",
-    "round_up": """
+
+//# round_up
 inline float round_up(float x) { return __builtin_ceilf(x); }
 inline double round_up(double x) { return __builtin_ceil(x); }
-""",
-    "round_zero": """
+
+//# round_zero
 inline float round_zero(float x) { return __builtin_truncf(x); }
 inline double round_zero(double x) { return __builtin_trunc(x); }
-""",
-    "to_integer": """
+
+//# to_integer
 // A rounded float as an integer; what does not fit (NaN too) gives 0.
 template <class T, class F>
 inline T to_integer(F x)
@@ -116,8 +119,8 @@ inline T to_integer(F x)
     const bool fits = x >= least && x < limit;
     return static_cast<T>(fits ? x : F{0});
 }
-""",
-    "saturated": """
+
+//# saturated
 template <class T, class F>
 inline T saturated(F x)
 {
@@ -126,8 +129,8 @@ inline T saturated(F x)
     const T low = x < least ? std::numeric_limits<T>::min() : to_integer<T>(x);
     return x >= limit ? std::numeric_limits<T>::max() : low;
 }
-""",
-    "clamped": """
+
+//# clamped
 // The nearest value of another integer type.
 template <class T>
 inline T clamped(int64_t x)
@@ -136,8 +139,8 @@ inline T clamped(int64_t x)
     constexpr int64_t greatest = std::numeric_limits<T>::max();
     return static_cast<T>(x < least ? least : (x > greatest ? greatest : x));
 }
-""",
-    "next_to": """
+
+//# next_to
 // The neighbour of a number, upwards or downwards; `Bits` orders like the magnitude.
 template <class Bits>
 inline Bits next_to(Bits bits, bool upwards)
@@ -149,8 +152,14 @@ inline Bits next_to(Bits bits, bool upwards)
     const bool grows = ((bits & sign) == 0) == upwards;
     return static_cast<Bits>(grows ? bits + 1 : bits - 1);
 }
-""",
-    "directed": """
+
+//# narrow_half (with to_half, directed)
+inline half narrow(double x, half) { return to_half(x); }
+
+//# narrow_bfloat16 (with to_bfloat16, directed)
+inline bfloat16 narrow(double x, bfloat16) { return to_bfloat16(x); }
+
+//# directed
 // x in a narrower type, rounded down (-1), up (1) or towards zero (0).
 template <class T, int mode>
 inline T directed(double x)
@@ -172,5 +181,5 @@ inline T directed(double x)
     std::memcpy(&nearest, &bits, sizeof bits);
     return nearest;
 }
-""",
-}
+
+} // namespace sketch

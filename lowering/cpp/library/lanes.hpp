@@ -1,13 +1,26 @@
-"""C++ helpers that scan, order and count lanes, and the generator of random numbers.
+// Scans, orders and counts of lanes, on lines along one axis of tiles in memory.
+//
+// Orders are those of the language: NaN is the largest value, ties keep or take the smaller index,
+// and only valid lanes are looked at.
+#pragma once
 
-Each works on lines along one axis of tiles in memory. Orders are those of the language: NaN is the
-largest value, ties keep or take the smaller index, and only valid lanes are looked at.
-"""
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
 
-from __future__ import annotations
+namespace sketch {
 
-LANES: dict[str, str] = {
-    "lane_at": """
+//# tile
+// The valid rectangle of a tile: per axis its first lane, the one after its last, and the distance
+// from one lane to the next.
+template <class T, int rank> struct tile {
+    T *data;
+    int64_t lower[rank];
+    int64_t upper[rank];
+    int64_t strides[rank];
+};
+
+//# lane_at
 template <class T, int rank> inline T *lane_at(const tile<T, rank> &each, const int64_t (&at)[rank])
 {
     T *place = each.data;
@@ -16,8 +29,8 @@ template <class T, int rank> inline T *lane_at(const tile<T, rank> &each, const 
     }
     return place;
 }
-""",
-    "for_lines": """
+
+//# for_lines
 // Calls `visit` with the first lane of every line along `axis`, at which that axis stands at 0.
 template <int axis, int rank, class F>
 inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank], F visit)
@@ -46,8 +59,8 @@ inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank]
         }
     }
 }
-""",
-    "scan_columns": """
+
+//# scan_columns
 // `scan_lines` along another axis than the last: blocks of neighbouring lines go on together.
 template <int axis, bool reverse, bool exclusive, class T, int rank, class W, class F>
 inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
@@ -84,8 +97,8 @@ inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> 
         }
     });
 }
-""",
-    "scan_lines": """
+
+//# scan_lines
 // Runs `combine` along every line; sums and products of floats go on in double. Four lanes at a
 // time are combined among themselves, so that only every fourth waits for what came before.
 template <int axis, bool reverse, bool exclusive, class T, int rank, class W, class F>
@@ -131,8 +144,8 @@ inline void scan_lines(const tile<const T, rank> &source, const tile<T, rank> &r
         }
     });
 }
-""",
-    "cumsum": """
+
+//# cumsum
 template <int axis, bool reverse, bool exclusive, class T, int rank>
 inline void cumsum(const tile<const T, rank> &source, const tile<T, rank> &result)
 {
@@ -140,8 +153,8 @@ inline void cumsum(const tile<const T, rank> &source, const tile<T, rank> &resul
     scan_lines<axis, reverse, exclusive>(source, result, W{0},
                               [](W a, W b) { return static_cast<W>(a + b); });
 }
-""",
-    "cumprod": """
+
+//# cumprod
 template <int axis, bool reverse, bool exclusive, class T, int rank>
 inline void cumprod(const tile<const T, rank> &source, const tile<T, rank> &result)
 {
@@ -149,8 +162,8 @@ inline void cumprod(const tile<const T, rank> &source, const tile<T, rank> &resu
     scan_lines<axis, reverse, exclusive>(source, result, W{1},
                               [](W a, W b) { return static_cast<W>(a * b); });
 }
-""",
-    "no_number": """
+
+//# no_number
 template <class T> inline bool no_number([[maybe_unused]] T x)
 {
     if constexpr (std::is_floating_point_v<T>) {
@@ -159,8 +172,8 @@ template <class T> inline bool no_number([[maybe_unused]] T x)
         return false;
     }
 }
-""",
-    "stands_before": """
+
+//# stands_before
 // Whether `a` stands strictly before `b`; NaN is the largest.
 template <bool descending, class T> inline bool stands_before(T a, T b)
 {
@@ -170,8 +183,8 @@ template <bool descending, class T> inline bool stands_before(T a, T b)
         return a < b || (!no_number(a) && no_number(b));
     }
 }
-""",
-    "extreme_value": """
+
+//# extreme_value
 // The largest (or smallest) of some values, at least one; NaN wins. Many are compared at a time.
 template <bool largest, class T>
 inline T extreme_value(const T *values, int64_t count, int64_t step)
@@ -204,8 +217,8 @@ inline T extreme_value(const T *values, int64_t count, int64_t step)
     }
     return best;
 }
-""",
-    "extremum": """
+
+//# extremum
 // The first lane of the largest (or smallest) of every line; NaN wins, and no lane gives -1.
 template <int axis, bool largest, class T, int rank>
 inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank> &result)
@@ -229,8 +242,8 @@ inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank
         *lane_at(result, at) = lane;
     });
 }
-""",
-    "ordered_line": """
+
+//# ordered_line
 // Values with their indices along one line of two tiles.
 template <class T> struct ordered_line {
     T *values;
@@ -244,8 +257,8 @@ template <class T> struct ordered_line {
         places[lane * place_step] = other.places[from * other.place_step];
     }
 };
-""",
-    "merge_lanes": """
+
+//# merge_lanes
 // Merges the sorted lanes first .. middle and middle .. last of one line into another, stably.
 template <bool descending, class T>
 inline void merge_lanes(const ordered_line<T> &from, const ordered_line<T> &to, int64_t first,
@@ -261,8 +274,8 @@ inline void merge_lanes(const ordered_line<T> &from, const ordered_line<T> &to, 
         to.take(lane, from, second ? right++ : left++);
     }
 }
-""",
-    "sort": """
+
+//# sort
 // Sorts every line stably, by merging back and forth; the sources are used up.
 template <int axis, bool descending, class T, int rank>
 inline void sort(const tile<T, rank> &source, const tile<int64_t, rank> &source_places,
@@ -291,8 +304,8 @@ inline void sort(const tile<T, rank> &source, const tile<int64_t, rank> &source_
         }
     });
 }
-""",
-    "ranks_before": """
+
+//# ranks_before
 // The order of topk: values, then indices; a negative one (nothing yet) is read as the largest.
 template <bool largest, class T>
 inline bool ranks_before(T a, int64_t a_place, T b, int64_t b_place)
@@ -301,8 +314,8 @@ inline bool ranks_before(T a, int64_t a_place, T b, int64_t b_place)
            (!stands_before<largest>(b, a) &&
             static_cast<uint64_t>(a_place) < static_cast<uint64_t>(b_place));
 }
-""",
-    "insert_lane": """
+
+//# insert_lane
 // Moves a value to its place among the `count` ordered ones of a line, of which the last goes.
 template <bool largest, class T>
 inline void insert_lane(const ordered_line<T> &line, int64_t count, T next, int64_t place)
@@ -316,8 +329,8 @@ inline void insert_lane(const ordered_line<T> &line, int64_t count, T next, int6
     line.values[lane * line.step] = next;
     line.places[lane * line.place_step] = place;
 }
-""",
-    "topk": """
+
+//# topk
 // Merges the lanes of every line into the best ones so far, which stay in order.
 template <int axis, bool largest, class T, int rank>
 inline void topk(const tile<const T, rank> &source, const tile<const int64_t, rank> &source_places,
@@ -353,8 +366,8 @@ inline void topk(const tile<const T, rank> &source, const tile<const int64_t, ra
         }
     });
 }
-""",
-    "next_lane": """
+
+//# next_lane
 // The lane after `at` in row-major order; the first one again after the last.
 template <class T, int rank> inline void next_lane(const tile<T, rank> &each, int64_t (&at)[rank])
 {
@@ -365,8 +378,8 @@ template <class T, int rank> inline void next_lane(const tile<T, rank> &each, in
         at[a] = each.lower[a];
     }
 }
-""",
-    "reshape": """
+
+//# reshape
 // Copies lanes in row-major order from one rectangle to another with as many of them.
 template <class T, int from, int to>
 inline void reshape(const tile<const T, from> &source, const tile<T, to> &result)
@@ -401,49 +414,5 @@ inline void reshape(const tile<const T, from> &source, const tile<T, to> &result
         next_lane(source, source_at);
     }
 }
-""",
-    "philox": """
-// Philox4x32-10 (Salmon et al. 2011): the first two words for a key and a counter.
-inline uint64_t philox(int64_t seed, int64_t offset)
-{
-    constexpr uint64_t low = 0xffffffffU;
-    uint64_t k0 = static_cast<uint64_t>(seed) & low;
-    uint64_t k1 = static_cast<uint64_t>(seed) >> 32;
-    uint64_t c0 = static_cast<uint64_t>(offset) & low;
-    uint64_t c1 = static_cast<uint64_t>(offset) >> 32;
-    uint64_t c2 = 0;
-    uint64_t c3 = 0;
-#pragma GCC unroll 10
-    for (int turn = 0; turn < 10; ++turn) {
-        const uint64_t p0 = 0xd2511f53U * c0;
-        const uint64_t p1 = 0xcd9e8d57U * c2;
-        c0 = (p1 >> 32) ^ c1 ^ k0;
-        c1 = p1 & low;
-        c2 = (p0 >> 32) ^ c3 ^ k1;
-        c3 = p0 & low;
-        k0 = (k0 + 0x9e3779b9U) & low;
-        k1 = (k1 + 0xbb67ae85U) & low;
-    }
-    return c0 | c1 << 32;
-}
-""",
-    "rand": """
-// Uniform in [0, 1): the upper 24 bits of a word.
-inline float rand(int64_t seed, int64_t offset)
-{
-    const uint32_t word = static_cast<uint32_t>(philox(seed, offset));
-    return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24F;
-}
-""",
-    "randn": """
-// Standard normal, by Box-Muller.
-inline double randn(int64_t seed, int64_t offset)
-{
-    const uint64_t words = philox(seed, offset);
-    const int32_t first = static_cast<int32_t>(static_cast<uint32_t>(words) >> 8);
-    const int32_t second = static_cast<int32_t>(words >> 40);
-    const double radius = std::sqrt(-2.0 * log((first + 1.0) * 0x1p-24));
-    return radius * cos(6.283185307179586 * (second * 0x1p-24));
-}
-""",
-}
+
+} // namespace sketch

@@ -1,22 +1,28 @@
-"""The C++ matrix product: packed panels and a register-blocked kernel in vector extensions.
+// The matrix product: packed panels and a register-blocked kernel in vector extensions.
+//
+// The scheme is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
+// (ACM TOMS 34(3), 2008): panels of both operands are packed contiguously (widened to the
+// accumulator's type), and a block of rows by two vectors stays in registers along the depth.
+#pragma once
 
-The scheme is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
-(ACM TOMS 34(3), 2008): panels of both operands are packed contiguously (widened to the
-accumulator's type), and a block of rows by two vectors stays in registers along the depth.
-"""
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
 
-from __future__ import annotations
+#include "numbers.hpp"
 
-MATRIX: dict[str, str] = {
-    "matrix": """
+namespace sketch {
+
+//# matrix
 // Element (r, c) of a strided matrix is data[r * row + c * column].
 template <class T> struct matrix {
     T *data;
     int64_t row;
     int64_t column;
 };
-""",
-    "blocking": """
+
+//# blocking
 #if defined(__AVX512F__)
 constexpr int64_t vector_bytes = 64;
 constexpr int64_t block_rows = 12;
@@ -34,8 +40,8 @@ template <class T> struct blocking {
     static constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(T));
     static constexpr int64_t columns = 2 * lanes;
 };
-""",
-    "widened": """
+
+//# widened
 template <class T, class S> inline T widened(S x)
 {
     if constexpr (sizeof(S) == 2 && !std::is_integral_v<S>) {
@@ -44,8 +50,8 @@ template <class T, class S> inline T widened(S x)
         return static_cast<T>(x);
     }
 }
-""",
-    "pack": """
+
+//# pack
 // Packs `width` lines of `depth` elements into panels of `size` lines; missing lines become 0.
 // Element (line, k) is data[line * row + k * column].
 template <int64_t size, class T, class S>
@@ -75,8 +81,8 @@ inline void pack(const matrix<const S> &from, int64_t width, int64_t depth, T *p
         panels += size * depth;
     }
 }
-""",
-    "multiply_block": """
+
+//# multiply_block
 // block_rows x two vectors of the product, in registers along the depth.
 template <class T>
 inline void multiply_block(const T *a, const T *b, int64_t depth, T *to, int64_t row)
@@ -104,8 +110,8 @@ inline void multiply_block(const T *a, const T *b, int64_t depth, T *to, int64_t
         std::memcpy(to + r * row, old, sizeof old);
     }
 }
-""",
-    "multiply": """
+
+//# multiply
 // to += a @ b for a [rows, depth] and b [depth, columns]; `left` and `right` hold packed panels.
 template <class T, class A, class B>
 void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, matrix<const B> b,
@@ -137,5 +143,5 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, m
         }
     }
 }
-""",
-}
+
+} // namespace sketch
