@@ -15,7 +15,6 @@ from sketchc.docspec.manifest import MANIFEST, parse_manifest
 from sketchc.docspec.markdown import parse_document
 from sketchc.docspec.needs import needs_of
 from sketchc.docspec.schema import (
-    LANGUAGES,
     DocSpec,
     DocSpecError,
     Example,
@@ -24,17 +23,11 @@ from sketchc.docspec.schema import (
     Manifest,
     Section,
 )
+from sketchc.lowering.registry import all_targets, load_language
 
 if TYPE_CHECKING:
     from sketchc.base.diagnostics import Diagnostic
     from sketchc.ir import nodes as ir
-
-#: target -> the folder with its documents, beside this file.
-TARGETS: dict[str, str] = {
-    "triton_cuda": "triton_cuda",
-    "triton_ascend": "triton_ascend",
-    "cpp": "cpp",
-}
 
 _EXAMPLES = "examples"
 #: Files that a folder may hold although its manifest does not name them.
@@ -44,11 +37,12 @@ _IGNORED = ("__pycache__", "__init__.py")
 def folder_of(target_or_folder: str | Path) -> Path:
     """The folder of a registered target, or the folder itself. Raises `UsageError` for neither."""
     name = str(target_or_folder)
-    if name in TARGETS:
-        return Path(__file__).resolve().parent / TARGETS[name]
+    folders = {target.name: target.documents for target in all_targets() if target.documents}
+    if name in folders:
+        return Path(__file__).resolve().parent / folders[name]
     folder = Path(target_or_folder)
     if not folder.is_dir():
-        known = ", ".join(TARGETS)
+        known = ", ".join(folders)
         msg = f"{name} is no folder with documents and no target that has some: {known}"
         raise UsageError(msg)
     return folder
@@ -139,7 +133,7 @@ class _Folder:
     # ------------------------------------------------------------ examples
 
     def example(self, manifest: Manifest, frontend: str, name: str, summary: str) -> Example | None:
-        source_file = f"{_EXAMPLES}/{name}{LANGUAGES[manifest.language]}"
+        source_file = f"{_EXAMPLES}/{name}{load_language(manifest.language).suffix}"
         sketch_file = f"{_EXAMPLES}/{name}.sketch"
         sketch = self.text(sketch_file)
         source = self.text(source_file)
@@ -234,7 +228,7 @@ class _Folder:
         for entries in manifest.examples.values():
             for name in entries:
                 named.add(f"{_EXAMPLES}/{name}.sketch")
-                named.add(f"{_EXAMPLES}/{name}{LANGUAGES[manifest.language]}")
+                named.add(f"{_EXAMPLES}/{name}{load_language(manifest.language).suffix}")
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder).as_posix()
             hidden = any(part.startswith(".") or part in _IGNORED for part in Path(name).parts)

@@ -13,13 +13,13 @@ import attrs
 from sketchc.base.types import DType
 from sketchc.docspec.schema import (
     FRONTENDS,
-    LANGUAGES,
     Category,
     Finding,
     Manifest,
     StatedCapabilities,
     ToolchainCommands,
 )
+from sketchc.lowering.registry import all_languages
 from sketchc.ops.table import OPS
 
 #: Name of the manifest in its folder.
@@ -65,7 +65,9 @@ class _Reader:
         self.known(data, _TOP, "")
         target = self.name(data)
         title = self.string(data, "title")
-        language = self.choice(data, "language", tuple(LANGUAGES))
+        language = self.choice(
+            data, "language", tuple(language.name for language in all_languages())
+        )
         tables = {name: self.table(data, name) for name in _TABLES}
         files = self.files(tables)
         examples = self.examples(tables["examples"])

@@ -16,6 +16,7 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.docspec.schema import FAILURES, TOPICS, Category, Fence, Finding, Section
+from sketchc.lowering.registry import all_languages
 from sketchc.ops.table import OPS
 
 #: What an `ops:` line may hold.
@@ -25,8 +26,7 @@ KEYWORDS = frozenset(TOPICS) | frozenset(FAILURES) | {dtype.value for dtype in D
 #: Languages of fenced blocks, and whether such a block must be an excerpt of an example.
 FENCES = {
     "text": False,
-    "cpp": True,
-    "python": True,
+    **{language.fence: True for language in all_languages()},
     "sketch": True,
 }
 

@@ -29,9 +29,6 @@ class Category(Enum):
 #: Frontends that examples can be written for.
 FRONTENDS = ("torch",)
 
-#: Language of the generated source -> ending of an example's file.
-LANGUAGES: Mapping[str, str] = {"c++": ".cpp", "python": ".py"}
-
 #: Words that a `keywords:` line may hold, besides dtypes: what a sketch can show (`needs.needs_of`
 #: finds them).
 TOPICS: Mapping[str, str] = {

@@ -21,7 +21,8 @@ import attrs
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType
-from sketchc.docspec.schema import FAILURES, LANGUAGES, Category, DocSpec, Example, Section
+from sketchc.docspec.schema import FAILURES, Category, DocSpec, Example, Section
+from sketchc.lowering.registry import load_language
 from sketchc.ops.table import OPS
 
 #: The order in which categories are taken.
@@ -231,8 +232,7 @@ def _part(section: Section) -> Part:
 
 def example_text(docspec: DocSpec, example: Example) -> str:
     """An example as Markdown: its sketch, then its kernel."""
-    language = LANGUAGES[docspec.manifest.language].removeprefix(".")
-    fence = {"py": "python"}.get(language, language)
+    fence = load_language(docspec.manifest.language).fence
     return (
         f"## Example `{example.name}`: {example.summary}\n\n"
         f"```sketch\n{example.sketch.rstrip()}\n```\n\n"

@@ -38,7 +38,6 @@ class Capabilities:
     """What a target can do; passes ask this, never the target's name."""
 
     name: str  # "triton_cuda"
-    languages: tuple[str, ...]  # language of the generated source
     default_hardware: str
     dtypes: frozenset[str]  # spellings of DType
     precisions: frozenset[str]  # of gemm; "ieee" is always one

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
+from sketchc.base.diagnostics import UsageError
+from sketchc.lowering.language import PYTHON, Language
 
-#: target -> module with `CAPABILITIES`, `DESCRIPTION`, `emit(plan) -> Kernel`, `answers(plan)`
-#: (what the hints became that only the target can answer), and, where the target fuses by itself,
-#: `placements(plan) -> loops.Placements`.
+if TYPE_CHECKING:
+    from sketchc.lowering.target import Target
+
+#: target -> module with its record, `TARGET`.
 TARGETS: dict[str, str] = {
     "triton_cuda": "sketchc.lowering.triton.cuda",
     "triton_ascend": "sketchc.lowering.triton.ascend",
@@ -18,20 +19,37 @@ TARGETS: dict[str, str] = {
 }
 
 
-class TargetModule(Protocol):
-    """What a target's module offers."""
-
-    CAPABILITIES: Capabilities
-    DESCRIPTION: str
-
-    def emit(self, plan: Plan) -> Kernel:
-        """The source for a finished plan; deterministic."""
-
-    def answers(self, plan: Plan) -> tuple[HintAnswer, ...]:
-        """What became of the hints in `answer_hints.OWN`."""
+def load_target(name: str) -> Target:
+    """The record of a target. Raises `UsageError` for an unknown one."""
+    if name not in TARGETS:
+        msg = f"unknown target {name!r}; known: {', '.join(TARGETS)}"
+        raise UsageError(msg)
+    target: Target = importlib.import_module(TARGETS[name]).TARGET
+    return target
 
 
-def target_module(name: str) -> TargetModule:
-    """The module of a target. Raises `KeyError` for an unknown one."""
-    module: TargetModule = importlib.import_module(TARGETS[name])
-    return module
+def all_targets() -> tuple[Target, ...]:
+    """The records of all targets, in the order of the registry."""
+    return tuple(load_target(name) for name in TARGETS)
+
+
+def targets_in(language: str) -> tuple[Target, ...]:
+    """The targets whose kernels are written in a language: "python", "c++"."""
+    return tuple(target for target in all_targets() if target.language.name == language)
+
+
+def all_languages() -> tuple[Language, ...]:
+    """The languages that some target's kernels are written in, by their names."""
+    found = dict.fromkeys(target.language for target in all_targets())
+    return tuple(sorted(found, key=lambda language: language.name))
+
+
+def load_language(name: str) -> Language:
+    """The language of that name; Python for one that no target has (an older record's)."""
+    return next((language for language in all_languages() if language.name == name), PYTHON)
+
+
+def language_of_file(path: str) -> Language:
+    """The language that the ending of a file's name says; Python for any other ending."""
+    found = (other for other in all_languages() if path.lower().endswith(other.suffixes))
+    return next(found, PYTHON)

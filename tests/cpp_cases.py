@@ -22,7 +22,7 @@ from sketchc.launch.index_inputs import index_ranges
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.cases.sizes import refusal
 from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
@@ -40,7 +40,7 @@ def lower(text: str, constants: Mapping[str, Any] | None = None) -> tuple[Plan, 
     tree, found = parse(Source("test.sketch", text))
     assert tree is not None, found
     plan = build_plan(tree.sketches[0], "cpp", None, constants or {}).plan
-    return plan, target_module("cpp").emit(plan)
+    return plan, load_target("cpp").emit(plan)
 
 
 def example(name: str) -> str:

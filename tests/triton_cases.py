@@ -18,7 +18,7 @@ from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.triton_cuda.toolchain import (
@@ -40,7 +40,7 @@ def lower(
     tree, found = parse(Source("test.sketch", text))
     assert tree is not None, found
     plan = build_plan(tree.sketches[0], target, None, constants or {}).plan
-    return plan, target_module(target).emit(plan)
+    return plan, load_target(target).emit(plan)
 
 
 def example(name: str) -> str:

@@ -71,7 +71,7 @@ def write_kernel(
         return write_messages(assignment, text, start, budget)
 
     talk = _Conversation(model, "coder", messages, settings.docs_tokens)
-    return _kernel(assignment, talk.code(assignment.contract.fence))
+    return _kernel(assignment, talk.code(assignment.contract.language.fence))
 
 
 def repair_kernel(
@@ -100,7 +100,7 @@ def repair_kernel(
     except UnusableReplyError:
         whole = functools.partial(messages, whole=True)
         again = _Conversation(model, "coder-repair", whole, half, dispute)
-        mended = again.code(assignment.contract.fence)
+        mended = again.code(assignment.contract.language.fence)
     return _kernel(assignment, mended)
 
 

@@ -94,9 +94,10 @@ def _by_model(state: RunState, session: Session, assignment: Assignment, mending
 
 def documents_of(target: str) -> DocSpec | None:
     """The documents of a target; None where it has none. Raises `UsageError` for broken ones."""
-    from sketchc.docspec.loader import TARGETS, load
+    from sketchc.docspec.loader import load
+    from sketchc.lowering.registry import load_target
 
-    return load(target) if target in TARGETS else None
+    return load(target) if load_target(target).documents else None
 
 
 def _assignment(state: RunState, session: Session) -> Assignment:

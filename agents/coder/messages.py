@@ -18,7 +18,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.plan_text import print_plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.ops.table import OPS, Category, Op
 
 if TYPE_CHECKING:
@@ -66,19 +66,19 @@ class Assignment:
     @property
     def language(self) -> str:
         """The language of the code."""
-        return target_module(self.target).CAPABILITIES.languages[0]
+        return load_target(self.target).language.name
 
     @property
     def contract(self) -> Contract:
         """What the code must offer."""
         # The built-in Coder may have found the name taken by a function that it needs itself.
         usual = "" if self.builtin is None else self.builtin.entry
-        return contract_of(self.sketch, self.language, self.entry or usual)
+        return contract_of(self.sketch, self.target, self.entry or usual)
 
 
 def for_plan(plan: Plan) -> Assignment:
     """A kernel for a plan. Raises `DiagnosticError` where the built-in Coder refuses it."""
-    kernel = target_module(plan.target).emit(plan)
+    kernel = load_target(plan.target).emit(plan)
     return Assignment(plan.target, plan.hardware.name, plan.sketch, plan, kernel)
 
 
@@ -159,21 +159,18 @@ def plan_text(plan: Plan) -> str:
 
 
 def _system(assignment: Assignment) -> Message:
-    module = target_module(assignment.target)
     return message(
         "system",
         "coder_system.jinja",
         target=assignment.target,
-        description=module.DESCRIPTION,
+        description=load_target(assignment.target).description,
         planned=assignment.plan is not None,
     )
 
 
 def _common(assignment: Assignment) -> dict[str, Any]:
     """What both prompts show."""
-    from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
-    from sketchc.runtime.verify.policy import HEADERS, PYTHON_MODULES
-
+    target = load_target(assignment.target)
     plan = assignment.plan
     types = dict.fromkeys(tensor.dtype.value for tensor in assignment.sketch.tensors)
     return {
@@ -181,15 +178,23 @@ def _common(assignment: Assignment) -> dict[str, Any]:
         "roles": _ROLES,
         "several_out": sum(t.role is ir.Role.OUT for t in assignment.sketch.tensors) > 1,
         "bits": [name for name in types if name in ("f16", "bf16")],
-        "modules": PYTHON_MODULES,
-        "headers": sorted(HEADERS),
-        "flags": " ".join(flag for flag in FLAGS if not flag.startswith("-W")),
+        "imports": target.imports if target.language.hosted else sorted(target.imports),
+        "mark": target.kernel_mark,
+        "flags": "" if target.language.hosted else _flags(assignment.target),
         "plan": None if plan is None else plan_text(plan),
         "operations": [] if plan is None else _operations(plan),
         "task_source": assignment.task_source,
         "parts": assignment.parts,
         "reach": assignment.reach,
     }
+
+
+def _flags(target: str) -> str:
+    """What a compiler is told, warnings apart."""
+    from sketchc.runtime.toolchains.base import toolchain
+
+    flags: tuple[str, ...] = getattr(toolchain(target), "flags", ())
+    return " ".join(flag for flag in flags if not flag.startswith("-W"))
 
 
 def _operations(plan: Plan) -> list[str]:

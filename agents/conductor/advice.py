@@ -14,6 +14,7 @@ from sketchc.agents.llm.messages import LanguageModel, Message, Request
 from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError, json_object
 from sketchc.agents.prompts.rendering import message
 from sketchc.agents.state.state import RunState
+from sketchc.lowering.registry import load_language
 
 if TYPE_CHECKING:
     from sketchc.agents.conductor.conductor import Route
@@ -128,7 +129,7 @@ def facts(state: RunState, session: Session, found: Route) -> dict[str, Any]:
         "sketch": state.sketch,
         "builtin": builtin,
         "code": _shortened(kernel.source) if kernel is not None else "",
-        "fence": {"c++": "cpp"}.get(kernel.language, kernel.language) if kernel else "",
+        "fence": load_language(kernel.language).fence if kernel else "",
         "documents": "" if builtin else documents(state, session, failure),
         "documents_name": f"advice on {session.target}",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sketchc.agents.prompts.rendering import render
 from sketchc.lowering.hardware import load_hardware
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 
 _FLOAT_BYTES = 4
 #: How many tiles of a whole row are alive together, and what is left for those of one element.
@@ -18,8 +18,8 @@ def hardware(target: str, chip: str = "") -> str:
     Every number is the hardware file's own, also where the file says that the machine at hand is
     asked: prompts do not depend on the machine. Raises `UsageError` for an unknown chip.
     """
-    module = target_module(target)
-    capabilities = module.CAPABILITIES
+    found = load_target(target)
+    capabilities = found.capabilities
     facts = load_hardware(chip or capabilities.default_hardware).facts
     memories = facts["memory"]
     default = memories[facts["placement"]["default"]]["bytes"]
@@ -30,7 +30,7 @@ def hardware(target: str, chip: str = "") -> str:
     return render(
         "hardware.jinja",
         target=target,
-        description=module.DESCRIPTION,
+        description=found.description,
         chip=facts["description"],
         detect=bool(facts.get("detect")),
         cores=facts["cores"],
@@ -44,7 +44,7 @@ def hardware(target: str, chip: str = "") -> str:
             for name, memory in memories.items()
         ],
         places={role: _words(name) for role, name in facts["placement"].items()},
-        fuses=hasattr(module, "placements"),
+        fuses=found.fuses,
         rows=rows,
         maximum_elements=capabilities.maximum_elements,
         power_of_two=capabilities.power_of_two_extents,

@@ -20,6 +20,7 @@ import attrs
 from sketchc.agents.run.summary import Facts, headline, summary
 from sketchc.agents.state.state import RunState, Step
 from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.lowering.registry import load_language
 from sketchc.lowering.source_map import source_map_json
 from sketchc.runtime.verify.verdict import jsonable
 
@@ -289,16 +290,16 @@ class _Writer:
         text = self.state.kernel
         assert text is not None
         kernel = None if plan is None else kernel_of(text, plan)
-        ending = "cpp" if text.language == "c++" else "py"
+        ending = load_language(text.language).suffix
         if kernel is not None and kernel.source_map and kernel.source == text.source:
-            found = source_map_json(kernel, self.state.sketch, f"{kernel.name}.{ending}")
+            found = source_map_json(kernel, self.state.sketch, f"{kernel.name}{ending}")
             what = "which lines of the kernel come from which lines of the sketch"
             self._text(f"{kernel.name}.map.json", json.dumps(found), what)
         if kernel is not None and self._dropin(kernel):
             return
         name = self.task.path.stem if kernel is None else kernel.name
         what = _KERNELS[self.state.outcome not in _USABLE]
-        self._text(f"{name}.{ending}", text.source, what)
+        self._text(f"{name}{ending}", text.source, what)
 
     def _dropin(self, kernel: Kernel) -> bool:
         """Write the drop-in; False, with the reason kept, where there is none."""

@@ -14,6 +14,7 @@ import attrs
 from sketchc.agents.llm.ledger import Record, read_ledger
 from sketchc.agents.llm.messages import Reply
 from sketchc.base.diagnostics import UsageError
+from sketchc.lowering.registry import language_of_file
 from sketchc.lowering.source_map import digest
 from sketchc.runtime.report.content import (
     FAILED,
@@ -177,10 +178,9 @@ class _Files:
         sketch, kernel = self.sketch_name(), self.kernel_name()
         texts = self.text(sketch), self.text(kernel)
         links, note = self._links(kernel, *texts)
-        language = "c++" if kernel.endswith(".cpp") else "python"
         return code_of(
             (sketch, texts[0]) if texts[0] else None,
-            (kernel, texts[1], language) if texts[1] else None,
+            (kernel, texts[1], language_of_file(kernel).name) if texts[1] else None,
             links,
             note,
         )

@@ -29,6 +29,7 @@ from sketchc.agents.state.serialise import dump_state, load_state
 from sketchc.agents.state.state import KernelText, RunState
 from sketchc.agents.workflows import agents_of, load_workflow
 from sketchc.base.diagnostics import UsageError
+from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ def first_state(graph: networkx.MultiDiGraph, options: RunOptions) -> RunState:
     state = start_state(graph)
     kernel = None
     if options.kernel:
-        language = "c++" if options.target == "cpp" else "python"
+        language = load_target(options.target).language.name
         kernel = KernelText(options.kernel, options.entry, language, "given")
     return attrs.evolve(state, sketch=options.sketch, kernel=kernel)
 

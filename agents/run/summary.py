@@ -14,6 +14,7 @@ import attrs
 
 from sketchc.agents.llm.errors import ReplayMissError
 from sketchc.agents.state.state import RunState, Step
+from sketchc.lowering.registry import load_target
 
 if TYPE_CHECKING:
     from sketchc.agents.llm.client import Spend
@@ -422,8 +423,8 @@ def _use(facts: Facts) -> str:
     warning = ""
     if facts.state.outcome != "passed":
         warning = "Nothing of this was verified.\n\n"
-    device = {"cpp": "", "triton_cuda": ".cuda()", "triton_ascend": ".npu()"}
-    move = device.get(facts.options.target, "")
+    device = load_target(facts.options.target).device
+    move = "" if device == "cpu" else f".{device}()"
     return (
         f"{warning}With this folder on `sys.path` (it can be moved):\n\n"
         f"```python\nfrom {module} import ModelNew, get_init_inputs, get_inputs\n\n"

@@ -38,7 +38,7 @@ def plan_of(text: str, session: Session, tiles: Mapping[str, Value] | None = Non
 
 def candidate_of(state: RunState, session: Session) -> Candidate:
     """What the Verifier gets. Raises `UsageError` for a given sketch that does not hold."""
-    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.registry import load_target
     from sketchc.runtime.toolchains.base import toolchain
     from sketchc.runtime.verify.verify import Candidate
 
@@ -55,7 +55,7 @@ def candidate_of(state: RunState, session: Session) -> Candidate:
 
     def lowered(tiles: Mapping[str, Value]) -> tuple[Plan, Kernel]:
         smaller = plan_of(state.sketch, session, tiles)
-        return smaller, target_module(smaller.target).emit(smaller)
+        return smaller, load_target(smaller.target).emit(smaller)
 
     return attrs.evolve(candidate, relower=lowered)
 
@@ -64,10 +64,10 @@ def kernel_of(text: KernelText, plan: Plan) -> Kernel:
     """The kernel behind a state's text. Raises `UsageError` for a given one whose function cannot
     be told."""
     from sketchc.lowering.kernel import Kernel
-    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.registry import load_target
 
     if text.origin == "builtin":
-        return target_module(plan.target).emit(plan)
+        return load_target(plan.target).emit(plan)
     entry = text.entry or plan.sketch.name
     if text.origin == "given":
         from sketchc.runtime.verify.kernel_file import entry_point

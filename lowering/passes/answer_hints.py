@@ -1,8 +1,8 @@
-"""Say what each hint of the sketch became: the part that is the same on every target."""
+"""Say what each hint of the sketch became."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
@@ -14,22 +14,25 @@ from sketchc.parsing import syntax
 _GRID = ("parallel", "grididx", "coreidx")
 _SPEEDS = ("fastest", "fast", "medium", "slow")
 _PURPOSES = ("accumulator", "input_cache", "output_buffer", "temp_workspace")
-#: Hints that only the target's emitter can answer; see `registry.TARGETS`.
+#: Hints that only the target's emitter can answer: `Target.answers`.
 OWN = ("pipeline", "async", "tensor_core", "unroll", "vectorize", "simd", "warp", "threadidx")
 
 
 @attrs.frozen
 class AnswerHints:
-    """Fill in `Plan.answers` for loops on the grid and for the memories of tiles.
+    """Fill in `Plan.answers`: for loops on the grid, for the memories of tiles, and those of `OWN`,
+    which the target answers.
 
-    Why: a hint is advice (R9), and whoever gives it wants to know what came of it. Requires: phases
-    mapped, tiles settled. Ensures: one answer for each hint of a loop or tile, but for those in
-    `OWN`, which the target's module adds with `answers(plan)`, and those that `ignored` answers.
+    Why: a hint is advice (R9), and whoever gives it wants to know what became of it. Requires:
+    phases mapped, tiles settled. Ensures: one answer for each hint of a loop or tile, but for those
+    that `ignored` answers.
     """
 
+    answers: Callable[[Plan], tuple[HintAnswer, ...]]  # the target's
+
     def run(self, plan: Plan) -> Plan:
-        found = (*_loops(plan), *_tiles(plan))
-        return attrs.evolve(plan, answers=(*plan.answers, *found))
+        found = attrs.evolve(plan, answers=(*plan.answers, *_loops(plan), *_tiles(plan)))
+        return attrs.evolve(found, answers=(*found.answers, *self.answers(found)))
 
 
 def _loops(plan: Plan) -> Iterator[HintAnswer]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import attrs
@@ -11,6 +11,7 @@ import attrs
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, UsageError, has_errors
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Capabilities, Hardware, Plan
+from sketchc.lowering.target import Target
 from sketchc.parsing import syntax
 
 
@@ -32,6 +33,15 @@ PASSES: tuple[str, ...] = (
     "sketchc.lowering.passes.settle_tiles:SettleTiles",
     "sketchc.lowering.passes.answer_hints:AnswerHints",
 )
+
+
+def passes(target: Target) -> Iterator[Pass]:
+    """The passes, in order. A pass that needs what only the target can say has a field for it, of
+    the name that it has in the target's record."""
+    for path in PASSES:
+        module, _, name = path.partition(":")
+        made = getattr(importlib.import_module(module), name)
+        yield made(**{field.name: getattr(target, field.name) for field in attrs.fields(made)})
 
 
 @attrs.frozen
@@ -59,12 +69,10 @@ def build_plan(
     """
     from sketchc.lowering.hardware import chips_like, load_hardware
     from sketchc.lowering.passes.answer_hints import ignored
-    from sketchc.lowering.registry import TARGETS, target_module
+    from sketchc.lowering.registry import load_target
 
-    if target not in TARGETS:
-        msg = f"unknown target {target!r}; known: {', '.join(TARGETS)}"
-        raise UsageError(msg)
-    capabilities = target_module(target).CAPABILITIES
+    record = load_target(target)
+    capabilities = record.capabilities
     chip = load_hardware(hardware or capabilities.default_hardware)
     known = chips_like(capabilities.default_hardware)
     if chip.name not in [other.name for other in known]:
@@ -75,11 +83,9 @@ def build_plan(
         tree, capabilities, chip, constants or {}, allow_unproved
     )
     plan = Plan(sketch, capabilities, chip, (), {}, notes=notes)
-    for path in PASSES:
-        module, _, name = path.partition(":")
-        plan = getattr(importlib.import_module(module), name)().run(plan)
-    own = target_module(target).answers(plan)
-    plan = attrs.evolve(plan, answers=(*plan.answers, *own, *ignored(tree, plan)))
+    for step in passes(record):
+        plan = step.run(plan)
+    plan = attrs.evolve(plan, answers=(*plan.answers, *ignored(tree, plan)))
     bounds = tuple(
         ir.Proof("scratch", "tiles without a bound", ir.Tier.CHECKED_AT_LAUNCH, require.text)
         for require in plan.sketch.requires[len(sketch.requires) :]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from sketchc.ir.evaluate import evaluate
-from sketchc.lowering.loops.nodes import Storage
+from sketchc.lowering.loops.nodes import Placements, Storage
 from sketchc.lowering.passes.place_tiles import sample_values
 from sketchc.lowering.plan import MemoryUse, Plan
 
@@ -20,13 +22,12 @@ class SettleTiles:
     without `placements` keep the plan.
     """
 
-    def run(self, plan: Plan) -> Plan:
-        from sketchc.lowering.registry import target_module
+    placements: Callable[[Plan], Placements | None]  # the target's
 
-        placements = getattr(target_module(plan.target), "placements", None)
-        if placements is None:
+    def run(self, plan: Plan) -> Plan:
+        found = self.placements(plan)
+        if found is None:
             return plan
-        found = placements(plan)
         tiles = {
             name: attrs.evolve(
                 placed,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from sketchc.base.types import DType
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.language import PYTHON
 from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
-from sketchc.lowering.triton.answers import answers as triton_answers
+from sketchc.lowering.target import Target
 from sketchc.lowering.triton.dialect import Dialect
-from sketchc.lowering.triton.emit import emit_kernel
-
-DESCRIPTION = "Triton-Ascend 3.2 for Huawei Ascend NPUs"
+from sketchc.lowering.triton.foreign import EXITS, FAILURES, IMPORTS
 
 CAPABILITIES = Capabilities(
     name="triton_ascend",
-    languages=("python",),
     default_hardware="ascend910b4",
     dtypes=frozenset(dtype.value for dtype in DType if dtype is not DType.F64),
     precisions=frozenset({"ieee"}),
@@ -49,12 +47,35 @@ DIALECT = Dialect(
     gathers_words=True,
 )
 
+TARGET = Target(
+    CAPABILITIES,
+    description="Triton-Ascend 3.2 for Huawei Ascend NPUs",
+    language=PYTHON,
+    coder=__name__,
+    abi="sketchc.lowering.python_host.abi",
+    toolchain="sketchc.runtime.toolchains.triton_ascend.toolchain",
+    dsl="Triton",
+    device="npu",
+    backend="ascend",
+    packages="torch",
+    documents="triton_ascend",
+    kernel_mark="triton.jit",
+    dsl_names=("triton", "tl"),
+    imports=IMPORTS,
+    exits=EXITS,
+    failures=FAILURES,
+)
+
 
 def emit(plan: Plan) -> Kernel:
     """The kernels and the wrapper of a finished plan, as one Python file."""
+    from sketchc.lowering.triton.emit import emit_kernel
+
     return emit_kernel(plan, DIALECT)
 
 
 def answers(plan: Plan) -> tuple[HintAnswer, ...]:
     """What the hints became that only this target can answer."""
+    from sketchc.lowering.triton.answers import answers as triton_answers
+
     return triton_answers(plan, DIALECT)

@@ -10,9 +10,9 @@ from sketchc.interpreter.operations import cast
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import takes_as_it_is
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton import cross_lane, ordering, random_numbers, shuffles
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
 from sketchc.lowering.triton.operations import (
     BITWISE,

@@ -11,9 +11,9 @@ from sketchc.base.types import DType, promote
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton import products
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.memory import convert
 from sketchc.lowering.triton.scope import Scope
 from sketchc.lowering.triton.values import Shape, Value, carrier, selected, tile_name

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from sketchc.base.types import DType
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.language import PYTHON
 from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
-from sketchc.lowering.triton.answers import answers as triton_answers
+from sketchc.lowering.target import Target
 from sketchc.lowering.triton.dialect import Dialect
-from sketchc.lowering.triton.emit import emit_kernel
-
-DESCRIPTION = "Triton 3.6 for NVIDIA GPUs (sm_80 and newer)"
+from sketchc.lowering.triton.foreign import EXITS, FAILURES, IMPORTS
 
 CAPABILITIES = Capabilities(
     name="triton_cuda",
-    languages=("python",),
     default_hardware="h200",
     dtypes=frozenset(dtype.value for dtype in DType),
     precisions=frozenset({"ieee", "tf32", "tf32x3"}),
@@ -40,12 +38,35 @@ DIALECT = Dialect(
     dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16, DType.I8}),
 )
 
+TARGET = Target(
+    CAPABILITIES,
+    description="Triton 3.6 for NVIDIA GPUs (sm_80 and newer)",
+    language=PYTHON,
+    coder=__name__,
+    abi="sketchc.lowering.python_host.abi",
+    toolchain="sketchc.runtime.toolchains.triton_cuda.toolchain",
+    dsl="Triton",
+    device="cuda",
+    backend="cuda",
+    packages="torch triton==3.6.0",
+    documents="triton_cuda",
+    kernel_mark="triton.jit",
+    dsl_names=("triton", "tl"),
+    imports=IMPORTS,
+    exits=EXITS,
+    failures=FAILURES,
+)
+
 
 def emit(plan: Plan) -> Kernel:
     """The kernels and the wrapper of a finished plan, as one Python file."""
+    from sketchc.lowering.triton.emit import emit_kernel
+
     return emit_kernel(plan, DIALECT)
 
 
 def answers(plan: Plan) -> tuple[HintAnswer, ...]:
     """What the hints became that only this target can answer."""
+    from sketchc.lowering.triton.answers import answers as triton_answers
+
     return triton_answers(plan, DIALECT)

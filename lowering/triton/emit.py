@@ -7,12 +7,11 @@ import re
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.python_host import wrapping
+from sketchc.lowering.python_host.names import Names, literal
 from sketchc.lowering.source_map import SourceMap, source_map
 from sketchc.lowering.triton.dialect import Dialect
-from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.kernel import KernelText, emit_phase
 from sketchc.lowering.triton.library.texts import function_names, function_sources, with_callees
-from sketchc.lowering.triton.scope import Names
 from sketchc.lowering.triton.wrapper import (
     ABSENT_HELPER,
     ALLOCATE_HELPER,

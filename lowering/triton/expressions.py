@@ -14,18 +14,11 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.walk import children
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.python_host.names import Names, literal
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.scope import Names, Scope
+from sketchc.lowering.triton.scope import Scope
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-
-
-def literal(value: int | float | bool) -> Code:
-    """A Python literal; infinities and NaN through `float`."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return Code(f'float("{value}")')
-    level = PYTHON.unary_levels["-"] if not isinstance(value, bool) and value < 0 else 100
-    return Code(repr(value), level)
 
 
 def is_literal(expression: ir.Expr, value: int) -> bool:

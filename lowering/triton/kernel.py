@@ -23,12 +23,13 @@ from sketchc.lowering.plan import (
     has_product,
 )
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.python_host.wrapping import WIDTH
 from sketchc.lowering.triton.bounds import LIMIT, phase_magnitudes
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import is_literal, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.scope import Names, Scope
+from sketchc.lowering.triton.scope import Scope
 from sketchc.lowering.triton.statements import BodyEmitter
 
 #: Rows of blocks that run together in the grouped order of a matrix product.

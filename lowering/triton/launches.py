@@ -22,11 +22,11 @@ from sketchc.lowering.launch_limits import bucket_limit, program_limit, programs
 from sketchc.lowering.plan import PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host import wrapping
+from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.triton.atomics import needs_canonical_nan
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.expressions import host_expression, is_literal
 from sketchc.lowering.triton.kernel import KernelText
-from sketchc.lowering.triton.scope import Names
 from sketchc.lowering.triton.tuning import launch_options
 
 

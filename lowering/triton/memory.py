@@ -11,6 +11,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton.accesses import is_plain, place
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.expressions import (
@@ -18,7 +19,6 @@ from sketchc.lowering.triton.expressions import (
     joined,
     kernel_expression,
     laid_out,
-    literal,
     truth,
 )
 from sketchc.lowering.triton.scope import Scope, shape_code, spread

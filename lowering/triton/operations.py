@@ -12,8 +12,8 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.expressions import literal
 from sketchc.lowering.triton.scope import Scope
 from sketchc.ops.table import identity_value
 

@@ -2,67 +2,16 @@
 
 from __future__ import annotations
 
-import keyword
-
 import attrs
 
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir import walk
 from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.plan import PhasePlan, PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.triton.dialect import Dialect
-
-#: Names that generated code uses itself, and those that linters object to as ambiguous.
-_USED = """tl torch triton math range min max abs float int bool tuple dict sum zip len out device
-program programs index index_bound INDEX annotations LaunchError ValueError require check_tensor
-check_overlap check_elements check_integer check_number check_bool plain allocate row_major rounded
-with_an_element absent object isinstance AttributeError RuntimeError TypeError
-l O I"""
-RESERVED = frozenset((*keyword.kwlist, *_USED.split()))
-
-
-class Names:
-    """Injective map from sketch names to Python identifiers, plus fresh names beside them. No name
-    of the sketch becomes one of `reserved`."""
-
-    def __init__(self, sketch: ir.Sketch, reserved: frozenset[str] = frozenset()) -> None:
-        reserved |= RESERVED
-        self.taken = set(reserved)
-        self.mapping: dict[str, str] = {}
-        self.functions: dict[str, str] = {}  # device functions that have another name here
-        # Names that stand as they are go first, so that a renamed one cannot take their place.
-        for name in sorted(walk.declared_names(sketch), key=lambda name: name in reserved):
-            if name not in self.mapping:
-                self.mapping[name] = self.fresh(name)
-
-    def fresh(self, wish: str) -> str:
-        """`wish`, or the first free spelling with underscores appended."""
-        name = wish
-        while name in self.taken:
-            name += "_"
-        self.taken.add(name)
-        return name
-
-    def __getitem__(self, name: str) -> str:
-        return self.mapping[name] if name in self.mapping else self._late(name)
-
-    def given(self, tensor: str) -> str:
-        """The name of the truth value that says whether an optional tensor is there."""
-        return self.derived(tensor, "given")
-
-    def derived(self, name: str, suffix: str) -> str:
-        """The one name made of a sketch name and a suffix, `X_given`."""
-        key = f"{name} {suffix}"
-        if key not in self.mapping:
-            self.mapping[key] = self.fresh(f"{self[name]}_{suffix}")
-        return self.mapping[key]
-
-    def _late(self, name: str) -> str:
-        self.mapping[name] = self.fresh(name)
-        return self.mapping[name]
 
 
 @attrs.define

@@ -6,7 +6,8 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.triton.expressions import kernel_expression, literal
+from sketchc.lowering.python_host.names import literal
+from sketchc.lowering.triton.expressions import kernel_expression
 from sketchc.lowering.triton.scope import Scope, shape_code, spread
 from sketchc.lowering.triton.values import (
     Shape,

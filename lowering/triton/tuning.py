@@ -10,9 +10,9 @@ from __future__ import annotations
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.plan import PhasePlan, Plan, has_product, is_product
+from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.triton.kernel import KernelText, phase_tiles
 from sketchc.lowering.triton.pipelining import size_of
-from sketchc.lowering.triton.scope import Names
 
 ELEMENTS_PER_THREAD = 8
 ACCUMULATORS_PER_THREAD = 64

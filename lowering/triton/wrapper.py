@@ -15,11 +15,11 @@ from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.precedence import Code
 from sketchc.lowering.python_host import wrapping
-from sketchc.lowering.triton.dialect import TORCH, Dialect
-from sketchc.lowering.triton.expressions import host_expression, literal
+from sketchc.lowering.python_host.names import TORCH, Names, literal
+from sketchc.lowering.triton.dialect import Dialect
+from sketchc.lowering.triton.expressions import host_expression
 from sketchc.lowering.triton.kernel import KernelText
 from sketchc.lowering.triton.launches import HostEmitter, dense_name, refusal_line, width_lines
-from sketchc.lowering.triton.scope import Names
 
 #: What every generated file defines for its wrapper.
 HOST_HELPERS = '''\

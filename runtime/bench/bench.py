@@ -17,6 +17,7 @@ import numpy as np
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.ir.evaluate import constants_of
+from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.child import Job
 from sketchc.runtime.bench.driver import (
@@ -179,7 +180,7 @@ def _build(candidate: Candidate, folder: Path) -> Path:
     except ToolchainError as error:
         msg = f"the kernel does not compile: {error}"
         raise MeasurementFailedError(msg, classify(error, kernel.language)) from error
-    if kernel.language == "python":
+    if load_language(kernel.language).hosted:
         code = folder / f"{kernel.name}.py"
         code.write_text(kernel.source)
         return code

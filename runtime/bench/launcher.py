@@ -14,6 +14,7 @@ import torch
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench.timing import as_sequence
 from sketchc.runtime.process.arrays import numpy_dtype
 from sketchc.runtime.sandbox.inside import import_file
@@ -48,7 +49,7 @@ def launcher(
     `code` is the shared library (C++) or the Python file. Outputs are allocated by torch at each
     call, as eager's are.
     """
-    if kernel.language == "c++":
+    if not load_language(kernel.language).hosted:
         return NativeLaunch(kernel, code, symbols, params)
     return _python(kernel, code, params)
 

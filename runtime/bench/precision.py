@@ -17,6 +17,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan, is_product
+from sketchc.lowering.registry import load_language
 
 #: From the most exact to the coarsest.
 CLASSES = ("integer", "ieee f64", "ieee f32", "tf32x3", "tf32", "f16", "bf16")
@@ -55,7 +56,7 @@ def precision_of(plan: Plan, kernel: Kernel) -> Precision:
     for statement in walk.in_phases(plan.phases):
         if is_product(statement):
             found.update(_product(plan, statement))
-    if kernel.foreign and kernel.language == "python" and "ieee f32" in found:
+    if kernel.foreign and load_language(kernel.language).hosted and "ieee f32" in found:
         found.update(_written(kernel.source))
     name = max(found, key=CLASSES.index, default="integer")
     return Precision(name, found.get(name, "no floating-point tensors"))

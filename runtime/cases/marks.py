@@ -19,6 +19,7 @@ from sketchc.checker.testing.tile_crossings import AGAIN, Mark, TileCrossings, b
 from sketchc.ir.evaluate import Value, evaluate, host_sample
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
+from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.chains import host_scope
 
 #: Numbers of a kernel's text that may be tile sizes, and how many of them are looked at.
@@ -149,7 +150,7 @@ def numbers_in(text: str, language: str) -> tuple[int, ...]:
 
 
 def _integers(text: str, language: str) -> set[int]:
-    if language == "c++":
+    if load_language(language).syntax == "c":
         return {int(word) for word in _INTEGER.findall(_COMMENT.sub(" ", text)) if len(word) < 9}
     try:
         tree = ast.parse(text)

@@ -22,13 +22,12 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.registry import load_language, load_target
 from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.free import Freedom
 from sketchc.runtime.tasks.description import OtherSpec, Scalar
 from sketchc.runtime.tasks.layout import is_text, paths
 
-#: target -> the device types that its kernels' tensors live on; "cpu" where it stands for itself.
-DEVICES: dict[str, str] = {"cpp": "cpu", "triton_cuda": "cuda", "triton_ascend": "npu"}
 _MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
 _TORCH = {DType.F64: "float64", DType.F32: "float32", DType.BF16: "bfloat16", DType.F16: "float16",
           DType.I64: "int64", DType.I32: "int32", DType.I16: "int16", DType.I8: "int8",
@@ -54,7 +53,7 @@ def write_dropin(
     _require_model(binding)
     folder.mkdir(parents=True, exist_ok=True)
     rebuild = ""
-    if kernel.language == "c++":
+    if not load_language(kernel.language).hosted:
         rebuild = _build(kernel, folder)
     else:
         (folder / f"{kernel.name}.py").write_text(kernel.source, "utf-8")
@@ -174,7 +173,7 @@ class _Writer:
     def _modules(self) -> str:
         name = self.kernel.name
         lines = [f'_task = load_file("{name}_task", "{self.task_file}")']
-        if self.kernel.language == "c++":
+        if not load_language(self.kernel.language).hosted:
             lines += [
                 f"_REBUILD = {self.rebuild!r}",
                 f'_MODULE = load_file("{name}_module", built_file("{name}_module"), _REBUILD)',
@@ -194,7 +193,7 @@ class _Writer:
         """What may differ from the task's own model, and where the kernel's tensors live."""
         may_differ: list[int | str] = list(freedom.follows) if freedom else []
         may_differ += [name for name, _ in self._attributes()]
-        own = DEVICES.get(self.kernel.target, "cpu")
+        own = load_target(self.kernel.target).device
         return (
             "#: Constructor arguments that the kernel follows: sizes by position, attributes by\n"
             f"#: name.\nMAY_DIFFER = {may_differ!r}\n"

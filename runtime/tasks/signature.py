@@ -104,12 +104,9 @@ def signature_plan(sketch: ir.Sketch, target: str, hardware: str | None = None) 
     Raises `UsageError` for an unknown target or chip.
     """
     from sketchc.lowering.hardware import load_hardware
-    from sketchc.lowering.registry import TARGETS, target_module
+    from sketchc.lowering.registry import load_target
 
-    if target not in TARGETS:
-        msg = f"unknown target {target!r}; known: {', '.join(TARGETS)}"
-        raise UsageError(msg)
-    capabilities = target_module(target).CAPABILITIES
+    capabilities = load_target(target).capabilities
     chip = load_hardware(hardware or capabilities.default_hardware)
     return Plan(sketch, capabilities, chip, (), {})
 

@@ -67,7 +67,7 @@ class Artefact:
 
 
 class Toolchain(Protocol):
-    """`sketchc.runtime.toolchains.<target>.TOOLCHAIN` implements this."""
+    """The `TOOLCHAIN` of the module that a target's record names implements this."""
 
     target: str
 
@@ -154,16 +154,11 @@ def write_source(path: Path, text: str) -> None:
     path.chmod(0o644)  # workers may be another user
 
 
-#: target -> module with `TOOLCHAIN`.
-TOOLCHAINS: dict[str, str] = {
-    "triton_cuda": "sketchc.runtime.toolchains.triton_cuda.toolchain",
-    "triton_ascend": "sketchc.runtime.toolchains.triton_ascend.toolchain",
-    "cpp": "sketchc.runtime.toolchains.cpp.toolchain",
-}
-
-
 def toolchain(target: str) -> Toolchain:
-    """The toolchain of a target. Raises `KeyError` for an unknown one."""
+    """The toolchain of a target. Raises `UsageError` for an unknown one, `ImportError` where its
+    packages are not installed."""
     import importlib
 
-    return importlib.import_module(TOOLCHAINS[target]).TOOLCHAIN  # type: ignore[no-any-return]
+    from sketchc.lowering.registry import load_target
+
+    return importlib.import_module(load_target(target).toolchain).TOOLCHAIN  # type: ignore[no-any-return]

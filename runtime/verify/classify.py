@@ -2,15 +2,16 @@
 
 A toolchain knows the stage at which it failed and the types of the exceptions behind it; compilers
 name the kind of mistake in their diagnostics. One table turns these into the classes of
-`verdict.FAILURES`. Which of the tool's words count is decided here and nowhere else.
+`verdict.FAILURES`, together with the rules in the targets' records for the words of their tools.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cache
 
-import attrs
-
+from sketchc.lowering.registry import targets_in
+from sketchc.lowering.target import FailureRule
 from sketchc.runtime.sandbox.results import SHORT
 from sketchc.runtime.toolchains.base import ToolchainError
 
@@ -19,23 +20,6 @@ _SETTLED = frozenset({"timeout", "illegal_access", "wrong_shape", "policy", "inf
 #: Where the words of the tools stand: the message and the first lines of what was printed.
 _LOG_CHARACTERS = 20_000
 _HEADLINE_CHARACTERS = 600
-
-
-@attrs.frozen
-class Row:
-    """One rule; the first that fits decides. Empty fields fit everything.
-
-    `kinds` are types of exceptions of which one must have been raised, `says` a pattern that the
-    first diagnostic (`where` "message") or anything printed ("log") must contain. `language` is
-    "python" or "c++".
-    """
-
-    failure: str
-    stages: tuple[str, ...] = ()
-    kinds: frozenset[str] = frozenset()
-    says: str = ""
-    where: str = "message"
-    language: str = ""
 
 
 _UNPARSABLE = frozenset({"SyntaxError", "IndentationError", "TabError"})
@@ -62,58 +46,25 @@ _OUT_OF_RESOURCE = (
 _MEMORY_FAULT = (
     r"SIGSEGV|SIGBUS|illegal (memory )?access|an illegal memory access|misaligned address"
 )
-#: How Triton's compilers print an exception of their own at the end of a CompilationError.
-_QUOTED_MISUSE = (
-    r"^(\w+Error: )*(AttributeError|NameError|UnboundLocalError|TypeError|ImportError|"
-    r"ModuleNotFoundError)(\(|: )|unsupported AST node type|"
-    r"(did you forget to|must be) .{0,40}(@triton\.jit|constexpr)"
-)
 _QUOTED_SYNTAX = r"^(\w+Error: )*(SyntaxError|IndentationError|TabError)(\(|: )"
-#: g++, which names no codes: what its parser says, and what its name look-up says.
-_CPP_SYNTAX = (
-    r"error: (expected |stray |missing terminating|unterminated|invalid preprocessing|extraneous|"
-    r"'else' without|invalid suffix|too many decimal points|[^\n]*before '[^']*' token|"
-    r"a function-definition is not allowed here|[^\n]* at end of input)"
-)
-_CPP_MISUSE = (
-    r"was not declared|has not been declared|is not a member of|has no member named|"
-    r"does not name a type|is not a (class|namespace|template|type)|no matching function|"
-    r"too (many|few) (template )?arguments|wrong number of template arguments|"
-    r"cannot convert|invalid conversion|could not convert|no match for|"
-    r"invalid operands|invalid types|not declared in this scope|No such file or directory|"
-    r"request for member|is not captured|undefined symbol|undefined reference|"
-    r"there are no arguments to|"
-    r"cannot be used as a function|no type named|has incomplete type|"
-    r"call of overloaded|invalid use of|target specific option mismatch|is not valid for|"
-    r"invalid (controlling|increment|form of) "
-)
 
-#: What gcc's driver says of a part of it that somebody killed, and what is said of a tool that was:
-#: tools have no bound of their own at which they are killed.
-_COMPILER_KILLED = r"Killed signal terminated program"
-_TOOL_KILLED = r"\bended with status -9\b"
-
-TABLE: tuple[Row, ...] = (
+#: The rules for all targets; the first that fits decides.
+TABLE: tuple[FailureRule, ...] = (
     # A process that was killed while the machine was short of memory, for all that it had taken.
-    Row("infrastructure", kinds=frozenset({SHORT})),
-    Row("infrastructure", ("compile",), says=_COMPILER_KILLED, where="log", language="c++"),
-    Row("infrastructure", ("compile",), says=_TOOL_KILLED, language="python"),
-    Row("illegal_access", kinds=frozenset({"IllegalAccessError"})),
-    Row("illegal_access", ("launch",), says=_MEMORY_FAULT, where="log"),
-    Row("timeout", says=r"no answer within|took more than [\d.]+ s"),
-    Row("syntax", kinds=_UNPARSABLE),
-    Row("syntax", ("compile",), says=_QUOTED_SYNTAX),
-    Row("resource", kinds=_EXHAUSTED),
-    Row("resource", says=_OUT_OF_RESOURCE),
-    Row("resource", ("launch",), says=_OUT_OF_RESOURCE, where="log"),
+    FailureRule("infrastructure", kinds=frozenset({SHORT})),
+    FailureRule("illegal_access", kinds=frozenset({"IllegalAccessError"})),
+    FailureRule("illegal_access", ("launch",), says=_MEMORY_FAULT, where="log"),
+    FailureRule("timeout", says=r"no answer within|took more than [\d.]+ s"),
+    FailureRule("syntax", kinds=_UNPARSABLE),
+    FailureRule("syntax", ("compile",), says=_QUOTED_SYNTAX),
+    FailureRule("resource", kinds=_EXHAUSTED),
+    FailureRule("resource", says=_OUT_OF_RESOURCE),
+    FailureRule("resource", ("launch",), says=_OUT_OF_RESOURCE, where="log"),
     # Errors of a wrapper's own checks may quote anything: they are what they say.
-    Row("launch", ("launch",), kinds=frozenset({"LaunchError"})),
+    FailureRule("launch", ("launch",), kinds=frozenset({"LaunchError"})),
     # Its own limits, not the kernel's: the compiler has taken the kernel before.
-    Row("launch", ("launch",), kinds=frozenset({"InterpreterError"})),
-    Row("api_misuse", kinds=_MISUSED),
-    Row("syntax", ("compile",), says=_CPP_SYNTAX, language="c++"),
-    Row("api_misuse", ("compile", "launch"), says=_CPP_MISUSE, language="c++"),
-    Row("api_misuse", ("compile",), says=_QUOTED_MISUSE, language="python"),
+    FailureRule("launch", ("launch",), kinds=frozenset({"InterpreterError"})),
+    FailureRule("api_misuse", kinds=_MISUSED),
 )
 
 
@@ -122,23 +73,31 @@ def classify(error: ToolchainError, language: str) -> str:
     where no row of the table fits."""
     if error.stage in _SETTLED:
         return error.stage
-    for row in TABLE:
-        if row.language in ("", language) and _fits(row, error):
-            return row.failure
+    for rule in _rules(language):
+        if _fits(rule, error):
+            return rule.failure
     return error.stage
 
 
-def _fits(row: Row, error: ToolchainError) -> bool:
-    if row.stages and error.stage not in row.stages:
+@cache
+def _rules(language: str) -> tuple[FailureRule, ...]:
+    """The rules for all targets, between those of the targets with this language."""
+    own = dict.fromkeys(rule for target in targets_in(language) for rule in target.failures)
+    first = [rule for rule in own if rule.failure == "infrastructure"]
+    return (*first, *TABLE, *(rule for rule in own if rule not in first))
+
+
+def _fits(rule: FailureRule, error: ToolchainError) -> bool:
+    if rule.stages and error.stage not in rule.stages:
         return False
-    if row.kinds and not row.kinds & set(error.kinds):
+    if rule.kinds and not rule.kinds & set(error.kinds):
         return False
-    if not row.says:
+    if not rule.says:
         return True
     text = after_the_source(str(error))
-    if row.where == "log":
+    if rule.where == "log":
         text += "\n" + error.log[-_LOG_CHARACTERS:]
-    return re.search(row.says, text, re.IGNORECASE | re.MULTILINE) is not None
+    return re.search(rule.says, text, re.IGNORECASE | re.MULTILINE) is not None
 
 
 def after_the_source(message: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from sketchc.base.diagnostics import UsageError
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.registry import load_language, load_target
 
 #: The class of a file in KernelBench's format, in place of a function.
 MODULE_CLASS = "ModelNew"
@@ -27,16 +28,10 @@ def load_kernel(
     function (C++: the only `extern "C"` function). Raises `UsageError` for a file that cannot be
     read, and where no entry point can be told, with what was found.
     """
-    from sketchc.lowering.registry import TARGETS, target_module
-
-    if target not in TARGETS:
-        msg = f"unknown target {target!r}; known: {', '.join(TARGETS)}"
-        raise UsageError(msg)
-    capabilities = target_module(target).CAPABILITIES
-    source = _source(path)
-    language = capabilities.languages[0]
+    found = load_target(target)
+    source, language = _source(path), found.language.name
     chosen = entry_point(source, language, sketch.name, str(path), entry)
-    chip = hardware or capabilities.default_hardware
+    chip = hardware or found.capabilities.default_hardware
     return Kernel(target, chip, sketch.name, chosen, language, source, sketch, foreign=True)
 
 
@@ -46,7 +41,8 @@ def entry_point(
     """The function of a kernel's source that is called. `name` is the sketch's, `wanted` what the
     user says. Raises `UsageError`; text that does not parse is taken to define `name`, so that
     verification can say what is wrong with it."""
-    found = _c_functions(source) if language == "c++" else _python_functions(source)
+    in_c = load_language(language).syntax == "c"
+    found = _c_functions(source) if in_c else _python_functions(source)
     if found is None:
         return wanted or name
     listed = f"it defines {', '.join(found)}" if found else "it defines none"
@@ -59,7 +55,7 @@ def entry_point(
         return name
     if len(found) == 1:
         return found[0]
-    kind = 'extern "C" function' if language == "c++" else "public function"
+    kind = 'extern "C" function' if in_c else "public function"
     msg = f"{where} has no entry point {name} and not exactly one {kind}: {listed}"
     raise UsageError(msg)
 

@@ -15,13 +15,11 @@ from collections.abc import Iterator
 import attrs
 
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.registry import load_language, load_target, targets_in
+from sketchc.lowering.target import Target
 from sketchc.runtime.verify.kernel_file import MODULE_CLASS
 
-#: What a Python kernel may import: the module or anything below it.
-PYTHON_MODULES = (
-    *("torch", "triton", "math", "typing", "__future__"),
-    *("collections.abc", "dataclasses", "enum", "functools", "itertools", "operator"),
-)
+Targets = tuple[Target, ...]
 #: Parts of torch that run code which no dispatcher sees, or read files.
 _TORCH_EXITS = frozenset(
     {
@@ -30,9 +28,6 @@ _TORCH_EXITS = frozenset(
         *("numpy", "tolist", "from_numpy", "from_dlpack", "to_dlpack", "untyped_storage"),
         *("__dlpack__", "__array__", "__array_interface__", "__cuda_array_interface__"),
     }
-)
-_TRITON_EXITS = frozenset(
-    {"runtime", "compiler", "backends", "tools", "testing", "knobs", "add_pre_run_hook"}
 )
 #: Names that reach the interpreter itself.
 _BUILTINS = frozenset(
@@ -90,25 +85,6 @@ _TORCH_CALLS = frozenset(
         *("inference_mode", "reshape", "permute", "transpose", "flatten", "squeeze", "unsqueeze"),
     }
 )
-#: Headers that a C++ kernel may include.
-HEADERS = frozenset(
-    {
-        *("algorithm", "array", "atomic", "bit", "cassert", "cfloat", "cinttypes", "climits"),
-        *("cmath", "complex", "cstddef", "cstdint", "cstdlib", "cstring", "functional"),
-        *("initializer_list", "limits", "memory", "new", "numeric", "optional", "tuple"),
-        *("type_traits", "utility", "vector", "omp.h", "immintrin.h", "x86intrin.h", "arm_neon.h"),
-        *("float.h", "limits.h", "math.h", "stdbool.h", "stddef.h", "stdint.h", "stdlib.h"),
-        *("string.h", "stdalign.h", "iterator", "numbers", "valarray", "xmmintrin.h"),
-        *("emmintrin.h", "pmmintrin.h", "smmintrin.h", "tmmintrin.h", "nmmintrin.h", "malloc.h"),
-    }
-)
-#: What it may include besides, and what nobody is told to use.
-_MORE_HEADERS = frozenset(
-    {
-        *("cstdio", "stdio.h", "string", "map", "unordered_map", "exception", "stdexcept"),
-        *("thread", "mutex", "condition_variable", "chrono", "random", "deque"),
-    }
-)
 #: What a C++ kernel must not say, and why, in order.
 _CPP_WORDS = (
     (r"\b(__)?asm(__)?\b", "inline assembly"),
@@ -136,14 +112,17 @@ class Finding:
 
 def inspect_kernel(kernel: Kernel) -> tuple[Finding, ...]:
     """What stands out, in the order of the lines; nothing for Python that does not parse."""
-    if kernel.language == "c++":
-        findings = _cpp(kernel.source)
+    if load_language(kernel.language).syntax == "c":
+        findings = _c(kernel.source, load_target(kernel.target))
     else:
         try:
             tree = ast.parse(kernel.source.encode("utf-8", "replace").decode())
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return ()
-        findings = _module(tree) if kernel.entry == MODULE_CLASS else _python(tree)
+        if kernel.entry == MODULE_CLASS:
+            findings = _module(tree, targets_in(kernel.language))
+        else:
+            findings = _python(tree, (load_target(kernel.target),))
     return tuple(sorted(dict.fromkeys(findings), key=lambda finding: finding.line))
 
 
@@ -163,9 +142,22 @@ def explanation(findings: tuple[Finding, ...]) -> str:
 # ---------------------------------------------------------------- Python
 
 
-def _python(tree: ast.Module) -> Iterator[Finding]:
+def _modules(targets: Targets) -> tuple[str, ...]:
+    """The modules that a kernel for one of the targets may import."""
+    return tuple(dict.fromkeys(name for target in targets for name in target.imports))
+
+
+def _exits(package: str, targets: Targets) -> frozenset[str]:
+    """The parts of a target's own package that lead out of a kernel; none of other packages."""
+    return frozenset(
+        name for target in targets if target.dsl_package == package for name in target.exits
+    )
+
+
+def _python(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
+    modules = _modules(targets)
     for statement, path in _imports(tree):
-        yield from _imported(statement, path)
+        yield from _imported(statement, path, modules, _TORCH_EXITS, targets)
     for node in ast.walk(tree):
         match node:
             case ast.Name(name) if name in _BUILTINS:
@@ -173,10 +165,10 @@ def _python(tree: ast.Module) -> Iterator[Finding]:
             case ast.Attribute(_, name) if name in _ATTRIBUTES:
                 yield Finding(node.lineno, f"it reaches for {name}", refused=True)
             case ast.Attribute():
-                yield from _attribute(node)
+                yield from _attribute(node, targets)
             case _:
                 pass
-    kernels = _jitted(tree)
+    kernels = _jitted(tree, targets)
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef) and function.name not in kernels:
             yield from _wrapper(function, kernels)
@@ -200,17 +192,18 @@ def _imports(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
 def _imported(
     node: ast.stmt,
     path: str,
-    modules: tuple[str, ...] = PYTHON_MODULES,
-    torch_exits: frozenset[str] = _TORCH_EXITS,
+    modules: tuple[str, ...],
+    torch_exits: frozenset[str],
+    targets: Targets,
 ) -> Iterator[Finding]:
     parts = path.split(".")
     fits = any(path == known or path.startswith(f"{known}.") for known in modules)
     inner = parts[1:]
     private = any(part.startswith("_") and part != "__future__" for part in parts)
-    hidden = set(inner) & (torch_exits if parts[0] == "torch" else _TRITON_EXITS)
+    hidden = set(inner) & (torch_exits if parts[0] == "torch" else _exits(parts[0], targets))
     if path == "collections":
         fits = True
-    if not fits or private or (hidden and parts[0] in ("torch", "triton")):
+    if not fits or private or hidden:
         known = ", ".join(modules)
         yield Finding(node.lineno, f"it imports {path}; a kernel may import {known}", refused=True)
 
@@ -218,11 +211,11 @@ def _imported(
 # ---------------------------------------------------------------- ModelNew
 
 
-def _module(tree: ast.Module) -> Iterator[Finding]:
+def _module(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
     """A file that may build and load libraries, so that most is for the guard to see."""
-    modules = (*PYTHON_MODULES, *MODULE_MODULES)
+    modules = (*_modules(targets), *MODULE_MODULES)
     for statement, path in _imports(tree):
-        yield from _imported(statement, path, modules, _MODULE_TORCH_EXITS)
+        yield from _imported(statement, path, modules, _MODULE_TORCH_EXITS, targets)
     for node in ast.walk(tree):
         match node:
             case ast.Name(name) if name in _MODULE_BUILTINS:
@@ -239,19 +232,21 @@ def _module(tree: ast.Module) -> Iterator[Finding]:
             case ast.Attribute(ast.Name("np" | "numpy"), "ndarray"):
                 yield Finding(node.lineno, "it uses numpy.ndarray itself", refused=False)
             case ast.FunctionDef(name="forward"):
-                yield from _wrapper(node, _jitted(tree))
+                yield from _wrapper(node, _jitted(tree, targets))
             case _:
                 pass
 
 
-def _attribute(node: ast.Attribute) -> Iterator[Finding]:
+def _attribute(node: ast.Attribute, targets: Targets) -> Iterator[Finding]:
     """`torch.compile`, `torch._C`, `x.numpy()`, `triton.runtime`."""
     root = _root(node)
-    if root == "triton" and (node.attr in _TRITON_EXITS or node.attr.startswith("_")):
-        yield Finding(node.lineno, f"it uses triton's {node.attr}", refused=True)
+    known = {name for target in targets for name in target.dsl_names}
+    packages = {target.dsl_package for target in targets}
+    if root in packages and (node.attr in _exits(root, targets) or node.attr.startswith("_")):
+        yield Finding(node.lineno, f"it uses {root}'s {node.attr}", refused=True)
     elif root == "torch" and (node.attr in _TORCH_EXITS or _private(node.attr)):
         yield Finding(node.lineno, f"it uses torch's {node.attr}", refused=True)
-    elif root not in ("tl", "triton", "torch") and node.attr in _HANDED_OUT:
+    elif root not in known | {"torch"} and node.attr in _HANDED_OUT:
         yield Finding(node.lineno, f"it takes a tensor's memory by {node.attr}", refused=True)
 
 
@@ -275,14 +270,16 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _jitted(tree: ast.Module) -> set[str]:
-    """Names of functions that Triton compiles."""
+def _jitted(tree: ast.Module, targets: Targets) -> set[str]:
+    """Names of functions that a target's compiler compiles."""
+    packages = {target.dsl_package for target in targets}
+    marks = {target.kernel_mark.rpartition(".")[2] for target in targets}
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if _root(called) == "triton" or ast.unparse(called) == "jit":
+                if _root(called) in packages or ast.unparse(called) in marks:
                     found.add(node.name)
     return found
 
@@ -307,17 +304,18 @@ def _launches(statement: ast.stmt, kernels: set[str]) -> bool:
     )
 
 
-# ---------------------------------------------------------------- C++
+# ---------------------------------------------------------------- C and C++
 
 
-def _cpp(source: str) -> Iterator[Finding]:
+def _c(source: str, target: Target) -> Iterator[Finding]:
+    headers = target.tolerated.union(target.imports)
     # A line that ends in a backslash goes on in the next; trigraphs are off in C++17.
     text = without_comments(re.sub(r"\\\r?\n", "", source))
     for number, line in enumerate(text.splitlines(), 1):
         include = re.match(r"\s*(?:#|%:|\?\?=)\s*include(?:_next)?\b\s*(.*)", line)
         if include is not None:
             name = re.fullmatch(r"[<\"]([^>\"]*)[>\"]\s*", include[1])
-            if name is None or name[1].strip() not in HEADERS | _MORE_HEADERS:
+            if name is None or name[1].strip() not in headers:
                 what = f"it includes {include[1].strip() or 'nothing'}"
                 yield Finding(number, f"{what}, which no kernel needs", refused=True)
         for pattern, what in _CPP_WORDS:

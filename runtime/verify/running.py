@@ -19,6 +19,7 @@ import attrs
 
 from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.ir.evaluate import Value
+from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.drawing import RISING
 from sketchc.runtime.cases.effort import effort
 from sketchc.runtime.cases.marks import Marks, marks_of, smaller
@@ -279,7 +280,11 @@ class Runner:
             other = attrs.evolve(candidate, plan=plan, kernel=kernel, relower=None)
             return other, marks_of(plan, kernel), tiles
         kernel = candidate.kernel
-        if not kernel.foreign or kernel.language == "c++" or type(self.session) is not Session:
+        if (
+            not kernel.foreign
+            or not load_language(kernel.language).hosted
+            or type(self.session) is not Session
+        ):
             return None
         text, numbers = smaller(kernel.source)
         if not numbers:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.chains import adds_in_any_order, reduction_lengths
 from sketchc.runtime.cases.drawing import PLANTED, RISING, Inputs, draw
@@ -499,8 +500,9 @@ def _undecided(found: Finding, why: str) -> Finding:
 
 
 def _code(kernel: Kernel) -> str:
-    """A kernel's text; C++ without its comments, which excuse nothing."""
-    return without_comments(kernel.source) if kernel.language == "c++" else kernel.source
+    """A kernel's text; C and C++ without comments, which excuse nothing."""
+    in_c = load_language(kernel.language).syntax == "c"
+    return without_comments(kernel.source) if in_c else kernel.source
 
 
 def _difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:

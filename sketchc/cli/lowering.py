@@ -10,15 +10,12 @@ from sketchc.base.types import Scalar
 if TYPE_CHECKING:
     from sketchc.parsing import syntax
 
-if TYPE_CHECKING:
-    from sketchc.parsing import syntax
-
 
 def resolve_target(
     target: str | None, hardware: str | None, dsl: str | None, backend: str | None, arch: str | None
 ) -> tuple[str, str | None]:
     """One target and chip from our spelling and the paper's. Raises `UsageError`."""
-    from sketchc.lowering.registry import TARGETS
+    from sketchc.lowering.registry import TARGETS, all_targets, load_target
 
     if target and dsl and target != dsl:
         msg = f"--target {target} and --dsl {dsl} disagree"
@@ -28,20 +25,20 @@ def resolve_target(
         raise UsageError(msg)
     chosen = target or dsl
     if backend is not None:
-        if backend not in BACKENDS:
-            msg = f"unknown backend {backend!r}; known: {', '.join(BACKENDS)}"
+        backends: dict[str, list[str]] = {}
+        for one in all_targets():
+            backends.setdefault(one.backend, []).append(one.name)
+        if backend not in backends:
+            msg = f"unknown backend {backend!r}; known: {', '.join(sorted(backends))}"
             raise UsageError(msg)
-        chosen = chosen or BACKENDS[backend][0]
-        if chosen not in BACKENDS[backend]:
+        chosen = chosen or backends[backend][0]
+        if chosen not in backends[backend]:
             msg = f"target {chosen} does not run on backend {backend}"
             raise UsageError(msg)
     if chosen is None:
         msg = f"say --target T, one of: {', '.join(TARGETS)}"
         raise UsageError(msg)
-    if chosen not in TARGETS:
-        msg = f"unknown target {chosen!r}; known: {', '.join(TARGETS)}"
-        raise UsageError(msg)
-    return chosen, hardware or arch
+    return load_target(chosen).name, hardware or arch
 
 
 def check_bindable(tree: syntax.Sketch, constants: dict[str, Scalar]) -> None:
@@ -54,7 +51,3 @@ def check_bindable(tree: syntax.Sketch, constants: dict[str, Scalar]) -> None:
             names = ", ".join(sorted(known)) or "none"
             msg = f"--set {name}: `{tree.name}` has no such constexpr or param; it has: {names}"
             raise UsageError(msg)
-
-
-#: The paper's spelling of backends, and the targets they allow.
-BACKENDS = {"ascend": ("triton_ascend",), "cuda": ("triton_cuda",), "cpu": ("cpp",)}

@@ -11,6 +11,7 @@ import attrs
 
 from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.cli import options
+from sketchc.lowering.registry import TARGETS, load_language, load_target
 from sketchc.runtime.report.listings import LINKED, code_of, quotations
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def code_of_sketch(path: str, page: Page) -> Code | None:
     first = page.verdicts[0] if page.verdicts else page.measurements[0]
     source = options.read_source(path)
     kernel = _lowered(source, first.target, first.hardware, first.constants)
-    name = f"{kernel.name}.{_ending(kernel.language)}"
+    name = f"{kernel.name}{load_language(kernel.language).suffix}"
     return code_of(
         (Path(path).name, source.text),
         (name, kernel.source, kernel.language),
@@ -73,7 +74,7 @@ def code_of_texts(texts: Texts) -> Code | None:
             links, note = quotations(texts.sketch, texts.source), _OTHER
     return code_of(
         (f"{texts.name}.sketch", texts.sketch) if texts.sketch else None,
-        (f"{texts.name}.{_ending(texts.language)}", texts.source, texts.language),
+        (f"{texts.name}{load_language(texts.language).suffix}", texts.source, texts.language),
         links,
         note,
     )
@@ -83,12 +84,11 @@ def texts_of_page(page: Page) -> Texts | None:
     """The texts that came with the first measurement that has any."""
     for one in page.measurements:
         if one.source:
-            language = "c++" if one.target == "cpp" else "python"
             return Texts(
                 one.title,
                 one.sketch_text,
                 one.source,
-                language,
+                load_target(one.target).language.name if one.target in TARGETS else "python",
                 one.target,
                 one.hardware,
                 one.constants,
@@ -103,7 +103,7 @@ def _lowered(
     from sketchc.base.diagnostics import has_errors
     from sketchc.cli.lowering import check_bindable, resolve_target
     from sketchc.lowering.passes.pipeline import build_plan
-    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.registry import load_target
     from sketchc.parsing.parser import parse
 
     constants = options.parse_assignments([f"{name}={value}" for name, value in given], "--set")
@@ -116,12 +116,6 @@ def _lowered(
     chosen, chip = resolve_target(target, hardware or None, None, None, None)
     check_bindable(tree.sketches[0], constants)
     try:
-        return target_module(chosen).emit(
-            build_plan(tree.sketches[0], chosen, chip, constants).plan
-        )
+        return load_target(chosen).emit(build_plan(tree.sketches[0], chosen, chip, constants).plan)
     except DiagnosticError as error:
         raise options.SketchError(source, error) from error
-
-
-def _ending(language: str) -> str:
-    return "cpp" if language == "c++" else "py"

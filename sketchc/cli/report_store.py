@@ -11,6 +11,7 @@ import attrs
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli.report_code import Texts, code_of_texts
+from sketchc.lowering.registry import load_language
 from sketchc.runtime.report.content import Page, Trace
 from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.files import MOST, Result, page_of
@@ -93,8 +94,8 @@ def _files(claim: Mapping[str, Any], folder: Path | None) -> tuple[_File, _File 
     sketch = kernel.long_text("sketch_text")
     if kernel.text("origin") == "builtin":
         return _file(sketch, given, f"{name}.sketch", folder), None
-    ending = "cpp" if kernel.text("language") == "c++" else "py"
-    verified = _file(kernel.long_text("text"), given, f"{name}.{ending}", folder)
+    ending = load_language(kernel.text("language")).suffix
+    verified = _file(kernel.long_text("text"), given, f"{name}{ending}", folder)
     called = Fields(claim).long_text("signature") or sketch
     if not called:
         return verified, None

@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from sketchc.runtime.verify.verdict import CaseResult, Verdict
     from sketchc.runtime.verify.verify import Candidate
 
-#: Endings of files that hold a kernel; every other file is a sketch.
-CPP_ENDINGS = (".cpp", ".cc", ".cxx")
-PYTHON_ENDINGS = (".py",)
+
+def kernel_endings() -> tuple[str, ...]:
+    """Endings of files that hold a kernel; every other file is a sketch."""
+    from sketchc.lowering.registry import all_languages
+
+    return tuple(suffix for language in all_languages() for suffix in language.suffixes)
 
 
 @attrs.frozen
@@ -61,7 +64,7 @@ class VerifyRequest:
 
     @property
     def is_kernel(self) -> bool:
-        return Path(self.file).suffix.lower() in CPP_ENDINGS + PYTHON_ENDINGS
+        return Path(self.file).suffix.lower() in kernel_endings()
 
 
 @attrs.frozen
@@ -183,7 +186,7 @@ def lower(request: VerifyRequest) -> Candidate:
     """A sketch, which needs no task for that. Raises `UsageError` and `SketchError`."""
     for value, option in ((request.entry, "--entry"), (request.signature, "--signature")):
         if value is not None:
-            endings = ", ".join(CPP_ENDINGS + PYTHON_ENDINGS)
+            endings = ", ".join(kernel_endings())
             msg = f"{option} goes with a kernel ({endings}), and {request.file} is a sketch"
             raise UsageError(msg)
     constants = dict(request.constants)
@@ -203,7 +206,7 @@ def prepare(
     """
     from sketchc.cli.lowering import check_bindable, resolve_target
     from sketchc.lowering.passes.pipeline import build_plan
-    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.registry import load_target
     from sketchc.runtime.toolchains.base import toolchain
     from sketchc.runtime.verify.verify import Candidate
 
@@ -213,7 +216,7 @@ def prepare(
 
     def lowered(tiles: Mapping[str, Scalar]) -> tuple[Plan, Kernel]:
         plan = build_plan(tree, chosen, chip, {**constants, **tiles}).plan
-        return plan, target_module(chosen).emit(plan)
+        return plan, load_target(chosen).emit(plan)
 
     try:
         plan, kernel = lowered({})
@@ -229,34 +232,39 @@ def _kernel(request: VerifyRequest, task: WorkerTask) -> Candidate:
     from sketchc.cli.kernel_text import entry_of, is_wrapper, read_kernel
     from sketchc.cli.lowering import resolve_target
     from sketchc.lowering.kernel import Kernel
-    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.registry import language_of_file, load_target, targets_in
     from sketchc.runtime.toolchains.base import toolchain
     from sketchc.runtime.verify.kernel_file import is_module_file
     from sketchc.runtime.verify.verify import Candidate
 
     target, chip = resolve_target(request.target, request.hardware, None, None, None)
-    language = target_module(target).CAPABILITIES.languages[0]
+    record = load_target(target)
+    language, written = record.language, language_of_file(request.file)
     path = Path(request.file)
     source, garbled = read_kernel(path)
     if is_module_file(path):
         return _module(request, task, target, chip)
-    written_in_cpp = path.suffix.lower() in CPP_ENDINGS
-    if written_in_cpp and language != "c++":
-        msg = f"{request.file} is C++, and {target} runs Python with Triton; say --target cpp"
+    if not written.hosted and language != written:
+        runs = f"{language.title} with {record.dsl}" if language.hosted else language.title
+        others = " or ".join(other.name for other in targets_in(written.name))
+        msg = f"{request.file} is {written.title}, and {target} runs {runs}; say --target {others}"
         raise UsageError(msg)
-    if not written_in_cpp and language == "c++" and not garbled:
+    if written.hosted and not language.hosted and not garbled:
         if not is_wrapper(source):
             return _module(request, task, target, chip)  # which is then found not to be one
+        found = targets_in(written.name)
+        dsl = found[0].dsl
+        wanted = " or ".join(other.name for other in found if other.dsl == dsl)
         msg = (
-            f"{request.file} is Python without a class ModelNew, and {target} takes C++ "
-            f"({', '.join(CPP_ENDINGS)}); a Triton kernel wants --target triton_cuda or "
-            "triton_ascend"
+            f"{request.file} is {written.title} without a class ModelNew, and {target} takes "
+            f"{language.title} ({', '.join(language.suffixes)}); a {dsl} kernel wants "
+            f"--target {wanted}"
         )
         raise UsageError(msg)
     plan, called = signature_plan(request, task)
     name, chip = plan.sketch.name, chip or plan.hardware.name
-    entry = entry_of(source, language, name, request.file, request.entry)
-    kernel = Kernel(target, chip, name, entry, language, source, plan.sketch, foreign=True)
+    entry = entry_of(source, language.name, name, request.file, request.entry)
+    kernel = Kernel(target, chip, name, entry, language.name, source, plan.sketch, foreign=True)
     picked = request.sketch or ""
     return Candidate(
         plan, kernel, toolchain(target), request.file, None, called, picked, garbled=garbled
@@ -328,16 +336,14 @@ def signature_text(request: VerifyRequest, task: WorkerTask) -> str:
     Raises `UsageError` and `SketchError`.
     """
     from sketchc.agents.coder.kernel_contract import contract_of
-    from sketchc.lowering.registry import target_module
     from sketchc.runtime.cases.lists import bind_task, not_served
 
     plan, _ = signature_plan(request, task)
     others: list[tuple[str, str]] = []
     with contextlib.suppress(UsageError):  # another's signature may not fit the task
         others = list(not_served(bind_task(plan.sketch, task, 0)))
-    language = target_module(plan.target).CAPABILITIES.languages[0]
-    contract = contract_of(plan.sketch, language, request.entry or "")
-    mark = "//" if language == "c++" else "#"
+    contract = contract_of(plan.sketch, plan.target, request.entry or "")
+    mark = contract.language.comment
     lines = [contract.declaration, ""]
     lines += [f"{mark} {a.name}: {a.role}, {a.text}" for a in contract.arguments]
     lines += [f"{mark} {scalar}" for scalar in contract.scalars]
@@ -349,7 +355,7 @@ def signature_text(request: VerifyRequest, task: WorkerTask) -> str:
 
 def _rules(contract: Contract) -> list[str]:
     """How tensors are passed and what is returned, in words."""
-    if contract.language == "c++":
+    if not contract.language.hosted:
         rules = ["Tensors are C-contiguous, and outputs are allocated by the caller."]
         refused = ", its number where a size is refused" if contract.checks else ""
         return [*rules, f"Return 0 when done{refused}, -1 when memory could not be had."]

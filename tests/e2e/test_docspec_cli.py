@@ -9,7 +9,7 @@ import pytest
 from toolchains import require
 
 from sketchc.cli.main import run
-from sketchc.docspec.loader import TARGETS
+from sketchc.lowering.registry import TARGETS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Capture = pytest.CaptureFixture[str]

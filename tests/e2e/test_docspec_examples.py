@@ -10,7 +10,8 @@ import pytest
 from toolchains import require
 
 from sketchc.cli.commands.docspec import verify_example
-from sketchc.docspec.loader import TARGETS, folder_of, inspect, load
+from sketchc.docspec.loader import folder_of, inspect, load
+from sketchc.lowering.registry import TARGETS
 
 SEED = 20260101
 

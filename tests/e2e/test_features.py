@@ -30,7 +30,7 @@ from sketchc.interpreter.api import Options, interpret
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.parsing import syntax
 from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
@@ -229,7 +229,7 @@ def lower(
         assert {d.code for d in errors} == {"SK0703"}, errors
         assert "f64" in errors[0].message
         return None
-    return target_module(target).emit(plan)
+    return load_target(target).emit(plan)
 
 
 def build(kernel: Kernel, folder: Path) -> Artefact:

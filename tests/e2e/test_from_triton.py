@@ -15,7 +15,7 @@ from sketchc.base.source import Source
 from sketchc.checker.api import check
 from sketchc.interpreter.api import Options, interpret
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
 
@@ -65,7 +65,7 @@ def test_the_sketch_means_what_the_numpy_does(text, numpy, sizes):
 def test_the_sketch_is_lowered(text, numpy, sizes, target):
     tree, _ = parse(Source("page", text))
     plan = build_plan(tree.sketches[0], target).plan
-    kernel = target_module(target).emit(plan)
+    kernel = load_target(target).emit(plan)
     assert kernel.entry in kernel.source
 
 

@@ -31,7 +31,7 @@ from sketchc.interpreter.api import Options, interpret
 from sketchc.interpreter.inputs import random_inputs
 from sketchc.interpreter.launch import bind_symbols, bind_values, tensor_shapes
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.ops import table
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse, tables
@@ -115,7 +115,7 @@ def lower(result: CheckResult, seed: int) -> None:
     assert result.tree is not None
     for sketch in result.tree.sketches:
         try:
-            target_module(target).emit(build_plan(sketch, target).plan)
+            load_target(target).emit(build_plan(sketch, target).plan)
         except (DiagnosticError, UsageError):
             continue
 

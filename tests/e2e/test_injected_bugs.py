@@ -25,7 +25,7 @@ from sketchc.checker.domains import bounds
 from sketchc.ir import nodes as ir
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import ToolchainError
@@ -66,7 +66,7 @@ def test_the_bug_is_found(bug, tmp_path: Path):
     spoilt = changed(bug)
     assert spoilt, "no sketch of the corpus has what this bug spoils"
     try:
-        kernels = [target_module("cpp").emit(plan) for _, _, plan in spoilt]
+        kernels = [load_target("cpp").emit(plan) for _, _, plan in spoilt]
         source, library = tmp_path / "unit.cpp", tmp_path / "unit.so"
         source.write_text(unit(kernels), "utf-8")
         _build([source], quick(), LIBRARIES, library)

@@ -17,7 +17,7 @@ from sketchc.interpreter.inputs import random_inputs
 from sketchc.interpreter.launch import tensor_shapes
 from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.ops.table import OPS
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
@@ -75,5 +75,5 @@ def test_the_sketch_runs_and_tile_sizes_do_not_matter(text, sizes):
 def test_the_sketch_is_lowered(text, sizes, target):
     tree, _ = parse(Source("LANGUAGE.md", text))
     plan = build_plan(tree.sketches[0], target).plan
-    kernel = target_module(target).emit(plan)
+    kernel = load_target(target).emit(plan)
     assert kernel.entry in kernel.source

@@ -19,7 +19,7 @@ from toolchains import require
 from sketchc.cli.main import run
 from sketchc.cli.options import load_sketch
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.runtime.toolchains.base import ToolchainStatus
 from sketchc.runtime.toolchains.cpp.toolchain import CppToolchain
 
@@ -119,7 +119,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def built_in(sketch: Path, target: str) -> str:
     _, tree = load_sketch(str(sketch))
-    return target_module(target).emit(build_plan(tree, target).plan).source
+    return load_target(target).emit(build_plan(tree, target).plan).source
 
 
 def fenced(target: str, text: str) -> Action:

@@ -20,7 +20,7 @@ from sketchc.base.source import Source
 from sketchc.cli.verify_files import VerifyRequest, candidate_of
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.task import load_task
@@ -86,7 +86,7 @@ def candidate(
     tree, found = parse(Source("planted.sketch", fault.planted(path.read_text())))
     assert tree is not None, found
     plan = build_plan(tree.sketches[0], target, None, {}).plan
-    kernel = target_module(target).emit(plan)
+    kernel = load_target(target).emit(plan)
     made = Candidate(plan, kernel, toolchain(target))
     if foreign:
         file = folder / f"theirs{ENDINGS[target]}"

@@ -17,7 +17,7 @@ from sketchc.base.source import Source
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.signature import signature_of, signature_plan
@@ -248,7 +248,7 @@ def test_on_each_target(
     name, right, wrong = FAULTS[fault]
     for text, passes in ((SKETCHES[name], True), (SKETCHES[name].replace(right, wrong), False)):
         plan = planned(text, target)
-        kernel = target_module(target).emit(plan)
+        kernel = load_target(target).emit(plan)
         verdict = verify(
             Candidate(plan, kernel, toolchain(target)), tasks[name], tmp_path, 5, budget=None
         )

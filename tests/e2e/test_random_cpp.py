@@ -21,7 +21,7 @@ from sketchc.base.source import Source
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.cpp.calls import signature
@@ -37,7 +37,7 @@ def lowered(generated: Generated, target: str) -> Kernel:
     tree, _ = parse(Source(f"random_{generated.seed}.sketch", generated.text))
     assert tree is not None
     try:
-        return target_module(target).emit(build_plan(tree.sketches[0], target).plan)
+        return load_target(target).emit(build_plan(tree.sketches[0], target).plan)
     except Exception as error:
         error.add_note(generated.text)
         raise

@@ -14,7 +14,7 @@ from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.passes.place_tiles import next_power_of_two
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 
 TILES = "TM in [32, 64, 128], TN in [32, 64, 128], TK in [16, 32, 64, 128, 256]"
@@ -98,7 +98,7 @@ def test_every_example_fits_and_the_account_is_right(example: str, target: str) 
                     count *= next_power_of_two(logical) if padded else logical
                 assert size == count, name
     if target == "cpp":
-        code = target_module(target).emit(plan).source
+        code = load_target(target).emit(plan).source
         reserved = re.findall(r"(\w+)_place = arena\.add", code)
         parts = [name for p in plan.phases for use in p.memory_use for name, _ in use.parts]
         assert [identifier(name) for name in parts] == reserved

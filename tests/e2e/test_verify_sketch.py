@@ -16,7 +16,7 @@ from sketchc.base.source import Source
 from sketchc.cli import main, options
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.cases.sizes import refusal
 from sketchc.runtime.tasks.signature import signature_of, signature_plan
@@ -142,7 +142,7 @@ def copy_sketch(dtype: str, more: str = "") -> str:
 def test_every_element_type(dtype: str, tmp_path: Path) -> None:
     require("cpp")
     plan = plan_of(copy_sketch(dtype))
-    made = Candidate(plan, target_module("cpp").emit(plan), toolchain("cpp"))
+    made = Candidate(plan, load_target("cpp").emit(plan), toolchain("cpp"))
     verdict = verify_against_sketch(made, tmp_path, seed=4)
     assert verdict.passed, verdict.failures
     assert len(verdict.cases) >= 6
@@ -157,7 +157,7 @@ def test_only_sizes_that_the_sketch_takes_are_tried(condition: str, tmp_path: Pa
     plan = plan_of(copy_sketch("f32", condition))
     task = SketchTask(plan)
     assert not refusal(plan.sketch, task.symbols, task.params)
-    made = Candidate(plan, target_module("cpp").emit(plan), toolchain("cpp"))
+    made = Candidate(plan, load_target("cpp").emit(plan), toolchain("cpp"))
     verdict = verify_against_sketch(made, tmp_path, seed=4)
     assert verdict.passed, verdict.failures
     for case in verdict.cases:
@@ -175,7 +175,7 @@ def test_own_sizes_go_beyond_the_tiles() -> None:
 def test_params_have_the_values_that_are_set(tmp_path: Path) -> None:
     require("cpp")
     plan = example("rms")
-    made = Candidate(plan, target_module("cpp").emit(plan), toolchain("cpp"))
+    made = Candidate(plan, load_target("cpp").emit(plan), toolchain("cpp"))
     verdict = verify_against_sketch(made, tmp_path, seed=4, settings={"eps": 0.125})
     assert verdict.passed
     assert verdict.params["eps"] == 0.125
@@ -248,6 +248,6 @@ def test_the_command_line_takes_a_time_limit() -> None:
 def test_a_foreign_kernel_that_is_the_built_in_one_passes(tmp_path: Path) -> None:
     require("cpp")
     plan = build_plan(tree(), "cpp").plan
-    kernel = attrs.evolve(target_module("cpp").emit(plan), foreign=True)
+    kernel = attrs.evolve(load_target("cpp").emit(plan), foreign=True)
     verdict = verify_against_sketch(Candidate(plan, kernel, toolchain("cpp")), tmp_path, seed=4)
     assert verdict.passed, verdict.failures

@@ -19,7 +19,7 @@ from sketchc.interpreter.api import interpret
 from sketchc.launch.conditions import broken
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
@@ -118,7 +118,7 @@ def lower(name: str, target: str) -> Kernel:
     tree, found = parse(Source("wide.sketch", CASES[name].text))
     assert tree is not None, found
     plan = build_plan(tree.sketches[0], target, None, {}, allow_unproved=True).plan
-    return target_module(target).emit(plan)
+    return load_target(target).emit(plan)
 
 
 def tensors(size: int) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def loaded(name: str, target: str) -> Kernel:
     tree, found = parse(Source("loaded.sketch", text))
     assert tree is not None, found
     plan = build_plan(tree.sketches[0], target, None, {}, allow_unproved=True).plan
-    return target_module(target).emit(plan)
+    return load_target(target).emit(plan)
 
 
 @pytest.mark.parametrize("name", LOADED)
@@ -330,7 +330,7 @@ def test_numbers_that_the_host_fetched(target: str | None, tmp_path: Path) -> No
     tree, found = parse(Source("fetched.sketch", FETCHED))
     assert tree is not None, found
     plan = build_plan(tree.sketches[0], target or "cpp", None, {}, allow_unproved=True).plan
-    kernel = target_module(target or "cpp").emit(plan)
+    kernel = load_target(target or "cpp").emit(plan)
     toolchain: Any = None if target is None else require(target)
     artefact = Artefact(kernel, tmp_path)
     if target == "cpp":
@@ -393,7 +393,7 @@ def test_sizes_that_no_memory_has(tmp_path: Path) -> None:
     tree, found = parse(Source("empty.sketch", EMPTY))
     assert tree is not None, found
     plan = build_plan(tree.sketches[0], "cpp", None, {}).plan
-    native = TOOLCHAIN.load(TOOLCHAIN.compile(target_module("cpp").emit(plan), tmp_path))
+    native = TOOLCHAIN.load(TOOLCHAIN.compile(load_target("cpp").emit(plan), tmp_path))
     for columns, fits in ((1, True), (2**48 - 1, True), (2**48, False), (2**60, False)):
         arrays = {name: np.zeros((0, columns), np.float32) for name in "XY"}
         status = native(arrays, {"M": 0, "N": columns}, {})
@@ -424,7 +424,7 @@ def test_params_beyond_64_bits(tmp_path: Path) -> None:
     tree, found = parse(Source("data.sketch", DATA))
     assert tree is not None, found
     plan = build_plan(tree.sketches[0], "triton_cuda", None, {}).plan
-    kernel = target_module("triton_cuda").emit(plan)
+    kernel = load_target("triton_cuda").emit(plan)
     given = {"X": np.arange(5, dtype=np.int64)}
     fits = [make_case(kernel, {"N": 5}, {"k": k}, given) for k in (2**63 - 1, -(2**63))]
     for case, result in zip(fits, run_cases(fits, tmp_path / "fits"), strict=True):

@@ -20,7 +20,7 @@ from random_sketches.running import Array, checked, difference, inputs, referenc
 from sketchc.base.diagnostics import DiagnosticError
 from sketchc.base.source import Source
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.toolchains.base import ToolchainError, toolchain
 
@@ -42,7 +42,7 @@ def outcome(generated: Generated, target: str, folder: Path) -> str:
     tree, _ = parse(Source("random.sketch", generated.text))
     assert tree is not None
     try:
-        kernel = target_module(target).emit(build_plan(tree.sketches[0], target).plan)
+        kernel = load_target(target).emit(build_plan(tree.sketches[0], target).plan)
         tools = toolchain(target)
         artefact = tools.compile(kernel, folder / str(generated.seed))
         for sizes in generated.sizes:

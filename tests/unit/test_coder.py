@@ -26,7 +26,7 @@ from sketchc.base.diagnostics import DiagnosticError
 from sketchc.cli.options import load_sketch
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
-from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.lowering.registry import TARGETS, load_target
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.sketch"))
@@ -71,8 +71,8 @@ def test_the_python_head_is_that_of_the_built_in_coder(path: Path, name: str) ->
         plan = plan_for(path, "triton_cuda", name)
     except DiagnosticError:
         pytest.skip("the target refuses this feature")
-    kernel = target_module("triton_cuda").emit(plan)
-    contract = contract_of(plan.sketch, "python", kernel.entry)
+    kernel = load_target("triton_cuda").emit(plan)
+    contract = contract_of(plan.sketch, "triton_cuda", kernel.entry)
     wanted = next(
         node
         for node in ast.parse(kernel.source).body
@@ -93,8 +93,8 @@ def test_the_cpp_head_is_that_of_the_built_in_coder(path: Path, name: str) -> No
         plan = plan_for(path, "cpp", name)
     except DiagnosticError:
         pytest.skip("the target refuses this feature")
-    contract = contract_of(plan.sketch, "c++")
-    kernel = target_module("cpp").emit(plan)
+    contract = contract_of(plan.sketch, "cpp")
+    kernel = load_target("cpp").emit(plan)
     found = re.search(r'extern "C" int64_t \w+\([^)]*\)', kernel.source)
     assert found is not None
     assert contract.entry == kernel.entry
@@ -114,7 +114,7 @@ def types_of(head: str) -> list[str]:
 
 def test_conditions_stand_in_the_contract() -> None:
     plan = plan_for(ROOT / "tests/e2e/features/requires.sketch", "cpp")
-    contract = contract_of(plan.sketch, "c++")
+    contract = contract_of(plan.sketch, "cpp")
     assert [number for number, _ in contract.checks] == [1, 2, 3, 4]
     text = prompts(ROOT / "tests/e2e/features/requires.sketch", "cpp")
     for number, check in contract.checks:
@@ -149,7 +149,7 @@ def test_the_prompt_holds_plan_contract_and_code(target: str) -> None:
     text = prompts(path, target)
     assert "reduce_max(source, axis, dst)" in text
     assert "identity -infinity" in text
-    assert contract_of(plan_for(path, target).sketch, "c++" if target == "cpp" else "python").entry
+    assert contract_of(plan_for(path, target).sketch, target).entry
     assert "load(X[i, 0:N] -> x)" in text
     assert "0.1235" in text
     assert "0.123456789" not in text
@@ -166,7 +166,7 @@ def test_a_task_without_a_sketch_is_asked_for_by_its_signature(target: str) -> N
     assert "```python\nx = 1\n```" in user.content
     assert "How to read the plan" not in user.content
     assert "starting point" not in user.content
-    assert contract_of(signature, assignment.language).declaration.splitlines()[0] in user.content
+    assert contract_of(signature, assignment.target).declaration.splitlines()[0] in user.content
     mending = repair_messages(assignment, "int x;\n", FEEDBACK, "")[1].content
     assert "```python\nx = 1\n```" in mending
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.source import Source
 from sketchc.checker.api import check
-from sketchc.docspec.loader import TARGETS, folder_of, inspect, load
+from sketchc.docspec.loader import folder_of, inspect, load
 from sketchc.docspec.manifest import PLACEHOLDERS
 from sketchc.docspec.markdown import KEYWORDS, OPERATIONS
 from sketchc.docspec.needs import needs_of
@@ -36,7 +36,7 @@ from sketchc.docspec.selector import (
     select,
     serves,
 )
-from sketchc.lowering.registry import TARGETS as LOWERED
+from sketchc.lowering.registry import TARGETS, all_targets
 from sketchc.ops.table import OPS
 from sketchc.runtime.verify.verdict import FAILURES as FAILURE_CLASSES
 
@@ -284,7 +284,7 @@ def test_an_unknown_target_names_the_known_ones() -> None:
 
 
 def test_every_target_has_documents() -> None:
-    assert list(TARGETS) == list(LOWERED)
+    assert all(target.documents for target in all_targets())
     for target in TARGETS:
         assert folder_of(target).is_dir()
 

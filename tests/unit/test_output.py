@@ -23,7 +23,7 @@ from sketchc.agents.state.state import KernelText, RunState, Step
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.source import Source
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.tasks.torch_task import TorchTask
 
@@ -44,7 +44,7 @@ def kernel() -> KernelText:
     tree, _ = parse(Source("softmax.sketch", SKETCH))
     assert tree is not None
     plan = build_plan(tree.sketches[0], "triton_cuda", "h200", {}).plan
-    made = target_module("triton_cuda").emit(plan)
+    made = load_target("triton_cuda").emit(plan)
     return KernelText(made.source, made.entry, made.language, "builtin")
 
 

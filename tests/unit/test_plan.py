@@ -16,7 +16,7 @@ from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.passes.pipeline import PlannedSketch, build_plan
 from sketchc.lowering.plan_text import print_plan, print_sketch
-from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.parsing.parser import parse
 
 
@@ -203,4 +203,4 @@ def test_a_phase_that_stores_nothing_is_not_launched(target: str) -> None:
     plan = planned(text, target).plan
     assert [phase.stores for phase in plan.phases] == [frozenset({"Y"})]
     assert any("stores nothing" in note for note in plan.notes)
-    assert target_module(target).emit(plan).source
+    assert load_target(target).emit(plan).source

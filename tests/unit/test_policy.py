@@ -11,14 +11,14 @@ from foreign_kernels import CPP, TRITON, candidate, edited
 
 from sketchc.cli.options import load_sketch
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.policy import explanation, inspect_kernel, refusal_of
 
 
 @pytest.mark.parametrize(("name", "target"), LOWERED)
 def test_the_built_in_coder_breaks_no_rule(name: str, target: str) -> None:
     plan = build_plan(load_sketch(str(EXAMPLES / f"{name}.sketch"))[1], target).plan
-    findings = inspect_kernel(target_module(target).emit(plan))
+    findings = inspect_kernel(load_target(target).emit(plan))
     assert findings == ()
 
 

@@ -14,7 +14,7 @@ from sketchc.checker.selfcheck.selfcheck import self_check
 from sketchc.interpreter.api import interpret
 from sketchc.ir import nodes as ir
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.lowering.registry import TARGETS, load_target
 
 Arrays = dict[str, np.ndarray]
 
@@ -39,7 +39,7 @@ def test_idioms_lower_to_every_target(name: str, target: str) -> None:
     tree = checked(IDIOMS[name].text).tree
     assert tree is not None
     planned = build_plan(tree.sketches[0], target)
-    assert target_module(target).emit(planned.plan).source
+    assert load_target(target).emit(planned.plan).source
 
 
 def _outputs(text: str, inputs: Arrays, params: dict[str, int] | None = None) -> list[np.ndarray]:

@@ -28,7 +28,7 @@ from sketchc.checker.selfcheck.selfcheck import self_check
 from sketchc.interpreter.api import interpret
 from sketchc.lowering.hardware import HARDWARE, load_hardware
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import TARGETS, target_module
+from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.ops.table import OPS, Op, Result, Shape
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.vocabulary import SECTIONS
@@ -74,7 +74,7 @@ def test_sketches_in_the_prompt_check_run_and_lower_everywhere(name: str) -> Non
     for target in TARGETS:
         planned = build_plan(result.tree.sketches[0], target)
         assert planned.diagnostics == ()
-        assert target_module(target).emit(planned.plan).source
+        assert load_target(target).emit(planned.plan).source
 
 
 def _norm(x: np.ndarray, v: Arrays) -> np.ndarray:
@@ -204,11 +204,11 @@ def test_there_is_no_other_operation() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_hardware_states_the_facts_of_the_file_and_the_target(target: str) -> None:
     text = hardware(target)
-    module = target_module(target)
-    capabilities = module.CAPABILITIES
+    found = load_target(target)
+    capabilities = found.capabilities
     chip = load_hardware(capabilities.default_hardware).facts
     assert target in text
-    assert module.DESCRIPTION in text
+    assert found.description in text
     assert ", ".join(sorted(capabilities.dtypes)) in text
     assert ", ".join(sorted(capabilities.precisions)) in text
     for memory in chip["memory"].values():

@@ -17,7 +17,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import target_module
+from sketchc.lowering.registry import load_target
 from sketchc.lowering.source_map import digest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -38,7 +38,7 @@ TARGETS = ("cpp", "triton_cuda", "triton_ascend")
 def _kernel(name: str, target: str) -> tuple[Kernel, list[str]]:
     path = EXAMPLES / f"{name}.sketch"
     _, tree = load_sketch(str(path), None)
-    module = target_module(target)
+    module = load_target(target)
     plan = build_plan(tree, target, None, {}).plan
     return module.emit(plan), path.read_text("utf-8").split("\n")
 

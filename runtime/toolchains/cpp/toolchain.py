@@ -80,6 +80,7 @@ class CppToolchain:
     """Compiles with g++ (or `$CXX`) and runs through the C entry point."""
 
     target = "cpp"
+    flags = FLAGS
 
     def status(self) -> ToolchainStatus:
         """What is here; starts the compiler only to ask its version."""

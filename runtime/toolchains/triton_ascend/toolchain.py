@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate, host_values
-from sketchc.lowering.triton.scope import Names
+from sketchc.lowering.python_host.names import Names
 from sketchc.runtime.sandbox.worker import WorkerResult, file_limit, run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -49,6 +49,7 @@ class TritonAscendToolchain:
     """See `base.Toolchain`."""
 
     target = "triton_ascend"
+    install_tools = staticmethod(environment.install_tools)
 
     def status(self) -> ToolchainStatus:
         """Looks for the environment and the tools; starts two of them with `--version`."""

@@ -20,7 +20,7 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import host_sample, sample_extents
 from sketchc.lowering.hardware import load_hardware
-from sketchc.lowering.triton.scope import Names
+from sketchc.lowering.python_host.names import Names
 from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes
 from sketchc.runtime.sandbox.persistent_worker import KeptWorker
 from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult, run_worker

@@ -179,11 +179,9 @@ def _codes(ignored: tuple[str, ...]) -> frozenset[str]:
 
 
 def _check_target(target: str) -> None:
-    from sketchc.lowering.registry import TARGETS
+    from sketchc.lowering.registry import load_target
 
-    if target not in TARGETS:
-        message = f"unknown target {target!r}; known: {', '.join(TARGETS)}"
-        raise UsageError(message)
+    load_target(target)
 
 
 def _check_names(declared: list[Names | None], request: Request) -> None:

@@ -43,9 +43,10 @@ def list_documents() -> int:
     Example:
       sketchc docspec list
     """
-    from sketchc.docspec.loader import TARGETS, folder_of, inspect
+    from sketchc.docspec.loader import folder_of, inspect
+    from sketchc.lowering.registry import all_targets
 
-    for target in TARGETS:
+    for target in (one.name for one in all_targets() if one.documents):
         folder = folder_of(target)
         spec, findings = inspect(folder) if folder.is_dir() else (None, ())
         if spec is None:

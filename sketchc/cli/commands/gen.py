@@ -138,11 +138,11 @@ def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOp
     from sketchc.agents.workflows import load_workflow
     from sketchc.cli.lowering import resolve_target
     from sketchc.lowering.hardware import load_hardware
-    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.registry import load_target
     from sketchc.runtime.tasks.task import task_path
 
     target, chip = resolve_target(given["target"], given["hardware"], None, None, None)
-    capabilities = target_module(target).CAPABILITIES
+    capabilities = load_target(target).capabilities
     hardware = load_hardware(chip or capabilities.default_hardware).name
     own = configuration.target(target)
     workflow = given["workflow"] or own.workflow or configuration.workflow

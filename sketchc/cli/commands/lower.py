@@ -159,10 +159,10 @@ def write_map(planned: PlannedSketch, text: str, file: str | None, output: str |
         return
     import json
 
-    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.registry import load_target
     from sketchc.lowering.source_map import source_map_json
 
-    kernel = target_module(planned.plan.target).emit(planned.plan)
+    kernel = load_target(planned.plan.target).emit(planned.plan)
     found = source_map_json(kernel, text, Path(output).name if output else "")
     options.write_output(json.dumps(found, indent=1) + "\n", file)
 
@@ -175,10 +175,10 @@ def write_module(planned: PlannedSketch, folder: Path, written: Kernel | None = 
     """
     import attrs
 
-    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.registry import load_target
     from sketchc.runtime.toolchains.base import ToolchainError, toolchain
 
-    kernel = target_module(planned.plan.target).emit(planned.plan)
+    kernel = load_target(planned.plan.target).emit(planned.plan)
     if written is not None:
         kernel = attrs.evolve(kernel, source=written.source)
     build = getattr(toolchain(kernel.target), "build_module", None)
@@ -216,7 +216,7 @@ def lower_text(
         return show_tree(tree), None
     from sketchc.lowering.passes.pipeline import build_plan
     from sketchc.lowering.plan_text import print_plan, print_sketch
-    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.registry import load_target
 
     check_bindable(tree, constants)
     planned = build_plan(tree, target, hardware, constants, allow_unproved)
@@ -224,7 +224,7 @@ def lower_text(
         return print_sketch(planned.plan.sketch), planned
     if emit == "plan":
         return print_plan(planned.plan), planned
-    return target_module(target).emit(planned.plan).source, planned
+    return load_target(target).emit(planned.plan).source, planned
 
 
 def show_tree(node: Any, depth: int = 0) -> str:

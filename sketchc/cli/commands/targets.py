@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sketchc.runtime.toolchains.base import ToolchainStatus
+    from sketchc.runtime.toolchains.base import Toolchain, ToolchainStatus
 
 
 @click.command()
@@ -24,7 +23,9 @@ def targets(as_json: bool) -> int:
       sketchc targets
       sketchc targets --json
     """
-    found = [describe(name) for name in _registered()]
+    from sketchc.lowering.registry import TARGETS
+
+    found = [describe(name) for name in TARGETS]
     if as_json:
         click.echo(json.dumps({"targets": found, "workers": sandbox()}, indent=2))
         return 0
@@ -46,23 +47,17 @@ def sandbox() -> dict[str, str]:
     return {"mode": found.mode, "reason": found.reason, "text": found.text}
 
 
-def _registered() -> list[str]:
-    from sketchc.lowering.registry import TARGETS
-
-    return list(TARGETS)
-
-
 def describe(name: str) -> dict[str, Any]:
     """The facts of one target as JSON-able data. Never raises for what is not installed."""
-    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.registry import load_target
 
-    module = target_module(name)
-    capabilities = module.CAPABILITIES
+    target = load_target(name)
+    capabilities = target.capabilities
     status = toolchain_status(name)
     return {
         "target": name,
-        "description": module.DESCRIPTION,
-        "languages": list(capabilities.languages),
+        "description": target.description,
+        "languages": [target.language.name],
         "dtypes": sorted(capabilities.dtypes),
         "default_hardware": capabilities.default_hardware,
         "hardware": hardware_for(capabilities.default_hardware),
@@ -78,10 +73,9 @@ def describe(name: str) -> dict[str, Any]:
 
 def toolchain_status(name: str) -> ToolchainStatus:
     """The status of a target's toolchain, also where its own imports are not installed."""
-    from sketchc.runtime.toolchains.base import TOOLCHAINS, ToolchainStatus, toolchain
+    from sketchc.lowering.registry import load_target
+    from sketchc.runtime.toolchains.base import ToolchainStatus, toolchain
 
-    if name not in TOOLCHAINS:
-        return ToolchainStatus(name, False, False, "not at all: it has no toolchain here")
     try:
         return toolchain(name).status()
     except ImportError as error:
@@ -91,12 +85,8 @@ def toolchain_status(name: str) -> ToolchainStatus:
             can_run=False,
             how_it_runs="",
             missing=(error.name or str(error),),
-            advice=f"pip install {PACKAGES.get(name, 'torch')}",
+            advice=f"pip install {load_target(name).packages}",
         )
-
-
-#: target -> the Python packages that its toolchain needs.
-PACKAGES = {"triton_cuda": "torch triton==3.6.0", "cpp": "pybind11", "triton_ascend": "torch"}
 
 
 def hardware_for(default: str) -> list[dict[str, str]]:
@@ -132,17 +122,18 @@ def _show(console: Console, target: dict[str, Any]) -> None:
     console.print()
 
 
-def load_toolchain(name: str) -> Any:
+def load_toolchain(name: str) -> Toolchain:
     """The toolchain of a target. Raises `UsageError` for an unknown name, or one whose own
     imports are not installed."""
     from sketchc.base.diagnostics import UsageError
-    from sketchc.runtime.toolchains.base import TOOLCHAINS
+    from sketchc.lowering.registry import TARGETS, load_target
+    from sketchc.runtime.toolchains.base import toolchain
 
-    if name not in TOOLCHAINS:
-        msg = f"unknown toolchain {name!r}; known: {', '.join(TOOLCHAINS)}"
+    if name not in TARGETS:
+        msg = f"unknown toolchain {name!r}; known: {', '.join(TARGETS)}"
         raise UsageError(msg)
     try:
-        return importlib.import_module(TOOLCHAINS[name]).TOOLCHAIN
+        return toolchain(name)
     except ImportError as error:
-        msg = f"{name} needs {error.name}: pip install {PACKAGES.get(name, 'torch')}"
+        msg = f"{name} needs {error.name}: pip install {load_target(name).packages}"
         raise UsageError(msg) from error

@@ -27,9 +27,9 @@ def list_toolchains() -> int:
       sketchc toolchain list
     """
     from sketchc.cli.commands.targets import toolchain_status
-    from sketchc.runtime.toolchains.base import TOOLCHAINS
+    from sketchc.lowering.registry import TARGETS
 
-    for name in TOOLCHAINS:
+    for name in TARGETS:
         status = toolchain_status(name)
         versions = ", ".join(f"{key} {value}" for key, value in status.versions.items())
         if status.missing:
@@ -67,16 +67,16 @@ def install(target: str, system: bool) -> int:
     """
     from sketchc.cli.commands.targets import load_toolchain
     from sketchc.runtime.process.venvs import InstallError
-    from sketchc.runtime.toolchains.triton_ascend.environment import install_tools
 
     chosen = None if target == "mindspore" else load_toolchain(target)
-    if system and target != "triton_ascend":
+    install_tools = getattr(chosen, "install_tools", None)
+    if system and install_tools is None:
         msg = f"{target} needs no system packages that --system could install"
         raise UsageError(msg)
     if chosen is None:
         return _install_mindspore()
     try:
-        if system:
+        if system and install_tools is not None:
             click.echo(install_tools())
         click.echo(chosen.install())
     except InstallError as error:

@@ -172,14 +172,12 @@ def _at_once(
     """Several files in a pool of processes."""
     from sketchc.cli.verify_pool import verify_all
     from sketchc.lowering.hardware import load_hardware
-    from sketchc.lowering.registry import target_module
+    from sketchc.lowering.registry import load_target
     from sketchc.runtime.process.local import LocalEngine, devices_of
     from sketchc.runtime.toolchains.base import toolchain
 
     first = requests[0]
-    chip = load_hardware(
-        first.hardware or target_module(first.target).CAPABILITIES.default_hardware
-    )
+    chip = load_hardware(first.hardware or load_target(first.target).capabilities.default_hardware)
     devices = devices_of(toolchain(first.target).status().interpreted, chip.family)
     with LocalEngine(jobs, devices=devices) as engine:
         return verify_all(requests, task, patience, store, engine)

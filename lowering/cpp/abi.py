@@ -1,0 +1,56 @@
+"""How the exported function of a C++ kernel is spelled: see `lowering.abi.Abi`."""
+
+from __future__ import annotations
+
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.launch.conditions import actual_extent
+from sketchc.lowering.abi import passed, wrapped
+from sketchc.lowering.cpp.expressions import CPP_TYPES
+from sketchc.lowering.cpp.names import entry_name, identifier
+
+ABSENT = "nullptr"
+#: Element types that C++ has no name for: their bits are passed.
+_BITS = {DType.BF16: "uint16_t", DType.F16: "uint16_t"}
+
+
+def entry(sketch: ir.Sketch) -> str:
+    """The name of the exported function."""
+    return entry_name(sketch.name)
+
+
+def spelled(sketch: ir.Sketch) -> dict[str, str]:
+    """The tensors' names, which no rule changes: a kernel has names of its own."""
+    return {tensor.name: tensor.name for tensor in passed(sketch)}
+
+
+def element(tensor: ir.Tensor) -> str:
+    """The type of a tensor's elements, and how one is passed that C++ does not have."""
+    bits = " (the pointer is to its 16 bits)" if tensor.dtype in _BITS else ""
+    return f"{tensor.dtype.value}{bits}"
+
+
+def actual_extents(sketch: ir.Sketch) -> tuple[tuple[str, ir.Tensor, int], ...]:
+    """The last parameters: an extent for each axis that may broadcast."""
+    return tuple(
+        (actual_extent(tensor.name, axis), tensor, axis)
+        for tensor in sketch.tensors
+        for axis, repeats in enumerate(tensor.broadcast)
+        if repeats
+    )
+
+
+def declaration(sketch: ir.Sketch, entry: str) -> str:
+    """The head of the exported function."""
+    parameters = []
+    for tensor in passed(sketch):
+        constant = "const " if tensor.role is ir.Role.IN else ""
+        kind = _BITS.get(tensor.dtype) or CPP_TYPES[tensor.dtype]
+        parameters.append(f"{constant}{kind} *{tensor.name}")
+    parameters += [f"int64_t {identifier(symbol.name)}" for symbol in sketch.symbols]
+    parameters += [
+        f"{'double' if param.dtype.is_float else 'int64_t'} {identifier(param.name)}"
+        for param in sketch.params
+    ]
+    parameters += [f"int64_t {name}" for name, _, _ in actual_extents(sketch)]
+    return wrapped(f'extern "C" int64_t {entry}(', parameters, ")")

@@ -1,0 +1,290 @@
+"""Emits C++: one C++17 file with OpenMP threads, SIMD loops and a plain C entry point.
+
+Takes a finished plan, returns a `Kernel`. `lowering/loops` makes the loop programs of the phases,
+`printer` and `expressions` make their text, and `library` has what generated files carry; this file
+writes the host function around the phases.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import attrs
+
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir import walk
+from sketchc.launch.conditions import Kind, actual_extent, launch_conditions, launch_steps
+from sketchc.lowering.cpp.answers import answers as answers
+from sketchc.lowering.cpp.binding import module_source
+from sketchc.lowering.cpp.expressions import literal
+from sketchc.lowering.cpp.library.texts import include_lines, library_text, used_pieces
+from sketchc.lowering.cpp.names import entry_name, identifier
+from sketchc.lowering.cpp.printer import Printer, streams_name
+from sketchc.lowering.cpp.steps import Steps, refuse_unless, reserved
+from sketchc.lowering.kernel import Kernel, LibraryPart
+from sketchc.lowering.loops import nodes
+from sketchc.lowering.loops.build import lower_phase
+from sketchc.lowering.loops.forwarding import Versions, find_versions
+from sketchc.lowering.loops.indices import step_name
+from sketchc.lowering.loops.nest_maker import NestMaker
+from sketchc.lowering.loops.streams import add_streams, streamed_tensors, unread_outputs
+from sketchc.lowering.param_types import params_to_round
+from sketchc.lowering.plan import PhasePlan, Plan
+from sketchc.lowering.precedence import Code
+from sketchc.lowering.source_map import source_map
+
+
+def emit(plan: Plan) -> Kernel:
+    """The C++ source for a finished plan; deterministic."""
+    sketch = plan.sketch
+    host = _Host(plan)
+    body = host.function()
+    used = host.out.used
+    library = library_text(used)
+    parts = [
+        f"// {sketch.name}: a C++ kernel for {plan.hardware.name}, made from a sketch.",
+        include_lines(used),
+        library,
+        body,
+    ]
+    source = "\n\n".join(part for part in parts if part) + "\n"
+    entry = entry_name(sketch.name)
+    above = source.count("\n") - len(host.out.lines) - 1  # the body's last line closes it
+    return Kernel(
+        "cpp",
+        plan.hardware.name,
+        sketch.name,
+        entry,
+        "c++",
+        source,
+        sketch,
+        extras=((f"{sketch.name}_module.cpp", module_source(sketch, entry)),),
+        source_map=source_map(host.out.marks.lines(above)),
+        library=(LibraryPart(tuple(used_pieces(used)), library),) if library else (),
+    )
+
+
+def placements(plan: Plan) -> nodes.Placements:
+    """Where each tile of the sketch really lives after fusion, and what each phase reserves; for a
+    plan whose phases are mapped."""
+    memories = {tile.name: "fused" for tile in plan.sketch.tiles}
+    storages = []
+    host = _Host(plan)
+    for phase in plan.phases:
+        versions = find_versions(plan.sketch, phase.body, host.names())
+        storages.append(host.program(phase, versions).storages)
+        for storage in storages[-1]:
+            tile = versions.origin(storage.name)
+            if tile in memories and memories[tile] != "arena":
+                memories[tile] = storage.memory
+    return nodes.Placements(memories, tuple(storages))
+
+
+#: The conditions that are known when the host has fetched something.
+_LATE = (Kind.FETCH, Kind.FETCHED)
+
+
+@attrs.define
+class _Host:
+    plan: Plan
+    out: Printer = attrs.field(factory=Printer)
+
+    @property
+    def sketch(self) -> ir.Sketch:
+        return self.plan.sketch
+
+    def function(self) -> str:
+        """The exported function with all phases."""
+        versions = [find_versions(self.sketch, p.body, self.names()) for p in self.plan.phases]
+        plain = [self.program(*pair) for pair in zip(self.plan.phases, versions, strict=True)]
+        outputs = unread_outputs(self.sketch, plain)
+        programs = [
+            attrs.evolve(program, body=add_streams(program.body, outputs, version.fresh))
+            for program, version in zip(plain, versions, strict=True)
+        ]
+        self.out.depth = 1
+        self._round_params()
+        self._launch_steps()
+        self._broadcasts()
+        self._workspace()
+        self._initial_values()
+        self._streams(programs)
+        launches = {
+            phase.index: (phase, program)
+            for phase, program in zip(self.plan.phases, programs, strict=True)
+        }
+        Steps(self.sketch, launches, self.out).steps(self.sketch.steps)
+        self.out.line("return 0;")
+        body = "\n".join(self.out.lines)
+        constants = self._constants(body)
+        head = self._signature(body + constants)
+        return f"{self._contract(body)}{head}\n{{\n{constants}{body}\n}}"
+
+    def program(self, phase: PhasePlan, versions: Versions) -> nodes.Program:
+        """The loop program of one phase."""
+        maker = NestMaker(self.sketch, versions)
+        constants = {c.name: ir.Literal(c.value) for c in self.sketch.constants}
+        return lower_phase(phase.body, maker, constants)
+
+    def names(self) -> set[str]:
+        """Every name that the generated function has in scope."""
+        return {"arena", "workspace", *walk.declared_names(self.sketch)}
+
+    # ------------------------------------------------------------ the host's part
+
+    def _signature(self, body: str) -> str:
+        """The head of the function; unused parameters are only named in comments."""
+        parameters = []
+        for tensor in self.sketch.tensors:
+            if tensor.role is ir.Role.WORKSPACE:
+                continue
+            kind = self.out.kind(tensor.dtype)
+            constant = "const " if tensor.role is ir.Role.IN else ""
+            parameters.append((f"{constant}{kind} *__restrict ", tensor.name))
+        parameters += [("int64_t ", symbol.name) for symbol in self.sketch.symbols]
+        for param in self.sketch.params:
+            parameters.append(("double " if param.dtype.is_float else "int64_t ", param.name))
+        parameters += [
+            ("int64_t ", actual_extent(tensor.name, axis))
+            for tensor in self.sketch.tensors
+            for axis, repeats in enumerate(tensor.broadcast)
+            if repeats
+        ]
+        used = set(re.findall(r"\w+", _without_comments(body)))
+        shown = [
+            kind + (identifier(name) if identifier(name) in used else f"/* {name} */")
+            for kind, name in parameters
+        ]
+        start = f'extern "C" int64_t {entry_name(self.sketch.name)}('
+        text = ", ".join(shown)
+        if len(start) + len(text) < 99:
+            return f"{start}{text})"
+        return (
+            start
+            + "\n"
+            + textwrap.fill(text + ")", 98, initial_indent="    ", subsequent_indent="    ")
+        )
+
+    def _constants(self, body: str) -> str:
+        used = set(re.findall(r"\w+", _without_comments(body)))
+        lines = []
+        for constant in self.sketch.constants:
+            name = identifier(constant.name)
+            if name not in used:
+                continue
+            dtype = DType.F64 if constant.dtype.is_float else constant.dtype
+            kind = "int64_t" if dtype.is_integer else self.out.kind(dtype)
+            value = constant.value
+            text = self.out.number_literal(value, dtype) if dtype.is_float else literal(value)
+            lines.append(f"    constexpr {kind} {name} = {text};\n")
+        return "".join(lines) + ("\n" if lines else "")
+
+    def _broadcasts(self) -> None:
+        for tensor in self.sketch.tensors:
+            for axis, repeats in enumerate(tensor.broadcast):
+                if not repeats:
+                    continue
+                actual = actual_extent(tensor.name, axis)
+                self.out.line(
+                    f"[[maybe_unused]] const int64_t {step_name(tensor.name, axis)}"
+                    f" = {actual} == 1 ? 0 : 1;"
+                )
+
+    def _round_params(self) -> None:
+        """Params as numbers of their types: they arrive in 64 bits."""
+        for param in params_to_round(self.sketch):
+            name = identifier(param.name)
+            self.out.comment(f"{param.name} is of type {param.dtype.value}.")
+            self.out.line(f"{name} = {self.out.rounded(Code(name), param.dtype)};")
+
+    def _launch_steps(self) -> None:
+        """Checks and host values; nothing is written before all conditions hold."""
+        for step in launch_steps(self.sketch):
+            with self.out.tracing(step.span):
+                if isinstance(step, ir.Let):
+                    self._let(step)
+                else:
+                    refuse_unless(step, self.out)
+
+    def _let(self, let: ir.Let) -> None:
+        kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
+        text = self.out.scalar(let.value)
+        if kind == "double":
+            self.out.line(
+                f"[[maybe_unused]] const double {identifier(let.name)}"
+                f" = static_cast<double>({text});"
+            )
+        else:
+            self.out.line(f"[[maybe_unused]] const {kind} {identifier(let.name)} = {text};")
+
+    def _contract(self, body: str) -> str:
+        """What the function returns, for those who call it."""
+        conditions = launch_conditions(self.sketch)
+        returns = ["0 when done"]
+        if "return -1;" in body:
+            returns.append("-1 when memory could not be had")
+        if conditions:
+            late = any(condition.kind in _LATE for condition in conditions)
+            before = "" if late else ", before anything is written,"
+            returns.append(f"and otherwise{before} the number of the condition that does not hold:")
+        text = f"// Returns {', '.join(returns)}"
+        lines = textwrap.wrap(text, 98, subsequent_indent="// ")
+        width = len(str(max((condition.number for condition in conditions), default=0)))
+        for condition in conditions:
+            late_one = ", known when it is fetched" if condition.kind in _LATE else ""
+            item = f"//   {condition.number:{width}}  {condition.text}{late_one}"
+            lines += textwrap.wrap(item, 98, subsequent_indent=f"//     {' ' * width}  ")
+        return "".join(f"{line}\n" for line in lines)
+
+    def _workspace(self) -> None:
+        tensors = [t for t in self.sketch.tensors if t.role is ir.Role.WORKSPACE]
+        if not tensors:
+            return
+        self.out.comment("Memory shared by the phases.")
+        self.out.line(f"{self.out.library('arena')} workspace;")
+        for tensor in tensors:
+            name = identifier(tensor.name)
+            self.out.line(
+                f"const int64_t {name}_place = {reserved('workspace', tensor, self.out)};"
+            )
+        self.out.open("if (!workspace.allocate(1))")
+        self.out.line("return -1;")
+        self.out.close()
+        for tensor in tensors:
+            kind, name = self.out.kind(tensor.dtype), identifier(tensor.name)
+            self.out.line(f"{kind} *const {name} = workspace.at<{kind}>({name}_place, 0);")
+
+    def _streams(self, programs: list[nodes.Program]) -> None:
+        """Which outputs are too large for the caches."""
+        names = {name for program in programs for name in streamed_tensors(program.body)}
+        for tensor in self.sketch.tensors:
+            if tensor.name in names:
+                extents = ", ".join(str(self.out.scalar(extent)) for extent in tensor.extents)
+                size = f"sizeof({self.out.kind(tensor.dtype)})"
+                large = self.out.helper("streams", size, f"{{{extents}}}")
+                self.out.line(f"const bool {streams_name(tensor.name)} = {large};")
+
+    def _initial_values(self) -> None:
+        for tensor in self.sketch.tensors:
+            if tensor.initial is None:
+                continue
+            count: ir.Expr = ir.Literal(1)
+            for extent in tensor.extents:
+                count = extent if count == ir.Literal(1) else ir.Binary("*", count, extent)
+            self.out.comment(f"{tensor.name} starts as {tensor.initial}.")
+            self.out.pragma("parallel for simd schedule(static)")
+            variable = "element"
+            while variable in self.names():
+                variable += "_"
+            self.out.open(
+                f"for (int64_t {variable} = 0; {variable} < {self.out.scalar(count)}; ++{variable})"
+            )
+            value = self.out.number_literal(tensor.initial, tensor.dtype)
+            self.out.line(f"{identifier(tensor.name)}[{variable}] = {value};")
+            self.out.close()
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*", "", text)

@@ -1,0 +1,39 @@
+"""The languages that kernels are written in: how a file of one is called, quoted and read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import attrs
+
+
+@attrs.frozen
+class Language:
+    """One language of generated source.
+
+    `syntax` says how text of others in it is read: as Python, or as C (comments, `#include`,
+    functions with C linkage). `hosted`: a kernel's file holds a Python function that takes tensors;
+    else it is compiled to a library with a function that takes pointers (`kernel.Kernel`).
+    """
+
+    name: str  # "c++"
+    title: str  # "C++"
+    standard: str  # "C++17"
+    suffixes: tuple[str, ...]  # of its files, the usual one first
+    fence: str  # the word behind the fence of a code block
+    syntax: Literal["python", "c"]
+    hosted: bool
+
+    @property
+    def suffix(self) -> str:
+        """The ending of a file of it, with the dot."""
+        return self.suffixes[0]
+
+    @property
+    def comment(self) -> str:
+        """What starts a comment that goes to the end of the line."""
+        return "//" if self.syntax == "c" else "#"
+
+
+PYTHON = Language("python", "Python", "Python", (".py",), "python", "python", hosted=True)
+CPP = Language("c++", "C++", "C++17", (".cpp", ".cc", ".cxx"), "cpp", "c", hosted=False)

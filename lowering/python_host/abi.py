@@ -1,0 +1,61 @@
+"""How the function of a Python-hosted kernel is spelled: see `lowering.abi.Abi`."""
+
+from __future__ import annotations
+
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.lowering.abi import out_required, passed, wrapped
+from sketchc.lowering.python_host.names import TORCH, Names, literal
+
+ABSENT = "None"
+
+
+def entry(sketch: ir.Sketch) -> str:
+    """The name of the wrapper."""
+    return Names(sketch)[sketch.name]
+
+
+def spelled(sketch: ir.Sketch) -> dict[str, str]:
+    """The wrapper's names of the tensors, by the sketch's."""
+    names = Names(sketch)
+    return {tensor.name: names[tensor.name] for tensor in passed(sketch)}
+
+
+def element(tensor: ir.Tensor) -> str:
+    """The type that torch has for a tensor's elements."""
+    return TORCH[tensor.dtype]
+
+
+def actual_extents(sketch: ir.Sketch) -> tuple[tuple[str, ir.Tensor, int], ...]:
+    """None: tensors know their extents."""
+    del sketch
+    return ()
+
+
+def declaration(sketch: ir.Sketch, entry: str) -> str:
+    """The head of the wrapper, with its annotations."""
+    names = Names(sketch)
+    outputs = [t for t in sketch.tensors if t.role is ir.Role.OUT]
+    given = [t for t in passed(sketch) if t.role is not ir.Role.OUT]
+    results = [t for t in passed(sketch) if t.role is not ir.Role.IN]
+    # `None` is a default only where no tensor that must be given follows.
+    last = max((place for place, tensor in enumerate(given) if not tensor.optional), default=-1)
+    parameters = [
+        f"{names[tensor.name]}: torch.Tensor"
+        + (" | None" if tensor.optional else "")
+        + (" = None" if place > last else "")
+        for place, tensor in enumerate(given)
+    ]
+    keywords = []
+    for param in sketch.params:
+        kind = "float" if param.dtype.is_float else "int"
+        kind = "bool" if param.dtype is DType.BOOL else kind
+        default = "" if param.default is None else f" = {literal(param.default)}"
+        keywords.append(f"{names[param.name]}: {kind}{default}")
+    if outputs:
+        kind = "tuple[torch.Tensor, ...]" if len(outputs) > 1 else "torch.Tensor"
+        keywords.append(f"out: {kind}" + ("" if out_required(sketch) else " | None = None"))
+    if keywords:
+        parameters += ["*", *keywords]
+    returned = "tuple[torch.Tensor, ...]" if len(results) > 1 else "torch.Tensor"
+    return wrapped(f"def {entry}(", parameters, f") -> {returned}:")

@@ -1,0 +1,101 @@
+"""What a target is: one record, which everybody asks in place of the target's name.
+
+The record is data; what is heavy (the emitter, the toolchain) stands in it by its import path.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import attrs
+
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.language import Language
+from sketchc.lowering.loops.nodes import Placements
+from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
+
+
+@attrs.frozen
+class FailureRule:
+    """What tells a class of failures (`runtime.verify.verdict.FAILURES`); empty fields fit
+    everything.
+
+    `stages` are those of `ToolchainError`, `kinds` types of exceptions of which one must have been
+    raised, `says` a pattern that the first diagnostic (`where` "message") or anything printed
+    ("log") must contain.
+    """
+
+    failure: str
+    stages: tuple[str, ...] = ()
+    kinds: frozenset[str] = frozenset()
+    says: str = ""
+    where: str = "message"
+
+
+@attrs.frozen
+class Target:
+    """One target.
+
+    `coder` is the module of the built-in Coder: `emit(plan)`, `answers(plan)` (what the hints
+    became that only the target can answer) and, where the target fuses by itself,
+    `placements(plan)`. `abi` is the module that says how a kernel's function is spelled and called
+    (`lowering.abi.Abi`). `toolchain` is the module with
+    `TOOLCHAIN`.
+
+    What others write for the target: `imports` are the modules or headers that a kernel may import
+    and is told of, `tolerated` more of them, `exits` the attributes of the DSL's own package that
+    lead out of the kernel. `failures` are rules for what this target's tools say; those of the
+    class "infrastructure" go before the rules for all targets, others after.
+    """
+
+    capabilities: Capabilities
+    description: str
+    language: Language
+    coder: str
+    abi: str
+    toolchain: str
+    dsl: str  # what its kernels are written with: "Triton"
+    device: str = "cpu"  # torch's type of the devices that its tensors live on
+    backend: str = ""  # the paper's word: "ascend", "cuda" or "cpu"
+    packages: str = ""  # what pip is told to install for its toolchain
+    documents: str = ""  # their folder in docspec/
+    kernel_mark: str = ""  # the decorator of kernels in a Python file: "triton.jit"
+    dsl_names: tuple[str, ...] = ()  # what files call the DSL's package, or parts of it
+    imports: tuple[str, ...] = ()
+    tolerated: frozenset[str] = frozenset()
+    exits: frozenset[str] = frozenset()
+    failures: tuple[FailureRule, ...] = ()
+
+    @property
+    def dsl_package(self) -> str:
+        """The Python package that kernels are written with; "" for none."""
+        return self.kernel_mark.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """The name that users say: `--target NAME`."""
+        return self.capabilities.name
+
+    def emit(self, plan: Plan) -> Kernel:
+        """The source for a finished plan; deterministic."""
+        kernel: Kernel = self._coder.emit(plan)
+        return kernel
+
+    def answers(self, plan: Plan) -> tuple[HintAnswer, ...]:
+        """What became of the hints in `answer_hints.OWN`."""
+        found: tuple[HintAnswer, ...] = self._coder.answers(plan)
+        return found
+
+    @property
+    def fuses(self) -> bool:
+        """Whether the emitter itself decides which tiles take memory."""
+        return hasattr(self._coder, "placements")
+
+    def placements(self, plan: Plan) -> Placements | None:
+        """Where the emitted code keeps each tile; None where that is as planned."""
+        return self._coder.placements(plan) if self.fuses else None
+
+    @property
+    def _coder(self) -> Any:
+        return importlib.import_module(self.coder)
