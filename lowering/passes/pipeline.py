@@ -9,10 +9,13 @@ from typing import Protocol
 import attrs
 
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, UsageError, has_errors
+from sketchc.checker.elaboration.elaborate import Elaboration
 from sketchc.ir import nodes as ir
-from sketchc.lowering.plan import Capabilities, Hardware, Plan
+from sketchc.lowering.plan import Hardware, Plan
 from sketchc.lowering.target import Target
 from sketchc.parsing import syntax
+
+Value = int | float | bool
 
 
 class Pass(Protocol):
@@ -58,17 +61,21 @@ def build_plan(
     tree: syntax.Sketch,
     target: str,
     hardware: str | None = None,
-    constants: Mapping[str, int | float | bool] | None = None,
+    constants: Mapping[str, Value] | None = None,
     allow_unproved: bool = False,
 ) -> PlannedSketch:
-    """Check `tree` for `target` and map it onto the chip.
+    """Check `tree` for `target` and map it onto the chip: see `planner` and `Planner.plan`."""
+    return planner(tree, target, hardware, allow_unproved).plan(constants or {})
 
-    `hardware` defaults to the target's own; `constants` binds constexprs and params' defaults.
-    Raises `UsageError` for an unknown target or chip, `DiagnosticError` with every finding when the
-    sketch does not check, a proof fails, or the target cannot do it.
+
+def planner(
+    tree: syntax.Sketch, target: str, hardware: str | None = None, allow_unproved: bool = False
+) -> Planner:
+    """What plans `tree` for `target`, at as many points of its tuning space as are asked for.
+
+    `hardware` defaults to the target's own. Raises `UsageError` for an unknown target or chip.
     """
     from sketchc.lowering.hardware import chips_like, load_hardware
-    from sketchc.lowering.passes.answer_hints import ignored
     from sketchc.lowering.registry import load_target
 
     record = load_target(target)
@@ -79,74 +86,114 @@ def build_plan(
         names = ", ".join(other.name for other in known)
         msg = f"target {target} does not run on {chip.name}; it has: {names}"
         raise UsageError(msg)
-    sketch, proofs, diagnostics, notes = _prepare(
-        tree, capabilities, chip, constants or {}, allow_unproved
-    )
-    plan = Plan(sketch, capabilities, chip, (), {}, notes=notes)
-    for step in passes(record):
-        plan = step.run(plan)
-    plan = attrs.evolve(plan, answers=(*plan.answers, *ignored(tree, plan)))
-    bounds = tuple(
-        ir.Proof("scratch", "tiles without a bound", ir.Tier.CHECKED_AT_LAUNCH, require.text)
-        for require in plan.sketch.requires[len(sketch.requires) :]
-    )
-    return PlannedSketch(plan, (*proofs, *bounds), diagnostics)
+    return Planner(tree, record, chip, allow_unproved)
 
 
-def _prepare(
-    tree: syntax.Sketch,
-    capabilities: Capabilities,
-    chip: Hardware,
-    constants: Mapping[str, int | float | bool],
-    allow_unproved: bool,
-) -> tuple[ir.Sketch, tuple[ir.Proof, ...], tuple[Diagnostic, ...], tuple[str, ...]]:
-    """Elaborate, choose open constants, split symbolic axes, infer domains and prove."""
-    from sketchc.checker.claims.proofs import prove
-    from sketchc.checker.domains.inference import infer_domains
-    from sketchc.checker.elaboration.elaborate import elaborate
-    from sketchc.lowering.passes.choose_constants import ChooseConstants
+@attrs.frozen(eq=False)
+class Planner:
+    """Plans of one sketch for one chip.
 
-    sketch, found = elaborate(tree, constants)
-    if sketch is None or has_errors(found):
-        raise DiagnosticError(found)
-    choice, notes = ChooseConstants(capabilities, chip).run(_split(sketch, capabilities, chip, {}))
-    chosen = {name: value for name, value in choice.items() if _declared(sketch, name)}
-    sketch, found = elaborate(tree, {**constants, **chosen})
-    if sketch is None or has_errors(found):
-        raise DiagnosticError(found)
-    sketch = _mark_chosen(_split(sketch, capabilities, chip, choice), chosen)
-    sketch, more = infer_domains(sketch)
-    found += more
-    if has_errors(found):
-        raise DiagnosticError(found)
-    sketch, proofs, more = prove(sketch, allow_unproved, test=True)
-    found += more
-    if has_errors(found):
-        raise DiagnosticError(found)
-    return sketch, tuple(proofs), tuple(found), notes
+    The sketch is elaborated and its axes are split once for all points that give the same program
+    but for the values of constants; a further point is a substitution of these.
+    """
+
+    tree: syntax.Sketch
+    target: Target
+    hardware: Hardware
+    allow_unproved: bool = False
+    #: each program found so far: as elaborated, and with its axes split
+    _programs: list[tuple[Elaboration, ir.Sketch]] = attrs.field(factory=list, init=False)
+
+    def plan(self, constants: Mapping[str, Value]) -> PlannedSketch:
+        """The plan for these constants; the hardware decides on those that stay open.
+
+        `constants` binds constexprs, params' defaults, and the sizes of blocks into which the plan
+        splits axes. Raises `DiagnosticError` with every finding when the sketch does not check, a
+        proof fails, or the target cannot do it.
+        """
+        from sketchc.lowering.passes.answer_hints import ignored
+
+        sketch, found, notes = self.bound(constants)
+        sketch, proofs, diagnostics = self._proved(sketch, found)
+        plan = Plan(sketch, self.target.capabilities, self.hardware, (), {}, notes=notes)
+        for step in passes(self.target):
+            plan = step.run(plan)
+        plan = attrs.evolve(plan, answers=(*plan.answers, *ignored(self.tree, plan)))
+        bounds = tuple(
+            ir.Proof("scratch", "tiles without a bound", ir.Tier.CHECKED_AT_LAUNCH, require.text)
+            for require in plan.sketch.requires[len(sketch.requires) :]
+        )
+        return PlannedSketch(plan, (*proofs, *bounds), diagnostics)
+
+    def bound(
+        self, constants: Mapping[str, Value]
+    ) -> tuple[ir.Sketch, tuple[Diagnostic, ...], tuple[str, ...]]:
+        """The sketch with a value for every constant and its axes split, the warnings about it, and
+        what is to be said of the values chosen here."""
+        from sketchc.lowering.passes.choose_constants import ChooseConstants
+
+        sketch, found = self._program(constants)
+        choice, notes = ChooseConstants(self.target.capabilities, self.hardware).run(sketch)
+        if choice:
+            sketch, found = self._program({**constants, **choice})
+            sketch = attrs.evolve(
+                sketch,
+                constants=tuple(
+                    attrs.evolve(c, chosen_by="plan") if c.name in choice else c
+                    for c in sketch.constants
+                ),
+            )
+        return sketch, found, notes
+
+    def _program(self, constants: Mapping[str, Value]) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]:
+        """The sketch for these constants with its axes split, still without domains."""
+        from sketchc.checker.elaboration.elaborate import elaboration
+
+        for done, split in self._programs:
+            bound = done.bind(constants)
+            if bound is not None:
+                return _with_values(split, bound.constants, constants), done.diagnostics
+        done = elaboration(self.tree, constants)
+        if done.sketch is None or has_errors(done.diagnostics):
+            raise DiagnosticError(done.diagnostics)
+        split = self._split(done.sketch)
+        self._programs.append((done, split))
+        return _with_values(split, done.sketch.constants, constants), done.diagnostics
+
+    def _split(self, sketch: ir.Sketch) -> ir.Sketch:
+        """Split symbolic axes over the grid where the target has no run-time extents."""
+        from sketchc.lowering.passes.strip_mine import StripMine
+
+        if self.target.capabilities.symbolic_extents:
+            return sketch
+        return StripMine(int(self.hardware.facts["tuning"]["inner_elements"])).run(sketch)
+
+    def _proved(
+        self, sketch: ir.Sketch, found: tuple[Diagnostic, ...]
+    ) -> tuple[ir.Sketch, tuple[ir.Proof, ...], tuple[Diagnostic, ...]]:
+        """Infer domains and prove."""
+        from sketchc.checker.claims.proofs import prove
+        from sketchc.checker.domains.inference import infer_domains
+
+        sketch, more = infer_domains(sketch)
+        found += more
+        if has_errors(found):
+            raise DiagnosticError(found)
+        sketch, proofs, more = prove(sketch, self.allow_unproved, test=True)
+        found += more
+        if has_errors(found):
+            raise DiagnosticError(found)
+        return sketch, tuple(proofs), tuple(found)
 
 
-def _declared(sketch: ir.Sketch, name: str) -> bool:
-    return any(constant.name == name for constant in sketch.constants)
-
-
-def _mark_chosen(sketch: ir.Sketch, chosen: Mapping[str, int]) -> ir.Sketch:
-    """Record that the plan, not the user, bound these constants."""
-    return attrs.evolve(
-        sketch,
-        constants=tuple(
-            attrs.evolve(c, chosen_by="plan") if c.name in chosen else c for c in sketch.constants
-        ),
-    )
-
-
-def _split(
-    sketch: ir.Sketch, capabilities: Capabilities, chip: Hardware, blocks: Mapping[str, int]
+def _with_values(
+    split: ir.Sketch, declared: tuple[ir.Constant, ...], values: Mapping[str, Value]
 ) -> ir.Sketch:
-    """Split symbolic axes over the grid where the target has no run-time extents."""
-    from sketchc.lowering.passes.strip_mine import StripMine
-
-    if capabilities.symbolic_extents:
-        return sketch
-    inner = int(chip.facts["tuning"]["inner_elements"])
-    return StripMine(inner, tuple(blocks.items())).run(sketch)
+    """The sketch with these constants, and the sizes of its blocks as given."""
+    blocks = (
+        attrs.evolve(block, value=values[block.name], chosen_by="user")
+        if block.name in values
+        else block
+        for block in split.constants[len(declared) :]
+    )
+    return attrs.evolve(split, constants=(*declared, *blocks))

@@ -31,8 +31,7 @@ class StripMine:
     the proofs run again on the result.
     """
 
-    block: int  # elements of a block when `blocks` does not say
-    blocks: tuple[tuple[str, int], ...] = ()  # chosen block sizes by constant name
+    block: int  # elements of a block, unless another size is chosen for it
 
     def run(self, sketch: ir.Sketch) -> ir.Sketch:
         for index in range(len(sketch.phases)):
@@ -44,7 +43,6 @@ class StripMine:
         tile, axis = min(group)
         extent = sketch.tile(tile).extents[axis]
         constant, variable = _names(sketch, extent)
-        value = dict(self.blocks).get(constant, self.block)
         size = ir.Ref(constant, ir.NameKind.CONSTANT)
         counter = ir.Ref(variable, ir.NameKind.LOOP)
         body = _rewrite(sketch.phases[index].body, group, counter, size)
@@ -56,7 +54,7 @@ class StripMine:
             sketch,
             constants=(
                 *sketch.constants,
-                ir.Constant(constant, DType.I64, value, tunable=True, chosen_by="plan"),
+                ir.Constant(constant, DType.I64, self.block, tunable=True, chosen_by="plan"),
             ),
             tiles=tuple(_resize(tile, group, size) for tile in sketch.tiles),
             phases=tuple(phases),

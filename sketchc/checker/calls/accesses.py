@@ -17,7 +17,7 @@ from sketchc.checker.calls.layouts import is_loaded, shaped
 from sketchc.checker.context.context import Context, InvalidError, Typed
 from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.names import TensorName, TileName, TileState, describe
-from sketchc.checker.context.shapes import broadcast, interval, same, shown
+from sketchc.checker.context.shapes import broadcast, same, shown, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
@@ -310,7 +310,7 @@ def _bound(context: Context, node: syntax.Expression) -> ir.Expr:
 
 def _check_step(context: Context, step: ir.Expr, node: syntax.Expression) -> bool:
     """Whether a slice runs backwards; a step of 0 or of unknown sign is an error."""
-    low, high = interval(context, step)
+    low, high = signs(context, step)
     if low is not None and low >= 1:
         return False
     if high is not None and high <= -1:

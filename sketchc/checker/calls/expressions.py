@@ -7,6 +7,7 @@ floats are allowed in `let` and as scalar operands of compute calls, integers ev
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 from sketchc.base import records
@@ -26,7 +27,7 @@ from sketchc.checker.context.names import (
     closest,
     describe,
 )
-from sketchc.checker.context.shapes import broadcast, interval
+from sketchc.checker.context.shapes import broadcast, interval, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
@@ -309,12 +310,15 @@ def _shape(extents: tuple[ir.Expr, ...]) -> str:
 
 def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
     """A divisor is at least 1: known now, or checked at launch; else an error."""
-    low, high = interval(context, divisor)
+    low, high = signs(context, divisor)
     if low is not None and low >= 1:
         return
+    known = divisor
     if high is None or high >= 1:  # what cancels, as in `i - i`, is known once written out
-        low, high = interval(context, symbolic.simplify(divisor, context.definitions))
+        known = symbolic.simplify(divisor, context.definitions)
+        low, high = signs(context, known)
     if high is not None and high < 1:
+        low, high = interval(context, known)
         size = f"{high}" if low == high else f"at most {high}"
         raise context.error(span, "SK0314", f"the divisor is {size}", "must be at least 1")
     host = context.host_form(divisor)
@@ -534,7 +538,12 @@ def constant(
 
 def evaluate_constant(context: Context, value: ir.Expr, span: Span) -> int | float | bool:
     """Evaluate over the constants; raises `InvalidError` where the arithmetic fails."""
-    return _guarded(context, lambda: evaluate(value, context.values), span)
+    question = partial(_evaluated, value)
+    return _guarded(context, lambda: context.ask(question), span)
+
+
+def _evaluated(value: ir.Expr, context: Context) -> int | float | bool:
+    return evaluate(value, context.values)
 
 
 def _guarded(

@@ -139,8 +139,9 @@ def fetch(context: Context, node: syntax.Fetch, kind: ir.NameKind) -> ir.Fetch:
         dtype = DType.I64
     name = context.namer.fresh(node.name)
     context.scopes.add(node.name, ScalarName(name, kind, dtype, node.span))
-    if entry.dtype.is_integer and entry.dtype is not DType.I64:
-        context.intervals[name] = entry.dtype.limits or (None, None)
+    limits = entry.dtype.limits
+    if entry.dtype.is_integer and entry.dtype is not DType.I64 and limits is not None:
+        context.note_interval(name, lambda _: limits)
     source = ir.Access(entry.name, tuple(subscripts), span=node.access.span)
     return ir.Fetch(name, source, dtype, text=statement_text(node), span=node.span)
 

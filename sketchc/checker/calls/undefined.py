@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from sketchc.base.types import DType
 from sketchc.checker.calls.calls import Call
-from sketchc.checker.context.shapes import Interval, interval
+from sketchc.checker.context.context import Interval
+from sketchc.checker.context.shapes import interval
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
@@ -33,6 +33,9 @@ from sketchc.parsing import syntax
 from sketchc.parsing.prepass import Prepass
 
 Value = int | float | bool
+#: (lowest, highest) value; None where unbounded.
+Interval = tuple[int | None, int | None]
+_Answer = TypeVar("_Answer")
 
 
 class InvalidError(Exception):
@@ -69,11 +72,14 @@ class Context:
     scopes: Scopes = records.field(factory=Scopes)
     namer: Namer = records.field(factory=Namer)
     definitions: dict[str, symbolic.Polynomial] = records.field(factory=dict)
-    #: compile-time values by IR name, and which of them are tunable (or depend on one: lets)
+    #: compile-time values by IR name, which are read in questions alone (see `ask`), and which of
+    #: them are tunable (or depend on one: lets)
     values: dict[str, Value] = records.field(factory=dict)
     tunable: set[str] = records.field(factory=set)
-    #: (lowest, highest) value of integer names, where known
-    intervals: dict[str, tuple[int | None, int | None]] = records.field(factory=dict)
+    #: what integer names can be, where known; read in questions alone
+    intervals: dict[str, Interval] = records.field(factory=dict)
+    #: the questions asked so far about values of constants, and their answers
+    asked: list[tuple[Callable[[Context], object], object]] = records.field(factory=list)
     sources: dict[str, str] = records.field(factory=dict)  # IR name -> name in the sketch
     index_ranks: dict[str, int] = records.field(factory=dict)  # of bound index tiles
     loaded: set[str] = records.field(factory=set)  # bindings with lanes that come from a tile
@@ -249,6 +255,7 @@ class Context:
             field.name: copied(getattr(self, field.name)) for field in records.fields(Context)
         }
         changes["diagnostics"] = []
+        changes["asked"] = []
         changes["scopes"] = Scopes(
             [dict(block) for block in self.scopes.blocks], dict(self.scopes.ended)
         )
@@ -257,6 +264,34 @@ class Context:
         return records.evolve(self, **changes)
 
     # ------------------------------------------------------------ facts
+
+    def ask(self, question: Callable[[Context], _Answer]) -> _Answer:
+        """The answer to a question about the values of constants, which may note intervals.
+
+        Values decide nothing in any other way: a sketch is the same, but for these values, at all
+        values that give the same answers (see `binding`). So a question asks for no more than is
+        needed, such as a sign."""
+        answer: object = None
+        try:
+            answer = found = question(self)
+        except Exception as problem:
+            answer = type(problem)
+            raise
+        finally:
+            self.asked.append((question, answer))
+        return found
+
+    def note_interval(self, name: str, found: Callable[[Context], Interval]) -> None:
+        """Let later questions know what an integer name can be."""
+
+        def question(context: Context) -> None:
+            context.intervals[name] = found(context)
+
+        self.ask(question)
+
+    def again(self, asked: list[tuple[Callable[[Context], object], object]]) -> bool:
+        """Whether questions that were asked elsewhere have the same answers here."""
+        return all(repr(_answer(question, self)) == repr(answer) for question, answer in asked)
 
     def define(self, name: str, value: ir.Expr) -> None:
         """Let later comparisons see through an integer name (IR spelling)."""
@@ -288,6 +323,14 @@ class Context:
         condition = needed
         text = show(condition)
         self.requires.append(ir.Require(condition, text, generated=True, span=span))
+
+
+def _answer(question: Callable[[Context], object], context: Context) -> object:
+    """The answer to a question, or the type of what it raises."""
+    try:
+        return question(context)
+    except (ArithmeticError, ValueError, TypeError, InvalidError) as problem:
+        return type(problem)
 
 
 def is_host(expression: ir.Expr) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from sketchc.base import records
 from sketchc.base.types import DType
 from sketchc.checker.context.context import Context
-from sketchc.checker.context.shapes import interval
+from sketchc.checker.context.shapes import signs
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import conjunction
 from sketchc.ir.walk import children
@@ -111,6 +111,6 @@ def _divisors(context: Context, value: ir.Expr) -> Iterator[ir.Expr]:
     for part in children(value):
         yield from _divisors(context, part)
     if isinstance(value, ir.Binary) and value.operator in ("//", "%", "cdiv"):
-        low = interval(context, value.right)[0]
+        low = signs(context, value.right)[0]
         if low is None or low < 1:
             yield ir.Binary(">=", value.right, ir.Literal(1))

@@ -11,7 +11,7 @@ from sketchc.base.types import DType
 from sketchc.checker.context.context import Context, Typed, is_host
 from sketchc.checker.context.guarded_lets import guarded
 from sketchc.checker.context.names import ScalarName
-from sketchc.checker.context.shapes import interval
+from sketchc.checker.context.shapes import bounds
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 
@@ -25,7 +25,7 @@ def add_let(
     elif dtype.is_integer:
         dtype = DType.I64
         context.define(name, value)
-        context.intervals[name] = interval(context, value)
+        context.note_interval(name, lambda values: bounds(values, value))
     if depends_on_tunable(context, value):
         context.tunable.add(name)
     context.lets.append(ir.Let(name, dtype, value, span=span))

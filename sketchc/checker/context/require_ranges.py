@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from sketchc.base import records
-from sketchc.checker.context.context import Context
+from sketchc.checker.context.context import Context, Interval
 from sketchc.checker.context.lets import depends_on_tunable
-from sketchc.checker.context.shapes import Interval, interval
+from sketchc.checker.context.shapes import bounds
 from sketchc.ir import nodes as ir
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
@@ -17,24 +18,30 @@ def learn(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
     """Narrow the known intervals of the names that the conditions bound by numbers, then those of
     the host values made from them. What bounds a symbol at every tuning point is a bound of it as
     if it were declared (`symbols: D <= 128`); what bounds a `let` sizes tiles as wide as it."""
-    _narrow(context, tuple(c for c in conditions if depends_on_tunable(context, c) is None))
+    fixed = tuple(c for c in conditions if depends_on_tunable(context, c) is None)
+    lets = tuple(let for let in context.lets if let.dtype.is_integer)
+    context.ask(lambda values: _narrow(values, lets, fixed))
     for index, symbol in enumerate(context.symbols):
-        high = context.intervals.get(symbol.name, (0, None))[1]
+        high = context.ask(partial(_most, symbol.name))
         if high is not None and high >= 0:
             context.symbols[index] = records.evolve(symbol, upper_bound=high)
     for index, let in enumerate(context.lets):
-        high = context.intervals.get(let.name, (0, None))[1]
-        if let.dtype.is_integer and high is not None and let.name not in context.tunable:
-            context.lets[index] = records.evolve(let, upper_bound=max(high, 0))
-    _narrow(context, conditions)
+        if let.dtype.is_integer and let.name not in context.tunable:
+            high = context.ask(partial(_most, let.name))
+            if high is not None:
+                context.lets[index] = records.evolve(let, upper_bound=max(high, 0))
+    context.ask(lambda values: _narrow(values, lets, conditions))
 
 
-def _narrow(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
+def _most(name: str, context: Context) -> int | None:
+    return context.intervals.get(name, (0, None))[1]
+
+
+def _narrow(context: Context, lets: tuple[ir.Let, ...], conditions: tuple[ir.Expr, ...]) -> None:
     _apply(context, conditions)
-    for let in context.lets:
-        if let.dtype.is_integer:
-            known = interval(context, let.value)
-            context.intervals[let.name] = _meet(context.intervals.get(let.name), known)
+    for let in lets:
+        known = bounds(context, let.value)
+        context.intervals[let.name] = _meet(context.intervals.get(let.name), known)
     _apply(context, conditions)
 
 
@@ -55,9 +62,9 @@ def _limits(context: Context, condition: ir.Expr) -> Iterator[tuple[str, Interva
                 if name in others:
                     yield name, _join(limits, others[name])
         case ir.Binary(operator, ir.Ref(name=name), right) if operator in _TURNED:
-            yield name, _limit(operator, interval(context, right))
+            yield name, _limit(operator, bounds(context, right))
         case ir.Binary(operator, left, ir.Ref(name=name)) if operator in _TURNED:
-            yield name, _limit(_TURNED[operator], interval(context, left))
+            yield name, _limit(_TURNED[operator], bounds(context, left))
         case _:
             return
 

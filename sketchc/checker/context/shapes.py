@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sketchc.checker.context.context import Context
+from sketchc.checker.context.context import Context, Interval
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 
-Interval = tuple[int | None, int | None]
 _UNKNOWN: Interval = (None, None)
 
 
@@ -57,6 +56,25 @@ def shown(extents: Sequence[ir.Expr]) -> str:
 
 def interval(context: Context, value: ir.Expr) -> Interval:
     """The (lowest, highest) value that an integer expression can have; None where unbounded."""
+    return context.ask(lambda values: bounds(values, value))
+
+
+def signs(context: Context, value: ir.Expr) -> Interval:
+    """The interval of an integer expression as far as it tells the sign: a bound below -1 is -1,
+    one above 1 is 1. For decisions that hold whatever the size."""
+
+    def clamped(bound: int | None) -> int | None:
+        return None if bound is None else max(-1, min(bound, 1))
+
+    def question(values: Context) -> Interval:
+        low, high = bounds(values, value)
+        return clamped(low), clamped(high)
+
+    return context.ask(question)
+
+
+def bounds(context: Context, value: ir.Expr) -> Interval:
+    """As `interval`, inside a question (see `Context.ask`)."""
     match value:
         case ir.Literal(number) if isinstance(number, int):
             return (int(number), int(number))
@@ -66,12 +84,12 @@ def interval(context: Context, value: ir.Expr) -> Interval:
                 return (int(known), int(known))
             return context.intervals.get(name, _UNKNOWN)
         case ir.Unary("-", operand):
-            low, high = interval(context, operand)
+            low, high = bounds(context, operand)
             return (None if high is None else -high, None if low is None else -low)
         case ir.Binary(operator, left, right):
-            return _combined(operator, interval(context, left), interval(context, right))
+            return _combined(operator, bounds(context, left), bounds(context, right))
         case ir.Choice(_, then, otherwise):
-            (a, b), (c, d) = interval(context, then), interval(context, otherwise)
+            (a, b), (c, d) = bounds(context, then), bounds(context, otherwise)
             return (
                 None if a is None or c is None else min(a, c),
                 None if b is None or d is None else max(b, d),

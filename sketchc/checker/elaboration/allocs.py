@@ -8,7 +8,7 @@ from sketchc.checker.calls.scalars import is_constant
 from sketchc.checker.context.context import Context, Value
 from sketchc.checker.context.hints import tile_hints
 from sketchc.checker.context.names import TileName, TileState
-from sketchc.checker.context.shapes import interval
+from sketchc.checker.context.shapes import interval, signs
 from sketchc.checker.elaboration.declarations import bound_fix
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
@@ -76,8 +76,9 @@ def _extent(context: Context, node: syntax.Expression) -> ir.Expr:
             "depends on a loop variable",
             help="allocate the largest extent and slice the load: lanes beyond it stay void",
         )
-    _, high = interval(context, value)
+    _, high = signs(context, value)
     if high is not None and high < 1:
+        high = interval(context, value)[1]
         raise context.error(
             node.span, "SK0306", f"an extent of a tile is {high}", "must be at least 1"
         )
@@ -90,8 +91,7 @@ def _warn_unbounded(context: Context, node: syntax.Expression, value: ir.Expr) -
     symbols = [
         reference.name
         for reference in walk.references(value)
-        if reference.kind is ir.NameKind.SYMBOL
-        and context.intervals.get(reference.name, (0, None))[1] is None
+        if reference.kind is ir.NameKind.SYMBOL and signs(context, reference)[1] is None
     ]
     name = symbols[0] if symbols else show(value)
     if name in context.bound_symbols:

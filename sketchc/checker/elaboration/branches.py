@@ -95,5 +95,6 @@ def look_over(
     trial.present.update(tensor.name for tensor in context.tensors)
     with trial.branch(frozenset()):
         block(trial, body)
+    context.asked.append((lambda values: values.trial().again(trial.asked), True))
     known = [found for found in trial.diagnostics if found.code in _ALWAYS_WRONG]
     context.diagnostics.extend(known)

@@ -20,7 +20,7 @@ from sketchc.checker.context.guarded_lets import guarded, needed_with
 from sketchc.checker.context.lets import add_let, check_not_tunable, depends_on_tunable
 from sketchc.checker.context.names import PoisonedName, ScalarName, TensorName, identifier
 from sketchc.checker.context.require_ranges import learn
-from sketchc.checker.context.shapes import interval
+from sketchc.checker.context.shapes import interval, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
@@ -37,19 +37,10 @@ _Node = TypeVar("_Node")
 
 def declare(context: Context) -> None:
     """Declare everything in the sketch's sections; reports and goes on."""
+    declare_constants(context)
+    context.asked.clear()  # binding declares the constants again
     sections = context.tree.sections
-    symbols = [
-        s for part in sections if isinstance(part, syntax.SymbolsSection) for s in part.symbols
-    ]
-    for symbol in symbols:
-        _attempt(context, symbol, symbol.name, symbol.span, _symbol)
-    for section in sections:
-        if isinstance(section, syntax.ConstexprSection):
-            if section.from_tuple:
-                warn_tuple(context, section.constants, section.span)
-            for item in section.constants:
-                _attempt(context, item, item.name, item.span, _constexpr)
-    for symbol in symbols:
+    for symbol in _symbols(sections):
         _attempt(context, symbol, None, symbol.span, _bound)
     for section in sections:
         if isinstance(section, syntax.ParamsSection):
@@ -71,6 +62,25 @@ def declare(context: Context) -> None:
             for wanted in section.conditions:
                 _attempt(context, wanted, None, wanted.span, _require)
     learn(context, tuple(require.condition for require in context.requires))
+
+
+def declare_constants(context: Context) -> None:
+    """Declare the symbols, still without bounds, and the constants."""
+    sections = context.tree.sections
+    for symbol in _symbols(sections):
+        _attempt(context, symbol, symbol.name, symbol.span, _symbol)
+    for section in sections:
+        if isinstance(section, syntax.ConstexprSection):
+            if section.from_tuple:
+                warn_tuple(context, section.constants, section.span)
+            for item in section.constants:
+                _attempt(context, item, item.name, item.span, _constexpr)
+
+
+def _symbols(sections: tuple[syntax.Section, ...]) -> Iterator[syntax.SymbolDeclaration]:
+    for section in sections:
+        if isinstance(section, syntax.SymbolsSection):
+            yield from section.symbols
 
 
 def _tensors(
@@ -140,7 +150,7 @@ def _symbol(context: Context, node: syntax.SymbolDeclaration) -> None:
     name = context.declare(node.name, node.span)
     _scalar(context, node.name, name, ir.NameKind.SYMBOL, DType.I64, node.span)
     context.symbols.append(ir.Symbol(name, span=node.span))
-    context.intervals[name] = (0, None)
+    context.note_interval(name, lambda _: (0, None))
 
 
 def _bound(context: Context, node: syntax.SymbolDeclaration) -> None:
@@ -160,7 +170,7 @@ def _bound(context: Context, node: syntax.SymbolDeclaration) -> None:
     for index, symbol in enumerate(context.symbols):
         if symbol.name == entry.name:
             context.symbols[index] = records.evolve(symbol, upper_bound=bound)
-    context.intervals[entry.name] = (0, bound)
+    context.note_interval(entry.name, lambda _: (0, bound))
 
 
 def _typed_value(
@@ -311,8 +321,9 @@ def _extents(
         value = integer(context, extent.value)
         if parameter:
             check_not_tunable(context, value, extent.span, "shapes a parameter")
-        low, high = interval(context, value)
+        low, high = signs(context, value)
         if high is not None and high < 0:
+            high = interval(context, value)[1]
             raise context.error(extent.span, "SK0214", "an extent is negative", f"is {high}")
         if low is None or low < 0:
             with context.branch(frozenset(), given):

@@ -33,6 +33,7 @@ Where the language contract is silent, these rules hold:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, has_errors
@@ -41,7 +42,7 @@ from sketchc.checker.calls.shorthand import compare
 from sketchc.checker.context.context import Context, Value
 from sketchc.checker.context.names import identifier
 from sketchc.checker.context.roles import check_symbols, settle_roles
-from sketchc.checker.elaboration.declarations import DEFAULT_TILE, declare
+from sketchc.checker.elaboration.declarations import DEFAULT_TILE, declare, declare_constants
 from sketchc.checker.elaboration.flow import add_carried, check_assignment
 from sketchc.checker.elaboration.phases import phases_of
 from sketchc.ir import nodes as ir
@@ -50,12 +51,74 @@ from sketchc.parsing.prepass import prepass
 
 _MISSPELT = "avaliable_tiling"  # as in the public listings
 
-__all__ = ["DEFAULT_TILE", "bindable", "elaborate"]
+__all__ = ["DEFAULT_TILE", "Elaboration", "bindable", "elaborate", "elaboration"]
+
+
+@records.frozen
+class Elaboration:
+    """One sketch as elaborated for some constants: None with errors. `context` is what elaboration
+    knew in the end."""
+
+    sketch: ir.Sketch | None
+    diagnostics: tuple[Diagnostic, ...]
+    context: Context
+
+    def bind(self, constants: Mapping[str, Value]) -> ir.Sketch | None:
+        """The sketch for other constants, as `elaborate` gives it with the same diagnostics.
+
+        The IR keeps constants by name, so other values of tunable integers are all that changes,
+        as long as what elaboration asked about values has the same answers. None where it has not,
+        and where more is bound otherwise than such constants: then the sketch may be another one.
+        """
+        known = self.context
+        if self.sketch is None:
+            return None
+        context = Context(known.tree, constants, known.prepass, compare=compare)
+        declare_constants(context)
+        if has_errors(context.diagnostics) or not self._only_constants(context):
+            return None
+        context.values = {**known.values, **context.values}
+        if not context.again(known.asked):
+            return None
+        rest = self.sketch.constants[len(context.constants) :]
+        return records.evolve(self.sketch, constants=(*context.constants, *rest))
+
+    def _only_constants(self, context: Context) -> bool:
+        """Whether nothing but tunable integers has other values there."""
+        known = self.context
+        names = {item.name for item in context.constants}
+        names |= {context.sources[name] for name in names}
+        bound = bindable(known.tree)
+        bound |= {item.name for item in known.constants} | {item.name for item in known.params}
+        for name in bound - names:
+            if repr(known.given.get(name)) != repr(context.given.get(name)):
+                return False
+        before = known.constants[: len(context.constants)]
+        params = [param for param in known.params if param.from_constexpr]
+        return (
+            len(before) == len(context.constants)
+            and params == context.params
+            and context.tunable == known.tunable & names
+            and all(map(partial(_alike, context), before, context.constants))
+        )
+
+
+def _alike(context: Context, one: ir.Constant, other: ir.Constant) -> bool:
+    """Whether two declarations of a constant differ in nothing that a binding may not change."""
+    free = one.name in context.tunable and one.dtype.is_integer
+    same = records.evolve(other, value=one.value, chosen_by=one.chosen_by)
+    return one == same and (free or repr(one.value) == repr(other.value))
 
 
 def elaborate(
     tree: syntax.Sketch, constants: Mapping[str, Value]
 ) -> tuple[ir.Sketch | None, tuple[Diagnostic, ...]]:
+    """The sketch for these constants, and what was found: see `elaboration`."""
+    done = elaboration(tree, constants)
+    return done.sketch, done.diagnostics
+
+
+def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaboration:
     """Elaborate one sketch.
 
     `constants` binds constexprs and replaces the defaults of params, by the names of the sketch;
@@ -70,7 +133,7 @@ def elaborate(
     _check_tilings(context)
     phases, schedule = phases_of(context)
     if has_errors(context.diagnostics):
-        return None, tuple(context.diagnostics)
+        return Elaboration(None, tuple(context.diagnostics), context)
     tensors = settle_roles(context, phases, schedule)
     check_symbols(context, tensors)
     tiles = tuple(
@@ -89,7 +152,7 @@ def elaborate(
     by_name = {tile.name: tile for tile in tiles}
     unassigned = check_assignment(phases, by_name, context.allocs)
     if has_errors(context.diagnostics):
-        return None, (*context.diagnostics, *unassigned)
+        return Elaboration(None, (*context.diagnostics, *unassigned), context)
     context.diagnostics.extend(unassigned)
     sketch = ir.Sketch(
         identifier(tree.name),
@@ -105,7 +168,7 @@ def elaborate(
         schedule,
         span=tree.span,
     )
-    return sketch, tuple(context.diagnostics)
+    return Elaboration(sketch, tuple(context.diagnostics), context)
 
 
 def bindable(tree: syntax.Sketch) -> frozenset[str]:

@@ -17,7 +17,7 @@ from sketchc.checker.context.context import Context, InvalidError
 from sketchc.checker.context.hints import loop_hints
 from sketchc.checker.context.names import PoisonedName, ScalarName
 from sketchc.checker.elaboration.branches import decided, given, look_over, uniform
-from sketchc.checker.elaboration.statements import block, loop_interval, loop_range
+from sketchc.checker.elaboration.statements import block, loop_range, note_loop
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.walk import expressions
@@ -110,7 +110,7 @@ class _Host:
             variable = context.namer.fresh(node.variable.id)
             entry = ScalarName(variable, ir.NameKind.HOST, DType.I64, node.variable.span)
             context.scopes.add(node.variable.id, entry)
-            context.intervals[variable] = loop_interval(context, start, stop, step)
+            note_loop(context, variable, start, stop, step)
             body = self.block(node.body)
         if failed:
             raise InvalidError(node.variable.id)

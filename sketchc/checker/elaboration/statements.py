@@ -16,12 +16,19 @@ from sketchc.checker.calls.layouts import is_loaded
 from sketchc.checker.calls.memory import atomic, fetch, load, store
 from sketchc.checker.calls.operations import compute
 from sketchc.checker.calls.scalars import is_constant
-from sketchc.checker.context.context import Context, InvalidError, LoopState, in_phase, is_host
+from sketchc.checker.context.context import (
+    Context,
+    Interval,
+    InvalidError,
+    LoopState,
+    in_phase,
+    is_host,
+)
 from sketchc.checker.context.fixits import tile_index_fixes, tile_index_slices
 from sketchc.checker.context.hints import loop_hints
 from sketchc.checker.context.lets import add_let, depends_on_tunable, without_functions
 from sketchc.checker.context.names import IndexName, PoisonedName, ScalarName
-from sketchc.checker.context.shapes import interval
+from sketchc.checker.context.shapes import bounds, signs
 from sketchc.checker.elaboration.allocs import alloc
 from sketchc.checker.elaboration.branches import decided, given, look_over, uniform
 from sketchc.ir import nodes as ir
@@ -186,7 +193,7 @@ def _bind(
     context.scopes.add(name.id, ScalarName(spelt, kind, typed.dtype, name.span))
     if typed.dtype.is_integer:
         context.define(spelt, value)
-        context.intervals[spelt] = interval(context, value)
+        context.note_interval(spelt, lambda values: bounds(values, value))
     if depends_on_tunable(context, value):
         context.tunable.add(spelt)
     bound = ir.Bind(spelt, value, text, span=whole.span)
@@ -277,7 +284,7 @@ def _loop(context: Context, node: syntax.For) -> ir.For:
         variable = context.namer.fresh(node.variable.id)
         entry = ScalarName(variable, ir.NameKind.LOOP, DType.I64, node.variable.span)
         context.scopes.add(node.variable.id, entry)
-        context.intervals[variable] = loop_interval(context, start, stop, step)
+        note_loop(context, variable, start, stop, step)
         context.loop_count += 1
         context.loops.append(LoopState(context.loop_count, node, variable, parallel))
         body = block(context, node.body)
@@ -342,7 +349,7 @@ def loop_range(context: Context, node: syntax.For) -> tuple[ir.Expr, ir.Expr, ir
 
 def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
     """A step is never 0. One of unknown sign goes upwards, which the host checks at launch."""
-    low, high = interval(context, step)
+    low, high = signs(context, step)
     if (low is not None and low >= 1) or (high is not None and high <= -1):
         return
     if high is not None and high < 1:
@@ -355,15 +362,19 @@ def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
     context.require(ir.Binary(">=", host, ir.Literal(1)), span)
 
 
-def loop_interval(
-    context: Context, start: ir.Expr, stop: ir.Expr, step: ir.Expr
-) -> tuple[int | None, int | None]:
-    """The (lowest, highest) value of a loop variable, where the bounds tell."""
-    first, last = interval(context, start), interval(context, stop)
-    highest = interval(context, step)[1]
-    if highest is not None and highest < 0:
-        return None if last[0] is None else last[0] + 1, first[1]
-    return first[0], None if last[1] is None else last[1] - 1
+def note_loop(
+    context: Context, variable: str, start: ir.Expr, stop: ir.Expr, step: ir.Expr
+) -> None:
+    """Let later questions know what a loop variable can be, where the loop's bounds tell."""
+
+    def found(values: Context) -> Interval:
+        first, last = bounds(values, start), bounds(values, stop)
+        highest = bounds(values, step)[1]
+        if highest is not None and highest < 0:
+            return None if last[0] is None else last[0] + 1, first[1]
+        return first[0], None if last[1] is None else last[1] - 1
+
+    context.note_interval(variable, found)
 
 
-__all__ = ["block", "loop_interval", "loop_range", "statement"]
+__all__ = ["block", "loop_range", "note_loop", "statement"]
