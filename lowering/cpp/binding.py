@@ -31,7 +31,7 @@ from sketchc.launch.conditions import (
 )
 from sketchc.launch.symbol_sources import SymbolSource, sources_of
 from sketchc.lowering.cpp.expressions import Expressions, literal
-from sketchc.lowering.cpp.library.texts import library_text, read, split
+from sketchc.lowering.cpp.library.texts import library_text, read
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.cpp.refusals import broken
 from sketchc.lowering.param_types import params_to_round
@@ -54,13 +54,13 @@ class _Module:
         name = self.sketch.name
         self._function()
         function = "\n".join(self.lines)
-        glue = {piece.name: piece.text for piece in split(read("python_module.hpp"))}
+        _, includes, arguments = read("python_module.hpp").split("//#\n")
         parts = [
             f"// The Python module of {name}: glue, so compiled without costly optimisation.\n"
             '#pragma GCC optimize("O1")',
-            glue["includes"],
+            includes.strip("\n"),
             library_text(self.code.used),
-            glue["arguments"],
+            arguments.strip("\n"),
             self._declaration(),
             function,
             self._registration(),

@@ -7,15 +7,11 @@ nothing reads the storage afterwards; storage that nothing reads disappears with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
-import attrs
+from collections.abc import Iterator
 
 from sketchc.ir import nodes as ir
 from sketchc.ir.walk import names
 from sketchc.lowering.loops import nodes
-
-_Change = Callable[[tuple[nodes.Statement, ...]], tuple[nodes.Statement, ...]]
 
 
 def without_dead_stores(program: nodes.Program) -> nodes.Program:
@@ -123,20 +119,10 @@ def _drop_dead(
             at = next(counter)
             if isinstance(statement, nodes.Write) and dead(statement.buffer, at):
                 continue
-            found.append(_with_body(statement, visit))
+            found.append(nodes.with_bodies(statement, visit))
         return _without_overwritten(found, private)
 
     return visit(body)
-
-
-def _with_body(statement: nodes.Statement, change: _Change) -> nodes.Statement:
-    match statement:
-        case nodes.Loop() | nodes.LaneLoop() | nodes.SerialLoop():
-            return attrs.evolve(statement, body=change(statement.body))
-        case nodes.Branch(body=body, orelse=orelse):
-            return attrs.evolve(statement, body=change(body), orelse=change(orelse))
-        case _:
-            return statement
 
 
 def _without_overwritten(
@@ -161,7 +147,7 @@ def _drop_writes(
     body: tuple[nodes.Statement, ...], unread: set[str]
 ) -> tuple[nodes.Statement, ...]:
     return tuple(
-        _with_body(statement, lambda inner: _drop_writes(inner, unread))
+        nodes.with_bodies(statement, lambda inner: _drop_writes(inner, unread))
         for statement in body
         if not (isinstance(statement, nodes.Write) and statement.buffer in unread)
     )
@@ -216,7 +202,7 @@ def _swept(body: tuple[nodes.Statement, ...], used: set[str]) -> tuple[nodes.Sta
     for statement in body:
         if isinstance(statement, nodes.Define | nodes.Assign) and statement.name not in used:
             continue
-        changed = _with_body(statement, lambda inner: _swept(inner, used))
+        changed = nodes.with_bodies(statement, lambda inner: _swept(inner, used))
         empty = not _effects(nodes.children(changed))
         block = nodes.Loop | nodes.LaneLoop | nodes.SerialLoop | nodes.Branch
         if empty and isinstance(changed, block):

@@ -8,7 +8,7 @@ typed language below. A value of type f16 or bf16 is a stored one: arithmetic ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -353,6 +353,32 @@ def children(statement: Statement) -> tuple[Statement, ...]:
             return (loop,)
         case _:
             return ()
+
+
+def with_bodies(
+    statement: Statement, change: Callable[[tuple[Statement, ...]], tuple[Statement, ...]]
+) -> Statement:
+    """The statement with the bodies of a loop or branch changed; others as they are."""
+    match statement:
+        case Loop() | LaneLoop() | SerialLoop():
+            return attrs.evolve(statement, body=change(statement.body))
+        case Branch(body=body, orelse=orelse):
+            return attrs.evolve(statement, body=change(body), orelse=change(orelse))
+        case _:
+            return statement
+
+
+def with_operands(value: Value, change: Callable[[Value], Value]) -> Value:
+    """The value with the values that it is made of changed; others as they are."""
+    match value:
+        case Convert(value=inner):
+            return attrs.evolve(value, value=change(inner))
+        case Apply(arguments=arguments):
+            return attrs.evolve(value, arguments=tuple(map(change, arguments)))
+        case Select(value=inner, otherwise=otherwise):
+            return attrs.evolve(value, value=change(inner), otherwise=change(otherwise))
+        case _:
+            return value
 
 
 def walk(body: tuple[Statement, ...]) -> list[Statement]:

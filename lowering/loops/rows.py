@@ -26,13 +26,8 @@ def add_rows(body: tuple[nodes.Statement, ...], fresh: _Fresh) -> tuple[nodes.St
         match statement:
             case nodes.LaneLoop():
                 found += _Rows(statement.variable, fresh).run(statement)
-            case nodes.Loop() | nodes.SerialLoop():
-                found.append(attrs.evolve(statement, body=add_rows(statement.body, fresh)))
-            case nodes.Branch(body=then, orelse=orelse):
-                arms = (add_rows(then, fresh), add_rows(orelse, fresh))
-                found.append(attrs.evolve(statement, body=arms[0], orelse=arms[1]))
             case _:
-                found.append(statement)
+                found.append(nodes.with_bodies(statement, lambda inner: add_rows(inner, fresh)))
     return tuple(found)
 
 
@@ -72,9 +67,8 @@ class _Rows:
                 return attrs.evolve(statement, target=moved, value=self._value(statement.value))
             case nodes.Accumulate() | nodes.AtomicUpdate():
                 return attrs.evolve(statement, value=self._value(statement.value))
-            case nodes.Branch(body=then, orelse=orelse):
-                arms = [tuple(map(self._statement, arm)) for arm in (then, orelse)]
-                return attrs.evolve(statement, body=arms[0], orelse=arms[1])
+            case nodes.Branch():
+                return nodes.with_bodies(statement, lambda arm: tuple(map(self._statement, arm)))
             case _:
                 return statement
 
@@ -83,15 +77,8 @@ class _Rows:
             case nodes.Element(buffer, index, dtype):
                 moved, at = self._place(buffer, index, dtype)
                 return attrs.evolve(value, buffer=moved, index=at)
-            case nodes.Convert(value=inner):
-                return attrs.evolve(value, value=self._value(inner))
-            case nodes.Apply(arguments=arguments):
-                return attrs.evolve(value, arguments=tuple(map(self._value, arguments)))
-            case nodes.Select(value=inner, otherwise=otherwise):
-                inner, otherwise = self._value(inner), self._value(otherwise)
-                return attrs.evolve(value, value=inner, otherwise=otherwise)
             case _:
-                return value
+                return nodes.with_operands(value, self._value)
 
     def _place(self, buffer: str, index: ir.Expr, dtype: DType) -> tuple[str, ir.Expr]:
         base = _base(index, self.variable)

@@ -47,14 +47,10 @@ def add_streams(
                     found.append(_blocked(statement, rows, fresh))
                 else:
                     found.append(statement)
-            case nodes.Loop() | nodes.SerialLoop():
-                inner = add_streams(statement.body, outputs, fresh)
-                found.append(attrs.evolve(statement, body=inner))
-            case nodes.Branch(body=then, orelse=orelse):
-                arms = [add_streams(arm, outputs, fresh) for arm in (then, orelse)]
-                found.append(attrs.evolve(statement, body=arms[0], orelse=arms[1]))
             case _:
-                found.append(statement)
+                found.append(
+                    nodes.with_bodies(statement, lambda inner: add_streams(inner, outputs, fresh))
+                )
     return tuple(found)
 
 

@@ -37,14 +37,14 @@ def unroll_and_jam(
                     found.append(statement)
                 else:
                     found += _jammed(statement, lanes, fresh)
-            case nodes.Loop() | nodes.SerialLoop():
-                inner = unroll_and_jam(statement.body, fresh, constants)
-                found.append(attrs.evolve(statement, body=inner))
-            case nodes.Branch(body=then, orelse=orelse):
-                arms = [unroll_and_jam(arm, fresh, constants) for arm in (then, orelse)]
-                found.append(attrs.evolve(statement, body=arms[0], orelse=arms[1]))
-            case _:
+            case nodes.LaneLoop():
                 found.append(statement)
+            case _:
+                found.append(
+                    nodes.with_bodies(
+                        statement, lambda inner: unroll_and_jam(inner, fresh, constants)
+                    )
+                )
     return tuple(found)
 
 
@@ -146,17 +146,8 @@ def _moved_value(value: nodes.Value, names: dict[str, ir.Expr]) -> nodes.Value:
             return attrs.evolve(value, index=substitute(index, names))
         case nodes.Scalar(value=index):
             return attrs.evolve(value, value=substitute(index, names))
-        case nodes.Convert(value=inner):
-            return attrs.evolve(value, value=_moved_value(inner, names))
-        case nodes.Apply(arguments=arguments):
-            moved = tuple(_moved_value(argument, names) for argument in arguments)
-            return attrs.evolve(value, arguments=moved)
-        case nodes.Select(condition, inner, otherwise):
-            return attrs.evolve(
-                value,
-                condition=substitute(condition, names),
-                value=_moved_value(inner, names),
-                otherwise=_moved_value(otherwise, names),
-            )
+        case nodes.Select(condition=condition):
+            value = attrs.evolve(value, condition=substitute(condition, names))
         case _:
-            return value
+            pass
+    return nodes.with_operands(value, lambda inner: _moved_value(inner, names))

@@ -9,7 +9,6 @@
 
 namespace sketch {
 
-//# atomic_update
 // Replaces an element by what `combine` makes of it; no update of another thread is lost.
 template <class T, class F> inline void atomic_update(T *place, F combine)
 {
@@ -22,7 +21,6 @@ template <class T, class F> inline void atomic_update(T *place, F combine)
     }
 }
 
-//# atomic_add
 template <class T> inline void atomic_add(T *place, T value)
 {
     if constexpr (std::is_integral_v<T>) {
@@ -32,13 +30,11 @@ template <class T> inline void atomic_add(T *place, T value)
     }
 }
 
-//# atomic_max
 template <class T> inline void atomic_max(T *place, T value)
 {
     atomic_update(place, [value](T old) { return max(old, value); });
 }
 
-//# atomic_min
 template <class T> inline void atomic_min(T *place, T value)
 {
     atomic_update(place, [value](T old) { return min(old, value); });

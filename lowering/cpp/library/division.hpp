@@ -7,7 +7,6 @@
 
 namespace sketch {
 
-//# floor_div
 // Floor division; a divisor of 0 gives 0, so that lanes nobody reads cannot trap.
 template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
 constexpr T floor_div(T a, T b)
@@ -25,7 +24,6 @@ constexpr T floor_div(T a, T b)
 constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
 constexpr int64_t floor_div(int a, int64_t b) { return floor_div(int64_t{a}, b); }
 
-//# floor_mod
 template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
 constexpr T floor_mod(T a, T b)
 {
@@ -34,7 +32,6 @@ constexpr T floor_mod(T a, T b)
 constexpr int64_t floor_mod(int64_t a, int b) { return floor_mod(a, int64_t{b}); }
 constexpr int64_t floor_mod(int a, int64_t b) { return floor_mod(int64_t{a}, b); }
 
-//# whole_quotient
 // The floor of the quotient before it is rounded: 1 // 0.1 is 9. A zero has the quotient's sign.
 template <class T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
 inline T whole_quotient(T a, T b)
@@ -51,7 +48,6 @@ inline T whole_quotient(T a, T b)
     return whole - floor > T{0.5} ? floor + 1 : floor;
 }
 
-//# floor_rest
 // What floor division leaves, exactly, with the sign of b, also where nothing is left.
 template <class T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
 inline T floor_rest(T a, T b)
@@ -63,10 +59,8 @@ inline T floor_rest(T a, T b)
     return (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-//# ceil_div
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
-//# truncate
 inline int64_t truncate(double x) { return static_cast<int64_t>(x); }
 
 } // namespace sketch

@@ -52,18 +52,15 @@ SKETCH_VECTORS double atan2(double x, double y) noexcept;
 
 namespace sketch {
 
-//# absolute
 template <class T> inline T absolute(T x) { return static_cast<T>(x < T{0} ? T{0} - x : x); }
 inline float absolute(float x) { return __builtin_fabsf(x); }
 inline double absolute(double x) { return __builtin_fabs(x); }
 
-//# sign
 template <class T> inline T sign(T x)
 {
     return x > T{0} ? T{1} : (x < T{0} ? static_cast<T>(-1) : x);
 }
 
-//# max
 // The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
 template <class T> inline T max(T a, T b)
 {
@@ -72,7 +69,6 @@ template <class T> inline T max(T a, T b)
 }
 inline bool max(bool a, bool b) { return a || b; }
 
-//# min
 // The smaller; NaN wins. Only `smaller` waits for `a`, the accumulator of a loop.
 template <class T> inline T min(T a, T b)
 {
@@ -81,92 +77,70 @@ template <class T> inline T min(T a, T b)
 }
 inline bool min(bool a, bool b) { return a && b; }
 
-//# at_least
 template <class T> inline T at_least(T x, T low) { return x < low ? low : x; }
 
-//# at_most
 template <class T> inline T at_most(T x, T high) { return x > high ? high : x; }
 
-//# relu
 template <class T> inline T relu(T x) { return x < T{0} ? T{0} : x; }
 
-//# floor
 template <class T> inline T floor(T x) { return x; }
 inline float floor(float x) { return __builtin_floorf(x); }
 inline double floor(double x) { return __builtin_floor(x); }
 
-//# ceil
 template <class T> inline T ceil(T x) { return x; }
 inline float ceil(float x) { return __builtin_ceilf(x); }
 inline double ceil(double x) { return __builtin_ceil(x); }
 
-//# round
 template <class T> inline T round(T x) { return x; }
 inline float round(float x) { return __builtin_rintf(x); }
 inline double round(double x) { return __builtin_rint(x); }
 
-//# trunc
 template <class T> inline T trunc(T x) { return x; }
 inline float trunc(float x) { return __builtin_truncf(x); }
 inline double trunc(double x) { return __builtin_trunc(x); }
 
-//# sqrt
 inline float sqrt(float x) { return __builtin_sqrtf(x); }
 inline double sqrt(double x) { return __builtin_sqrt(x); }
 
-//# rsqrt
 inline float rsqrt(float x) { return 1.0F / __builtin_sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 
-//# exp2
 inline float exp2(float x) { return ::exp2f(x); }
 inline double exp2(double x) { return ::exp2(x); }
 
-//# log
 inline float log(float x) { return ::logf(x); }
 inline double log(double x) { return ::log(x); }
 
-//# log2
 inline float log2(float x) { return ::log2f(x); }
 inline double log2(double x) { return ::log2(x); }
 
-//# sin
 inline float sin(float x) { return ::sinf(x); }
 inline double sin(double x) { return ::sin(x); }
 
-//# cos
 inline float cos(float x) { return ::cosf(x); }
 inline double cos(double x) { return ::cos(x); }
 
-//# tan
 inline float tan(float x) { return ::tanf(x); }
 inline double tan(double x) { return ::tan(x); }
 
-//# atan
 inline float atan(float x) { return ::atanf(x); }
 inline double atan(double x) { return ::atan(x); }
 
-//# tanh
 inline float tanh(float x) { return ::tanhf(x); }
 inline double tanh(double x) { return ::tanh(x); }
 
-//# erf
 inline float erf(float x) { return ::erff(x); }
 inline double erf(double x) { return ::erf(x); }
 
-//# expm1
 inline float expm1(float x) { return ::expm1f(x); }
 inline double expm1(double x) { return ::expm1(x); }
 
-//# log1p
 inline float log1p(float x) { return ::log1pf(x); }
 inline double log1p(double x) { return ::log1p(x); }
 
-//# atan2
 inline float atan2(float y, float x) { return ::atan2f(y, x); }
 inline double atan2(double y, double x) { return ::atan2(y, x); }
 
-//# exp
 // e^x = 2^n * e^r with |r| <= ln(2)/2, e^r by a polynomial; n is the nearest integer, from the low
 // bits of a large float. The power of two is applied in two parts, so that subnormal results and
 // overflow to infinity come out right.
@@ -189,13 +163,10 @@ inline float exp(float x)
 }
 inline double exp(double x) { return ::exp(x); }
 
-//# sigmoid
 template <class T> inline T sigmoid(T x) { return T{1} / (T{1} + exp(-x)); }
 
-//# silu
 template <class T> inline T silu(T x) { return x / (T{1} + exp(-x)); }
 
-//# short_erf
 // erf(x) = x * P(x^2) / Q(x^2) to 6 ulp (a weighted least-squares fit); beyond 3.92 it is 1, to the
 // last bit: somebody multiplies 1 + erf(x) by a large number.
 inline float short_erf(float x)
@@ -219,69 +190,56 @@ inline float short_erf(float x)
     return x < -3.92F ? -1.0F : (x > 3.92F ? 1.0F : inside);
 }
 
-//# gelu
 // Of erf in float, 1 + erf(x) needs no more bits than short_erf has.
 inline float gelu(float x) { return 0.5F * x * (1.0F + short_erf(x * 0.707106781F)); }
 inline double gelu(double x) { return 0.5 * x * (1.0 + erf(x * 0.7071067811865475244)); }
 
-//# gelu_tanh
 template <class T> inline T gelu_tanh(T x)
 {
     const T inner = x + static_cast<T>(0.044715) * x * x * x;
     return static_cast<T>(0.5) * x * (T{1} + tanh(static_cast<T>(0.7978845608028653559) * inner));
 }
 
-//# softplus
 template <class T> inline T softplus(T x)
 {
     const T bounded = x > T{30} ? T{30} : x;
     return x > T{30} ? x : log1p(exp(bounded));
 }
 
-//# softsign
 template <class T> inline T softsign(T x) { return x / (T{1} + absolute(x)); }
 
-//# hardsigmoid
 template <class T> inline T hardsigmoid(T x)
 {
     return at_most(at_least(x / T{6} + static_cast<T>(0.5), T{0}), T{1});
 }
 
-//# hardswish
 template <class T> inline T hardswish(T x) { return x * hardsigmoid(x); }
 
-//# elu
 template <class T> inline T elu(T x, T alpha)
 {
     const T negative = alpha * expm1(x > T{0} ? T{0} : x);
     return x > T{0} ? x : negative;
 }
 
-//# selu
 template <class T> inline T selu(T x)
 {
     return static_cast<T>(1.0507009873554804934) * elu(x, static_cast<T>(1.6732632423543772848));
 }
 
-//# leaky_relu
 template <class T> inline T leaky_relu(T x, T slope) { return x > T{0} ? x : slope * x; }
 
-//# isnan
 template <class T> inline bool isnan(T x) { return x != x; }
 
-//# isinf
 template <class T> inline bool isinf(T x)
 {
     return absolute(x) == std::numeric_limits<T>::infinity() && std::is_floating_point_v<T>;
 }
 
-//# isfinite
 template <class T> inline bool isfinite(T x)
 {
     return absolute(x) < std::numeric_limits<T>::infinity() || !std::is_floating_point_v<T>;
 }
 
-//# pow
 inline float pow(float a, float b) { return ::powf(a, b); }
 inline double pow(double a, double b) { return ::pow(a, b); }
 // Wraps on overflow; a negative exponent (an error on valid lanes) gives 1.
@@ -296,13 +254,11 @@ inline T pow(T a, T b)
     return result;
 }
 
-//# shl
 template <class T> inline T shl(T a, T b)
 {
     return static_cast<T>(a << (b & static_cast<T>(sizeof(T) * 8 - 1)));
 }
 
-//# shr
 template <class T> inline T shr(T a, T b)
 {
     return static_cast<T>(a >> (b & static_cast<T>(sizeof(T) * 8 - 1)));

@@ -10,7 +10,6 @@
 
 namespace sketch {
 
-//# tile
 // The valid rectangle of a tile: per axis its first lane, the one after its last, and the distance
 // from one lane to the next.
 template <class T, int rank> struct tile {
@@ -20,7 +19,6 @@ template <class T, int rank> struct tile {
     int64_t strides[rank];
 };
 
-//# lane_at
 template <class T, int rank> inline T *lane_at(const tile<T, rank> &each, const int64_t (&at)[rank])
 {
     T *place = each.data;
@@ -30,7 +28,6 @@ template <class T, int rank> inline T *lane_at(const tile<T, rank> &each, const 
     return place;
 }
 
-//# for_lines
 // Calls `visit` with the first lane of every line along `axis`, at which that axis stands at 0.
 template <int axis, int rank, class F>
 inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank], F visit)
@@ -60,7 +57,6 @@ inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank]
     }
 }
 
-//# scan_columns
 // `scan_lines` along another axis than the last: blocks of neighbouring lines go on together.
 template <int axis, bool reverse, bool exclusive, class T, int rank, class W, class F>
 inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
@@ -98,7 +94,6 @@ inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> 
     });
 }
 
-//# scan_lines
 // Runs `combine` along every line; sums and products of floats go on in double. Four lanes at a
 // time are combined among themselves, so that only every fourth waits for what came before.
 template <int axis, bool reverse, bool exclusive, class T, int rank, class W, class F>
@@ -145,7 +140,6 @@ inline void scan_lines(const tile<const T, rank> &source, const tile<T, rank> &r
     });
 }
 
-//# cumsum
 template <int axis, bool reverse, bool exclusive, class T, int rank>
 inline void cumsum(const tile<const T, rank> &source, const tile<T, rank> &result)
 {
@@ -154,7 +148,6 @@ inline void cumsum(const tile<const T, rank> &source, const tile<T, rank> &resul
                               [](W a, W b) { return static_cast<W>(a + b); });
 }
 
-//# cumprod
 template <int axis, bool reverse, bool exclusive, class T, int rank>
 inline void cumprod(const tile<const T, rank> &source, const tile<T, rank> &result)
 {
@@ -163,7 +156,6 @@ inline void cumprod(const tile<const T, rank> &source, const tile<T, rank> &resu
                               [](W a, W b) { return static_cast<W>(a * b); });
 }
 
-//# no_number
 template <class T> inline bool no_number([[maybe_unused]] T x)
 {
     if constexpr (std::is_floating_point_v<T>) {
@@ -173,7 +165,6 @@ template <class T> inline bool no_number([[maybe_unused]] T x)
     }
 }
 
-//# stands_before
 // Whether `a` stands strictly before `b`; NaN is the largest.
 template <bool descending, class T> inline bool stands_before(T a, T b)
 {
@@ -184,7 +175,6 @@ template <bool descending, class T> inline bool stands_before(T a, T b)
     }
 }
 
-//# extreme_value
 // The largest (or smallest) of some values, at least one; NaN wins. Many are compared at a time.
 template <bool largest, class T>
 inline T extreme_value(const T *values, int64_t count, int64_t step)
@@ -218,7 +208,6 @@ inline T extreme_value(const T *values, int64_t count, int64_t step)
     return best;
 }
 
-//# extremum
 // The first lane of the largest (or smallest) of every line; NaN wins, and no lane gives -1.
 template <int axis, bool largest, class T, int rank>
 inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank> &result)
@@ -243,7 +232,6 @@ inline void extremum(const tile<const T, rank> &source, const tile<int64_t, rank
     });
 }
 
-//# ordered_line
 // Values with their indices along one line of two tiles.
 template <class T> struct ordered_line {
     T *values;
@@ -258,7 +246,6 @@ template <class T> struct ordered_line {
     }
 };
 
-//# merge_lanes
 // Merges the sorted lanes first .. middle and middle .. last of one line into another, stably.
 template <bool descending, class T>
 inline void merge_lanes(const ordered_line<T> &from, const ordered_line<T> &to, int64_t first,
@@ -275,7 +262,6 @@ inline void merge_lanes(const ordered_line<T> &from, const ordered_line<T> &to, 
     }
 }
 
-//# sort
 // Sorts every line stably, by merging back and forth; the sources are used up.
 template <int axis, bool descending, class T, int rank>
 inline void sort(const tile<T, rank> &source, const tile<int64_t, rank> &source_places,
@@ -305,7 +291,6 @@ inline void sort(const tile<T, rank> &source, const tile<int64_t, rank> &source_
     });
 }
 
-//# ranks_before
 // The order of topk: values, then indices; a negative one (nothing yet) is read as the largest.
 template <bool largest, class T>
 inline bool ranks_before(T a, int64_t a_place, T b, int64_t b_place)
@@ -315,7 +300,6 @@ inline bool ranks_before(T a, int64_t a_place, T b, int64_t b_place)
             static_cast<uint64_t>(a_place) < static_cast<uint64_t>(b_place));
 }
 
-//# insert_lane
 // Moves a value to its place among the `count` ordered ones of a line, of which the last goes.
 template <bool largest, class T>
 inline void insert_lane(const ordered_line<T> &line, int64_t count, T next, int64_t place)
@@ -330,7 +314,6 @@ inline void insert_lane(const ordered_line<T> &line, int64_t count, T next, int6
     line.places[lane * line.place_step] = place;
 }
 
-//# topk
 // Merges the lanes of every line into the best ones so far, which stay in order.
 template <int axis, bool largest, class T, int rank>
 inline void topk(const tile<const T, rank> &source, const tile<const int64_t, rank> &source_places,
@@ -367,7 +350,6 @@ inline void topk(const tile<const T, rank> &source, const tile<const int64_t, ra
     });
 }
 
-//# next_lane
 // The lane after `at` in row-major order; the first one again after the last.
 template <class T, int rank> inline void next_lane(const tile<T, rank> &each, int64_t (&at)[rank])
 {
@@ -379,7 +361,6 @@ template <class T, int rank> inline void next_lane(const tile<T, rank> &each, in
     }
 }
 
-//# reshape
 // Copies lanes in row-major order from one rectangle to another with as many of them.
 template <class T, int from, int to>
 inline void reshape(const tile<const T, from> &source, const tile<T, to> &result)

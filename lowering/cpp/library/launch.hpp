@@ -8,7 +8,6 @@
 
 namespace sketch {
 
-//# natural
 // The magnitude of an integer. Sums and products stay at the greatest value once they reach it.
 class natural {
 public:
@@ -42,7 +41,6 @@ private:
     uint64_t value_;
 };
 
-//# too_large
 // Whether a tensor has more elements than memory, an extent of 0 counted as 1.
 inline bool too_large(std::initializer_list<int64_t> extents)
 {

@@ -14,7 +14,6 @@
 
 namespace sketch {
 
-//# matrix
 // Element (r, c) of a strided matrix is data[r * row + c * column].
 template <class T> struct matrix {
     T *data;
@@ -22,7 +21,6 @@ template <class T> struct matrix {
     int64_t column;
 };
 
-//# blocking
 #if defined(__AVX512F__)
 constexpr int64_t vector_bytes = 64;
 constexpr int64_t block_rows = 12;
@@ -41,7 +39,6 @@ template <class T> struct blocking {
     static constexpr int64_t columns = 2 * lanes;
 };
 
-//# widened
 template <class T, class S> inline T widened(S x)
 {
     if constexpr (sizeof(S) == 2 && !std::is_integral_v<S>) {
@@ -51,7 +48,6 @@ template <class T, class S> inline T widened(S x)
     }
 }
 
-//# pack
 // Packs `width` lines of `depth` elements into panels of `size` lines; missing lines become 0.
 // Element (line, k) is data[line * row + k * column].
 template <int64_t size, class T, class S>
@@ -82,7 +78,6 @@ inline void pack(const matrix<const S> &from, int64_t width, int64_t depth, T *p
     }
 }
 
-//# multiply_block
 // block_rows x two vectors of the product, in registers along the depth.
 template <class T>
 inline void multiply_block(const T *a, const T *b, int64_t depth, T *to, int64_t row)
@@ -111,7 +106,6 @@ inline void multiply_block(const T *a, const T *b, int64_t depth, T *to, int64_t
     }
 }
 
-//# multiply
 // to += a @ b for a [rows, depth] and b [depth, columns]; `left` and `right` hold packed panels.
 template <class T, class A, class B>
 void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a, matrix<const B> b,

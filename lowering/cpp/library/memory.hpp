@@ -13,7 +13,6 @@
 
 namespace sketch {
 
-//# arena
 // Scratch memory: pieces are added, then allocated at once for all threads, on cache lines.
 class arena {
 public:
@@ -57,7 +56,6 @@ private:
     bool fits_ = true;
 };
 
-//# streams
 // Outputs of more bytes than this do not stay in the caches: they are written past them.
 constexpr double cache_bytes = 33554432;
 
@@ -76,7 +74,6 @@ inline bool streams([[maybe_unused]] int64_t element_bytes,
 #endif
 }
 
-//# stream
 // Copies past the caches: whole lines are written without reading them first.
 template <class T> inline void stream(T *to, const T *from, int64_t count)
 {
@@ -98,7 +95,6 @@ template <class T> inline void stream(T *to, const T *from, int64_t count)
     std::copy_n(from + done, count - done, to + done);
 }
 
-//# end_streams
 // Other threads see what this one has streamed.
 inline void end_streams()
 {

@@ -10,7 +10,6 @@
 
 namespace sketch {
 
-//# bits_of
 inline uint32_t bits_of(float x)
 {
     uint32_t bits;
@@ -18,7 +17,6 @@ inline uint32_t bits_of(float x)
     return bits;
 }
 
-//# float_of
 inline float float_of(uint32_t bits)
 {
     float x;
@@ -26,7 +24,6 @@ inline float float_of(uint32_t bits)
     return x;
 }
 
-//# odd
 // double to float, rounded to odd: a second rounding to fewer bits is then exact.
 inline float odd(double x)
 {
@@ -37,13 +34,11 @@ inline float odd(double x)
     return float_of(bits | (inexact ? 1U : 0U));
 }
 
-//# half
 // IEEE binary16 as it lies in memory; arithmetic happens in float.
 struct half {
     uint16_t bits;
 };
 
-//# to_half
 inline half to_half(float x)
 {
     const uint32_t sign = bits_of(x) & 0x80000000U;
@@ -72,13 +67,11 @@ inline float to_float(half x)
     return float_of((magnitude >= 0x7c00U ? special : bits_of(finite)) | sign);
 }
 
-//# bfloat16
 // The upper half of a float.
 struct bfloat16 {
     uint16_t bits;
 };
 
-//# to_bfloat16
 inline bfloat16 to_bfloat16(float x)
 {
     const uint32_t bits = bits_of(x);
@@ -93,23 +86,18 @@ inline bfloat16 to_bfloat16(double x) { return to_bfloat16(odd(x)); }
 //# bfloat16_to_float (with to_bfloat16)
 inline float to_float(bfloat16 x) { return float_of(static_cast<uint32_t>(x.bits) << 16); }
 
-//# round_nearest
 inline float round_nearest(float x) { return __builtin_rintf(x); }
 inline double round_nearest(double x) { return __builtin_rint(x); }
 
-//# round_down
 inline float round_down(float x) { return __builtin_floorf(x); }
 inline double round_down(double x) { return __builtin_floor(x); }
 
-//# round_up
 inline float round_up(float x) { return __builtin_ceilf(x); }
 inline double round_up(double x) { return __builtin_ceil(x); }
 
-//# round_zero
 inline float round_zero(float x) { return __builtin_truncf(x); }
 inline double round_zero(double x) { return __builtin_trunc(x); }
 
-//# to_integer
 // A rounded float as an integer; what does not fit (NaN too) gives 0.
 template <class T, class F>
 inline T to_integer(F x)
@@ -120,7 +108,6 @@ inline T to_integer(F x)
     return static_cast<T>(fits ? x : F{0});
 }
 
-//# saturated
 template <class T, class F>
 inline T saturated(F x)
 {
@@ -130,7 +117,6 @@ inline T saturated(F x)
     return x >= limit ? std::numeric_limits<T>::max() : low;
 }
 
-//# clamped
 // The nearest value of another integer type.
 template <class T>
 inline T clamped(int64_t x)
@@ -140,7 +126,6 @@ inline T clamped(int64_t x)
     return static_cast<T>(x < least ? least : (x > greatest ? greatest : x));
 }
 
-//# next_to
 // The neighbour of a number, upwards or downwards; `Bits` orders like the magnitude.
 template <class Bits>
 inline Bits next_to(Bits bits, bool upwards)
@@ -159,7 +144,6 @@ inline half narrow(double x, half) { return to_half(x); }
 //# narrow_bfloat16 (with to_bfloat16, directed)
 inline bfloat16 narrow(double x, bfloat16) { return to_bfloat16(x); }
 
-//# directed
 // x in a narrower type, rounded down (-1), up (1) or towards zero (0).
 template <class T, int mode>
 inline T directed(double x)

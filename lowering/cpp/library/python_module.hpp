@@ -1,7 +1,8 @@
-// What the Python module of a kernel does with its arguments and results.
+// What the Python module of a kernel does with its arguments and results. The module carries the
+// part between the lines `//#`, what it uses of the other headers, and the part below.
 #pragma once
 
-//# includes
+//#
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -17,7 +18,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
-//# arguments
+//#
 namespace py = pybind11;
 
 namespace {

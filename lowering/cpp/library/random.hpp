@@ -8,7 +8,6 @@
 
 namespace sketch {
 
-//# philox
 // Philox4x32-10 (Salmon et al. 2011): the first two words for a key and a counter.
 inline uint64_t philox(int64_t seed, int64_t offset)
 {
@@ -33,7 +32,6 @@ inline uint64_t philox(int64_t seed, int64_t offset)
     return c0 | c1 << 32;
 }
 
-//# rand
 // Uniform in [0, 1): the upper 24 bits of a word.
 inline float rand(int64_t seed, int64_t offset)
 {
@@ -41,7 +39,6 @@ inline float rand(int64_t seed, int64_t offset)
     return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24F;
 }
 
-//# randn
 // Standard normal, by Box-Muller.
 inline double randn(int64_t seed, int64_t offset)
 {

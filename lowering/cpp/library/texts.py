@@ -1,8 +1,8 @@
 """The C++ library of generated files: each file carries the pieces that it uses, and their needs.
 
-The headers of this folder are C++ as it is. A line `//# NAME` starts the piece NAME, which ends at
-the next such line; `//# NAME (with A, B)` starts one that a file carries where it carries A and B.
-A piece needs the pieces whose names appear in its text.
+The headers of this folder are C++ as it is. Blank lines separate pieces, and a piece bears the name
+of what it defines first; `//# NAME` above one gives it another name, and `//# NAME (with A, B)`
+says that a file carries it where it carries A and B. A piece needs the pieces that its text names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ FILES = (
 )
 
 _OPENING, _CLOSING = "namespace sketch {", "} // namespace sketch"
-_MARK = re.compile(r"^//# (\w+)(?: \(with ([\w, ]+)\))?\n", re.MULTILINE)
+_MARK = re.compile(r"//# (\w+)(?: \(with ([\w, ]+)\))?\n")
+#: Between pieces; blank lines inside a class are no end of it.
+_GAP = re.compile(r"\n\n(?=\S)(?!private:)")
+_DEFINED = re.compile(r"(?:class|struct) (\w+) \{|constexpr \w+ (\w+) =|(\w+)\(")
 _INCLUDE = re.compile(r"^#include <\w+>$", re.MULTILINE)
 #: A function of the vector C library: of `float` with an f behind its name, or of `double`.
 _DECLARATION = re.compile(r"SKETCH_VECTORS (?:float (\w+)f|double (\w+))\(")
@@ -58,13 +61,20 @@ def read(name: str) -> str:
 
 def split(header: str) -> Iterator[Piece]:
     """The pieces of a header's text."""
-    namespace = range(header.find(_OPENING), header.find(_CLOSING))
-    marks = list(_MARK.finditer(header))
-    ends = [mark.start() for mark in marks[1:]] + [len(header)]
-    for mark, end in zip(marks, ends, strict=True):
-        text = header[mark.end() : end].partition(_OPENING)[0].partition(_CLOSING)[0]
-        partners = frozenset(mark[2].split(", ") if mark[2] else ())
-        yield Piece(mark[1], text.strip("\n"), partners, mark.start() in namespace)
+    before, _, rest = header.partition(_OPENING)
+    for part in (before, rest.partition(_CLOSING)[0]):
+        for text in _GAP.split(part.strip("\n")):
+            mark = _MARK.match(text)
+            name = mark[1] if mark else _defined(text)
+            partners = frozenset(mark[2].split(", ") if mark and mark[2] else ())
+            if name:
+                yield Piece(name, text[mark.end() if mark else 0 :], partners, part is not before)
+
+
+def _defined(text: str) -> str:
+    """The name that C++ code defines first; empty for comments and directives alone."""
+    found = _DEFINED.search(re.sub(r"^(?://|#).*", "", text, flags=re.MULTILINE))
+    return next(name for name in found.groups() if name) if found else ""
 
 
 @cache

@@ -13,9 +13,9 @@
 #include <immintrin.h>
 #endif
 
-// The library: streams, stream, end_streams, floor_div, ceil_div, bits_of, float_of, absolute,
-// max, at_least, at_most, tanh, expm1, log1p, exp, sigmoid, silu, gelu_tanh, softplus, softsign,
-// hardsigmoid, hardswish, elu, selu, leaky_relu, too_large.
+// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, bits_of, float_of,
+// absolute, max, at_least, at_most, tanh, expm1, log1p, exp, sigmoid, silu, gelu_tanh, softplus,
+// softsign, hardsigmoid, hardswish, elu, selu, leaky_relu, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:

@@ -13,8 +13,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, streams, stream, end_streams, floor_div, ceil_div, absolute, max, tile,
-// lane_at, next_lane, reshape, propagating_max.
+// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, absolute,
+// max, tile, lane_at, next_lane, reshape, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -13,9 +13,9 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, streams, stream, end_streams, floor_div, floor_mod, ceil_div, bits_of,
-// float_of, max, min, exp, matrix, blocking, widened, pack, multiply_block, multiply, too_large,
-// propagating_max.
+// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, floor_mod, ceil_div,
+// bits_of, float_of, max, min, exp, matrix, vector_bytes, blocking, widened, pack,
+// multiply_block, multiply, too_large, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

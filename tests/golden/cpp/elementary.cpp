@@ -13,8 +13,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: streams, stream, end_streams, floor_div, ceil_div, exp2, log2, tan, atan, tanh,
-// erf, pow.
+// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, exp2, log2, tan,
+// atan, tanh, erf, pow.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:

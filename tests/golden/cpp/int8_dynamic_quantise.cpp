@@ -13,8 +13,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: streams, stream, end_streams, floor_div, ceil_div, round_nearest, to_integer,
-// saturated, absolute, max, min, too_large, propagating_max.
+// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, round_nearest,
+// to_integer, saturated, absolute, max, min, too_large, propagating_max.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:

@@ -13,8 +13,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, streams, stream, end_streams, bits_of, float_of, max, rsqrt, exp,
-// too_large, propagating_max.
+// The library: arena, cache_bytes, streams, stream, end_streams, bits_of, float_of, max, rsqrt,
+// exp, too_large, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -13,8 +13,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, streams, stream, end_streams, floor_div, ceil_div, max, min, matrix,
-// blocking, widened, pack, multiply_block, multiply, too_large.
+// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, min,
+// matrix, vector_bytes, blocking, widened, pack, multiply_block, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -13,7 +13,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: streams, stream, end_streams, floor_div, ceil_div, max, relu, too_large.
+// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, relu,
+// too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:

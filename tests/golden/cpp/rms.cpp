@@ -13,7 +13,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, streams, stream, end_streams, floor_div, ceil_div, max, sqrt, too_large.
+// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, sqrt,
+// too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -13,8 +13,9 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, streams, stream, end_streams, floor_div, ceil_div, max, min, tile, lane_at,
-// for_lines, no_number, stands_before, ordered_line, ranks_before, insert_lane, topk, too_large.
+// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, min,
+// tile, lane_at, for_lines, no_number, stands_before, ordered_line, ranks_before, insert_lane,
+// topk, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
