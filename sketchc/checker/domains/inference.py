@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, InternalError
+from sketchc.base import records, verification
+from sketchc.base.diagnostics import Diagnostic, InternalError, has_errors
 from sketchc.base.source import Span
 from sketchc.checker.domains import accumulators, bounds
 from sketchc.checker.domains import messages as reports
@@ -70,7 +70,12 @@ def infer_domains(sketch: ir.Sketch) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]
         for tile in sketch.tiles
     )
     result = records.evolve(sketch, tiles=tiles, phases=phases)
-    return result, tuple(dict.fromkeys((*walk.diagnostics, *found)))
+    found = tuple(dict.fromkeys((*walk.diagnostics, *found)))
+    if verification.enabled() and not has_errors(found):
+        from sketchc.ir.verify import verify
+
+        verify(result, inferred=True)
+    return result, found
 
 
 def _full(tile: ir.Tile) -> ir.Domain:

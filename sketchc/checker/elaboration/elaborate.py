@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from sketchc.base import records
+from sketchc.base import records, verification
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, has_errors
 from sketchc.base.source import Span
 from sketchc.checker.calls.shorthand import compare
@@ -168,7 +168,15 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
         schedule,
         span=tree.span,
     )
+<<<<<<< HEAD
     return Elaboration(sketch, tuple(context.diagnostics), context)
+=======
+    if verification.enabled():
+        from sketchc.ir.verify import verify
+
+        verify(sketch)
+    return sketch, tuple(context.diagnostics)
+>>>>>>> c0cf781 (Verify the typed sketch by one table of rules, after elaboration and inference)
 
 
 def bindable(tree: syntax.Sketch) -> frozenset[str]:
