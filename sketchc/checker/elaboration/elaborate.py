@@ -81,7 +81,7 @@ class Elaboration:
         if not context.again(known.asked):
             return None
         rest = self.sketch.constants[len(context.constants) :]
-        return records.evolve(self.sketch, constants=(*context.constants, *rest))
+        return _verified(records.evolve(self.sketch, constants=(*context.constants, *rest)))
 
     def _only_constants(self, context: Context) -> bool:
         """Whether nothing but tunable integers has other values there."""
@@ -168,15 +168,16 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
         schedule,
         span=tree.span,
     )
-<<<<<<< HEAD
-    return Elaboration(sketch, tuple(context.diagnostics), context)
-=======
+    return Elaboration(_verified(sketch), tuple(context.diagnostics), context)
+
+
+def _verified(sketch: ir.Sketch) -> ir.Sketch:
+    """The sketch; where verifiers are switched on, it keeps what `ir.verify` says of sketches."""
     if verification.enabled():
         from sketchc.ir.verify import verify
 
         verify(sketch)
-    return sketch, tuple(context.diagnostics)
->>>>>>> c0cf781 (Verify the typed sketch by one table of rules, after elaboration and inference)
+    return sketch
 
 
 def bindable(tree: syntax.Sketch) -> frozenset[str]:
