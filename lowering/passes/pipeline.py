@@ -8,11 +8,13 @@ from typing import Protocol
 
 import attrs
 
+from sketchc.base import verification
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, UsageError, has_errors
 from sketchc.checker.elaboration.elaborate import Elaboration
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Hardware, Plan
 from sketchc.lowering.target import Target
+from sketchc.lowering.verify_plan import verify_plan
 from sketchc.parsing import syntax
 
 Value = int | float | bool
@@ -116,8 +118,12 @@ class Planner:
         sketch, found, notes = self.bound(constants)
         sketch, proofs, diagnostics = self._proved(sketch, found)
         plan = Plan(sketch, self.target.capabilities, self.hardware, (), {}, notes=notes)
+        done: frozenset[str] = frozenset()
         for step in passes(self.target):
             plan = step.run(plan)
+            done |= {type(step).__name__}
+            if verification.enabled():
+                verify_plan(plan, done)
         plan = attrs.evolve(plan, answers=(*plan.answers, *ignored(self.tree, plan)))
         bounds = tuple(
             ir.Proof("scratch", "tiles without a bound", ir.Tier.CHECKED_AT_LAUNCH, require.text)

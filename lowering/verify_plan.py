@@ -1,0 +1,279 @@
+"""What each pass guarantees of a plan, as one table of rules, and the check of a plan by it.
+
+A rule holds from the pass that it names on, after every later pass too. The rules run between the
+passes where `sketchc.base.verification` is switched on: in all tests, and with `--verify-ir`. A
+broken one is a mistake of this project, never of a sketch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from sketchc.base.diagnostics import InternalError
+from sketchc.ir import nodes as ir
+from sketchc.ir import walk
+from sketchc.launch.conditions import launch_conditions
+from sketchc.lowering.plan import Plan, source_loops
+from sketchc.ops.table import OPS
+
+#: Where `SettleTiles` leaves a tile that takes no memory, and a small one of fixed size.
+FUSED, STACK = "fused", "stack"
+#: What an expression may name that the host computes before any launch.
+_HOST = frozenset({ir.NameKind.SYMBOL, ir.NameKind.PARAM, ir.NameKind.CONSTANT, ir.NameKind.LET,
+                   ir.NameKind.HOST, ir.NameKind.PRESENT})  # fmt: skip
+
+
+@attrs.frozen
+class Rule:
+    """`broken` gives what contradicts the rule in a plan that has come past the pass `after`."""
+
+    after: str
+    text: str
+    broken: Callable[[Plan], Iterator[str]]
+
+
+def verify_plan(plan: Plan, done: frozenset[str]) -> None:
+    """Check the rules of the passes that are `done`, by the names of their classes. Raises
+    `InternalError` with every rule that is broken, and where."""
+    found = [
+        f"{rule.text} ({rule.after}): {broken}"
+        for rule in RULES
+        if rule.after in done
+        for broken in rule.broken(plan)
+    ]
+    if found:
+        msg = f"the plan of {plan.sketch.name} for {plan.target} is broken:\n" + "\n".join(found)
+        raise InternalError(msg)
+
+
+# ---------------------------------------------------------------- CheckCapabilities
+
+
+def _dtypes(plan: Plan) -> Iterator[str]:
+    for declared in (*plan.sketch.tensors, *plan.sketch.tiles):
+        if declared.dtype.value not in plan.capabilities.dtypes:
+            yield f"{declared.name} is {declared.dtype.value}"
+
+
+def _operations(plan: Plan) -> Iterator[str]:
+    for statement in walk.in_phases(plan.sketch.phases):
+        operation = statement.operation if isinstance(statement, ir.Compute) else ""
+        if operation in plan.capabilities.ops_missing:
+            yield operation
+
+
+def _constants(plan: Plan) -> Iterator[str]:
+    bound = {constant.name for constant in plan.sketch.constants}
+    for statement in walk.in_phases(plan.sketch.phases):
+        for expression in walk.expressions(statement):
+            for name in walk.references(expression):
+                if name.kind is ir.NameKind.CONSTANT and name.name not in bound:
+                    yield name.name
+
+
+# ---------------------------------------------------------------- MapGrid
+
+
+def _phases(plan: Plan) -> Iterator[str]:
+    indices = [phase.index for phase in plan.phases]
+    if indices != sorted(set(indices)):
+        yield f"phases {indices}"
+    for phase in plan.phases:
+        if phase.index >= len(plan.sketch.phases):
+            yield f"the sketch has no phase {phase.index}"
+
+
+def _accesses(plan: Plan) -> Iterator[str]:
+    for phase in plan.phases:
+        loads, stores = set(), set()
+        for statement in walk.statements(phase.body):
+            match statement:
+                case ir.Load(access=access) | ir.Fetch(access=access):
+                    loads.add(plan.sketch.tensor(access.tensor).name)
+                case ir.Store(access=access) | ir.Atomic(access=access):
+                    stores.add(plan.sketch.tensor(access.tensor).name)
+                case _:
+                    pass
+        if not stores:
+            yield f"{phase.name} stores nothing"
+        if (loads, stores) != (phase.loads, phase.stores):
+            yield f"{phase.name} loads {sorted(loads)} and stores {sorted(stores)}"
+
+
+def _grid(plan: Plan) -> Iterator[str]:
+    for phase in plan.phases:
+        outer: set[str] = set()
+        for axis in phase.grid:
+            for expression in (axis.start, axis.step):
+                for name in walk.references(expression):
+                    if name.kind not in _HOST and name.name not in outer:
+                        yield f"axis {axis.variable} of {phase.name} names {name.name}"
+            for name in walk.references(axis.count):
+                if name.kind not in _HOST and name.kind is ir.NameKind.LOOP:
+                    yield f"the count of axis {axis.variable} of {phase.name} names {name.name}"
+            outer.add(axis.variable)
+
+
+def _loop_variables(plan: Plan) -> Iterator[str]:
+    for phase in plan.phases:
+        around = {step.variable for step in walk.around(plan.sketch.schedule, phase.index)
+                  if isinstance(step, ir.HostFor)}  # fmt: skip
+        yield from _unbound(phase.body, around | {axis.variable for axis in phase.grid})
+
+
+def _unbound(body: tuple[ir.Statement, ...], bound: set[str]) -> Iterator[str]:
+    for statement in body:
+        for expression in walk.expressions(statement):
+            for name in walk.references(expression):
+                if name.kind is ir.NameKind.LOOP and name.name not in bound:
+                    yield name.name
+        variable = {statement.variable} if isinstance(statement, ir.For) else set()
+        yield from _unbound(walk.inside(statement), bound | variable)
+
+
+# ---------------------------------------------------------------- PlaceTiles, CheckScratch
+
+
+def _placed(plan: Plan) -> Iterator[str]:
+    memories = plan.hardware.facts["memory"]
+    for tile in plan.sketch.tiles:
+        placed = plan.tiles.get(tile.name)
+        if placed is None:
+            yield f"{tile.name} has no place"
+        elif placed.tile.name != tile.name or len(placed.extents) != len(tile.extents):
+            yield f"{tile.name} has the place of another tile"
+        elif placed.home not in memories or placed.memory not in (FUSED, STACK, *memories):
+            yield f"{tile.name} is in {placed.memory}, which {plan.hardware.name} does not have"
+
+
+def _extents(plan: Plan) -> Iterator[str]:
+    capabilities = plan.capabilities
+    for name, placed in plan.tiles.items():
+        for extent in placed.extents:
+            value = extent.value
+            if value is not None:
+                power = value & (value - 1) == 0 or not capabilities.power_of_two_extents
+                if extent.bucket_of is not None or value < 1 or not power:
+                    yield f"{name} has an axis of {value}"
+            elif extent.bucket_of is not None:
+                if not extent.name:
+                    yield f"{name} has a bucket without a name"
+            elif not capabilities.symbolic_extents:
+                yield f"{name} has a run-time extent"
+
+
+def _bytes(plan: Plan) -> Iterator[str]:
+    for name, placed in plan.tiles.items():
+        size: int | None = placed.tile.dtype.bytes
+        for extent in placed.extents:
+            size = None if size is None or extent.value is None else size * extent.value
+        expected = 0 if placed.memory == FUSED else size
+        if placed.bytes != expected:
+            yield f"{name} takes {placed.bytes}, not {expected}"
+
+
+def _account(plan: Plan) -> Iterator[str]:
+    for phase in plan.phases:
+        for use in phase.memory_use:
+            if use.bytes != sum(size for _, size in use.parts):
+                yield f"{use.memory} of {phase.name}"
+
+
+def _fitting(plan: Plan) -> Iterator[str]:
+    memories = plan.hardware.facts["memory"]
+    for name, placed in plan.tiles.items():
+        if placed.bytes is None or placed.memory not in memories:
+            continue
+        if placed.bytes > memories[placed.memory]["bytes"]:
+            yield f"{name} takes {placed.bytes} bytes of {placed.memory}"
+        if placed.bytes // placed.tile.dtype.bytes > plan.capabilities.maximum_elements:
+            yield f"{name} has too many elements"
+
+
+# ---------------------------------------------------------------- ChooseFills, EstimateCost
+
+
+def _fills(plan: Plan) -> Iterator[str]:
+    wanted = {
+        (phase.index, position)
+        for phase in plan.phases
+        for position, statement in enumerate(walk.statements(phase.body))
+        if isinstance(statement, ir.Load)
+    }
+    for place in sorted(wanted ^ set(plan.fills)):
+        yield f"statement {place[1]} of phase {place[0]}"
+
+
+def _neutral(plan: Plan) -> Iterator[str]:
+    found = {
+        (phase.index, position): statement
+        for phase in plan.phases
+        for position, statement in enumerate(walk.statements(phase.body))
+        if isinstance(statement, ir.Compute)
+    }
+    for place, operands in plan.neutral.items():
+        statement = found.get(place)
+        known = statement is not None and OPS[statement.operation].identity is not None
+        if statement is None or not known or not operands <= set(range(len(statement.operands))):
+            yield f"statement {place[1]} of phase {place[0]}"
+
+
+def _costs(plan: Plan) -> Iterator[str]:
+    for what, cost in (("bytes", plan.bytes_moved), ("operations", plan.flops)):
+        if cost is None:
+            yield f"no {what}"
+        else:
+            yield from (
+                f"the {what} name {name.name}"
+                for name in walk.references(cost)
+                if name.kind not in _HOST
+            )
+
+
+# ---------------------------------------------------------------- AnswerHints
+
+
+def _hints(plan: Plan) -> Iterator[str]:
+    answered = [answer.hint for answer in plan.answers]
+    given = [hint for loop in source_loops(plan) for hint in loop.hints]
+    given += [hint for tile in plan.sketch.tiles for hint in tile.hints]
+    for hint in dict.fromkeys(given):
+        if answered.count(hint) != given.count(hint):
+            yield f"{hint}: {given.count(hint)} given, {answered.count(hint)} answered"
+
+
+def _conditions(plan: Plan) -> Iterator[str]:
+    numbers = [condition.number for condition in launch_conditions(plan.sketch)]
+    if numbers != sorted(set(numbers)):
+        yield f"numbers of launch conditions: {numbers}"
+    if plan.capabilities.symbolic_extents:
+        return
+    sized = {name for tile in plan.sketch.tiles for e in tile.extents for name in walk.names(e)}
+    bounded = {name for require in plan.sketch.requires for name in walk.names(require.condition)}
+    for declared in (*plan.sketch.symbols, *plan.sketch.lets):
+        if declared.name in sized - bounded and declared.upper_bound is None:
+            yield f"{declared.name} sizes a tile and has no bound"
+
+
+#: The rules, in the order of the passes: one line each.
+RULES: tuple[Rule, ...] = (
+    Rule("CheckCapabilities", "every dtype is one that the target has", _dtypes),
+    Rule("CheckCapabilities", "every operation is one that the target has", _operations),
+    Rule("CheckCapabilities", "every compile-time constant is bound", _constants),
+    Rule("MapGrid", "launches are phases of the sketch, each once, in order", _phases),
+    Rule("MapGrid", "a launch stores, and its tensors are those of its body", _accesses),
+    Rule("MapGrid", "grid axes name host scalars and axes further out", _grid),
+    Rule("MapGrid", "loop variables are of a loop around, or of the grid", _loop_variables),
+    Rule("PlaceTiles", "every tile has one place, in a memory of the chip", _placed),
+    Rule("PlaceTiles", "physical extents are such as the target has", _extents),
+    Rule("PlaceTiles", "a tile's bytes are those of its physical extents", _bytes),
+    Rule("PlaceTiles", "a memory's use is the sum of its parts", _account),
+    Rule("CheckScratch", "every tile of fixed size fits its memory", _fitting),
+    Rule("CheckScratch", "what sizes a tile is bounded by a launch condition", _conditions),
+    Rule("ChooseFills", "every load has a fill, and nothing else has", _fills),
+    Rule("ChooseFills", "neutral operands are those of operations with an identity", _neutral),
+    Rule("EstimateCost", "bytes and operations are counted over host scalars", _costs),
+    Rule("AnswerHints", "every hint has its answer", _hints),
+)
