@@ -5,9 +5,9 @@ from __future__ import annotations
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.lowering.loops import nodes
-from sketchc.lowering.loops.dead_stores import clean
+from sketchc.lowering.loops.dead_stores import without_dead_stores
 from sketchc.lowering.loops.rows import add_rows
-from sketchc.lowering.loops.unroll_and_jam import ROWS, jam_sums
+from sketchc.lowering.loops.unroll_and_jam import ROWS, unroll_and_jam
 
 F32 = DType.F32
 LANE = ir.Ref("lane", ir.NameKind.LOOP)
@@ -37,32 +37,32 @@ def read(name: str, into: str = "x") -> nodes.Define:
 
 def test_storage_that_nothing_reads_disappears() -> None:
     program = nodes.Program((tile("t"),), (lanes(write("t"), write("Y")),))
-    assert clean(program) == nodes.Program((), (lanes(write("Y")),))
+    assert without_dead_stores(program) == nodes.Program((), (lanes(write("Y")),))
 
 
 def test_a_write_that_is_overwritten_unread_disappears() -> None:
     last = write("t", nodes.Number(2.0, F32))
     used = write("Y", nodes.Local("x", F32))
     program = nodes.Program((tile("t"),), (lanes(write("t"), last), lanes(read("t"), used)))
-    assert clean(program).body == (lanes(last), lanes(read("t"), used))
+    assert without_dead_stores(program).body == (lanes(last), lanes(read("t"), used))
 
 
 def test_a_write_before_the_next_turn_of_a_serial_loop_stays() -> None:
     used = write("Y", nodes.Local("x", F32))
     turning = serial(lanes(read("t"), used), lanes(write("t")))
     program = nodes.Program((tile("t"),), (lanes(write("t")), turning))
-    assert clean(program) == program
+    assert without_dead_stores(program) == program
 
 
 def test_a_write_after_the_last_read_disappears() -> None:
     used = write("Y", nodes.Local("x", F32))
     program = nodes.Program((tile("t"),), (lanes(write("t")), lanes(read("t"), used, write("t"))))
-    assert clean(program).body == (lanes(write("t")), lanes(read("t"), used))
+    assert without_dead_stores(program).body == (lanes(write("t")), lanes(read("t"), used))
 
 
 def test_outputs_are_never_removed() -> None:
     program = nodes.Program((), (lanes(write("Y"), write("Y")),))
-    assert clean(program) == program
+    assert without_dead_stores(program) == program
 
 
 def test_rows_take_what_does_not_depend_on_the_lane() -> None:
@@ -90,7 +90,7 @@ def test_sums_over_rows_take_several_rows_at_once() -> None:
     x = nodes.Define("x", F32, nodes.Element("X", index, F32))
     add = nodes.Accumulate("reduce_sum", nodes.Element("t", LANE, F32), nodes.Local("x", F32))
     rows = nodes.Loop("row", ir.Literal(0), N, (lanes(x, add),))
-    _, several, rest = jam_sums((rows,), lambda name: name, {})
+    _, several, rest = unroll_and_jam((rows,), lambda name: name, {})
     assert isinstance(several, nodes.Loop)
     assert several.step == ROWS
     inner = [s for s in nodes.walk((several,)) if isinstance(s, nodes.Loop)][1]
@@ -103,4 +103,4 @@ def test_maxima_and_moving_targets_are_not_jammed() -> None:
     for operation, at in (("reduce_max", LANE), ("reduce_sum", moving)):
         add = nodes.Accumulate(operation, nodes.Element("t", at, F32), ONE)
         body = (nodes.Loop("row", ir.Literal(0), N, (lanes(add),)),)
-        assert jam_sums(body, lambda name: name, {}) == body
+        assert unroll_and_jam(body, lambda name: name, {}) == body
