@@ -25,13 +25,12 @@ from sketchc.lowering.cpp.printer import Printer, streams_name
 from sketchc.lowering.cpp.steps import Steps, refuse_unless, reserved
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import nodes
-from sketchc.lowering.loops.build import lower_phase
-from sketchc.lowering.loops.forwarding import Versions, find_versions
+from sketchc.lowering.loops.build import BuiltPhase, build_phases, stream_outputs
+from sketchc.lowering.loops.build import placements as loop_placements
 from sketchc.lowering.loops.indices import step_name
-from sketchc.lowering.loops.nest_maker import NestMaker
-from sketchc.lowering.loops.streams import add_streams, streamed_tensors, unread_outputs
+from sketchc.lowering.loops.streams import streamed_tensors
 from sketchc.lowering.param_types import params_to_round
-from sketchc.lowering.plan import PhasePlan, Plan
+from sketchc.lowering.plan import Plan
 from sketchc.lowering.precedence import Code
 from sketchc.lowering.source_map import source_map
 
@@ -66,20 +65,14 @@ def emit(plan: Plan) -> Kernel:
     )
 
 
+#: Names of the generated function beside those of the sketch.
+_RESERVED = ("arena", "workspace")
+
+
 def placements(plan: Plan) -> nodes.Placements:
     """Where each tile of the sketch really lives after fusion, and what each phase reserves; for a
     plan whose phases are mapped."""
-    memories = {tile.name: "fused" for tile in plan.sketch.tiles}
-    storages = []
-    host = _Host(plan)
-    for phase in plan.phases:
-        versions = find_versions(plan.sketch, phase.body, host.names())
-        storages.append(host.program(phase, versions).storages)
-        for storage in storages[-1]:
-            tile = versions.origin(storage.name)
-            if tile in memories and memories[tile] != "arena":
-                memories[tile] = storage.memory
-    return nodes.Placements(memories, tuple(storages))
+    return loop_placements(plan, _RESERVED)
 
 
 #: The conditions that are known when the host has fetched something.
@@ -97,40 +90,21 @@ class _Host:
 
     def function(self) -> str:
         """The exported function with all phases."""
-        versions = [find_versions(self.sketch, p.body, self.names()) for p in self.plan.phases]
-        plain = [self.program(*pair) for pair in zip(self.plan.phases, versions, strict=True)]
-        outputs = unread_outputs(self.sketch, plain)
-        programs = [
-            attrs.evolve(program, body=add_streams(program.body, outputs, version.fresh))
-            for program, version in zip(plain, versions, strict=True)
-        ]
+        phases = stream_outputs(self.sketch, build_phases(self.plan, _RESERVED))
         self.out.depth = 1
         self._round_params()
         self._launch_steps()
         self._broadcasts()
         self._workspace()
         self._initial_values()
-        self._streams(programs)
-        launches = {
-            phase.index: (phase, program)
-            for phase, program in zip(self.plan.phases, programs, strict=True)
-        }
+        self._streams(phases)
+        launches = {phase.plan.index: phase for phase in phases}
         Steps(self.sketch, launches, self.out).steps(self.sketch.steps)
         self.out.line("return 0;")
         body = "\n".join(self.out.lines)
         constants = self._constants(body)
         head = self._signature(body + constants)
         return f"{self._contract(body)}{head}\n{{\n{constants}{body}\n}}"
-
-    def program(self, phase: PhasePlan, versions: Versions) -> nodes.Program:
-        """The loop program of one phase."""
-        maker = NestMaker(self.sketch, versions)
-        constants = {c.name: ir.Literal(c.value) for c in self.sketch.constants}
-        return lower_phase(phase.body, maker, constants)
-
-    def names(self) -> set[str]:
-        """Every name that the generated function has in scope."""
-        return {"arena", "workspace", *walk.declared_names(self.sketch)}
 
     # ------------------------------------------------------------ the host's part
 
@@ -256,9 +230,9 @@ class _Host:
             kind, name = self.out.kind(tensor.dtype), identifier(tensor.name)
             self.out.line(f"{kind} *const {name} = workspace.at<{kind}>({name}_place, 0);")
 
-    def _streams(self, programs: list[nodes.Program]) -> None:
+    def _streams(self, phases: tuple[BuiltPhase, ...]) -> None:
         """Which outputs are too large for the caches."""
-        names = {name for program in programs for name in streamed_tensors(program.body)}
+        names = {name for phase in phases for name in streamed_tensors(phase.program.body)}
         for tensor in self.sketch.tensors:
             if tensor.name in names:
                 extents = ", ".join(str(self.out.scalar(extent)) for extent in tensor.extents)
@@ -267,6 +241,7 @@ class _Host:
                 self.out.line(f"const bool {streams_name(tensor.name)} = {large};")
 
     def _initial_values(self) -> None:
+        names = {*_RESERVED, *walk.declared_names(self.sketch)}
         for tensor in self.sketch.tensors:
             if tensor.initial is None:
                 continue
@@ -276,7 +251,7 @@ class _Host:
             self.out.comment(f"{tensor.name} starts as {tensor.initial}.")
             self.out.pragma("parallel for simd schedule(static)")
             variable = "element"
-            while variable in self.names():
+            while variable in names:
                 variable += "_"
             self.out.open(
                 f"for (int64_t {variable} = 0; {variable} < {self.out.scalar(count)}; ++{variable})"

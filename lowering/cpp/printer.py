@@ -184,12 +184,9 @@ class Printer(Expressions):
         self.close()
 
     def _serial(self, loop: nodes.SerialLoop) -> None:
-        name = identifier(loop.variable)
         if loop.text:
             self.comment(loop.text)
-        self.open(
-            self.serial_head(name, self.scalar(loop.start), loop.stop, loop.step, loop.direction),
-        )
+        self.open(self.serial_head(loop))
         self.statements(loop.body)
         self.close()
 
@@ -256,14 +253,14 @@ class Printer(Expressions):
         self.line(f"{arguments[-1]});")
         self.depth -= 1
 
-    def serial_head(
-        self, name: str, start: Code, stop: ir.Expr, step: ir.Expr, direction: int
-    ) -> str:
-        """The head of a sequential loop whose step has the sign `direction` (0: not known)."""
-        turn = f"++{name}" if step == ir.Literal(1) else f"{name} += {self.scalar(step)}"
-        upwards, downwards = f"{name} < {self.scalar(stop)}", f"{name} > {self.scalar(stop)}"
-        more = {1: upwards, -1: downwards, 0: f"{self.scalar(step)} > 0 ? {upwards} : {downwards}"}
-        return f"for (int64_t {name} = {start}; {more[direction]}; {turn})"
+    def serial_head(self, loop: nodes.SerialLoop) -> str:
+        """The head of a sequential loop."""
+        name, step, stop = identifier(loop.variable), self.scalar(loop.step), self.scalar(loop.stop)
+        turn = f"++{name}" if loop.step == ir.Literal(1) else f"{name} += {step}"
+        upwards, downwards = f"{name} < {stop}", f"{name} > {stop}"
+        more = {1: upwards, -1: downwards, 0: f"{step} > 0 ? {upwards} : {downwards}"}
+        start = self.scalar(loop.start)
+        return f"for (int64_t {name} = {start}; {more[loop.direction]}; {turn})"
 
     def _tile(self, view: nodes.TileView, constant: bool) -> str:
         """A tile as `sketch::tile<type, rank>{data, {lower}, {upper}, {strides}}`."""

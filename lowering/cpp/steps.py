@@ -13,20 +13,20 @@ from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.cpp.printer import Printer
 from sketchc.lowering.cpp.refusals import broken
 from sketchc.lowering.loops import nodes
-from sketchc.lowering.loops.build import step_sign
+from sketchc.lowering.loops.build import BuiltPhase, grid_loop, step_sign
 from sketchc.lowering.loops.indices import row_major
 from sketchc.lowering.loops.reads import fetch
 from sketchc.lowering.loops.scalars import scalar_dtype
 from sketchc.lowering.loops.streams import streamed_tensors
-from sketchc.lowering.plan import GridAxis, PhasePlan
+from sketchc.lowering.plan import PhasePlan
 
 
 @attrs.define
 class Steps:
-    """Prints the host's steps; `launches` maps the phases that are launched to their programs."""
+    """Prints the host's steps; `launches` has the phases that are launched by their numbers."""
 
     sketch: ir.Sketch
-    launches: Mapping[int, tuple[PhasePlan, nodes.Program]]
+    launches: Mapping[int, BuiltPhase]
     out: Printer
 
     def steps(self, steps: tuple[ir.HostStep, ...]) -> None:
@@ -34,7 +34,7 @@ class Steps:
             match step:
                 case ir.Launch(index):
                     if index in self.launches:
-                        self._phase(*self.launches[index])
+                        self._phase(self.launches[index])
                 case _:
                     with self.out.tracing(step.span):
                         self._step(step)
@@ -72,10 +72,9 @@ class Steps:
     def _loop(self, step: ir.HostFor) -> None:
         self._comment(step.text)
         direction = step_sign(step.step, self.sketch)
-        name = identifier(step.variable)
-        self.out.open(
-            self.out.serial_head(name, self.out.scalar(step.start), step.stop, step.step, direction)
-        )
+        bounds = (step.start, step.stop, step.step)
+        loop = nodes.SerialLoop(step.variable, *bounds, (), direction=direction)
+        self.out.open(self.out.serial_head(loop))
         self.steps(step.body)
         self.out.close()
 
@@ -91,8 +90,8 @@ class Steps:
 
     # ------------------------------------------------------------ launches
 
-    def _phase(self, phase: PhasePlan, program: nodes.Program) -> None:
-        out = self.out
+    def _phase(self, built: BuiltPhase) -> None:
+        out, phase, program = self.out, built.plan, built.program
         several = len(self.launches) > 1
         if several:
             out.comment(f"Phase {phase.index + 1} of {len(self.launches)}.")
@@ -132,14 +131,17 @@ class Steps:
             out.open("")
             self._thread_storage(arenas, "omp_get_thread_num()")
         out.pragma(f"{'' if region else 'parallel '}for{collapse} schedule(static)")
-        derived = []
-        for axis in phase.grid:
+        grid = [
+            grid_loop(axis, self.sketch, f"{identifier(axis.variable)}_index")
+            for axis in phase.grid
+        ]
+        for axis, (loop, _) in zip(phase.grid, grid, strict=True):
             with out.tracing(axis.span):
-                derived.append(self._grid_loop(axis))
-        for axis, text in zip(phase.grid, derived, strict=True):
-            if text:
+                out.open(out.serial_head(loop))
+        for axis, (_, variable) in zip(phase.grid, grid, strict=True):
+            if variable is not None:
                 with out.tracing(axis.span):
-                    out.line(text)
+                    out.statement(variable)
         self._stack(program)
         out.statements(program.body)
         for _ in phase.grid:
@@ -164,38 +166,6 @@ class Steps:
                 for extent in storage.extents[1:]:
                     count = ir.Binary("*", count, extent)
                 self.out.line(f"alignas(64) {kind} {name}[{self.out.scalar(count)}];")
-
-    def _grid_loop(self, axis: GridAxis) -> str:
-        """Opens the loop of one grid axis; returns what derives the variable inside, if anything.
-
-        The loop runs over the variable itself where the bounds of the sketch's loop are known.
-        """
-        name = identifier(axis.variable)
-        zero, one = ir.Literal(0), ir.Literal(1)
-        if axis.start == zero and axis.step == one:
-            self.out.open(
-                f"for (int64_t {name} = 0; {name} < {self.out.scalar(axis.count)}; ++{name})"
-            )
-            return ""
-        if (
-            axis.start == zero
-            and step_sign(axis.step, self.sketch) == 1
-            and isinstance(axis.count, ir.Binary)
-            and axis.count.operator == "cdiv"
-            and axis.count.right == axis.step
-        ):
-            self.out.open(
-                f"for (int64_t {name} = 0; {name} < {self.out.scalar(axis.count.left)};"
-                f" {name} += {self.out.scalar(axis.step)})"
-            )
-            return ""
-        index = f"{name}_index"
-        self.out.open(
-            f"for (int64_t {index} = 0; {index} < {self.out.scalar(axis.count)}; ++{index})"
-        )
-        step = ir.Binary("*", axis.step, ir.Ref(index, ir.NameKind.LOOP))
-        start = ir.Binary("+", axis.start, step)
-        return f"const int64_t {name} = {self.out.scalar(start)};"
 
 
 def reserved(arena: str, item: ir.Tensor | nodes.Storage, out: Printer) -> str:

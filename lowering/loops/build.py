@@ -1,8 +1,12 @@
-"""From the fused tree to the loop IR: lane variables, element indices, locals, hoisted reads."""
+"""From a plan to its loop programs, for every target that prints loops.
+
+`build_phases` takes a plan whose phases are mapped and returns the loop program of each phase;
+`placements` says what memory they leave, `grid_loop` what the loop over one grid axis is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import assert_never
 
 import attrs
@@ -11,10 +15,11 @@ from sketchc.base.source import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import children, substitute
+from sketchc.ir.walk import children, declared_names, substitute
 from sketchc.lowering.loops import nodes as loops
 from sketchc.lowering.loops.calls import Calls
 from sketchc.lowering.loops.dead_stores import without_dead_stores
+from sketchc.lowering.loops.forwarding import Versions, find_versions
 from sketchc.lowering.loops.fusion import (
     BindNode,
     BranchNode,
@@ -33,13 +38,87 @@ from sketchc.lowering.loops.reads import Scope, converted, divides, fetch
 from sketchc.lowering.loops.rows import add_rows
 from sketchc.lowering.loops.scalars import scalar_dtype
 from sketchc.lowering.loops.storage import place
+from sketchc.lowering.loops.streams import add_streams, unread_outputs
 from sketchc.lowering.loops.unroll_and_jam import unroll_and_jam
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
 
 #: Names of lane variables by the number of loops that remain, innermost first.
 LANE_NAMES = ("lane", "row", "plane", "cube")
 
 
-def lower_phase(
+@attrs.frozen
+class BuiltPhase:
+    """A phase of a plan with its loop program; `versions` tells which tile a storage is of."""
+
+    plan: PhasePlan
+    versions: Versions
+    program: loops.Program
+
+
+def build_phases(plan: Plan, reserved: Collection[str]) -> tuple[BuiltPhase, ...]:
+    """The loop programs of a plan's phases; no local of them has a name of the sketch or one of the
+    `reserved` names."""
+    sketch, names = plan.sketch, {*reserved, *declared_names(plan.sketch)}
+    constants = {constant.name: ir.Literal(constant.value) for constant in sketch.constants}
+    built = []
+    for phase in plan.phases:
+        versions = find_versions(sketch, phase.body, set(names))
+        program = _lower_phase(phase.body, NestMaker(sketch, versions), constants)
+        built.append(BuiltPhase(phase, versions, program))
+    return tuple(built)
+
+
+def stream_outputs(sketch: ir.Sketch, phases: tuple[BuiltPhase, ...]) -> tuple[BuiltPhase, ...]:
+    """The phases with loops that write large outputs past the caches (`streams`)."""
+    outputs = unread_outputs(sketch, [phase.program for phase in phases])
+    return tuple(
+        attrs.evolve(
+            phase,
+            program=attrs.evolve(
+                phase.program,
+                body=add_streams(phase.program.body, outputs, phase.versions.fresh),
+            ),
+        )
+        for phase in phases
+    )
+
+
+def placements(plan: Plan, reserved: Collection[str]) -> loops.Placements:
+    """Where each tile of the sketch really lives after fusion, and what each phase reserves."""
+    memories = {tile.name: "fused" for tile in plan.sketch.tiles}
+    phases = build_phases(plan, reserved)
+    for phase in phases:
+        for storage in phase.program.storages:
+            tile = phase.versions.origin(storage.name)
+            if tile in memories and memories[tile] != "arena":
+                memories[tile] = storage.memory
+    return loops.Placements(memories, tuple(phase.program.storages for phase in phases))
+
+
+def grid_loop(
+    axis: GridAxis, sketch: ir.Sketch, index: str
+) -> tuple[loops.SerialLoop, loops.Define | None]:
+    """The loop over one grid axis, without its body, and what derives the axis' variable inside.
+
+    The loop runs over the variable itself where the bounds of the sketch's loop are known, else
+    over the programs, numbered by `index`.
+    """
+    zero, one = ir.Literal(0), ir.Literal(1)
+    if axis.start == zero and axis.step == one:
+        return loops.SerialLoop(axis.variable, zero, axis.count, one, ()), None
+    if axis.start == zero and step_sign(axis.step, sketch) == 1:
+        match axis.count:
+            case ir.Binary("cdiv", stop, step) if step == axis.step:
+                return loops.SerialLoop(axis.variable, zero, stop, step, ()), None
+            case _:
+                pass
+    step = ir.Binary("*", axis.step, ir.Ref(index, ir.NameKind.LOOP))
+    start = ir.Binary("+", axis.start, step)
+    variable = loops.Define(axis.variable, DType.I64, loops.Scalar(start, DType.I64))
+    return loops.SerialLoop(index, zero, axis.count, one, ()), variable
+
+
+def _lower_phase(
     body: tuple[ir.Statement, ...],
     maker: NestMaker,
     constants: Mapping[str, ir.Expr],

@@ -6,9 +6,7 @@ from cpp_cases import lower
 
 from sketchc.lowering.cpp.expressions import Expressions
 from sketchc.lowering.loops import nodes
-from sketchc.lowering.loops.build import lower_phase
-from sketchc.lowering.loops.forwarding import find_versions
-from sketchc.lowering.loops.nest_maker import NestMaker
+from sketchc.lowering.loops.build import build_phases
 
 GRID = '@llm_hint("parallel", "grididx")'
 
@@ -18,11 +16,8 @@ CODE = Expressions()
 
 def program(text: str) -> nodes.Program:
     """The loop program of the only phase."""
-    sketch = (plan := lower(text)[0]).sketch
-    phase = plan.phases[0]
-    taken = {tile.name for tile in sketch.tiles} | {tensor.name for tensor in sketch.tensors}
-    maker = NestMaker(sketch, find_versions(sketch, phase.body, taken))
-    return lower_phase(phase.body, maker, {})
+    (phase,) = build_phases(lower(text)[0], ())
+    return phase.program
 
 
 def of_kind(found: nodes.Program, kind: type[nodes.Statement]) -> list[nodes.Statement]:

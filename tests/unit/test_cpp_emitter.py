@@ -9,13 +9,11 @@ from cpp_cases import example, lower
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.lowering.cpp.emit import placements
 from sketchc.lowering.cpp.expressions import Expressions
 from sketchc.lowering.cpp.library.texts import library_text
-from sketchc.lowering.cpp.target import placements
 from sketchc.lowering.loops import nodes
-from sketchc.lowering.loops.build import lower_phase
-from sketchc.lowering.loops.forwarding import find_versions
-from sketchc.lowering.loops.nest_maker import NestMaker
+from sketchc.lowering.loops.build import build_phases
 
 #: Prints expressions of tests.
 CODE = Expressions()
@@ -24,12 +22,8 @@ GRID = '@llm_hint("parallel", "grididx")'
 
 def program(text: str, **constants: int) -> nodes.Program:
     """The loop program of the only phase."""
-    plan, _ = lower(text, constants)
-    sketch = plan.sketch
-    taken = {tile.name for tile in sketch.tiles} | {tensor.name for tensor in sketch.tensors}
-    phase = plan.phases[0]
-    maker = NestMaker(sketch, find_versions(sketch, phase.body, taken))
-    return lower_phase(phase.body, maker, {})
+    (phase,) = build_phases(lower(text, constants)[0], ())
+    return phase.program
 
 
 def count(found: nodes.Program, kind: type[nodes.Statement]) -> int:
