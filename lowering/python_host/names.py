@@ -61,19 +61,7 @@ class Names:
 
 
 #: Element types of the host's tensors.
-TORCH: dict[DType, str] = {
-    DType.F64: "torch.float64",
-    DType.F32: "torch.float32",
-    DType.BF16: "torch.bfloat16",
-    DType.F16: "torch.float16",
-    DType.I64: "torch.int64",
-    DType.I32: "torch.int32",
-    DType.I16: "torch.int16",
-    DType.I8: "torch.int8",
-    DType.U8: "torch.uint8",
-    DType.U32: "torch.uint32",
-    DType.BOOL: "torch.bool",
-}
+TORCH = {dtype: f"torch.{dtype.numpy_name}" for dtype in DType}
 
 
 def literal(value: int | float | bool) -> Code:

@@ -8,19 +8,7 @@ from sketchc.base.types import DType
 from sketchc.lowering.plan import Capabilities
 
 #: Element types inside a kernel.
-TL: dict[DType, str] = {
-    DType.F64: "tl.float64",
-    DType.F32: "tl.float32",
-    DType.BF16: "tl.bfloat16",
-    DType.F16: "tl.float16",
-    DType.I64: "tl.int64",
-    DType.I32: "tl.int32",
-    DType.I16: "tl.int16",
-    DType.I8: "tl.int8",
-    DType.U8: "tl.uint8",
-    DType.U32: "tl.uint32",
-    DType.BOOL: "tl.int1",
-}
+TL = {dtype: f"tl.{dtype.numpy_name}" for dtype in DType} | {DType.BOOL: "tl.int1"}
 
 
 #: Precisions of a matrix product, coarsest first; a sketch's `precision` is a floor.

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench.timing import as_sequence
-from sketchc.runtime.process.arrays import numpy_dtype
 from sketchc.runtime.sandbox.inside import import_file
 from sketchc.runtime.tasks.worker.torch_worker import DTYPES, state
 from sketchc.runtime.toolchains.cpp.calls import signature

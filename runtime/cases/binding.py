@@ -17,6 +17,7 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import UsageError
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values
@@ -25,7 +26,7 @@ from sketchc.launch.symbol_sources import absent_symbols, solve_symbols
 from sketchc.runtime.cases.numbers import Number, bind_params, numbers_of, suits
 from sketchc.runtime.cases.ranges import symbol_domains, value_domains
 from sketchc.runtime.cases.sizes import tensor_shapes
-from sketchc.runtime.process.arrays import Array, numpy_dtype
+from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import (
     InputSpec,
     OtherSpec,

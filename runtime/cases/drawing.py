@@ -17,6 +17,7 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
 from sketchc.interpreter.inputs import into_range
 from sketchc.launch.index_inputs import index_ranges
@@ -24,7 +25,7 @@ from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.free import receiving
 from sketchc.runtime.cases.planting import Plants, plant_floats, plant_integers
 from sketchc.runtime.cases.shapes import ShapeCase
-from sketchc.runtime.process.arrays import Array, numpy_dtype
+from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.hints import Domain
 from sketchc.runtime.tasks.inputs import LIKE, generate
 from sketchc.runtime.tasks.task import Task

@@ -13,9 +13,10 @@ from itertools import islice, product
 import attrs
 import numpy as np
 
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.sizes import nearest
-from sketchc.runtime.process.arrays import Array, numpy_dtype
+from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.inputs import generate
 from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.tasks.torch_task import Scalar, TaskFailure

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import attrs
 import numpy as np
 
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value
 from sketchc.ir.walk import children
-from sketchc.runtime.process.arrays import Array, numpy_dtype
+from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import Thresholds
 from sketchc.runtime.tasks.inputs import LARGE
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import attrs
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import load_language, load_target
@@ -29,9 +28,6 @@ from sketchc.runtime.tasks.description import OtherSpec, Scalar
 from sketchc.runtime.tasks.layout import is_text, paths
 
 _MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
-_TORCH = {DType.F64: "float64", DType.F32: "float32", DType.BF16: "bfloat16", DType.F16: "float16",
-          DType.I64: "int64", DType.I32: "int32", DType.I16: "int16", DType.I8: "int8",
-          DType.U8: "uint8", DType.U32: "uint32", DType.BOOL: "bool"}  # fmt: skip
 
 
 def write_dropin(
@@ -231,7 +227,7 @@ class _Writer:
         lines += [f"            {self._tensor(source)}," for source in binding.tensors]
         lines += ["        ]", f"        params = {{{', '.join(self._params())}}}"]
         returns = binding.description.returns
-        kinds = (_TORCH[output.dtype] for output in binding.description.outputs)
+        kinds = (output.dtype.numpy_name for output in binding.description.outputs)
         outputs = ", ".join(f"torch.{kind}" for kind in kinds)
         lines += [
             f"        dtypes = [{outputs}]",
@@ -257,8 +253,8 @@ class _Writer:
 
     def _tensor(self, source: TensorSource) -> str:
         """The tuple (value, the kernel's dtype, whether it is written) of one tensor."""
-        wanted = f"torch.{_TORCH[source.tensor.dtype]}"
-        own = f"torch.{_TORCH[source.specification.dtype]}"
+        wanted = f"torch.{source.tensor.dtype.numpy_name}"
+        own = f"torch.{source.specification.dtype.numpy_name}"
         dtypes = own if own == wanted else f"{own}, {wanted}"
         if source.state is not None:
             name, value = source.state, f'state(self, "{source.state}")'

@@ -12,19 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
 
 Array = npt.NDArray[Any]
-
-
-def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """The NumPy type of a sketch dtype; bfloat16 comes from ml_dtypes."""
-    if dtype is DType.BF16:
-        import ml_dtypes
-
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
-    return np.dtype(dtype.numpy_name)
 
 
 def dtype_of(array: Array) -> DType | None:

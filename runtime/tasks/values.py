@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
 from sketchc.interpreter.inputs import into_range
-from sketchc.runtime.process.arrays import Array, numpy_dtype
+from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import Scalar, TaskFailure
 from sketchc.runtime.tasks.hints import Domain, HintError
 from sketchc.runtime.tasks.outline import Outline, Parameter

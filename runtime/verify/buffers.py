@@ -11,9 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.ir import nodes as ir
 from sketchc.runtime.cases.binding import Binding
-from sketchc.runtime.process.arrays import Array, numpy_dtype
+from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.inputs import poison
 
 #: Bytes on either side of every tensor, and what they hold. 128 keeps the tensor aligned.

@@ -27,7 +27,7 @@ class DType(Enum):
     @property
     def bytes(self) -> int:
         """Size of one element in memory, in bytes."""
-        return _BYTES[self]
+        return _TABLE[self][0]
 
     @property
     def is_float(self) -> bool:
@@ -56,8 +56,9 @@ class DType(Enum):
 
     @property
     def numpy_name(self) -> str:
-        """The NumPy type name ("bfloat16" is registered by ml_dtypes)."""
-        return _NUMPY[self]
+        """The name of the type in NumPy ("bfloat16" is registered by ml_dtypes), in PyTorch, and
+        (bool apart) in Triton and MindSpore."""
+        return _TABLE[self][1]
 
     @property
     def compute(self) -> DType:
@@ -65,34 +66,28 @@ class DType(Enum):
         return DType.F32 if self in (DType.F16, DType.BF16) else self
 
 
-_BYTES = {
-    DType.F64: 8,
-    DType.F32: 4,
-    DType.BF16: 2,
-    DType.F16: 2,
-    DType.I64: 8,
-    DType.I32: 4,
-    DType.I16: 2,
-    DType.I8: 1,
-    DType.U8: 1,
-    DType.U32: 4,
-    DType.BOOL: 1,
+#: Bytes of an element, the name in NumPy and PyTorch, and what else the type is called elsewhere.
+_TABLE: dict[DType, tuple[int, str, tuple[str, ...]]] = {
+    DType.F64: (8, "float64", ("double",)),
+    DType.F32: (4, "float32", ("float", "fp32")),
+    DType.BF16: (2, "bfloat16", ()),
+    DType.F16: (2, "float16", ("half", "fp16")),
+    DType.I64: (8, "int64", ("long", "int")),
+    DType.I32: (4, "int32", ()),
+    DType.I16: (2, "int16", ()),
+    DType.I8: (1, "int8", ()),
+    DType.U8: (1, "uint8", ()),
+    DType.U32: (4, "uint32", ()),
+    DType.BOOL: (1, "bool", ("boolean",)),
 }
 _FLOATS = (DType.F64, DType.F32, DType.BF16, DType.F16)
-_NUMPY = {
-    DType.F64: "float64",
-    DType.F32: "float32",
-    DType.BF16: "bfloat16",
-    DType.F16: "float16",
-    DType.I64: "int64",
-    DType.I32: "int32",
-    DType.I16: "int16",
-    DType.I8: "int8",
-    DType.U8: "uint8",
-    DType.U32: "uint32",
-    DType.BOOL: "bool",
-}
 
+#: The type of each of its own spellings and those of other languages.
+SPELLINGS = {
+    name: dtype
+    for dtype, (_, numpy_name, others) in _TABLE.items()
+    for name in (dtype.value, numpy_name, *others)
+}
 
 #: Significant bits, exponent of the smallest subnormal, and exponent of the first power of two that
 #: is too large (IEEE 754-2019, table 3.5; bf16 has the exponents of f32).

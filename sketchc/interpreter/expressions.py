@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import DiagnosticError, InternalError
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
 from sketchc.interpreter.tiles import (
     Array,
@@ -25,7 +26,6 @@ from sketchc.interpreter.tiles import (
     full_box,
     intersect,
     lay_out,
-    numpy_dtype,
     operand_box,
     physical_shape,
     select,

@@ -12,8 +12,9 @@ from math import prod
 import attrs
 import numpy as np
 
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
-from sketchc.interpreter.tiles import Array, numpy_dtype, to_tensor
+from sketchc.interpreter.tiles import Array, to_tensor
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
 from sketchc.launch.index_inputs import Promise, index_ranges, promises

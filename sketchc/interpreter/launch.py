@@ -10,18 +10,11 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import UsageError
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
 from sketchc.interpreter.memory import Memory, Window
 from sketchc.interpreter.options import Options
-from sketchc.interpreter.tiles import (
-    Array,
-    fits_an_array,
-    numpy_dtype,
-    poison,
-    tile_dtype,
-    to_tensor,
-    to_tile,
-)
+from sketchc.interpreter.tiles import Array, fits_an_array, poison, tile_dtype, to_tensor, to_tile
 from sketchc.interpreter.violations import launch_error, show_values
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values, param_value

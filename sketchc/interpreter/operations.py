@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import InternalError
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
 from sketchc.interpreter import lanes as ordering
 from sketchc.interpreter.lanes import Outcome, axis_of, box_of
@@ -33,7 +34,6 @@ from sketchc.interpreter.tiles import (
     intersect,
     is_empty,
     lanes,
-    numpy_dtype,
     operand_box,
     select,
     to_tensor,

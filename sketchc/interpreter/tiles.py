@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
 
 Array: TypeAlias = NDArray[Any]
@@ -26,11 +27,6 @@ Extents: TypeAlias = tuple[int, ...]
 
 #: What void and unwritten integers hold: the low bits of this, in the width at hand.
 INTEGER_POISON = 0x5AFE_DEAD_5AD0_BAD5
-
-
-def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """The NumPy type that stores a tensor of `dtype`."""
-    return np.dtype(ml_dtypes.bfloat16) if dtype is DType.BF16 else np.dtype(dtype.numpy_name)
 
 
 def tile_dtype(dtype: DType) -> np.dtype[Any]:

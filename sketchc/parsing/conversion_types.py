@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sketchc.base import records
 from sketchc.base.source import Span
-from sketchc.base.types import DType
+from sketchc.base.types import SPELLINGS, DType
 from sketchc.parsing import syntax
 from sketchc.parsing.errors import Problem
 
@@ -28,26 +28,6 @@ _ROLE_ALIASES = {
     "readwrite": "inout",
 }
 _DTYPES = {dtype.value: dtype for dtype in DType}
-_ALIASES = {
-    "float64": "f64",
-    "double": "f64",
-    "float32": "f32",
-    "float": "f32",
-    "fp32": "f32",
-    "float16": "f16",
-    "half": "f16",
-    "fp16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "long": "i64",
-    "int": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint8": "u8",
-    "uint32": "u32",
-    "boolean": "bool",
-}
 
 
 @records.frozen
@@ -117,8 +97,9 @@ def read_dtype(converter: Converter, token: Any) -> DType | None:
     dtype = _DTYPES.get(word)
     if dtype is None:
         span = converter.span_of(token)
-        if word.lower() in _ALIASES:
-            known: tuple[str, ...] = (_ALIASES[word.lower()],)
+        meant = SPELLINGS.get(word.lower())
+        if meant is not None and meant.value != word.lower():
+            known: tuple[str, ...] = (meant.value,)
             fixes = _fix(span, known[0], safe=word[-1].isdigit())
             advice = {"help": f"write `{known[0]}`", "fixes": fixes}
         else:

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from sketchc.base.diagnostics import UsageError
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.runtime.cases.binding import Binding, bind
 from sketchc.runtime.cases.free import find_freedom
-from sketchc.runtime.process.arrays import numpy_dtype, read_array, write_array
+from sketchc.runtime.process.arrays import read_array, write_array
 from sketchc.runtime.tasks import client
 from sketchc.runtime.tasks.description import OtherSpec
 from sketchc.runtime.tasks.torch_task import TaskDescription, TensorSpec, TorchTask

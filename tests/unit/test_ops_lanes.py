@@ -11,10 +11,10 @@ import pytest
 import torch
 from operation_cases import FLOATS, elaborated, inputs
 
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.types import DType
 from sketchc.interpreter.api import Options, interpret
 from sketchc.interpreter.inputs import random_array
-from sketchc.interpreter.tiles import numpy_dtype
 from sketchc.ops.random_numbers import normal, uniform
 
 CHECKED = tuple(Options(check_domains=True, shuffle=5 + p, padding=p) for p in (0, 3))

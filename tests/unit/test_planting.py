@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.base.source import Source
 from sketchc.base.types import DType
 from sketchc.checker.elaboration.elaborate import elaborate
@@ -17,7 +18,6 @@ from sketchc.runtime.cases.branches import Branches
 from sketchc.runtime.cases.drawing import fitted
 from sketchc.runtime.cases.planting import Plants, literals, plant_floats, plant_integers, plants_of
 from sketchc.runtime.cases.variants import other_values
-from sketchc.runtime.process.arrays import numpy_dtype
 from sketchc.runtime.tasks.description import Thresholds
 from sketchc.runtime.tasks.task import load_task
 from sketchc.runtime.verify.telling import share_of_numbers

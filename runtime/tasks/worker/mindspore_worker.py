@@ -16,7 +16,7 @@ import mindspore
 import numpy as np
 from mindspore import nn
 
-from sketchc.runtime.process.array_types import ARRAY_TYPES
+from sketchc.base.types import DType
 from sketchc.runtime.process.parent import die_with_parent
 from sketchc.runtime.tasks.worker import server
 from sketchc.runtime.tasks.worker.task_file import Request
@@ -24,17 +24,8 @@ from sketchc.runtime.tasks.worker.user_code import Raised, TaskError
 
 #: spelling in a sketch -> MindSpore's type
 DTYPES = {
-    "f64": mindspore.float64,
-    "f32": mindspore.float32,
-    "bf16": mindspore.bfloat16,
-    "f16": mindspore.float16,
-    "i64": mindspore.int64,
-    "i32": mindspore.int32,
-    "i16": mindspore.int16,
-    "i8": mindspore.int8,
-    "u8": mindspore.uint8,
-    "u32": mindspore.uint32,
-    "bool": mindspore.bool_,
+    dtype.value: mindspore.bool_ if dtype is DType.BOOL else getattr(mindspore, dtype.numpy_name)
+    for dtype in DType
 }
 SPELLINGS = {str(dtype): name for name, dtype in DTYPES.items()}
 _FLOATS = ("f64", "f32", "bf16", "f16")
@@ -92,7 +83,7 @@ class Task(server.Task):
             bits = np.fromfile(description["file"], np.uint16).astype(np.uint32) << 16
             wide = mindspore.Tensor(bits.view(np.float32).reshape(shape))
             return wide.astype(mindspore.bfloat16)
-        array = np.fromfile(description["file"], ARRAY_TYPES[spelling]).reshape(shape)
+        array = np.fromfile(description["file"], DType(spelling).numpy_name).reshape(shape)
         return mindspore.Tensor(array, DTYPES[spelling])
 
     def save(self, path: str, tensor: Any) -> dict[str, Any]:

@@ -13,25 +13,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sketchc.runtime.process.array_types import ARRAY_TYPES
+from sketchc.base.numpy_types import numpy_dtype
+from sketchc.base.types import DType
 from sketchc.runtime.process.parent import die_with_parent
 from sketchc.runtime.tasks.worker import server
 from sketchc.runtime.tasks.worker.task_file import Request
 from sketchc.runtime.tasks.worker.user_code import TaskError
 
-SPELLINGS = {name: spelling for spelling, name in ARRAY_TYPES.items()}
+SPELLINGS = {dtype.numpy_name: dtype.value for dtype in DType}
 #: A byte of memory that nobody wrote, in the second run: floats are huge, integers too.
 _STALE = 0x7B
-
-
-def numpy_dtype(spelling: str) -> np.dtype[Any]:
-    """The type of a spelling; bfloat16 needs ml_dtypes."""
-    if spelling == "bf16":
-        import ml_dtypes
-
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
-    return np.dtype(ARRAY_TYPES[spelling])
 
 
 class Task(server.Task):
@@ -62,7 +53,7 @@ class Task(server.Task):
         return found
 
     def load(self, description: Mapping[str, Any]) -> Any:
-        array = np.fromfile(description["file"], numpy_dtype(description["dtype"]))
+        array = np.fromfile(description["file"], numpy_dtype(DType(description["dtype"])))
         return array.reshape(description["shape"])
 
     def save(self, path: str, tensor: Any) -> dict[str, Any]:
@@ -104,7 +95,7 @@ class Task(server.Task):
 
     def stand_ins(self, request: Request) -> list[Any]:
         return [
-            np.ones(value["shape"], numpy_dtype(value["dtype"]))
+            np.ones(value["shape"], numpy_dtype(DType(value["dtype"])))
             if "shape" in value
             else value["value"]
             for value in request["inputs"]

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from sketchc.base.types import DType
 from sketchc.runtime.process.parent import die_with_parent
 from sketchc.runtime.process.raw_bytes import raw_bytes
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
@@ -34,19 +35,7 @@ __all__ = ["COMMANDS", "Raised", "Task", "TaskError", "as_outputs", "load_tensor
            "state"]  # fmt: skip
 
 #: spelling in a sketch -> torch type
-DTYPES = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "bf16": torch.bfloat16,
-    "f16": torch.float16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "u32": torch.uint32,
-    "bool": torch.bool,
-}
+DTYPES = {dtype.value: getattr(torch, dtype.numpy_name) for dtype in DType}
 SPELLINGS = {dtype: name for name, dtype in DTYPES.items()}
 
 #: Up to so many elements of inputs and state, a run takes less than finding its shapes without.

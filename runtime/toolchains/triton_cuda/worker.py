@@ -14,9 +14,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from sketchc.base.types import DType
 from sketchc.runtime.guards.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
 from sketchc.runtime.guards.placement import placement
-from sketchc.runtime.process.array_types import ARRAY_TYPES, Arrays
+from sketchc.runtime.process.array_types import Arrays
 from sketchc.runtime.sandbox.inside import import_file
 from sketchc.runtime.toolchains.triton_cuda.launches import Launch, TuningError, record_launches
 
@@ -177,7 +178,7 @@ def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
         module = import_file(request["source"], _NAME)
     wrapper = entry_of(module, request["entry"])
     examples = {
-        t["name"]: torch.ones(t["extents"], dtype=getattr(torch, ARRAY_TYPES[t["dtype"]]))
+        t["name"]: torch.ones(t["extents"], dtype=getattr(torch, DType(t["dtype"]).numpy_name))
         for t in request["tensors"]
     }
     inputs = [examples[t["name"]] for t in request["tensors"] if t["role"] != "out"]
