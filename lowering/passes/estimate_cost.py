@@ -138,8 +138,9 @@ def _sum(terms: list[ir.Expr]) -> ir.Expr:
     counts: dict[str, int] = {}
     first: dict[str, ir.Expr] = {}
     for term in terms:
-        first.setdefault(show(term), term)
-        counts[show(term)] = counts.get(show(term), 0) + 1
+        key = show(term)
+        first.setdefault(key, term)
+        counts[key] = counts.get(key, 0) + 1
     gathered = [
         term if counts[key] == 1 else _product((ir.Literal(counts[key]), term))
         for key, term in first.items()

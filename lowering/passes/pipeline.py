@@ -11,6 +11,7 @@ import attrs
 from sketchc.base import verification
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, UsageError, has_errors
 from sketchc.checker.elaboration.elaborate import Elaboration
+from sketchc.checker.facts import kept
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Hardware, Plan
 from sketchc.lowering.target import Target
@@ -91,6 +92,17 @@ def planner(
     return Planner(tree, record, chip, allow_unproved)
 
 
+@attrs.frozen
+class BoundSketch:
+    """A sketch with a value for every constant, the warnings about it, what is to be said of the
+    values that were chosen for the hardware, and the proofs once there are any."""
+
+    sketch: ir.Sketch
+    diagnostics: tuple[Diagnostic, ...]
+    notes: tuple[str, ...]
+    proofs: tuple[ir.Proof, ...] = ()
+
+
 @attrs.frozen(eq=False)
 class Planner:
     """Plans of one sketch for one chip.
@@ -105,6 +117,8 @@ class Planner:
     allow_unproved: bool = False
     #: each program found so far: as elaborated, and with its axes split
     _programs: list[tuple[Elaboration, ir.Sketch]] = attrs.field(factory=list, init=False)
+    #: what was decided on the way to proofs, for the points that use the same constants there
+    _answers: kept.Store = attrs.field(factory=dict, init=False)
 
     def plan(self, constants: Mapping[str, Value]) -> PlannedSketch:
         """The plan for these constants; the hardware decides on those that stay open.
@@ -113,29 +127,10 @@ class Planner:
         splits axes. Raises `DiagnosticError` with every finding when the sketch does not check, a
         proof fails, or the target cannot do it.
         """
-        from sketchc.lowering.passes.answer_hints import ignored
+        return self.mapped(self.proved(self.bound(constants)))
 
-        sketch, found, notes = self.bound(constants)
-        sketch, proofs, diagnostics = self._proved(sketch, found)
-        plan = Plan(sketch, self.target.capabilities, self.hardware, (), {}, notes=notes)
-        done: frozenset[str] = frozenset()
-        for step in passes(self.target):
-            plan = step.run(plan)
-            done |= {type(step).__name__}
-            if verification.enabled():
-                verify_plan(plan, done)
-        plan = attrs.evolve(plan, answers=(*plan.answers, *ignored(self.tree, plan)))
-        bounds = tuple(
-            ir.Proof("scratch", "tiles without a bound", ir.Tier.CHECKED_AT_LAUNCH, require.text)
-            for require in plan.sketch.requires[len(sketch.requires) :]
-        )
-        return PlannedSketch(plan, (*proofs, *bounds), diagnostics)
-
-    def bound(
-        self, constants: Mapping[str, Value]
-    ) -> tuple[ir.Sketch, tuple[Diagnostic, ...], tuple[str, ...]]:
-        """The sketch with a value for every constant and its axes split, the warnings about it, and
-        what is to be said of the values chosen here."""
+    def bound(self, constants: Mapping[str, Value]) -> BoundSketch:
+        """The sketch with a value for every constant and its axes split."""
         from sketchc.lowering.passes.choose_constants import ChooseConstants
 
         sketch, found = self._program(constants)
@@ -149,7 +144,7 @@ class Planner:
                     for c in sketch.constants
                 ),
             )
-        return sketch, found, notes
+        return BoundSketch(sketch, found, notes)
 
     def _program(self, constants: Mapping[str, Value]) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]:
         """The sketch for these constants with its axes split, still without domains."""
@@ -174,22 +169,41 @@ class Planner:
             return sketch
         return StripMine(int(self.hardware.facts["tuning"]["inner_elements"])).run(sketch)
 
-    def _proved(
-        self, sketch: ir.Sketch, found: tuple[Diagnostic, ...]
-    ) -> tuple[ir.Sketch, tuple[ir.Proof, ...], tuple[Diagnostic, ...]]:
-        """Infer domains and prove."""
+    def proved(self, bound: BoundSketch) -> BoundSketch:
+        """The sketch with its domains and proofs."""
         from sketchc.checker.claims.proofs import prove
         from sketchc.checker.domains.inference import infer_domains
 
-        sketch, more = infer_domains(sketch)
+        with kept.keeping(self._answers):
+            sketch, more = infer_domains(bound.sketch)
+            found = (*bound.diagnostics, *more)
+            if has_errors(found):
+                raise DiagnosticError(found)
+            sketch, proofs, more = prove(sketch, self.allow_unproved, test=True)
         found += more
         if has_errors(found):
             raise DiagnosticError(found)
-        sketch, proofs, more = prove(sketch, self.allow_unproved, test=True)
-        found += more
-        if has_errors(found):
-            raise DiagnosticError(found)
-        return sketch, tuple(proofs), tuple(found)
+        return BoundSketch(sketch, found, bound.notes, proofs)
+
+    def mapped(self, bound: BoundSketch) -> PlannedSketch:
+        """The plan of a sketch with domains: what the passes make of it."""
+        from sketchc.lowering.passes.answer_hints import ignored
+
+        plan = Plan(
+            bound.sketch, self.target.capabilities, self.hardware, (), {}, notes=bound.notes
+        )
+        done: frozenset[str] = frozenset()
+        for step in passes(self.target):
+            plan = step.run(plan)
+            done |= {type(step).__name__}
+            if verification.enabled():
+                verify_plan(plan, done)
+        plan = attrs.evolve(plan, answers=(*plan.answers, *ignored(self.tree, plan)))
+        scratch = tuple(
+            ir.Proof("scratch", "tiles without a bound", ir.Tier.CHECKED_AT_LAUNCH, require.text)
+            for require in plan.sketch.requires[len(bound.sketch.requires) :]
+        )
+        return PlannedSketch(plan, (*bound.proofs, *scratch), bound.diagnostics)
 
 
 def _with_values(

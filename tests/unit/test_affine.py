@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchc.checker.facts.affine import ONE, Atoms, Fact, Linear, add, constant, scale
-from sketchc.checker.facts.feasibility import infeasible
 from sketchc.checker.facts.polyhedra import Space
-from sketchc.checker.facts.scope import relevant
+from sketchc.checker.facts.systems import refuted
 
 COEFFICIENTS = st.integers(-4, 4)
 NAMES = ("a", "b", "c")
@@ -47,7 +46,7 @@ def systems(draw: st.DrawFn) -> tuple[Atoms, list[Fact], list[int]]:
 @given(systems())
 def test_quick_refutation_is_sound(system: tuple[Atoms, list[Fact], list[int]]) -> None:
     atoms, facts, variables = system
-    if infeasible(relevant(atoms, (), tuple(facts))):
+    if refuted(atoms, (), tuple(facts)):
         space = Space(atoms, frozenset(), variables)
         assert space.solve(facts).empty
 
@@ -98,7 +97,7 @@ def test_quick_refutation_of_products_is_sound(
     system: tuple[Atoms, list[Fact], list[int]],
 ) -> None:
     atoms, facts, variables = system
-    if infeasible(relevant(atoms, (), tuple(facts))):
+    if refuted(atoms, (), tuple(facts)):
         signed = [variable for variable in variables if atoms.non_negative[variable]]
         for point in _points(variables):
             if all(point[variable] >= 0 for variable in signed):
@@ -112,10 +111,10 @@ def test_a_fact_gives_a_param_its_sign() -> None:
     some = Fact(add(atoms.multiply(groups, size), constant(-1)))
     negative = Fact(scale(size, -1))
     positive = Fact(add(groups, constant(-1)))
-    assert infeasible(relevant(atoms, (positive, some), (negative,)))
-    assert not infeasible(relevant(atoms, (some,), (negative,)))
-    assert not infeasible(relevant(atoms, (Fact(add(groups, constant(1))), some), (negative,)))
-    assert not infeasible(relevant(atoms, (Fact(scale(groups, -1)), some), (negative,)))
+    assert refuted(atoms, (positive, some), (negative,))
+    assert not refuted(atoms, (some,), (negative,))
+    assert not refuted(atoms, (Fact(add(groups, constant(1))), some), (negative,))
+    assert not refuted(atoms, (Fact(scale(groups, -1)), some), (negative,))
 
 
 def _points(variables: list[int]) -> list[dict[int, int]]:
@@ -160,9 +159,9 @@ def test_the_plain_questions_are_decided_without_isl() -> None:
     loop = [Fact(i), Fact(add(add(trips, i, -1), constant(-1)))]
     inside = add(add(m, i, -64), constant(-1))  # i*64 <= M - 1
     outside = Fact(add(scale(inside, -1), constant(-1)))
-    assert infeasible(relevant(atoms, tuple(loop), (outside,)))
+    assert refuted(atoms, tuple(loop), (outside,))
     whole = add(add(m, i, -64), constant(-64))  # the last tile is full
     ragged = Fact(add(scale(whole, -1), constant(-1)))
-    assert not infeasible(relevant(atoms, tuple(loop), (ragged,)))
+    assert not refuted(atoms, tuple(loop), (ragged,))
     divisible = Fact(add(m, atoms.floor(m, 64), -64), equality=True)
-    assert infeasible(relevant(atoms, (*loop, divisible), (ragged,)))
+    assert refuted(atoms, (*loop, divisible), (ragged,))

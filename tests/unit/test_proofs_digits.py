@@ -13,7 +13,7 @@ from proof_cases import check_against_runs
 from sketchc.base.source import Source
 from sketchc.checker.api import check
 from sketchc.checker.facts.affine import ONE, Atoms, Fact, Linear
-from sketchc.checker.facts.systems import impossible
+from sketchc.checker.facts.systems import refuted
 from sketchc.ir import nodes as ir
 
 # ---------------------------------------------------------------- the rule, against enumeration
@@ -59,7 +59,7 @@ def test_what_is_impossible_has_no_point(
         return {atom: value for atom, value in total.items() if value}
 
     facts = [Fact(form(terms), equality) for terms, equality in system]
-    if not impossible(atoms, tuple(facts[1:]), (facts[0],)):
+    if not refuted(atoms, tuple(facts[1:]), (facts[0],), thorough=True):
         return
     for values in product(*RANGES.values()):
         point = dict(zip(NAMES, values, strict=True))

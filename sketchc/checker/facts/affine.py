@@ -137,6 +137,8 @@ class Atoms:
         self.dependencies: list[frozenset[int]] = [frozenset()]
         self.non_negative: list[bool] = [True]
         self.has_products = False
+        #: How each atom was made, in numbers of the atoms before it.
+        self.origins: list[object] = [ONE]
         self._numbers: dict[object, int] = {}
         #: Answers of `Scope.proves` by the identity of its facts and the form asked about.
         self.answers: dict[tuple[int, frozenset[tuple[int, int]], bool], bool] = {}
@@ -156,6 +158,7 @@ class Atoms:
         number = len(self.names)
         self._numbers[key] = number
         self.names.append(name)
+        self.origins.append(key)
         self.definitions.append(definition)
         self.facts.append((Fact({number: 1}),) if non_negative else ())
         self.dependencies.append(dependencies or frozenset((number,)))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.checker.facts import budget
+from sketchc.checker.facts import budget, kept
 from sketchc.checker.facts.affine import (
     ONE,
     Atoms,
@@ -111,6 +111,9 @@ class Space:
         """
         texts = [self._text(self.needed(part)) for part in (facts, *minus)]
         budget.spend(sum(map(len, texts)) // 10)
+        return kept.known(lambda: (self.dimensions, *texts), lambda: self._decide(texts))
+
+    def _decide(self, texts: Sequence[str]) -> Answer:
         for steps in STEPS:
             budget.spend(QUESTION + steps // STEPS_PER_UNIT)
             try:

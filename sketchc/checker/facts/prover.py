@@ -17,7 +17,7 @@ from sketchc.checker.facts.enumeration import size_assignments
 from sketchc.checker.facts.param_values import ParamValues, other_params
 from sketchc.checker.facts.polyhedra import Answer, GaveUpError, Space
 from sketchc.checker.facts.scope import Scope, Step, contains_iota, root_scope
-from sketchc.checker.facts.systems import impossible
+from sketchc.checker.facts.systems import refuted
 from sketchc.checker.facts.tied import ties, with_ties
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
@@ -77,7 +77,7 @@ class Prover:
     ) -> Outcome:
         """Is there a point of facts and goal? PROVED when there is none. `variables` are the loop
         counters, lanes and element indices that a counter-example must name."""
-        if impossible(self.atoms, tuple(facts), tuple(goal)):
+        if refuted(self.atoms, tuple(facts), tuple(goal), thorough=True):
             return PROVED
         return self.search((*facts, *goal), variables)
 

@@ -23,8 +23,7 @@ from sketchc.checker.facts.affine import (
     constant_value,
     scale,
 )
-from sketchc.checker.facts.feasibility import infeasible
-from sketchc.checker.facts.systems import impossible, relevant
+from sketchc.checker.facts.systems import refuted
 from sketchc.checker.facts.tied import ties
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
@@ -344,9 +343,7 @@ class Scope:
 
     def refutes(self, extra: Iterable[Fact]) -> bool:
         """True when the facts here and `extra` have no common integer point (quick part)."""
-        if self.thorough:
-            return impossible(self.atoms, self.facts, tuple(extra))
-        return infeasible(relevant(self.atoms, self.facts, tuple(extra)))
+        return refuted(self.atoms, self.facts, tuple(extra), self.thorough)
 
     def proves(self, form: Linear, extra: tuple[Fact, ...] = ()) -> bool:
         """True when `form >= 0` follows here (quick part only: False may be "not shown")."""

@@ -5,9 +5,10 @@ Leaving facts out is sound, since a system only grows weaker by it; adding conse
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from itertools import combinations, islice
 
-from sketchc.checker.facts import budget
+from sketchc.checker.facts import budget, kept
 from sketchc.checker.facts.affine import (
     ONE,
     Atoms,
@@ -25,9 +26,41 @@ PAIR_LIMIT = 10
 MOST_PARTNERS = 4
 
 
-def relevant(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> list[Fact]:
-    """The goal, the facts that share variables with it (transitively), the definitions of the
-    atoms in them, and what follows from these for quotients and products."""
+def refuted(
+    atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...], thorough: bool = False
+) -> bool:
+    """Whether facts and goal have no common integer point, as far as linear reasoning goes;
+    `thorough`: with products of what compares (see `_impossible`)."""
+    system = _connected(atoms, facts, goal)
+    return kept.known(
+        lambda: (thorough, _written(atoms, system)),
+        lambda: (_impossible if thorough else _infeasible)(atoms, system),
+    )
+
+
+def _written(atoms: Atoms, system: list[Fact]) -> Hashable:
+    """A system, with the origins of all atoms below those in it."""
+    used = {atom for fact in system for atom in fact.form}
+    quotients = [d for d in map(atoms.definitions.__getitem__, used) if isinstance(d, Quotient)]
+    used |= {atom for one in quotients for atom in (*one.numerator, *one.divisor)}
+    used |= {factor for atom in used for factor in atoms.factors(atom)}
+    origins = tuple((n, atoms.origins[n], atoms.non_negative[n]) for n in sorted(used))
+    return origins, tuple((fact.equality, *fact.form.items()) for fact in system)
+
+
+def _infeasible(atoms: Atoms, system: list[Fact]) -> bool:
+    return infeasible(_completed(atoms, system))
+
+
+def _completed(atoms: Atoms, system: list[Fact]) -> list[Fact]:
+    """The system with what follows from it for quotients and products."""
+    system = system + _quotient_bounds(atoms, system)
+    return system + lifted(atoms, system)
+
+
+def _connected(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> list[Fact]:
+    """The goal, the facts that share variables with it (transitively), and the definitions of the
+    atoms in them."""
     chosen = list(goal)
     seen: set[int] = {ONE}
     pending = [atom for fact in goal for atom in fact.form]
@@ -46,8 +79,7 @@ def relevant(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> l
         for fact in found:
             pending.extend(other for other in fact.form if other not in seen)
     budget.spend(2 * len(chosen))
-    chosen += _quotient_bounds(atoms, chosen)
-    return chosen + lifted(atoms, chosen)
+    return chosen
 
 
 def _index(atoms: Atoms, facts: tuple[Fact, ...]) -> dict[int, list[int]]:
@@ -159,10 +191,10 @@ def _non_negative(atoms: Atoms, factor: int, signs: frozenset[int]) -> bool:
     return known[factor] or all(known[part] or part in signs for part in atoms.factors(factor))
 
 
-def impossible(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> bool:
-    """Whether facts and goal have no common integer point, as far as linear reasoning goes with
-    products of what compares: from `a < b` follows `a*n + n <= b*n`, for n >= 0."""
-    system = relevant(atoms, facts, goal)
+def _impossible(atoms: Atoms, system: list[Fact]) -> bool:
+    """Whether a system has no integer point, as far as linear reasoning goes with products of what
+    compares: from `a < b` follows `a*n + n <= b*n`, for n >= 0."""
+    system = _completed(atoms, system)
     if infeasible(system):
         return True
     found = _compared(atoms, system)
