@@ -245,7 +245,6 @@ class Printer(Expressions):
         arguments = [
             self._tile(view, number not in call.written) for number, view in enumerate(call.tiles)
         ]
-        arguments += [str(self.value(each)) for each in call.values]
         self.line(f"{self.library(call.name)}{parameters}(")
         self.depth += 1
         for text in arguments[:-1]:

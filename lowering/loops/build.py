@@ -409,7 +409,7 @@ def _texts(leaf: Leaf) -> list[tuple[str, Span]]:
     """The statements of the sketch that a nest carries out, and where they stand."""
     nest = leaf.nest
     reads = [(read.note, read.origin) for read in nest.reads if read.note]
-    return [*reads, *((text, nest.origin) for text in nest.notes)]
+    return [*reads, (nest.note, nest.origin)] if nest.note else reads
 
 
 def _loop_notes(node: LoopNode) -> list[loops.Statement]:

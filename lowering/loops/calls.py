@@ -38,10 +38,9 @@ class Calls(Reads):
             )
         targets = {target.name for target in nest.targets}
         written = [n for n, block in enumerate(call.blocks) if block.reference.name in targets]
-        values = tuple(self.source(value, scope) for value in call.values)
         for target in nest.targets:
             self.forget(target, scope)
-        return nodes.TileCall(call.name, tuple(views), tuple(written), values, call.parameters)
+        return nodes.TileCall(call.name, tuple(views), tuple(written), call.parameters)
 
     # ------------------------------------------------------------ matrix products
 

@@ -41,8 +41,6 @@ def _values(statement: nodes.Statement) -> Iterator[nodes.Value]:
         case nodes.Accumulate(target=target, value=value):
             yield target
             yield value
-        case nodes.TileCall(values=values):
-            yield from values
         case _:
             pass
 

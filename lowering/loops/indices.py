@@ -8,7 +8,7 @@ from typing import assert_never
 from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import children
+from sketchc.ir.walk import changed, children
 from sketchc.launch.conditions import actual_extent
 
 ZERO = ir.Literal(0)
@@ -85,8 +85,6 @@ def resolve_index(
         return resolve_index(part, lanes, bindings, element)
 
     match expression:
-        case ir.Literal():
-            return expression
         case ir.Ref(name, kind, layout=layout):
             if kind is not ir.NameKind.BINDING or name not in bindings:
                 return expression
@@ -95,14 +93,8 @@ def resolve_index(
             if rank == 0:
                 return expression
             return resolve_index(value, _own(lanes, layout, rank), bindings, element)
-        case ir.Unary(operator, operand):
-            return ir.Unary(operator, inner(operand))
-        case ir.Binary(operator, left, right):
-            return ir.Binary(operator, inner(left), inner(right))
-        case ir.Choice():
-            return expression.map(inner)
-        case ir.Function(name, arguments):
-            return ir.Function(name, tuple(inner(argument) for argument in arguments))
+        case ir.Literal() | ir.Unary() | ir.Binary() | ir.Choice() | ir.Function():
+            return changed(expression, inner)
         case ir.Iota(extent, lower, _, layout):
             (lane,) = _own(lanes, layout, 1)
             return _plus(lower, ZERO if constant_value(extent) == 1 else lane)

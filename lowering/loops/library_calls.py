@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from sketchc.base.diagnostics import InternalError
+import attrs
+
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
@@ -26,7 +27,7 @@ from sketchc.lowering.loops.nests import (
     Reference,
     Term,
 )
-from sketchc.lowering.loops.tiles import Loops, tile_reference
+from sketchc.lowering.loops.tiles import Loops, statement_axes, tile_reference
 
 if TYPE_CHECKING:
     from sketchc.lowering.loops.nest_maker import NestMaker
@@ -38,11 +39,7 @@ Rule = Callable[["NestMaker", ir.Compute], list[Nest]]
 
 
 def _axis(statement: ir.Compute) -> int:
-    axes = statement.attributes["axis"]
-    if not isinstance(axes, tuple):
-        msg = "an axis attribute is a tuple after elaboration"
-        raise InternalError(msg)
-    return int(axes[0])
+    return statement_axes(statement)[0]
 
 
 def _flag(statement: ir.Compute, name: str) -> str:
@@ -83,9 +80,7 @@ def _gather(
     lanes = Lanes.over(extents, domain)
     name = maker.temporary(f"{statement.operation}_{position}", extents, dtype)
     source = maker.source(statement, position, statement.operands[position], lanes.loops)
-    target = tile_reference(name, lanes.loops)
-    nest = Nest(Kind.ASSIGN, lanes.axes, target, dtype, "copy", (source,), dtype, dtype)
-    return nest, maker.block(name, domain)
+    return maker.move(lanes, name, source), maker.block(name, domain)
 
 
 def _deliver(
@@ -98,9 +93,7 @@ def _deliver(
     """The nest that moves a result to a destination; `place` gives the loops of its axes."""
     tile = maker.versions.written(statement, each)
     lanes = Lanes.over(maker.extents(tile), maker.domain_written(statement))
-    name = block.reference.name
-    read = Read(tile_reference(name, place(lanes.loops)), block.dtype, block.dtype, name)
-    return maker.move(lanes, tile_reference(tile, lanes.loops), tile, read, "")
+    return maker.move(lanes, tile, maker.tile_read(block.reference.name, place(lanes.loops)))
 
 
 def _call(
@@ -123,10 +116,8 @@ def _call(
         first.dtype,
         statement.operation,
         reads,
-        first.dtype,
-        first.dtype,
-        notes=(statement.text,) if statement.text else (),
-        library_call=LibraryCall(function, (*sources, *results), others, (), parameters),
+        note=statement.text,
+        library_call=LibraryCall(function, (*sources, *results), others, parameters),
     )
 
 
@@ -219,23 +210,15 @@ def topk(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
     if stored.compute is not stored:
         lanes = Lanes.over(extents, domain)
         wide = maker.temporary("topk_values", extents, stored.compute)
-        name = first[0][1].reference.name
-        read = Read(tile_reference(name, lanes.loops), stored, stored, name)
-        move = maker.move(lanes, tile_reference(wide, lanes.loops), wide, read, "")
-        first.append((move, maker.block(wide, domain)))
+        read = maker.tile_read(first[0][1].reference.name, lanes.loops)
+        first.append((maker.move(lanes, wide, read), maker.block(wide, domain)))
     places = _gather(maker, statement, 1, extents, domain, _I64)
     best = maker.extents(tiles[0])
     held = maker.domain_written(statement)
     lanes = Lanes.over(best, held)
     results = tuple(_result(maker, statement, best, held, t) for t in (stored.compute, _I64))
     fill = [
-        maker.move(
-            lanes,
-            tile_reference(block.reference.name, lanes.loops),
-            block.reference.name,
-            Read(tile_reference(tile, lanes.loops), maker.dtype(tile), maker.dtype(tile), tile),
-            "",
-        )
+        maker.move(lanes, block.reference.name, maker.tile_read(tile, lanes.loops))
         for tile, block in zip(tiles, results, strict=True)
     ]
     parameters = (str(_axis(statement)), _flag(statement, "largest"))
@@ -253,25 +236,10 @@ def permute(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
     """A copy whose source runs over the same loops in another order."""
     tile = maker.versions.written(statement)
     lanes = Lanes.over(maker.extents(tile), maker.domain_written(statement))
-    axes = statement.attributes["axes"]
-    if not isinstance(axes, tuple):
-        msg = "the axes are a tuple after elaboration"
-        raise InternalError(msg)
+    axes = statement_axes(statement, "axes")
     order = tuple(lanes.loops[axes.index(axis)] for axis in range(len(axes)))
     source = maker.source(statement, 0, statement.operands[0], order)
-    stored = maker.dtype(tile)
-    nest = Nest(
-        Kind.ASSIGN,
-        lanes.axes,
-        tile_reference(tile, lanes.loops),
-        stored,
-        "copy",
-        (source,),
-        stored,
-        stored,
-        notes=(statement.text,) if statement.text else (),
-    )
-    return [nest]
+    return [maker.move(lanes, tile, source, statement.text)]
 
 
 def concat(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
@@ -279,7 +247,6 @@ def concat(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
     axis = _axis(statement)
     tile = maker.versions.written(statement)
     written = maker.domain_written(statement)
-    stored = maker.dtype(tile)
     found = []
     offset: ir.Expr = ir.Literal(0)
     for position in (0, 1):
@@ -292,20 +259,8 @@ def concat(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
             Term(loop, offset if a == axis else ir.Literal(0)) for a, loop in enumerate(lanes.loops)
         )
         source = maker.source(statement, position, statement.operands[position], lanes.loops)
-        notes = (statement.text,) if statement.text and position == 0 else ()
-        found.append(
-            Nest(
-                Kind.ASSIGN,
-                lanes.axes,
-                Reference(tile, terms),
-                stored,
-                "copy",
-                (source,),
-                stored,
-                stored,
-                notes=notes,
-            )
-        )
+        move = maker.move(lanes, tile, source, statement.text if position == 0 else "")
+        found.append(attrs.evolve(move, target=Reference(tile, terms)))
         offset = extents[axis]
     return found
 
@@ -341,7 +296,7 @@ def random(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
         sources,
         _I64,
         DType.F32 if statement.operation == "rand" else DType.F64,
-        notes=(statement.text,) if statement.text else (),
+        note=statement.text,
     )
     return [nest]
 

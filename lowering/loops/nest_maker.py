@@ -25,13 +25,19 @@ from sketchc.lowering.loops.nests import (
     Lanes,
     Nest,
     Product,
-    Read,
     Reference,
     ScalarSource,
     Source,
     axis_bounds,
 )
-from sketchc.lowering.loops.tiles import Loops, Tiles, aligned_loops, map_tiles, tile_reference
+from sketchc.lowering.loops.tiles import (
+    Loops,
+    Tiles,
+    aligned_loops,
+    map_tiles,
+    statement_axes,
+    tile_reference,
+)
 from sketchc.ops.table import OPS, Category, identity_value
 
 
@@ -83,8 +89,7 @@ class NestMaker(Tiles):
             name = self.temporary(f"{tile}_then", extents, dtype)
             lanes = Lanes.over(extents, leaf.domain)
             read = self.version_read(tile, lanes.loops, leaf.domain)
-            target = tile_reference(name, lanes.loops)
-            found.append(self.move(lanes, target, name, read, statement.text))
+            found.append(self.move(lanes, name, read, statement.text))
             return attrs.evolve(leaf, tile=name)
 
         self.bindings[statement.name] = map_tiles(statement.value, snapshot)
@@ -97,7 +102,7 @@ class NestMaker(Tiles):
         lanes = Lanes.over(tile.extents, tile.domain or ())
         shown = ", ".join(show(extent) for extent in tile.extents)
         note = f"{name} = alloc([{shown}], init={tile.initial})"
-        return [self.fill(name, lanes, lanes.loops, tile.initial, tile.dtype, note)]
+        return [self.fill(name, lanes, lanes.loops, tile.initial, note)]
 
     def fill(
         self,
@@ -105,21 +110,11 @@ class NestMaker(Tiles):
         lanes: Lanes,
         loops: Loops,
         value: int | float | bool,
-        dtype: DType,
         note: str = "",
     ) -> Nest:
-        return Nest(
-            Kind.ASSIGN,
-            lanes.axes,
-            tile_reference(tile, loops),
-            dtype,
-            "copy",
-            (ScalarSource(ir.Literal(value), dtype),),
-            dtype,
-            dtype,
-            notes=(note,) if note else (),
-            early=True,
-        )
+        """The lanes of a tile become a number."""
+        source = ScalarSource(ir.Literal(value), self.dtype(tile))
+        return attrs.evolve(self.move(lanes, tile, source, note, loops), early=True)
 
     def _load(self, statement: ir.Load) -> list[Nest]:
         if self.versions.forwarded(statement):
@@ -127,16 +122,15 @@ class NestMaker(Tiles):
         tile = self.versions.written(statement)
         lanes = Lanes.over(self.extents(tile), statement.domain)
         read = self.tensor_read(statement, lanes.loops, tile, "")
-        target = tile_reference(tile, lanes.loops)
-        return self._apart(self.move(lanes, target, tile, read, statement.text), tile, lanes)
+        return self._apart(self.move(lanes, tile, read, statement.text), tile, lanes)
 
-    def move(self, lanes: Lanes, target: Reference, tile: str, read: Read, note: str) -> Nest:
-        """A copy of what is read to the lanes of a tile."""
-        dtype = self.dtype(tile)
-        notes = (note,) if note else ()
-        return Nest(
-            Kind.ASSIGN, lanes.axes, target, dtype, "copy", (read,), dtype, dtype, notes=notes
-        )
+    def move(
+        self, lanes: Lanes, tile: str, source: Source, note: str = "", loops: Loops | None = None
+    ) -> Nest:
+        """A copy of a source to the lanes of a tile, whose axes have the loops of `lanes` or the
+        `loops` given."""
+        target = tile_reference(tile, lanes.loops if loops is None else loops)
+        return Nest(Kind.ASSIGN, lanes.axes, target, self.dtype(tile), "copy", (source,), note=note)
 
     def _store(self, statement: ir.Store | ir.Atomic) -> list[Nest]:
         tile = self.versions.read(statement, 0)
@@ -153,9 +147,7 @@ class NestMaker(Tiles):
                 stored,
                 statement.operation if isinstance(statement, ir.Atomic) else "copy",
                 (source,),
-                stored,
-                stored,
-                notes=(statement.text,) if statement.text else (),
+                note=statement.text,
                 guards=self.guards(statement, lanes.loops),
             )
         ]
@@ -199,7 +191,7 @@ class NestMaker(Tiles):
             statement.dtype,
             DType.BOOL if row.result.name == "BOOL" else statement.dtype,
             dict(statement.attributes),
-            (statement.text,) if statement.text else (),
+            statement.text,
         )
         return self._apart(nest, tile, lanes)
 
@@ -209,9 +201,8 @@ class NestMaker(Tiles):
             return [nest]
         name = self.temporary(f"{tile}_new", self.extents(tile), nest.stored)
         reference = tile_reference(name, lanes.loops)
-        read = Read(reference, nest.stored, nest.stored, name)
         first = attrs.evolve(nest, target=reference)
-        return [first, self.move(lanes, nest.target, tile, read, "")]
+        return [first, self.move(lanes, tile, self.tile_read(name, lanes.loops))]
 
     def source(
         self,
@@ -241,7 +232,7 @@ class NestMaker(Tiles):
     def _reduction(self, statement: ir.Compute, identity: str) -> list[Nest]:
         """Initialise an accumulator, accumulate over all lanes, move it to the destination."""
         tile = self.versions.written(statement)
-        axes = _axes(statement)
+        axes = statement_axes(statement)
         operand = statement.operands[0]
         extents, domain = self._shape(statement, operand)
         kept_domain = _kept_domain(self.domain_written(statement), len(extents), axes)
@@ -268,7 +259,7 @@ class NestMaker(Tiles):
             start_loops = outer.loops
             body_loops = tuple(every.loops[axis] for axis in kept)
         value = identity_value(identity, dtype)
-        start = self.fill(total, outer, start_loops, value, dtype)
+        start = self.fill(total, outer, start_loops, value)
         body = Nest(
             Kind.ACCUMULATE,
             every.axes,
@@ -276,15 +267,13 @@ class NestMaker(Tiles):
             dtype,
             statement.operation,
             (self.source(statement, 0, operand, every.loops),),
-            dtype,
-            dtype,
-            notes=(statement.text,) if statement.text else (),
+            note=statement.text,
         )
         if direct:
             return [start, body]
-        target = tile_reference(tile, self._kept_loops(tile, kept, outer.loops, rank))
-        read = Read(tile_reference(total, outer.loops), dtype, dtype, total)
-        return [start, body, self.move(outer, target, tile, read, "")]
+        loops = self._kept_loops(tile, kept, outer.loops, rank)
+        read = self.tile_read(total, outer.loops)
+        return [start, body, self.move(outer, tile, read, loops=loops)]
 
     def _kept_loops(self, tile: str, kept: list[int], loops: Loops, rank: int) -> Loops:
         """For each axis of a reduction's destination its loop: with or without kept dimensions."""
@@ -327,19 +316,15 @@ class NestMaker(Tiles):
         lanes = Lanes.over(extents, self.domain_written(statement))
         direct = stored is dtype and not statement.masked
         target = tile if direct else self.temporary(f"{tile}_total", extents, dtype)
-        result = tile_reference(target, lanes.loops)
         before: list[Nest] = []
         if not accumulates:
-            before = [self.fill(target, lanes, lanes.loops, 0, dtype)]
+            before = [self.fill(target, lanes, lanes.loops, 0)]
         elif not direct:
-            read = Read(tile_reference(tile, lanes.loops), stored, stored, tile)
-            before = [self.move(lanes, result, target, read, "")]
+            before = [self.move(lanes, target, self.tile_read(tile, lanes.loops))]
         nest = self._product_nest(statement, target, dtype)
         if direct:
             return [*before, nest]
-        finished = Read(result, dtype, dtype, target)
-        after = self.move(lanes, tile_reference(tile, lanes.loops), tile, finished, "")
-        return [*before, nest, after]
+        return [*before, nest, self.move(lanes, tile, self.tile_read(target, lanes.loops))]
 
     def _product_nest(self, statement: ir.Compute, target: str, dtype: DType) -> Nest:
         trans_a = bool(statement.attributes.get("trans_a", False))
@@ -373,9 +358,7 @@ class NestMaker(Tiles):
             dtype,
             statement.operation,
             sources,
-            dtype,
-            dtype,
-            notes=(statement.text,) if statement.text else (),
+            note=statement.text,
             product=product,
         )
 
@@ -385,14 +368,6 @@ FULL_2: ir.Domain = (ir.FULL, ir.FULL)
 
 def _crosses(read: Reference, target: Reference) -> bool:
     return not read.tensor and read.name == target.name and read.terms != target.terms
-
-
-def _axes(statement: ir.Compute) -> tuple[int, ...]:
-    axes = statement.attributes["axis"]
-    if not isinstance(axes, tuple):
-        msg = "an axis attribute is a tuple after elaboration"
-        raise InternalError(msg)
-    return axes
 
 
 def _accumulator(statement: ir.Compute) -> DType:

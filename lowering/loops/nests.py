@@ -210,10 +210,11 @@ class Nest:
     stored: DType  # of the target
     operation: str
     sources: tuple[Source, ...]
-    dtype: DType
-    result: DType
+    #: of the operation: what it takes and gives; as stored if nothing else is said
+    dtype: DType = attrs.field(default=attrs.Factory(lambda nest: nest.stored, takes_self=True))
+    result: DType = attrs.field(default=attrs.Factory(lambda nest: nest.dtype, takes_self=True))
     attributes: Mapping[str, object] = attrs.field(factory=dict)
-    notes: tuple[str, ...] = ()
+    note: str = ""
     early: bool = False  # may move up: it reads nothing
     product: Product | None = None
     guards: tuple[LaneSource, ...] = ()
@@ -274,13 +275,11 @@ class Block:
 @attrs.frozen
 class LibraryCall:
     """An operation on tiles in memory, one call of the library's function `name`: `blocks` are the
-    operands and destinations in the function's order, `values` the scalar arguments behind them,
-    `parameters` the template arguments."""
+    operands and destinations in the function's order, `parameters` the template arguments."""
 
     name: str
     blocks: tuple[Block, ...]
     others: tuple[Reference, ...] = ()
-    values: tuple[ScalarSource, ...] = ()
     parameters: tuple[str, ...] = ()
 
 

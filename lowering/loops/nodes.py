@@ -195,12 +195,11 @@ class TileView:
 @attrs.frozen
 class TileCall(Traced):
     """A function of the target's library on whole tiles; `written` are the numbers of the tiles
-    that it writes, `values` the scalar arguments after them."""
+    that it writes."""
 
     name: str
     tiles: tuple[TileView, ...]
     written: tuple[int, ...]
-    values: tuple[Value, ...] = ()
     parameters: tuple[str, ...] = ()
 
 

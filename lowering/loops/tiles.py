@@ -12,6 +12,7 @@ from typing import assert_never
 
 import attrs
 
+from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
@@ -94,14 +95,17 @@ class Tiles:
 
     # ------------------------------------------------------------ reads
 
+    def tile_read(self, tile: str, loops: Loops) -> Read:
+        """The element of a tile in memory at the lanes of `loops`, one for each of its axes."""
+        dtype = self.dtype(tile)
+        return Read(tile_reference(tile, loops), dtype, dtype, tile)
+
     def version_read(self, version: str, loops: Loops, domain: ir.Domain) -> Read:
         """The element of a tile's version at the lanes of `loops`, one for each of its axes."""
         load = self.versions.source(version)
         if load is not None:
             return self.tensor_read(load, loops, version, load.text)
-        dtype = self.dtype(version)
-        reference = tile_reference(version, loops)
-        return Read(reference, dtype, dtype, version, "", pinned(domain, loops))
+        return attrs.evolve(self.tile_read(version, loops), pinned=pinned(domain, loops))
 
     def tensor_read(self, load: ir.Load, loops: Loops, version: str, note: str) -> Read:
         """The element that a load gives to the lanes of `loops`."""
@@ -259,3 +263,12 @@ def _term(lanes: LaneSource) -> Term:
 
 def _has_lanes(value: ir.Expr) -> bool:
     return bool(LaneSource(value, DType.I64).axes)
+
+
+def statement_axes(statement: ir.Compute, attribute: str = "axis") -> tuple[int, ...]:
+    """The axes that an attribute of a statement names."""
+    axes = statement.attributes[attribute]
+    if not isinstance(axes, tuple):
+        msg = "axes are a tuple after elaboration"
+        raise InternalError(msg)
+    return axes
