@@ -52,7 +52,8 @@ def verify_plan(plan: Plan, done: frozenset[str]) -> None:
 
 
 def _dtypes(plan: Plan) -> Iterator[str]:
-    for declared in (*plan.sketch.tensors, *plan.sketch.tiles):
+    named: tuple[ir.Tensor | ir.Tile, ...] = (*plan.sketch.tensors, *plan.sketch.tiles)
+    for declared in named:
         if declared.dtype.value not in plan.capabilities.dtypes:
             yield f"{declared.name} is {declared.dtype.value}"
 
@@ -87,7 +88,8 @@ def _phases(plan: Plan) -> Iterator[str]:
 
 def _accesses(plan: Plan) -> Iterator[str]:
     for phase in plan.phases:
-        loads, stores = set(), set()
+        loads: set[str] = set()
+        stores: set[str] = set()
         for statement in walk.statements(phase.body):
             match statement:
                 case ir.Load(access=access) | ir.Fetch(access=access):
@@ -98,7 +100,7 @@ def _accesses(plan: Plan) -> Iterator[str]:
                     pass
         if not stores:
             yield f"{phase.name} stores nothing"
-        if (loads, stores) != (phase.loads, phase.stores):
+        if loads != set(phase.loads) or stores != set(phase.stores):
             yield f"{phase.name} loads {sorted(loads)} and stores {sorted(stores)}"
 
 
@@ -252,7 +254,8 @@ def _conditions(plan: Plan) -> Iterator[str]:
         return
     sized = {name for tile in plan.sketch.tiles for e in tile.extents for name in walk.names(e)}
     bounded = {name for require in plan.sketch.requires for name in walk.names(require.condition)}
-    for declared in (*plan.sketch.symbols, *plan.sketch.lets):
+    named: tuple[ir.Symbol | ir.Let, ...] = (*plan.sketch.symbols, *plan.sketch.lets)
+    for declared in named:
         if declared.name in sized - bounded and declared.upper_bound is None:
             yield f"{declared.name} sizes a tile and has no bound"
 

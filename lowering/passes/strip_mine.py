@@ -50,15 +50,30 @@ class StripMine:
         phases = list(sketch.phases)
         count = ir.Binary("cdiv", extent, size)
         phases[index] = attrs.evolve(phases[index], body=_wrap(body, variable, count, loop_text))
+        deeper = _allocated_in(phases[index].body, variable)
+        resized = (_resize(tile, group, size) for tile in sketch.tiles)
         return attrs.evolve(
             sketch,
             constants=(
                 *sketch.constants,
                 ir.Constant(constant, DType.I64, self.block, tunable=True, chosen_by="plan"),
             ),
-            tiles=tuple(_resize(tile, group, size) for tile in sketch.tiles),
+            tiles=tuple(
+                attrs.evolve(tile, depth=tile.depth + (tile.name in deeper)) for tile in resized
+            ),
             phases=tuple(phases),
         )
+
+
+def _allocated_in(body: tuple[ir.Statement, ...], variable: str) -> set[str]:
+    """The tiles of the loop with this variable."""
+    return {
+        inner.tile
+        for loop in walk.statements(body)
+        if isinstance(loop, ir.For) and loop.variable == variable
+        for inner in walk.statements(loop.body)
+        if isinstance(inner, ir.Alloc)
+    }
 
 
 def _show(extent: ir.Expr) -> str:
