@@ -371,7 +371,7 @@ def _crosses(read: Reference, target: Reference) -> bool:
 
 
 def _accumulator(statement: ir.Compute) -> DType:
-    if statement.operation in ("reduce_any", "reduce_all"):
+    if OPS[statement.operation].truth:
         return DType.BOOL
     return statement.dtype.compute
 

@@ -11,12 +11,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.plan import Plan
 from sketchc.ops.rows import Value
-from sketchc.ops.table import OPS, Category, identity_value
-
-#: Element-wise operations that map an all-zero lane to zero, whatever the dtype.
-_KEEPS_ZERO = frozenset(
-    {"copy", "neg", "abs", "relu", "sqrt", "cast", "mul", "add", "sub", "sin", "tanh", "erf"}
-)
+from sketchc.ops.table import OPS, Category, Fact, identity_value
 
 
 @attrs.frozen
@@ -122,7 +117,7 @@ class _Flow:
             self.neutral[self.phase, here] = frozenset(found)
         keeps = (
             row.category is Category.ELEMENTWISE
-            and statement.operation in _KEEPS_ZERO
+            and Fact.ZERO_OF_ZERO in row.facts
             and not statement.masked
             and len(operands) == len(statement.operands)
             and all(known.get(o.tile, (None,))[0] == 0 for o in operands)

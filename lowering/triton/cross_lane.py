@@ -63,7 +63,7 @@ def reduction(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     assert isinstance(given, tuple)
     axes: tuple[int, ...] = given
     identity = OPS[statement.operation].identity or "zero"
-    truth = statement.operation in ("reduce_any", "reduce_all")
+    truth = OPS[statement.operation].truth
     code = selected(operand, () if neutral else axes, dtype, identity, scope)
     shape = scope.shape(source.name)
     target = scope.shape(destination.name)

@@ -25,16 +25,10 @@ from sketchc.ir.evaluate import Value, evaluate
 from sketchc.ir.walk import children, references
 from sketchc.launch.index_inputs import MOST_TRIPS
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
-from sketchc.ops.rows import Category
+from sketchc.ops.rows import Category, Fact
 from sketchc.ops.table import OPS
 
 Scope = dict[str, Value]
-#: Operations that give an element of an operand, its negative, or one of two: amounts stay.
-_KEEPING = frozenset(
-    {"copy", "neg", "abs", "relu", "clamp", "leaky_relu", "where", "max", "min", "cast"}
-)
-_ADDING = frozenset({"add", "sub"})
-_SCALING = frozenset({"mul", "div"})
 _NOTHING = frozenset({Category.INDEX, Category.RANDOM})
 #: Functions of an index that give several lanes or programs one value.
 _GATHERING = frozenset({"//", "%"})
@@ -260,26 +254,28 @@ class _Program:
         amounts: Amounts,
         scope: Scope,
     ) -> Amount:
-        name, op = statement.operation, OPS[statement.operation]
+        row = OPS[statement.operation]
         given = [amount for amount in operands if amount is not None]
         largest = INPUT if not given else given[0]
         for amount in given[1:]:
             largest = largest.larger(amount)
         depth = max((amount.total for amount in given), default=0.0)
-        match op.category:
+        match row.category:
             case Category.MATRIX:
                 found = Amount(self._lanes(statement, scope), depth)
-                if op.accumulates:
+                if row.accumulates:
                     before = amounts.get(statement.destination, EMPTY)
                     found = Amount(found.terms + before.terms, max(found.depth, before.depth))
                 return found
             case Category.REDUCTION | Category.SCAN:
                 lanes = self._lanes(statement, scope)
-                if name in ("reduce_sum", "cumsum"):
-                    return Amount(largest.terms * lanes, largest.depth)
-                return (
-                    largest if name != "reduce_prod" and name != "cumprod" else Amount(lanes, depth)
-                )
+                match row.identity:
+                    case "zero":
+                        return Amount(largest.terms * lanes, largest.depth)
+                    case "one":
+                        return Amount(lanes, depth)
+                    case _:
+                        return largest
             case Category.COMPOSITE:
                 return Amount(1.0, depth + self._lanes(statement, scope))
             case Category.LAYOUT | Category.SORTING:
@@ -287,7 +283,7 @@ class _Program:
             case category if category in _NOTHING:
                 return INPUT
             case _:
-                return _elementwise(name, operands, largest, depth)
+                return _elementwise(row.facts, operands, largest, depth)
 
     def _lanes(self, statement: ir.Compute, scope: Scope) -> float:
         """How many lanes of the first operand meet in one lane of the destination."""
@@ -367,19 +363,19 @@ def _gathers(index: ir.Expr) -> bool:
 
 
 def _elementwise(
-    name: str, operands: Sequence[Amount | None], largest: Amount, depth: float
+    facts: frozenset[Fact], operands: Sequence[Amount | None], largest: Amount, depth: float
 ) -> Amount:
     """The amount of an element-wise operation; `depth`: all that lies behind one operand."""
     given = [amount for amount in operands if amount is not None]
     if not given:
         return EMPTY
-    if name in _KEEPING:
+    if Fact.SELECTS in facts:
         return largest
-    if name == "fma":
-        return _added([_scaled(operands[:2]), *(a for a in operands[2:] if a is not None)])
-    if name in _ADDING:
+    if Fact.ADDS in facts:
+        if Fact.SCALES in facts:
+            given = [_scaled(operands[:2]), *(a for a in operands[2:] if a is not None)]
         return _added(given)
-    if name in _SCALING:
+    if Fact.SCALES in facts:
         return _scaled(given)
     return Amount(1.0, depth)
 

@@ -40,7 +40,7 @@ from sketchc.interpreter.tiles import (
     to_tile,
 )
 from sketchc.ops.references import Reference
-from sketchc.ops.table import Category, Op
+from sketchc.ops.table import Category, Op, Partial, Result
 
 
 @attrs.frozen
@@ -162,7 +162,7 @@ class Operation:
         """An operand in the type of evaluation; floats stay float64, rounded exactly."""
         if self.row.name == "cast":
             return array
-        if self.row.name == "where" and position == 0:
+        if self.row.conditional and position == 0:
             return array.astype(np.bool_, copy=False)
         if self.row.name.startswith("logical_"):
             return np.not_equal(array, 0)
@@ -172,12 +172,15 @@ class Operation:
         """Void lanes never trap: divisors of 0 and shift counts out of range become harmless."""
         if self.dtype.is_float or not self.whole:
             return arrays
-        if self.row.name in ("floordiv", "mod"):
-            arrays[1] = np.where(arrays[1] == 0, 1, arrays[1])
-        elif self.row.name == "pow":
-            arrays[1] = np.maximum(arrays[1], 0)
-        elif self.row.name in ("shl", "shr"):
-            arrays[1] = arrays[1] & (self.dtype.bytes * 8 - 1)
+        match self.row.partial:
+            case Partial.QUOTIENT | Partial.REMAINDER:
+                arrays[1] = np.where(arrays[1] == 0, 1, arrays[1])
+            case Partial.POWER:
+                arrays[1] = np.maximum(arrays[1], 0)
+            case Partial.SHIFT:
+                arrays[1] = arrays[1] & (self.dtype.bytes * 8 - 1)
+            case None:
+                pass
         return arrays
 
     def _reject_undefined(self, operands: Sequence[TileValue], extents: Extents, box: Box) -> None:
@@ -187,9 +190,9 @@ class Operation:
             return
         if self.row.name == "cast":
             self._reject_conversion(operands[0], extents, box)
-        elif self.row.name in _UNDEFINED and not self.dtype.is_float:
+        elif self.row.partial is not None and not self.dtype.is_float:
             right = convert(select(operands[1], extents, box), operands[1].dtype, self.dtype)
-            text, rejects = _UNDEFINED[self.row.name]
+            text, rejects = _UNDEFINED[self.row.partial]
             bad = np.broadcast_to(rejects(right, self.dtype.bytes * 8), box_shape(box))
             if bad.any():
                 raise OperationError(text, "arithmetic", _lane(bad, box), box)
@@ -248,9 +251,9 @@ class Operation:
 
     def _reduction_dtype(self, source: DType) -> DType:
         """The type in which lanes are combined: sums of integers take the destination's (R6)."""
-        if self.row.name in ("reduce_any", "reduce_all"):
+        if self.row.truth:
             return DType.BOOL
-        if self.row.name in ("reduce_max", "reduce_min") or source.is_float:
+        if self.row.result is Result.SAME or source.is_float:
             return source
         return self.destination if not self.destination.is_float else DType.F64
 
@@ -403,10 +406,9 @@ def _lane(bad: Array, box: Box) -> tuple[int, ...]:
 
 
 #: Integer operations that have no meaning for some right operands.
-_UNDEFINED: dict[str, tuple[str, Any]] = {
-    "floordiv": ("integer division by zero", lambda right, bits: right == 0),
-    "mod": ("integer remainder by zero", lambda right, bits: right == 0),
-    "pow": ("an integer to a negative power", lambda right, bits: right < 0),
-    "shl": ("shift count out of range", lambda right, bits: (right < 0) | (right >= bits)),
-    "shr": ("shift count out of range", lambda right, bits: (right < 0) | (right >= bits)),
+_UNDEFINED: dict[Partial, tuple[str, Any]] = {
+    Partial.QUOTIENT: ("integer division by zero", lambda right, bits: right == 0),
+    Partial.REMAINDER: ("integer remainder by zero", lambda right, bits: right == 0),
+    Partial.POWER: ("an integer to a negative power", lambda right, bits: right < 0),
+    Partial.SHIFT: ("shift count out of range", lambda right, bits: (right < 0) | (right >= bits)),
 }

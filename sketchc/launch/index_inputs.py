@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from sketchc.base import records
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate, host_values
+from sketchc.ops.table import OPS, Fact
 
 #: Trips granted to a loop of the host whose bound comes from memory.
 MOST_TRIPS = 4
@@ -145,7 +146,7 @@ class _Reader:
         """A copy or conversion hands the elements on; everything else makes new ones."""
         source = statement.operands[0] if statement.operands else None
         kept = None
-        if statement.operation in ("copy", "cast") and isinstance(source, ir.TileOperand):
+        if Fact.HANDS_ON in OPS[statement.operation].facts and isinstance(source, ir.TileOperand):
             kept = self.origin.get(source.tile)
         for destination in statement.destinations:
             self.origin.pop(destination, None)

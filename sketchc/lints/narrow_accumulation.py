@@ -9,16 +9,13 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lints.uses import alloc_of
+from sketchc.ops.table import OPS, Fact, Result
 from sketchc.parsing import syntax
 from sketchc.parsing.text import dtype_fix
 
 #: The narrow types, with the bits that a number of each has.
 _DIGITS = {DType.F16: "11", DType.BF16: "8"}
 _NOTE = "the error grows with the number of terms, and small terms are lost altogether"
-#: Operations that add or multiply many values into each result.
-_ACROSS = ("reduce_sum", "reduce_prod", "cumsum", "cumprod", "gemm", "matmul", "dot")
-#: Element-wise operations that accumulate when the destination is an operand too.
-_STEP = ("add", "sub", "mul", "fma")
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
@@ -46,7 +43,7 @@ def _accumulations(body: tuple[ir.Statement, ...]) -> Iterator[ir.Compute]:
     iterations run in order and that did not make the tile."""
     for statement in walk.statements(body):
         match statement:
-            case ir.Compute() if statement.operation in _ACROSS:
+            case ir.Compute() if OPS[statement.operation].result is Result.ACCUMULATOR:
                 yield statement
             case ir.For(parallel=False, body=inner):
                 made = {each.tile for each in walk.statements(inner) if isinstance(each, ir.Alloc)}
@@ -58,12 +55,13 @@ def _accumulations(body: tuple[ir.Statement, ...]) -> Iterator[ir.Compute]:
 
 
 def _steps(statement: ir.Compute, made: set[str]) -> bool:
-    own = ir.TileOperand(statement.destination)
+    row = OPS[statement.operation]
     return (
-        statement.operation in _STEP
+        row.result is Result.PROMOTE
+        and not row.facts.isdisjoint((Fact.ADDS, Fact.SCALES))
         and statement.destination not in made
         and any(
-            isinstance(operand, ir.TileOperand) and operand.tile == own.tile
+            isinstance(operand, ir.TileOperand) and operand.tile == statement.destination
             for operand in statement.operands
         )
     )

@@ -50,6 +50,27 @@ class Category(Enum):
     RANDOM = "random"
 
 
+class Fact(Enum):
+    """What else is true of an operation, for those who reason about its results."""
+
+    NUMERIC = "has no meaning on conditions"
+    INTEGRAL = "has no meaning on anything but integers"
+    ZERO_OF_ZERO = "gives zero where all operands are, in every type"
+    SELECTS = "gives an element of an operand, its negative, or one of two"
+    HANDS_ON = "gives the source's numbers as they are"
+    ADDS = "adds its operands, or the last one to a product"
+    SCALES = "multiplies or divides its first two operands"
+
+
+class Partial(Enum):
+    """What the second of two integers is, where an operation has no value for some of them."""
+
+    QUOTIENT = "a divisor"
+    REMAINDER = "the divisor of a remainder"
+    POWER = "an exponent"
+    SHIFT = "a shift count"
+
+
 @records.frozen
 class Attribute:
     """A keyword (or, for `axis`, also positional) argument with its allowed values or kind."""
@@ -76,6 +97,18 @@ class Op:
     attributes: tuple[Attribute, ...] = ()
     outputs: int = 1
     accumulates: bool = False  # reads its destination
+    facts: frozenset[Fact] = frozenset()
+    partial: Partial | None = None
+
+    @property
+    def truth(self) -> bool:
+        """Whether it is a reduction of conditions to a condition."""
+        return self.category is Category.REDUCTION and self.result is Result.BOOL
+
+    @property
+    def conditional(self) -> bool:
+        """Whether the first operand is a condition, which has no say in the type."""
+        return self.operands[0] == "condition"
 
 
 def identity_value(identity: str, dtype: DType) -> Value:

@@ -10,12 +10,32 @@ References take and return float64 (or int64 / bool) arrays; the interpreter rou
 
 from __future__ import annotations
 
+from sketchc.base import records
 from sketchc.ops import references
 from sketchc.ops.references import Reference
-from sketchc.ops.rows import Attribute, Category, Op, Result, Shape, identity_value
+from sketchc.ops.rows import (
+    Attribute,
+    Category,
+    Fact,
+    Op,
+    Partial,
+    Result,
+    Shape,
+    identity_value,
+)
 from sketchc.ops.tile_rows import TILE_ROWS
 
-__all__ = ["OPS", "Attribute", "Category", "Op", "Result", "Shape", "identity_value"]
+__all__ = [
+    "OPS",
+    "Attribute",
+    "Category",
+    "Fact",
+    "Op",
+    "Partial",
+    "Result",
+    "Shape",
+    "identity_value",
+]
 
 
 def _unary(name: str, result: Result, doc: str, reference: Reference, *attributes: Attribute) -> Op:
@@ -276,5 +296,32 @@ _MATRIX = tuple(
     )
 )
 
+#: What else is true of operations, a column each: most rows have none of these facts.
+_FACTS = {
+    Fact.NUMERIC: "neg abs relu clamp floor ceil round trunc sign add sub mul max min pow floordiv "
+    "mod fma shl shr reduce_max reduce_min reduce_prod cumprod softmax layer_norm rms_norm",
+    Fact.INTEGRAL: "shl shr",
+    Fact.ZERO_OF_ZERO: "copy neg abs relu sqrt cast mul add sub sin tanh erf",
+    Fact.SELECTS: "copy neg abs relu clamp leaky_relu where max min cast",
+    Fact.HANDS_ON: "copy cast",
+    Fact.ADDS: "add sub fma",
+    Fact.SCALES: "mul div fma",
+}
+_PARTIAL = {
+    "floordiv": Partial.QUOTIENT,
+    "mod": Partial.REMAINDER,
+    "pow": Partial.POWER,
+    "shl": Partial.SHIFT,
+    "shr": Partial.SHIFT,
+}
+
+
+def _complete(row: Op) -> Op:
+    """The row with the columns above."""
+    facts = frozenset(fact for fact, names in _FACTS.items() if row.name in names.split())
+    return records.evolve(row, facts=facts, partial=_PARTIAL.get(row.name))
+
+
+_ROWS = (*_ELEMENTWISE, *_REDUCTIONS, *_MATRIX, *TILE_ROWS)
 #: Every operation by name.
-OPS: dict[str, Op] = {op.name: op for op in (*_ELEMENTWISE, *_REDUCTIONS, *_MATRIX, *TILE_ROWS)}
+OPS: dict[str, Op] = {row.name: _complete(row) for row in _ROWS}

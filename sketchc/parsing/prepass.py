@@ -304,7 +304,7 @@ class _Walker:
             return
         tiles: list[_Tile] = []
         scalars: list[DType | None] = []
-        skipped = 1 if row.name == "where" else 0  # the condition has no say in the type
+        skipped = int(row.conditional)  # the condition has no say in the type
         operands = 1 if row.outputs > 1 else len(row.operands)  # values, without their indices
         for argument in arguments[skipped:operands]:
             found = self.operand(argument)

@@ -296,3 +296,10 @@ def test_a_narrow_tile_rounds_at_each_write():
     result = interpret(elaborated(text), {"X0": values}).outputs["Y"]
     expected = (torch.from_numpy(values) + 1) + 1
     assert result.tolist() == expected.tolist() == [2048.0, 3.0]
+
+
+def test_the_columns_of_facts_name_rows() -> None:
+    from sketchc.ops import table
+
+    named = {name for names in table._FACTS.values() for name in names.split()} | {*table._PARTIAL}
+    assert named <= set(table.OPS)

@@ -16,42 +16,9 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.lanes import laid_out
 from sketchc.ir.show import show
 from sketchc.ops.dtypes import common, literal_fits, result_of, writes_implicitly
-from sketchc.ops.table import Category, Op, Result
+from sketchc.ops.table import Category, Fact, Op, Result
 from sketchc.parsing import syntax
 from sketchc.parsing.text import statement_text
-
-#: Element-wise operations that have no meaning on conditions.
-_NOT_ON_BOOL = frozenset(
-    [
-        "neg",
-        "abs",
-        "relu",
-        "clamp",
-        "floor",
-        "ceil",
-        "round",
-        "trunc",
-        "sign",
-        "add",
-        "sub",
-        "mul",
-        "max",
-        "min",
-        "pow",
-        "floordiv",
-        "mod",
-        "fma",
-        "shl",
-        "shr",
-        "reduce_max",
-        "reduce_min",
-        "reduce_prod",
-        "cumprod",
-        "softmax",
-        "layer_norm",
-        "rms_norm",
-    ]
-)
 
 
 @records.frozen
@@ -269,7 +236,7 @@ class Call:
     def evaluation_dtype(self) -> DType:
         """Check the operands' types and the write (R6); gives the type of the evaluation."""
         operands = list(self.operands)
-        if self.row.name == "where":
+        if self.row.conditional:
             self.check_condition(operands.pop(0))
         lanes = [self.dtype(o) for o in operands if not isinstance(o, ir.ScalarOperand)]
         scalars = [o for o in operands if isinstance(o, ir.ScalarOperand)]
@@ -308,18 +275,17 @@ class Call:
             )
 
     def check_operand(self, operand: DType) -> None:
-        name = self.row.name
         wrong = (
             (self.row.result is Result.INTEGER and operand.is_float)
-            or (name in ("shl", "shr") and not operand.is_integer)
-            or (operand is DType.BOOL and name in _NOT_ON_BOOL)
+            or (Fact.INTEGRAL in self.row.facts and not operand.is_integer)
+            or (operand is DType.BOOL and Fact.NUMERIC in self.row.facts)
             or (operand is DType.BOOL and self.row.category is Category.MATRIX)
         )
         if wrong:
             raise self.context.error(
                 self.node.span,
                 "SK0312",
-                f"`{name}` does not take {operand.value}",
+                f"`{self.row.name}` does not take {operand.value}",
                 "`cast` the operands first",
             )
 

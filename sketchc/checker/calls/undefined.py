@@ -16,14 +16,14 @@ from sketchc.checker.context.context import Interval
 from sketchc.checker.context.shapes import interval
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
+from sketchc.ops.table import Partial
 
 #: What is wrong with the second operand of an operation, and what it may be.
 _WRONG = {
-    "floordiv": ("divides by 0", "another number than 0"),
-    "mod": ("divides by 0", "another number than 0"),
-    "pow": ("takes a negative power", "0 or more"),
-    "shl": ("shifts too far", "0 or more, and less than the bits of the type"),
-    "shr": ("shifts too far", "0 or more, and less than the bits of the type"),
+    Partial.QUOTIENT: ("divides by 0", "another number than 0"),
+    Partial.REMAINDER: ("divides by 0", "another number than 0"),
+    Partial.POWER: ("takes a negative power", "0 or more"),
+    Partial.SHIFT: ("shifts too far", "0 or more, and less than the bits of the type"),
 }
 
 
@@ -31,7 +31,8 @@ def check_second_operand(call: Call, dtype: DType) -> None:
     """Refuse a scalar on which the operation, evaluated in `dtype`, has no value, or ask the host
     for what gives it one. Raises `InvalidError` after reporting."""
     operand = call.operands[-1]
-    if call.row.name not in _WRONG or not dtype.is_integer:
+    partial = call.row.partial
+    if partial is None or not dtype.is_integer:
         return
     if not isinstance(operand, ir.ScalarOperand):
         return
@@ -40,10 +41,10 @@ def check_second_operand(call: Call, dtype: DType) -> None:
     if exact is not None:
         exact = _wrapped(exact, dtype)
     known = interval(context, operand.value) if exact is None else (exact, exact)
-    for operator, bound in _needed(call.row.name, dtype):
+    for operator, bound in _needed(partial, dtype):
         holds = _settled(operator, bound, known)
         if holds is False:
-            problem, allowed = _WRONG[call.row.name]
+            problem, allowed = _WRONG[partial]
             raise context.error(
                 operand.span,
                 "SK0329",
@@ -63,12 +64,12 @@ def _wrapped(number: int, dtype: DType) -> int:
     return (number - limits[0]) % (limits[1] - limits[0] + 1) + limits[0]
 
 
-def _needed(name: str, dtype: DType) -> Iterator[tuple[str, int]]:
+def _needed(partial: Partial, dtype: DType) -> Iterator[tuple[str, int]]:
     """What the operand must compare with, and how."""
-    match name:
-        case "pow":
+    match partial:
+        case Partial.POWER:
             yield (">=", 0)
-        case "shl" | "shr":
+        case Partial.SHIFT:
             yield (">=", 0)
             yield ("<", 8 * dtype.bytes)
         case _:
