@@ -30,6 +30,8 @@ from sketchc.launch.conditions import (
     solved_sizes,
 )
 from sketchc.launch.symbol_sources import SymbolSource, sources_of
+from sketchc.lowering.abi import passed
+from sketchc.lowering.cpp.abi import actual_extents
 from sketchc.lowering.cpp.expressions import Expressions, literal
 from sketchc.lowering.cpp.library.texts import library_text, read
 from sketchc.lowering.cpp.names import identifier
@@ -69,27 +71,17 @@ class _Module:
 
     # ------------------------------------------------------------ parts
 
-    def _tensors(self) -> list[ir.Tensor]:
-        return [t for t in self.sketch.tensors if t.role is not ir.Role.WORKSPACE]
-
     def _given(self) -> list[ir.Tensor]:
-        return [t for t in self._tensors() if t.role is not ir.Role.OUT]
-
-    def _repeated(self) -> list[tuple[ir.Tensor, int]]:
-        return [
-            (tensor, axis)
-            for tensor in self.sketch.tensors
-            for axis, repeats in enumerate(tensor.broadcast)
-            if repeats
-        ]
+        return [t for t in passed(self.sketch) if t.role is not ir.Role.OUT]
 
     def _declaration(self) -> str:
         kinds = [
-            "const void *" if tensor.role is ir.Role.IN else "void *" for tensor in self._tensors()
+            "const void *" if tensor.role is ir.Role.IN else "void *"
+            for tensor in passed(self.sketch)
         ]
         kinds += ["int64_t"] * len(self.sketch.symbols)
         kinds += ["double" if p.dtype.is_float else "int64_t" for p in self.sketch.params]
-        kinds += ["int64_t"] * len(self._repeated())
+        kinds += ["int64_t"] * len(actual_extents(self.sketch))
         return f'extern "C" int64_t {self.entry}({", ".join(kinds)});'
 
     def _function(self) -> None:
@@ -209,7 +201,7 @@ class _Module:
                     )
 
     def _outputs(self) -> None:
-        for tensor in self._tensors():
+        for tensor in passed(self.sketch):
             if tensor.role is ir.Role.OUT:
                 shape = ", ".join(
                     f"int64_t{{{self.code.scalar(extent)}}}" for extent in tensor.extents
@@ -223,7 +215,7 @@ class _Module:
 
     def _call(self) -> None:
         pointers = []
-        for tensor in self._tensors():
+        for tensor in passed(self.sketch):
             name = tensor.name
             match tensor.role:
                 case ir.Role.IN if tensor.optional:
@@ -237,19 +229,19 @@ class _Module:
                 case _:
                     pointers.append(f"{name}_dense.mutable_data()")
         for index, pointer in enumerate(pointers):
-            const = "const " if self._tensors()[index].role is ir.Role.IN else ""
+            const = "const " if passed(self.sketch)[index].role is ir.Role.IN else ""
             self._line(f"{const}void *const pointer_{index} = {pointer};")
-        passed = [f"pointer_{index}" for index in range(len(pointers))]
-        passed += [identifier(symbol.name) for symbol in self.sketch.symbols]
-        passed += [identifier(param.name) for param in self.sketch.params]
-        for tensor, axis in self._repeated():
+        arguments = [f"pointer_{index}" for index in range(len(pointers))]
+        arguments += [identifier(symbol.name) for symbol in self.sketch.symbols]
+        arguments += [identifier(param.name) for param in self.sketch.params]
+        for _, tensor, axis in actual_extents(self.sketch):
             actual = f"{tensor.name}_argument.given.shape({axis})"
             absent = f"{tensor.name}_given.is_none() ? 1 : " if tensor.optional else ""
-            passed.append(f"{absent}{actual}")
+            arguments.append(f"{absent}{actual}")
         self._line("int64_t status = 0;")
         self._line("{")
         self._line("    const py::gil_scoped_release released;")
-        self._line(f"    status = {self.entry}({', '.join(passed)});")
+        self._line(f"    status = {self.entry}({', '.join(arguments)});")
         self._line("}")
         # Everything else was checked before.
         late = [c for group in fetch_conditions(self.sketch).values() for c in group]
@@ -262,7 +254,7 @@ class _Module:
         as_torch = " || ".join(f"{t.name}_argument.torch" for t in self._given()) or "false"
         self._line(f"[[maybe_unused]] const bool as_torch = {as_torch};")
         results = []
-        for tensor in self._tensors():
+        for tensor in passed(self.sketch):
             name = tensor.name
             if tensor.role is ir.Role.INOUT:
                 self._line(f"if (!{name}_dense.is({name}_argument.given)) {{")
@@ -297,7 +289,7 @@ class _Module:
             arguments.append(f'py::arg("{param.name}"){default}')
         shapes = ", ".join(
             f"{t.name}[{', '.join(show(extent) for extent in t.extents)}]: {t.dtype.value}"
-            for t in self._tensors()
+            for t in passed(self.sketch)
         )
         listed = ", ".join(["&run", _quoted(f"The sketch {name}: {shapes}."), *arguments])
         return (

@@ -15,14 +15,16 @@ import attrs
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.launch.conditions import Kind, actual_extent, launch_conditions, launch_steps
+from sketchc.launch.conditions import Kind, launch_conditions, launch_steps
+from sketchc.lowering.abi import passed
+from sketchc.lowering.cpp.abi import actual_extents
 from sketchc.lowering.cpp.answers import answers as answers
 from sketchc.lowering.cpp.binding import module_source
 from sketchc.lowering.cpp.expressions import literal
 from sketchc.lowering.cpp.library.texts import include_lines, library_text, used_pieces
 from sketchc.lowering.cpp.names import entry_name, identifier
 from sketchc.lowering.cpp.printer import Printer, streams_name
-from sketchc.lowering.cpp.steps import Steps, refuse_unless, reserved
+from sketchc.lowering.cpp.steps import Steps, refuse_unless, reserve
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.build import BuiltPhase, build_phases, stream_outputs
@@ -31,7 +33,7 @@ from sketchc.lowering.loops.indices import step_name
 from sketchc.lowering.loops.streams import streamed_tensors
 from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.plan import Plan
-from sketchc.lowering.precedence import Code
+from sketchc.lowering.precedence import CPP, Code
 from sketchc.lowering.source_map import source_map
 
 
@@ -111,21 +113,14 @@ class _Host:
     def _signature(self, body: str) -> str:
         """The head of the function; unused parameters are only named in comments."""
         parameters = []
-        for tensor in self.sketch.tensors:
-            if tensor.role is ir.Role.WORKSPACE:
-                continue
+        for tensor in passed(self.sketch):
             kind = self.out.kind(tensor.dtype)
             constant = "const " if tensor.role is ir.Role.IN else ""
             parameters.append((f"{constant}{kind} *__restrict ", tensor.name))
         parameters += [("int64_t ", symbol.name) for symbol in self.sketch.symbols]
         for param in self.sketch.params:
             parameters.append(("double " if param.dtype.is_float else "int64_t ", param.name))
-        parameters += [
-            ("int64_t ", actual_extent(tensor.name, axis))
-            for tensor in self.sketch.tensors
-            for axis, repeats in enumerate(tensor.broadcast)
-            if repeats
-        ]
+        parameters += [("int64_t ", name) for name, _, _ in actual_extents(self.sketch)]
         used = set(re.findall(r"\w+", _without_comments(body)))
         shown = [
             kind + (identifier(name) if identifier(name) in used else f"/* {name} */")
@@ -156,15 +151,9 @@ class _Host:
         return "".join(lines) + ("\n" if lines else "")
 
     def _broadcasts(self) -> None:
-        for tensor in self.sketch.tensors:
-            for axis, repeats in enumerate(tensor.broadcast):
-                if not repeats:
-                    continue
-                actual = actual_extent(tensor.name, axis)
-                self.out.line(
-                    f"[[maybe_unused]] const int64_t {step_name(tensor.name, axis)}"
-                    f" = {actual} == 1 ? 0 : 1;"
-                )
+        for actual, tensor, axis in actual_extents(self.sketch):
+            step = step_name(tensor.name, axis)
+            self.out.line(f"[[maybe_unused]] const int64_t {step} = {actual} == 1 ? 0 : 1;")
 
     def _round_params(self) -> None:
         """Params as numbers of their types: they arrive in 64 bits."""
@@ -184,14 +173,10 @@ class _Host:
 
     def _let(self, let: ir.Let) -> None:
         kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
-        text = self.out.scalar(let.value)
+        value = self.out.scalar(let.value)
         if kind == "double":
-            self.out.line(
-                f"[[maybe_unused]] const double {identifier(let.name)}"
-                f" = static_cast<double>({text});"
-            )
-        else:
-            self.out.line(f"[[maybe_unused]] const {kind} {identifier(let.name)} = {text};")
+            value = CPP.call("static_cast<double>", value)
+        self.out.line(f"[[maybe_unused]] const {kind} {identifier(let.name)} = {value};")
 
     def _contract(self, body: str) -> str:
         """What the function returns, for those who call it."""
@@ -217,15 +202,7 @@ class _Host:
         if not tensors:
             return
         self.out.comment("Memory shared by the phases.")
-        self.out.line(f"{self.out.library('arena')} workspace;")
-        for tensor in tensors:
-            name = identifier(tensor.name)
-            self.out.line(
-                f"const int64_t {name}_place = {reserved('workspace', tensor, self.out)};"
-            )
-        self.out.open("if (!workspace.allocate(1))")
-        self.out.line("return -1;")
-        self.out.close()
+        reserve("workspace", tensors, "1", self.out)
         for tensor in tensors:
             kind, name = self.out.kind(tensor.dtype), identifier(tensor.name)
             self.out.line(f"{kind} *const {name} = workspace.at<{kind}>({name}_place, 0);")
@@ -235,9 +212,8 @@ class _Host:
         names = {name for phase in phases for name in streamed_tensors(phase.program.body)}
         for tensor in self.sketch.tensors:
             if tensor.name in names:
-                extents = ", ".join(str(self.out.scalar(extent)) for extent in tensor.extents)
                 size = f"sizeof({self.out.kind(tensor.dtype)})"
-                large = self.out.helper("streams", size, f"{{{extents}}}")
+                large = self.out.helper("streams", size, f"{{{self.out.listed(tensor.extents)}}}")
                 self.out.line(f"const bool {streams_name(tensor.name)} = {large};")
 
     def _initial_values(self) -> None:
@@ -245,17 +221,16 @@ class _Host:
         for tensor in self.sketch.tensors:
             if tensor.initial is None:
                 continue
-            count: ir.Expr = ir.Literal(1)
-            for extent in tensor.extents:
-                count = extent if count == ir.Literal(1) else ir.Binary("*", count, extent)
+            extents = [Code("1"), *(self.out.scalar(extent) for extent in tensor.extents)]
+            while len(extents) > 1 and extents[0] == Code("1"):
+                del extents[0]
+            count = CPP.fold("*", extents)
             self.out.comment(f"{tensor.name} starts as {tensor.initial}.")
             self.out.pragma("parallel for simd schedule(static)")
             variable = "element"
             while variable in names:
                 variable += "_"
-            self.out.open(
-                f"for (int64_t {variable} = 0; {variable} < {self.out.scalar(count)}; ++{variable})"
-            )
+            self.out.open(f"for (int64_t {variable} = 0; {variable} < {count}; ++{variable})")
             value = self.out.number_literal(tensor.initial, tensor.dtype)
             self.out.line(f"{identifier(tensor.name)}[{variable}] = {value};")
             self.out.close()

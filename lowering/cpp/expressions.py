@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import assert_never
 
 import attrs
@@ -88,6 +89,10 @@ class Expressions:
         if dtype in _NARROW:
             self.used.add(_NARROW[dtype])
         return CPP_TYPES[dtype]
+
+    def listed(self, expressions: Iterable[ir.Expr]) -> str:
+        """The texts of expressions, with commas between them."""
+        return ", ".join(str(self.scalar(expression)) for expression in expressions)
 
     def rounded(self, code: Code, dtype: DType) -> Code:
         """A double as a number of a narrower type."""

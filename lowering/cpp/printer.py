@@ -80,6 +80,11 @@ class Printer(Expressions):
         self.depth -= 1
         self.line("}")
 
+    def otherwise(self) -> None:
+        """Goes on with the other side of the branch that is open."""
+        self.depth -= 1
+        self.open("} else")
+
     def statements(self, body: tuple[nodes.Statement, ...]) -> None:
         for statement in body:
             self.statement(statement)
@@ -199,8 +204,7 @@ class Printer(Expressions):
         self.open(f"if ({self.scalar(condition)})")
         self.statements(body)
         if orelse:
-            self.depth -= 1
-            self.open("} else")
+            self.otherwise()
             self.statements(orelse)
         self.close()
 
@@ -227,7 +231,7 @@ class Printer(Expressions):
     def _product(self, product: nodes.MatrixProduct) -> None:
         extents = (product.rows, product.columns, product.depth)
         arguments = [
-            ", ".join(str(self.scalar(extent)) for extent in extents),
+            self.listed(extents),
             self._view(product.left, True),
             self._view(product.right, True),
             self._view(product.destination, False),
@@ -264,10 +268,7 @@ class Printer(Expressions):
     def _tile(self, view: nodes.TileView, constant: bool) -> str:
         """A tile as `sketch::tile<type, rank>{data, {lower}, {upper}, {strides}}`."""
         qualifier = "const " if constant else ""
-        shown = (
-            "{" + ", ".join(str(self.scalar(part)) for part in parts) + "}"
-            for parts in (view.lower, view.upper, view.strides)
-        )
+        shown = (f"{{{self.listed(parts)}}}" for parts in (view.lower, view.upper, view.strides))
         kind = f"{self.library('tile')}<{qualifier}{self.kind(view.dtype)}, {len(view.lower)}>"
         return f"{kind}{{{identifier(view.buffer)}, {', '.join(shown)}}}"
 

@@ -26,8 +26,7 @@ def _too_large(holds: ir.Expr, code: Expressions) -> Code:
         case ir.Binary("and", left, right):
             return logical("or", _too_large(left, code), _too_large(right, code))
         case ir.Binary("<", product, _):
-            extents = ", ".join(str(code.scalar(extent)) for extent in _extents(product))
-            return code.helper("too_large", f"{{{extents}}}")
+            return code.helper("too_large", f"{{{code.listed(_extents(product))}}}")
         case _:
             msg = "not a condition on numbers of elements"
             raise InternalError(msg)

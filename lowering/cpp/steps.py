@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 import attrs
@@ -14,11 +14,11 @@ from sketchc.lowering.cpp.printer import Printer
 from sketchc.lowering.cpp.refusals import broken
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.build import BuiltPhase, grid_loop, step_sign
-from sketchc.lowering.loops.indices import row_major
-from sketchc.lowering.loops.reads import fetch
+from sketchc.lowering.loops.reads import fetch, host_element
 from sketchc.lowering.loops.scalars import scalar_dtype
 from sketchc.lowering.loops.streams import streamed_tensors
 from sketchc.lowering.plan import PhasePlan
+from sketchc.lowering.precedence import CPP
 
 
 @attrs.define
@@ -83,8 +83,7 @@ class Steps:
         self.out.open(f"if ({self.out.scalar(step.condition)})")
         self.steps(step.body)
         if step.orelse:
-            self.out.depth -= 1
-            self.out.open("} else")
+            self.out.otherwise()
             self.steps(step.orelse)
         self.out.close()
 
@@ -101,13 +100,7 @@ class Steps:
             out.open("")
         if arenas:
             out.comment("Scratch memory of each thread.")
-            out.line(f"{out.library('arena')} arena;")
-            for storage in arenas:
-                name = identifier(storage.name)
-                out.line(f"const int64_t {name}_place = {reserved('arena', storage, out)};")
-            out.open(f"if (!arena.allocate({'omp_get_max_threads()' if phase.grid else '1'}))")
-            out.line("return -1;")
-            out.close()
+            reserve("arena", arenas, "omp_get_max_threads()" if phase.grid else "1", out)
         if phase.grid:
             self._parallel(phase, program, arenas)
         else:
@@ -162,17 +155,21 @@ class Steps:
         for storage in program.storages:
             if storage.memory == "stack":
                 kind, name = self.out.kind(storage.dtype), identifier(storage.name)
-                count: ir.Expr = storage.extents[0]
-                for extent in storage.extents[1:]:
-                    count = ir.Binary("*", count, extent)
-                self.out.line(f"alignas(64) {kind} {name}[{self.out.scalar(count)}];")
+                count = CPP.fold("*", [self.out.scalar(extent) for extent in storage.extents])
+                self.out.line(f"alignas(64) {kind} {name}[{count}];")
 
 
-def reserved(arena: str, item: ir.Tensor | nodes.Storage, out: Printer) -> str:
-    """The call that reserves memory for a tensor or a storage."""
-    kind = out.kind(item.dtype)
-    extents = ", ".join(str(out.scalar(extent)) for extent in item.extents)
-    return f"{arena}.add(sizeof({kind}), {{{extents}}})"
+def reserve(
+    arena: str, items: Sequence[ir.Tensor] | Sequence[nodes.Storage], threads: str, out: Printer
+) -> None:
+    """An arena with memory for tensors or storages, for so many threads."""
+    out.line(f"{out.library('arena')} {arena};")
+    for item in items:
+        size = f"sizeof({out.kind(item.dtype)}), {{{out.listed(item.extents)}}}"
+        out.line(f"const int64_t {identifier(item.name)}_place = {arena}.add({size});")
+    out.open(f"if (!{arena}.allocate({threads}))")
+    out.line("return -1;")
+    out.close()
 
 
 def refuse_unless(condition: Condition, out: Printer) -> None:
@@ -180,11 +177,3 @@ def refuse_unless(condition: Condition, out: Printer) -> None:
     out.open(f"if ({broken(condition, out)})")
     out.line(f"return {condition.number};")
     out.close()
-
-
-def host_element(sketch: ir.Sketch, access: ir.Access) -> nodes.Element:
-    """An element of a tensor at scalar subscripts, which are in range."""
-    indices = tuple(s.index for s in access.subscripts if isinstance(s, ir.ScalarSubscript))
-    base = sketch.tensor(access.tensor)
-    index = row_major(indices, sketch.extents(access.tensor), base)
-    return nodes.Element(base.name, index, base.dtype)

@@ -305,3 +305,11 @@ def fetch(name: str, dtype: DType, element: nodes.Value) -> nodes.Define:
     """A fetched scalar: i64, bool, or, for any float, double, which holds it exactly."""
     kind = DType.F64 if dtype.is_float else (DType.BOOL if dtype is DType.BOOL else DType.I64)
     return nodes.Define(name, kind, converted(element, kind))
+
+
+def host_element(sketch: ir.Sketch, access: ir.Access) -> nodes.Element:
+    """An element of a tensor at scalar subscripts, which are in range."""
+    indices = tuple(s.index for s in access.subscripts if isinstance(s, ir.ScalarSubscript))
+    base = sketch.tensor(access.tensor)
+    index = row_major(indices, sketch.extents(access.tensor), base)
+    return nodes.Element(base.name, index, base.dtype)
