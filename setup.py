@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from setuptools import setup
+from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 
@@ -17,4 +17,10 @@ class BuildWithTables(build_py):
             importlib.import_module("sketchc.parsing.tables").ship()
 
 
-setup(cmdclass={"build_py": BuildWithTables})
+#: The folders at the top, which install as one package; a new package in one of them needs no line.
+PARTS = ("agents", "docspec", "grammar", "lowering", "runtime")
+PACKAGES = ["sketchc", *(f"sketchc.{name}" for name in find_packages("sketchc"))]
+for part in PARTS:
+    PACKAGES += [f"sketchc.{part}", *(f"sketchc.{part}.{name}" for name in find_packages(part))]
+
+setup(cmdclass={"build_py": BuildWithTables}, packages=PACKAGES)
