@@ -34,6 +34,7 @@ from sketchc.interpreter.violations import Violation
 from sketchc.ir import evaluate
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
+from sketchc.ir.walk import children
 from sketchc.launch.magnitudes import is_loaded
 
 Scalar: TypeAlias = int | float | bool
@@ -177,20 +178,14 @@ def wrapped(value: Scalar) -> Scalar:
 def is_index(expression: ir.Expr, bindings: Container[str]) -> bool:
     """Whether the expression has lanes; `bindings` names the bindings that do."""
     match expression:
-        case ir.Literal() | ir.Function():
-            return False
         case ir.Ref(name):
             return name in bindings
-        case ir.Unary(_, operand):
-            return is_index(operand, bindings)
-        case ir.Binary(_, left, right):
-            return is_index(left, bindings) or is_index(right, bindings)
-        case ir.Choice():
-            return any(is_index(part, bindings) for part in expression.parts)
         case ir.Iota() | ir.TileLanes():
             return True
+        case ir.Function():
+            return False
         case _:
-            assert_never(expression)
+            return any(is_index(part, bindings) for part in children(expression))
 
 
 #: The axes on which an index tile varies, counted from its last one, which is -1.
@@ -241,7 +236,7 @@ class IndexCompiler:
     def axes(self, expression: ir.Expr) -> Axes:
         """The axes on which an expression varies: those of its parts."""
         match expression:
-            case ir.Literal() | ir.Function():
+            case ir.Function():
                 return frozenset()
             case ir.Ref(name, _, _, layout):
                 own = self.bindings.get(name, frozenset())
@@ -251,14 +246,8 @@ class IndexCompiler:
             case ir.TileLanes(extents=extents, layout=layout):
                 wide = (n for n, extent in enumerate(extents) if extent != ir.Literal(1))
                 return _placed(frozenset(n - len(extents) for n in wide), layout)
-            case ir.Unary(_, operand):
-                return self.axes(operand)
-            case ir.Binary(_, left, right):
-                return self.axes(left) | self.axes(right)
-            case ir.Choice():
-                return frozenset().union(*map(self.axes, expression.parts))
             case _:
-                assert_never(expression)
+                return frozenset().union(*map(self.axes, children(expression)))
 
     def _lanes(self, expression: ir.TileLanes) -> IndexFunction:
         read, layout = self.read(expression), expression.layout

@@ -44,6 +44,7 @@ from sketchc.interpreter.tiles import (
 )
 from sketchc.interpreter.violations import Violation, launch_error
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.launch.conditions import fetched_conditions
 from sketchc.launch.magnitudes import has_parallel
 from sketchc.ops.table import OPS, Category, Result
@@ -450,9 +451,7 @@ class Use:
     @classmethod
     def of(cls, body: tuple[ir.Statement, ...]) -> Use:
         use = cls(set(), set(), set())
-        pending = list(body)
-        while pending:
-            statement = pending.pop()
+        for statement in walk.statements(body):
             match statement:
                 case ir.Load(access) | ir.Fetch(_, access):
                     use.loaded.add(access.tensor)
@@ -460,12 +459,6 @@ class Use:
                     use.stored.add(access.tensor)
                 case ir.Atomic(operation, _, access):
                     use.updated.add((access.tensor, operation))
-                case ir.For():
-                    pending += statement.body
-                case ir.If():
-                    pending += (*statement.body, *statement.orelse)
-                case ir.Alloc() | ir.Compute() | ir.Bind():
-                    pass
                 case _:
-                    assert_never(statement)
+                    pass
         return use

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import TypeAlias, assert_never
 
 from sketchc.base import records
 from sketchc.base.source import NOWHERE, Span
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, constants_of, evaluate
 from sketchc.ir.show import show
 from sketchc.launch.magnitudes import (
@@ -147,7 +148,7 @@ def _index_width(sketch: ir.Sketch) -> IndexWidth:
 def fetched_widths(sketch: ir.Sketch) -> dict[str, IndexWidth]:
     """By the name of a scalar that the host fetches: what must hold of it, and of what was fetched
     before, for the integers that it takes part in to fit 64 bits."""
-    fetched = [step.name for step in _every(sketch.steps) if isinstance(step, ir.Fetch)]
+    fetched = [step.name for step in walk.steps(sketch.steps) if isinstance(step, ir.Fetch)]
     if not fetched:
         return {}
     known = frozenset(fetched)
@@ -189,20 +190,6 @@ def _condition(sketch: ir.Sketch, seen: Magnitudes, bounds: list[Polynomial]) ->
         place = seen.places.get(id(bound), NOWHERE) if place is NOWHERE else place
     limit = LARGEST - (1 << (most - 1).bit_length() if most > 0 else 0)
     return IndexWidth(_terms(kept, seen) if kept else (), limit, place, seen.hopeless)
-
-
-def _every(steps: tuple[ir.HostStep, ...]) -> Iterator[ir.HostStep]:
-    """All steps of the host, in program order."""
-    for step in steps:
-        yield step
-        match step:
-            case ir.HostFor(body=body):
-                yield from _every(body)
-            case ir.HostIf(body=body, orelse=orelse):
-                yield from _every(body)
-                yield from _every(orelse)
-            case _:
-                pass
 
 
 def loaded_scalars(sketch: ir.Sketch) -> frozenset[str]:

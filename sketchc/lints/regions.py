@@ -3,13 +3,12 @@ count and whatever the variables' names are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from sketchc.base import records
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import normalize, rebuild
-from sketchc.ir.walk import references, substitute
+from sketchc.ir.walk import references, subscript_parts, substitute
 
 #: One subscript: its parts in normal form.
 _Part: TypeAlias = tuple[ir.Expr, ...]
@@ -53,22 +52,10 @@ class Region:
 def region(access: ir.Access, space: Space) -> Region:
     """What `access` touches in an iteration of `space`. Index tiles keep the names of bindings."""
     known = dict(space.variables)
-
-    def parts(subscript: ir.Subscript) -> Sequence[ir.Expr]:
-        match subscript:
-            case ir.ScalarSubscript(index):
-                return (index,)
-            case ir.SliceSubscript(lower, upper, _, step):
-                return (lower, upper, step)
-            case ir.IndexSubscript(value):
-                return (value,)
-            case _:
-                assert_never(subscript)
-
     return Region(
         access.tensor,
         tuple(
-            tuple(_normal(substitute(part, known)) for part in parts(subscript))
+            tuple(_normal(substitute(part, known)) for part in subscript_parts(subscript))
             for subscript in access.subscripts
         ),
     )

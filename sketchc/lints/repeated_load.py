@@ -9,7 +9,7 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.walk import access_names, bodies, reads, references, writes
+from sketchc.ir.walk import bodies, expressions, names, reads, writes
 from sketchc.lints.unused_load import needless
 from sketchc.lints.uses import alloc_of, loop_of, stored
 from sketchc.parsing import syntax
@@ -107,15 +107,11 @@ def _invariant(
     for statement in loop.body:
         if not isinstance(statement, ir.Load):
             continue
-        names = access_names(statement.access)
-        if statement.where is not None:
-            names |= {ref.name for ref in references(statement.where)}
-        if isinstance(statement.pad, ir.ScalarOperand):
-            names |= {ref.name for ref in references(statement.pad.value)}
+        used = {name for part in expressions(statement) for name in names(part)}
         once = written.get(statement.tile) == 1 and written.keys().isdisjoint(reads(statement))
         extents = sketch.tile(statement.tile).extents
-        sized = {ref.name for extent in extents for ref in references(extent)}
-        fixed = not (names | sized) & within
+        sized = {name for extent in extents for name in names(extent)}
+        fixed = not (used | sized) & within
         if once and fixed and sketch.tensor(statement.access.tensor).name not in changed:
             yield _report_invariant(loop, statement, _hoist(sketch, tree, phase, loop, statement))
 

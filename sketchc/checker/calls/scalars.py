@@ -25,7 +25,7 @@ def scalar_operand(context: Context, typed: Typed, node: syntax.Expression) -> i
                 "float arithmetic inside a loop",
                 help="compute with tiles: `mul(x, i, x)` takes a loop variable as it is",
             )
-        names = {reference.name for reference in walk.references(value)}
+        names = walk.names(value)
         if names <= context.values.keys():
             value = ir.Literal(evaluate_constant(context, value, node.span), span=node.span)
         else:
@@ -38,10 +38,7 @@ def scalar_operand(context: Context, typed: Typed, node: syntax.Expression) -> i
 def is_constant(context: Context, node: syntax.Expression) -> bool:
     """Whether the compile-time constants alone give the value. Errors in it are reported."""
     typed = expression(context, node, host=True)
-    return (
-        typed.extents is None
-        and {reference.name for reference in walk.references(typed.value)} <= context.values.keys()
-    )
+    return typed.extents is None and walk.names(typed.value) <= context.values.keys()
 
 
 def number(context: Context, node: syntax.Expression, what: str) -> Value | ir.ScalarOperand:

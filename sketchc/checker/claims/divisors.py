@@ -7,13 +7,13 @@ What depends on symbols and params alone is checked at launch. What depends on l
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from sketchc.base.diagnostics import Diagnostic, Severity
 from sketchc.checker.context.context import in_phase
 from sketchc.checker.facts.affine import add, constant
 from sketchc.checker.facts.lane_forms import proves
-from sketchc.checker.facts.scope import Scope, contains_iota, phase_scope, root_scope
+from sketchc.checker.facts.scope import Scope, contains_iota, root_scope
+from sketchc.checker.facts.sites import placed
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
@@ -22,31 +22,13 @@ from sketchc.ir.walk import expressions
 
 def findings(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
     """An error for each divisor in a launch that may be less than 1."""
-    root = root_scope(sketch)
     found = (
         diagnostic
-        for index, phase in enumerate(sketch.phases)
-        for diagnostic in _body(phase.body, phase_scope(sketch, root, index))
+        for statement, scope, _, _ in placed(sketch, root_scope(sketch))
+        for value in expressions(statement)
+        for diagnostic in _divisors(value, statement, scope)
     )
     return tuple(dict.fromkeys(found))
-
-
-def _body(body: tuple[ir.Statement, ...], scope: Scope) -> Iterator[Diagnostic]:
-    for statement in body:
-        for value in expressions(statement):
-            yield from _divisors(value, statement, scope)
-        match statement:
-            case ir.Bind() | ir.Fetch():
-                scope = scope.after(statement)
-            case ir.For():
-                yield from _body(statement.body, scope.after(statement))
-            case ir.If(condition, body=then, orelse=orelse):
-                yield from _body(then, scope.given(condition))
-                yield from _body(orelse, scope.given(condition, holds=False))
-            case ir.Load() | ir.Store() | ir.Atomic() | ir.Compute() | ir.Alloc():
-                pass
-            case _:
-                assert_never(statement)
 
 
 def _divisors(value: ir.Expr, statement: ir.Statement, scope: Scope) -> Iterator[Diagnostic]:

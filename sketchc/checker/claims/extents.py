@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import assert_never
-
 from sketchc.checker.facts.answers import Finding
 from sketchc.checker.facts.prover import Prover
-from sketchc.checker.facts.scope import Scope, phase_scope
+from sketchc.checker.facts.sites import placed
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.walk import names
@@ -17,7 +14,10 @@ def findings(prover: Prover) -> list[Finding]:
     """One launch check for each extent of host scalars that some sizes would make negative."""
     tiles = {tile.name: tile for tile in prover.sketch.tiles}
     result: dict[str, Finding] = {}
-    for name, scope in _allocs(prover):
+    for statement, scope, _, _ in placed(prover.sketch, prover.root):
+        if not isinstance(statement, ir.Alloc):
+            continue
+        name = statement.tile
         variables = scope.forms.keys() - prover.root.forms.keys()
         for extent in tiles[name].extents:
             if scope.proves(scope.form(extent)) or names(extent) & variables:
@@ -36,25 +36,3 @@ def findings(prover: Prover) -> list[Finding]:
             require = ir.Require(condition, text, generated=True, span=span)
             result.setdefault(text, Finding(proof, (), (require,)))
     return list(result.values())
-
-
-def _allocs(prover: Prover) -> Iterator[tuple[str, Scope]]:
-    def visit(body: tuple[ir.Statement, ...], scope: Scope) -> Iterator[tuple[str, Scope]]:
-        for statement in body:
-            match statement:
-                case ir.Alloc(tile):
-                    yield tile, scope
-                case ir.Bind() | ir.Fetch():
-                    scope = scope.after(statement)
-                case ir.For():
-                    yield from visit(statement.body, scope.after(statement))
-                case ir.If(condition, body=then, orelse=orelse):
-                    yield from visit(then, scope.given(condition))
-                    yield from visit(orelse, scope.given(condition, holds=False))
-                case ir.Load() | ir.Store() | ir.Atomic() | ir.Compute():
-                    pass
-                case _:
-                    assert_never(statement)
-
-    for index, phase in enumerate(prover.sketch.phases):
-        yield from visit(phase.body, phase_scope(prover.sketch, prover.root, index))

@@ -6,7 +6,7 @@ indentation of the statement they replace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix
@@ -175,8 +175,9 @@ def tile_index_slices(loop: ir.For) -> list[ir.SliceSubscript]:
         return []
     return [
         subscript
-        for access in _accesses(loop.body)
-        for subscript in access.subscripts
+        for statement in walk.statements(loop.body)
+        if isinstance(statement, ir.Load | ir.Store | ir.Atomic)
+        for subscript in statement.access.subscripts
         if isinstance(subscript, ir.SliceSubscript)
         and subscript.step == ir.Literal(1)
         and _counts_tiles(subscript, loop)
@@ -192,12 +193,6 @@ def _counts_tiles(subscript: ir.SliceSubscript, loop: ir.For) -> bool:
             return symbolic.equal(subscript.upper, end)
         case _:
             return False
-
-
-def _accesses(body: Iterable[ir.Statement]) -> Iterator[ir.Access]:
-    for statement in walk.statements(body):
-        if isinstance(statement, ir.Load | ir.Store | ir.Atomic):
-            yield statement.access
 
 
 __all__ = [

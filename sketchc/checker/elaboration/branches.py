@@ -60,7 +60,7 @@ def _reduced(context: Context, value: ir.Expr, node: syntax.Expression) -> ir.Ex
                     return side if settles else other
             return ir.Binary(operator, left, right, span=value.span)
         case _:
-            names = {reference.name for reference in walk.references(value)}
+            names = walk.names(value)
             if has_lanes(value) or _asks(value) or not names <= context.values.keys():
                 return value
             return ir.Literal(bool(evaluate_constant(context, value, node.span)), span=value.span)

@@ -208,7 +208,7 @@ def _host_binding(
 ) -> bool:
     """A scalar of launch values, bound outside all loops: a constant where it can be, else a host
     value."""
-    references = {reference.name for reference in walk.references(value)}
+    references = walk.names(value)
     given = context.binding(name.id, spelt)
     fixed = references <= context.values.keys() - context.tunable
     if not fixed or dtype is DType.BOOL:

@@ -82,15 +82,16 @@ class Computation:
     scope: Scope
 
 
-_Leaf: TypeAlias = ir.Load | ir.Store | ir.Atomic | ir.Fetch | ir.Compute
+#: A statement, its scope, the steps that lead there, and its phase.
+Placed: TypeAlias = tuple[ir.Statement, Scope, tuple[Step, ...], int]
 
 
 def collect(sketch: ir.Sketch, root: Scope) -> tuple[Site, ...]:
     """All sites in program order."""
     tiles = {tile.name: tile for tile in sketch.tiles}
     found = []
-    for statement, scope, path, phase in _leaves(sketch, root):
-        if isinstance(statement, ir.Compute):
+    for statement, scope, path, phase in placed(sketch, root):
+        if not isinstance(statement, ir.Load | ir.Store | ir.Atomic | ir.Fetch):
             continue
         hosts = len(host_path(sketch, phase))
         tensor = sketch.tensor(statement.access.tensor)
@@ -106,25 +107,21 @@ def computations(sketch: ir.Sketch, root: Scope) -> tuple[Computation, ...]:
     """All statements that compute, in program order."""
     return tuple(
         Computation(statement, path, scope)
-        for statement, scope, path, _ in _leaves(sketch, root)
+        for statement, scope, path, _ in placed(sketch, root)
         if isinstance(statement, ir.Compute)
     )
 
 
-def _leaves(sketch: ir.Sketch, root: Scope) -> Iterator[tuple[_Leaf, Scope, tuple[Step, ...], int]]:
-    """What accesses memory or computes, with its scope, the steps that lead there, its phase."""
+def placed(sketch: ir.Sketch, root: Scope) -> Iterator[Placed]:
+    """Every statement, with its scope, the steps that lead there, its phase."""
 
     def visit(
         body: tuple[ir.Statement, ...], scope: Scope, path: tuple[Step, ...], phase: int
-    ) -> Iterator[tuple[_Leaf, Scope, tuple[Step, ...], int]]:
+    ) -> Iterator[Placed]:
         for statement in body:
+            yield statement, scope, path, phase
             match statement:
-                case ir.Load() | ir.Store() | ir.Atomic() | ir.Compute():
-                    yield statement, scope, path, phase
-                case ir.Fetch():
-                    yield statement, scope, path, phase
-                    scope, path = scope.after(statement), (*path, statement)
-                case ir.Bind():
+                case ir.Fetch() | ir.Bind():
                     scope, path = scope.after(statement), (*path, statement)
                 case ir.For():
                     inner = (*path, statement)
@@ -133,10 +130,8 @@ def _leaves(sketch: ir.Sketch, root: Scope) -> Iterator[tuple[_Leaf, Scope, tupl
                     for holds, part in ((True, then), (False, orelse)):
                         step = Branch(condition, holds)
                         yield from visit(part, scope.after(step), (*path, step), phase)
-                case ir.Alloc():
-                    pass
                 case _:
-                    assert_never(statement)
+                    pass
 
     for phase, nest in enumerate(sketch.phases):
         path = host_path(sketch, phase)

@@ -20,6 +20,7 @@ from sketchc.checker.facts.scope import Branch, Step, host_path, root_scope
 from sketchc.checker.facts.sites import Site, collect
 from sketchc.checker.testing.crossings import NO_VALUE, Crossings, Draw
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value
 from sketchc.ir.show import show
 
@@ -169,14 +170,8 @@ def _bare(body: tuple[ir.Statement, ...], path: tuple[Step, ...]) -> Iterator[tu
 
 
 def _accesses(body: tuple[ir.Statement, ...]) -> bool:
-    return any(
-        _accesses(statement.body)
-        if isinstance(statement, ir.For)
-        else _accesses((*statement.body, *statement.orelse))
-        if isinstance(statement, ir.If)
-        else isinstance(statement, ir.Load | ir.Store | ir.Atomic | ir.Fetch)
-        for statement in body
-    )
+    moves = ir.Load | ir.Store | ir.Atomic | ir.Fetch
+    return any(isinstance(statement, moves) for statement in walk.statements(body))
 
 
 def _head(loop: ir.For | ir.HostFor) -> str:
