@@ -49,7 +49,7 @@ class Language:
         if operator in self.obscure:
             right_needs = self.binary_levels["*"]
             left_needs = level if left.level == level else right_needs
-        text = f"{_at_least(left, left_needs)} {operator} {_at_least(right, right_needs)}"
+        text = f"{at_least(left, left_needs)} {operator} {at_least(right, right_needs)}"
         return Code(text, level)
 
     def fold(self, operator: str, operands: list[Code]) -> Code:
@@ -65,13 +65,13 @@ class Language:
         # A second sign is parenthesised: `- -x` reads badly and `--x` is another operator in C++.
         needed = level + 1 if operand.text.startswith(operator) else level
         space = " " if operator.isalpha() else ""
-        return Code(f"{operator}{space}{_at_least(operand, needed)}", level)
+        return Code(f"{operator}{space}{at_least(operand, needed)}", level)
 
     def postfix(self, operand: Code, suffix: str) -> Code:
         """`operand` followed by a subscript, a member or a call, such as `[:, None]`."""
-        text = _at_least(operand, self.postfix_level)
+        text = at_least(operand, self.postfix_level)
         if operand.text[0].isdigit() or operand.text[0] == "-":
-            text = f"({operand.text})"
+            text = parenthesised(operand).text
         return Code(text + suffix, self.postfix_level)
 
     def call(self, function: str, *arguments: Code | str) -> Code:
@@ -80,8 +80,14 @@ class Language:
         return Code(f"{function}({inner})", self.postfix_level)
 
 
-def _at_least(code: Code, level: int) -> str:
-    return code.text if code.level >= level else f"({code.text})"
+def parenthesised(code: Code) -> Code:
+    """The expression in parentheses."""
+    return Code(f"({code.text})")
+
+
+def at_least(code: Code, level: int) -> str:
+    """The text of an operand, in parentheses where it binds more loosely than `level`."""
+    return (code if code.level >= level else parenthesised(code)).text
 
 
 _PYTHON_COMPARISONS = dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "in", "is"), 4)

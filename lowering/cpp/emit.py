@@ -19,11 +19,11 @@ from sketchc.launch.conditions import Kind, launch_conditions, launch_steps
 from sketchc.lowering.abi import passed
 from sketchc.lowering.cpp.abi import actual_extents
 from sketchc.lowering.cpp.answers import answers as answers
-from sketchc.lowering.cpp.binding import module_source
 from sketchc.lowering.cpp.expressions import literal
 from sketchc.lowering.cpp.library.texts import include_lines, library_text, used_pieces
 from sketchc.lowering.cpp.names import entry_name, identifier
 from sketchc.lowering.cpp.printer import Printer, streams_name
+from sketchc.lowering.cpp.python_module import module_source
 from sketchc.lowering.cpp.steps import Steps, refuse_unless, reserve
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import nodes
@@ -88,6 +88,7 @@ class _Host:
 
     @property
     def sketch(self) -> ir.Sketch:
+        """The sketch of the plan."""
         return self.plan.sketch
 
     def function(self) -> str:

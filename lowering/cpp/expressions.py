@@ -14,7 +14,7 @@ from sketchc.ir.symbolic import OPPOSITE
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.scalars import LOGICAL, scalar_dtype
-from sketchc.lowering.precedence import CPP, Code
+from sketchc.lowering.precedence import CPP, Code, at_least, parenthesised
 
 #: The C++ type of each element type; `half` and `bfloat16` are the library's.
 CPP_TYPES = {
@@ -124,7 +124,7 @@ class Expressions:
                 return self._binary(expression)
             case ir.Choice():
                 condition, then, otherwise = (self._in_brackets(part) for part in expression.parts)
-                return Code(f"({condition} ? {then} : {otherwise})")
+                return parenthesised(Code(f"{condition} ? {then} : {otherwise}"))
             case ir.Function(name, arguments):
                 return self._function(name, arguments)
             case ir.Iota() | ir.TileLanes():
@@ -137,7 +137,7 @@ class Expressions:
         """A part of a choice, in parentheses where it has an operator."""
         code = self.scalar(expression)
         plain = isinstance(expression, ir.Literal | ir.Ref | ir.Function | ir.Choice)
-        return code if plain else Code(f"({code})")
+        return code if plain else parenthesised(code)
 
     def _as_real(self, expression: ir.Expr) -> Code:
         if isinstance(expression, ir.Literal) and not isinstance(expression.value, bool):
@@ -233,6 +233,7 @@ class Expressions:
         )
 
     def number_literal(self, number: int | float | bool, dtype: DType) -> Code:
+        """A number of an element type."""
         if dtype in (DType.F16, DType.BF16):
             return self.helper(_NARROW[dtype], _float_literal(float(number), DType.F32))
         if dtype.is_float:
@@ -342,6 +343,7 @@ class Expressions:
 
 
 def literal(value: int | float | bool) -> Code:
+    """A number or truth value of the sketch; integers beyond 32 bits are of 64."""
     if isinstance(value, bool):
         return Code("true" if value else "false")
     if isinstance(value, float):
@@ -359,16 +361,13 @@ def logical(operator: str, left: Code, right: Code) -> Code:
     other operator is parenthesised."""
     own = CPP.binary_levels[LOGICAL[operator]]
     levels = {CPP.binary_levels[spelling] for spelling in LOGICAL.values()} - {own}
-    parts = [Code(f"({code})") if code.level in levels else code for code in (left, right)]
+    parts = [parenthesised(code) if code.level in levels else code for code in (left, right)]
     return CPP.binary(LOGICAL[operator], *parts)
 
 
 def conditional(condition: Code, then: Code, otherwise: Code) -> Code:
     """`condition ? then : otherwise`."""
-    shown = (
-        f"({code})" if code.level < CPP.postfix_level else str(code)
-        for code in (condition, then, otherwise)
-    )
+    shown = (at_least(code, CPP.postfix_level) for code in (condition, then, otherwise))
     return Code("{} ? {} : {}".format(*shown), 1)
 
 

@@ -64,19 +64,23 @@ class Printer(Expressions):
         self.lines += [line.replace("\u00a0", " ") for line in wrapped]
 
     def pragma(self, text: str) -> None:
+        """A directive to OpenMP."""
         self.lines.append(f"{INDENT * self.depth}#pragma omp {text}")
 
     def comment(self, text: str) -> None:
+        """A comment, one line for each of the text."""
         for part in text.splitlines():
             # A backslash at a line's end would swallow the next line.
             self.line(f"// {part.rstrip(chr(92))}".rstrip())
 
     def open(self, text: str) -> None:
+        """Opens a block behind `text`, such as the head of a loop."""
         # A no-break space keeps the brace on the line of the last word.
         self.line(f"{text}\u00a0{{" if text else "{")
         self.depth += 1
 
     def close(self) -> None:
+        """Closes the block that was opened last."""
         self.depth -= 1
         self.line("}")
 
@@ -86,10 +90,12 @@ class Printer(Expressions):
         self.open("} else")
 
     def statements(self, body: tuple[nodes.Statement, ...]) -> None:
+        """Prints statements in order."""
         for statement in body:
             self.statement(statement)
 
     def statement(self, statement: nodes.Statement) -> None:
+        """Prints one statement with what is inside, and marks where its lines come from."""
         with self.tracing(*statement.origins):
             self._statement(statement)
 
@@ -131,8 +137,6 @@ class Printer(Expressions):
                 self._serial(statement)
             case nodes.Branch():
                 self._branch(statement)
-            case nodes.Barrier():
-                pass  # the lanes of one program run in one thread
             case _:
                 assert_never(statement)
 

@@ -30,6 +30,7 @@ class Steps:
     out: Printer
 
     def steps(self, steps: tuple[ir.HostStep, ...]) -> None:
+        """Prints steps in order."""
         for step in steps:
             match step:
                 case ir.Launch(index):

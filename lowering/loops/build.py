@@ -149,6 +149,7 @@ class _Lowering(Calls):
         ]
 
     def nodes(self, nodes: list[Node], scope: Scope) -> list[loops.Statement]:
+        """The statements of a fused tree, in order."""
         found: list[loops.Statement] = []
         for node in nodes:
             match node:

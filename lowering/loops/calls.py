@@ -26,6 +26,7 @@ class Calls(Reads):
     # ------------------------------------------------------------ calls of the library on tiles
 
     def call(self, nest: Nest, call: LibraryCall, scope: Scope) -> nodes.TileCall:
+        """The call of a library's function on tiles in memory."""
         views = []
         for block in call.blocks:
             home = self.homes[block.reference.name]
@@ -45,6 +46,7 @@ class Calls(Reads):
     # ------------------------------------------------------------ matrix products
 
     def product(self, nest: Nest, product: Product) -> nodes.MatrixProduct:
+        """A matrix product on strided views, with storage for its packed panels."""
         left, right = (source for source in nest.sources if isinstance(source, Read))
         rows, columns, inner = product.extents
         left_view = self._view(left, product.trans_a, product.rows.lower, product.depth.lower)
@@ -104,7 +106,7 @@ class Calls(Reads):
         name = self.maker.versions.fresh(stem)
         limited = ir.Binary("min", depth, ir.Literal(PACK_DEPTH))
         extents = (limited, simplify(ir.Binary("+", extent, ir.Literal(margin))))
-        self.packs.append(nodes.Storage(name, dtype, extents, "arena", "packed panels"))
+        self.packs.append(nodes.Storage(name, dtype, extents, "arena"))
         return name
 
 

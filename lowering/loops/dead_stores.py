@@ -79,6 +79,7 @@ def _reads(statement: nodes.Statement) -> set[str]:
 
 
 def buffers_read(body: tuple[nodes.Statement, ...]) -> set[str]:
+    """The buffers that statements read, those inside included."""
     found: set[str] = set()
     for statement in nodes.walk(body):
         found |= _reads(statement)

@@ -61,6 +61,7 @@ class Versions:
         return self._forwarded.get(version)
 
     def forwarded(self, load: ir.Load) -> bool:
+        """Whether the tensor is read in the place of the tile that a load fills."""
         return self.written(load) in self._forwarded
 
     def fresh(self, stem: str) -> str:
@@ -90,9 +91,11 @@ class _Uses:
     bound: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
 
     def add(self, version: str, position: int) -> None:
+        """Notes a use of a version at a position."""
         self.positions.setdefault(version, []).append(position)
 
     def of(self, version: str) -> list[int]:
+        """The positions at which a version is used."""
         return sorted(set(self.positions.get(version, ())))
 
 

@@ -42,6 +42,7 @@ class LoopNode:
 
     @property
     def innermost(self) -> bool:
+        """Whether no loop is inside."""
         return all(isinstance(child, Leaf) for child in self.children)
 
 

@@ -183,6 +183,7 @@ def extremum(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
 
 
 def sort(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
+    """Values with their indices, in temporaries that the function sorts back and forth."""
     extents, domain = _shape(maker, statement, 0)
     domain = _meet(extents, domain, _shape(maker, statement, 1))
     dtype = _type(maker, statement, 0).compute
@@ -266,6 +267,7 @@ def concat(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
 
 
 def reshape(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
+    """Lanes in row-major order from one rectangle to another."""
     extents, domain = _shape(maker, statement, 0)
     dtype = _type(maker, statement, 0)
     tile = maker.versions.written(statement)

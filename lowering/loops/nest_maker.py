@@ -168,6 +168,7 @@ class NestMaker(Tiles):
                 return self._elementwise(statement)
 
     def domain_written(self, statement: ir.Compute) -> ir.Domain:
+        """The lanes of its destination that a statement writes."""
         return statement.written if statement.masked else statement.domain
 
     def _elementwise(self, statement: ir.Compute) -> list[Nest]:
@@ -212,6 +213,7 @@ class NestMaker(Tiles):
         loops: Loops,
         swapped: bool = False,
     ) -> Source:
+        """An operand at the lanes of `loops`; `swapped` exchanges the last two axes of a tile."""
         match operand:
             case ir.ScalarOperand(value, dtype):
                 return ScalarSource(value, dtype)

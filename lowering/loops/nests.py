@@ -123,6 +123,8 @@ class Read:
 
 @attrs.frozen
 class ScalarSource:
+    """A scalar of the sketch, the same at all lanes."""
+
     value: ir.Expr
     dtype: DType
 
@@ -190,6 +192,8 @@ Source: TypeAlias = Read | ScalarSource | LaneSource
 
 
 class Kind(Enum):
+    """What a nest does at each lane, or as a whole."""
+
     ASSIGN = "assign"
     ACCUMULATE = "accumulate"
     PRODUCT = "product"
@@ -326,6 +330,7 @@ class Lanes:
 
     @staticmethod
     def over(extents: tuple[ir.Expr, ...], domain: ir.Domain) -> Lanes:
+        """The loops over the valid lanes of a shape; an axis of one lane needs none."""
         full = domain or (ir.FULL,) * len(extents)
         axes: list[Axis] = []
         loops: list[int | None] = []

@@ -119,6 +119,8 @@ class Row(Traced):
 
 @attrs.frozen
 class Assign(Traced):
+    """`name = value` for a local that is defined already."""
+
     name: str
     value: Value
 
@@ -283,13 +285,6 @@ class Branch(Traced):
     text: str = ""
 
 
-@attrs.frozen
-class Barrier(Traced):
-    """All threads that share storage meet here (nothing to do where lanes are SIMD)."""
-
-    scope: str = "block"
-
-
 Statement: TypeAlias = (
     Note
     | Define
@@ -305,7 +300,6 @@ Statement: TypeAlias = (
     | StreamedLoop
     | SerialLoop
     | Branch
-    | Barrier
 )
 
 # ---------------------------------------------------------------- storage and programs
@@ -320,7 +314,6 @@ class Storage:
     dtype: DType
     extents: tuple[ir.Expr, ...]
     memory: str
-    note: str = ""
 
 
 @attrs.frozen

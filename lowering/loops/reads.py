@@ -57,6 +57,7 @@ class Scope:
     known: dict[ir.Expr, ir.Ref] = attrs.field(factory=dict)
 
     def inner(self, variable: ir.Ref | None) -> Scope:
+        """What is known in the body of a loop over `variable`, or of a branch."""
         variables = self.variables if variable is None else (*self.variables, variable)
         return Scope(variables, dict(self.values), set(self.names), dict(self.known))
 
@@ -210,16 +211,19 @@ class Reads:
         return found
 
     def key(self, reference: Reference, scope: Scope) -> Key:
+        """What makes reads of an element one."""
         indices = tuple(self.index(term, scope) for term in reference.terms)
         return Key(reference.name, reference.tensor, indices)
 
     def read_key(self, read: Read, scope: Scope) -> Key:
+        """What makes reads one that test the same guards."""
         key = self.key(read.reference, scope)
         if not read.guards:
             return key
         return attrs.evolve(key, condition=self.conjunction(read.guards, scope), pad=read.pad)
 
     def index(self, term: Term, scope: Scope) -> ir.Expr:
+        """The index that a term gives at the lanes of the loops around."""
         if term.lanes is not None:
             return self.lane_value(term.lanes, scope)
         if term.axis is None:
@@ -232,6 +236,7 @@ class Reads:
     def place(
         self, reference: Reference, stored: DType, scope: Scope
     ) -> nodes.Local | nodes.Element:
+        """The local or the element of memory behind a reference."""
         indices = tuple(self.shown(self.index(term, scope), scope) for term in reference.terms)
         if reference.tensor:
             extents = self.maker.sketch.extents(reference.name)
@@ -246,6 +251,7 @@ class Reads:
         return nodes.Element(home.name, row_major(kept, extents, None), stored)
 
     def source(self, source: Source, scope: Scope) -> nodes.Value:
+        """The value of a source, which `prepared` has read."""
         match source:
             case Read(dtype=dtype):
                 return converted(self.local(source, scope), dtype)
@@ -274,6 +280,7 @@ def replaced(value: ir.Expr, known: Mapping[ir.Expr, ir.Ref]) -> ir.Expr:
 
 
 def converted(value: nodes.Value, dtype: DType) -> nodes.Value:
+    """The value in a type."""
     if value.dtype is dtype and not isinstance(value, nodes.Apply):
         return value
     if isinstance(value, nodes.Apply):
@@ -284,6 +291,7 @@ def converted(value: nodes.Value, dtype: DType) -> nodes.Value:
 
 
 def typed_number(value: int | float | bool, dtype: DType) -> nodes.Number:
+    """A number as its type holds it."""
     if dtype is DType.BOOL:
         return nodes.Number(bool(value), dtype)
     if dtype.is_float:
@@ -292,6 +300,7 @@ def typed_number(value: int | float | bool, dtype: DType) -> nodes.Number:
 
 
 def scalar_value(value: ir.Expr, dtype: DType) -> nodes.Value:
+    """A scalar expression in a type."""
     match value:
         case ir.Literal(number):
             return typed_number(number, dtype)

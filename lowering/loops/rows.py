@@ -41,6 +41,7 @@ class _Rows:
     origins: tuple[Span, ...] = ()  # of the statement in hand
 
     def run(self, loop: nodes.LaneLoop) -> list[nodes.Statement]:
+        """The row pointers of a lane loop, and the loop that uses them."""
         inside = nodes.walk(loop.body)
         named = {s.name for s in inside if isinstance(s, nodes.Define | nodes.Assign)}
         targets = [s.target for s in inside if isinstance(s, nodes.Accumulate)]

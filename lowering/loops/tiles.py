@@ -46,11 +46,13 @@ class Tiles:
     _loaded: frozenset[str] | None = None
 
     def extents(self, tile: str) -> tuple[ir.Expr, ...]:
+        """The extents of a tile, of one of its versions or of a temporary."""
         if tile in self.temporaries:
             return self.temporaries[tile][0]
         return self.sketch.tile(self.versions.origin(tile)).extents
 
     def dtype(self, tile: str) -> DType:
+        """The element type of a tile, of one of its versions or of a temporary."""
         if tile in self.temporaries:
             return self.temporaries[tile][1]
         return self.sketch.tile(self.versions.origin(tile)).dtype

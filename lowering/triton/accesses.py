@@ -12,7 +12,7 @@ from typing import assert_never
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.triton.expressions import (
     broadcast,
     index_shape,
@@ -147,7 +147,7 @@ def _dense_stride(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
     product = _product(extents, scope)
     if product is None or product.level != PYTHON.binary_levels["*"]:
         return product
-    return Code(f"({product.text})")
+    return parenthesised(product)
 
 
 def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Scope) -> list[Code]:
@@ -162,7 +162,7 @@ def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Sc
     if total is None:
         return []
     # Kept apart from the vectors: one scalar addition instead of one per lane.
-    return [Code(f"({total.text})") if total.level == PYTHON.binary_levels["+"] else total]
+    return [parenthesised(total) if total.level == PYTHON.binary_levels["+"] else total]
 
 
 def _stride_name(tensor: ir.Tensor, axis: int, scope: Scope) -> Code:

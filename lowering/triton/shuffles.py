@@ -5,7 +5,7 @@ from __future__ import annotations
 from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import PhysicalExtent
-from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton.expressions import kernel_expression
 from sketchc.lowering.triton.scope import Scope, shape_code, spread
@@ -152,9 +152,9 @@ def _row_major_lanes(target: str, source: str, scope: Scope) -> Code:
             coordinate = PYTHON.binary("%", coordinate, logical)
         parts.append(coordinate if physical is None else PYTHON.binary("*", coordinate, physical))
         stride = logical if stride is None else PYTHON.binary("*", stride, logical)
-        stride = Code(f"({stride.text})")
+        stride = parenthesised(stride)
         physical = code if physical is None else PYTHON.binary("*", physical, code)
-        physical = Code(f"({physical.text})")
+        physical = parenthesised(physical)
     return PYTHON.call("tl.broadcast_to", PYTHON.fold("+", parts[::-1]), shape_code(shape))
 
 

@@ -85,7 +85,7 @@ def _require_model(binding: Binding) -> None:
 
 def _build(kernel: Kernel, folder: Path) -> str:
     """Build the pybind11 module; returns a clause with the command that builds it again."""
-    from sketchc.lowering.cpp.binding import module_source
+    from sketchc.lowering.cpp.python_module import module_source
     from sketchc.runtime.toolchains.cpp.toolchain import FLAGS, LIBRARIES, CppToolchain
 
     glue = f"{kernel.name}_module.cpp"

@@ -53,6 +53,7 @@ class _Module:
     code: Expressions = attrs.field(factory=Expressions)
 
     def text(self) -> str:
+        """The whole file."""
         name = self.sketch.name
         self._function()
         function = "\n".join(self.lines)
