@@ -133,10 +133,6 @@ class TileValue:
     box: Box | None
     fixed: Box | None = None
 
-    @property
-    def element_bytes(self) -> int:
-        return int(math.prod(self.array.shape)) * self.array.itemsize
-
 
 def lay_out(tile: TileValue, layout: tuple[bool, ...]) -> TileValue:
     """The tile's axes where `layout` is True, new axes of extent 1 elsewhere."""

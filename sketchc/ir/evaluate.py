@@ -109,7 +109,7 @@ def host_values(
 
     Raises `KeyError` for a param that has neither a value nor a default.
     """
-    values = _given_values(sketch, symbols, params or {})
+    values = _all_given(sketch, symbols, params)
     for let in sketch.lets:
         values[let.name] = evaluate(let.value, values)
     return values
@@ -120,7 +120,7 @@ def host_sample(
 ) -> dict[str, Value]:
     """The same for a launch that may be one to refuse, where lets may have no value: see
     `sample_let`."""
-    values = _given_values(sketch, symbols, params or {})
+    values = _all_given(sketch, symbols, params)
     for let in sketch.lets:
         values[let.name] = sample_let(let, values)
     return values
@@ -138,15 +138,24 @@ def sample_extents(tensor: ir.Tensor, values: Mapping[str, Value]) -> list[int]:
     return [extent(expression) for expression in tensor.extents]
 
 
-def _given_values(
-    sketch: ir.Sketch, symbols: Mapping[str, int], given: Mapping[str, Value]
+def given_values(
+    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:
+    """Constants, symbols and params (defaults filled in); a param without a value is not there."""
     values: dict[str, Value] = {**constants_of(sketch), **symbols}
     for param in sketch.params:
-        if param.name in given:
-            values[param.name] = param_value(param, given[param.name])
-        elif param.default is not None:
-            values[param.name] = param_value(param, param.default)
-        else:
-            raise KeyError(param.name)
+        value = (params or {}).get(param.name, param.default)
+        if value is not None:
+            values[param.name] = param_value(param, value)
+    return values
+
+
+def _all_given(
+    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value] | None
+) -> dict[str, Value]:
+    """The same; raises `KeyError` for a param without a value."""
+    values = given_values(sketch, symbols, params)
+    missing = [param.name for param in sketch.params if param.name not in values]
+    if missing:
+        raise KeyError(missing[0])
     return values

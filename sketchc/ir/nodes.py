@@ -10,7 +10,7 @@ contains `Iota` or `TileLanes` is an *index tile*: it has a shape, right-aligned
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import TypeAlias
 
@@ -91,11 +91,6 @@ class Choice:
     @property
     def parts(self) -> tuple[Expr, Expr, Expr]:
         return self.condition, self.then, self.otherwise
-
-    def map(self, change: Callable[[Expr], Expr]) -> Choice:
-        """The choice with each part changed."""
-        condition, then, otherwise = map(change, self.parts)
-        return Choice(condition, then, otherwise, span=self.span)
 
 
 @records.frozen

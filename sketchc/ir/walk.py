@@ -126,11 +126,6 @@ def access_names(access: ir.Access) -> set[str]:
     return {reference.name for index in indices(access) for reference in references(index)}
 
 
-def access_tiles(access: ir.Access) -> set[str]:
-    """The tiles whose values are indices of an access."""
-    return {tile for index in indices(access) for tile in tiles_read(index)}
-
-
 # ---------------------------------------------------------------- statements
 
 

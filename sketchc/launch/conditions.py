@@ -21,7 +21,7 @@ from sketchc.base import records
 from sketchc.base.source import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.evaluate import Value, constants_of, evaluate, param_value, sample_let
+from sketchc.ir.evaluate import Value, constants_of, evaluate, given_values, sample_let
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import conjunction, conjuncts
 from sketchc.ir.walk import children, references, substitute
@@ -151,7 +151,7 @@ def broken(
 ) -> str | None:
     """The text of the first condition that a launch with these values breaks, None if all hold.
     Raises `KeyError` where one is about a param that has neither a value nor a default."""
-    values = _scalars(sketch, symbols, params)
+    values = given_values(sketch, symbols, params)
     for step in launch_steps(sketch):
         try:
             if isinstance(step, ir.Let):
@@ -182,7 +182,7 @@ def refusal(
     params: Mapping[str, Value],
 ) -> str:
     """`the sketch needs N <= 16 (N = 17)`, as far as the values are known."""
-    values = _scalars(sketch, symbols, params)
+    values = given_values(sketch, symbols, params)
     for let in sketch.lets:
         values[let.name] = sample_let(let, values)
     names = [name for name in mentioned(sketch, condition) if name in values]
@@ -472,15 +472,3 @@ def _fetches(
                 yield from _fetches(orelse, loaded)
             case _:
                 assert_never(step)
-
-
-def _scalars(
-    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value]
-) -> dict[str, Value]:
-    """Constants, symbols and params; a param without a value is not there."""
-    values: dict[str, Value] = {**constants_of(sketch), **symbols}
-    for param in sketch.params:
-        value = params.get(param.name, param.default)
-        if value is not None:
-            values[param.name] = param_value(param, value)
-    return values

@@ -8,7 +8,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.walk import reads, writes
 from sketchc.parsing import syntax
-from sketchc.parsing.prepass import names
+from sketchc.parsing.walk import names, statements
 
 
 def stored(sketch: ir.Sketch, body: Iterable[ir.Statement]) -> set[str]:
@@ -62,46 +62,26 @@ def left_out(sketch: ir.Sketch, tree: syntax.Sketch) -> set[str]:
 
 def _mentioned(statement: syntax.Statement) -> Iterator[str]:
     """Every name that a simple statement uses."""
-    parts: tuple[syntax.Expression | syntax.Keyword, ...] = ()
     match statement:
-        case (
-            syntax.Load(access=access, tile=tile, keywords=keywords)
-            | syntax.Store(access=access, tile=tile, keywords=keywords)
-            | syntax.Atomic(access=access, tile=tile, keywords=keywords)
-        ):
-            parts = (access, tile, *keywords)
-        case syntax.Compute(arguments=arguments, keywords=keywords):
-            parts = (*arguments, *keywords)
-        case syntax.Binding(values=values):
-            parts = values
-        case syntax.Fetch(access=access):
-            parts = (access,)
+        case syntax.Load() | syntax.Store() | syntax.Atomic():
+            yield from names((statement.access, statement.tile, statement.keywords))
+        case syntax.Compute():
+            yield from names((statement.arguments, statement.keywords))
+        case syntax.Binding():
+            yield from names(statement.values)
+        case syntax.Fetch():
+            yield from names(statement.access)
         case _:
             pass
-    for part in parts:
-        yield from names(part)
 
 
 def alloc_of(tree: syntax.Sketch, tile: ir.Tile) -> syntax.Alloc | None:
     """The statement that made a tile."""
-    allocs = (each for each in _statements(tree.body) if isinstance(each, syntax.Alloc))
+    allocs = (each for each in statements(tree.body) if isinstance(each, syntax.Alloc))
     return next((each for each in allocs if tile.span in (each.span, each.name_span)), None)
 
 
 def loop_of(tree: syntax.Sketch, loop: ir.For) -> syntax.For | None:
     """The loop as written."""
-    loops = (each for each in _statements(tree.body) if isinstance(each, syntax.For))
+    loops = (each for each in statements(tree.body) if isinstance(each, syntax.For))
     return next((each for each in loops if each.span == loop.span), None)
-
-
-def _statements(body: Iterable[syntax.Statement]) -> Iterator[syntax.Statement]:
-    """All statements, in the order of the text."""
-    for statement in body:
-        yield statement
-        match statement:
-            case syntax.For(body=inner):
-                yield from _statements(inner)
-            case syntax.If(body=inner, orelse=other):
-                yield from _statements((*inner, *other))
-            case _:
-                pass

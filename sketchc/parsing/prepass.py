@@ -10,7 +10,6 @@ Nothing is reported here: names that resolve to nothing are left to elaboration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 
 from sketchc.base import records
@@ -18,6 +17,7 @@ from sketchc.base.types import DType
 from sketchc.ops.dtypes import common, result_of
 from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
+from sketchc.parsing.walk import names
 
 
 class Use(Enum):
@@ -64,38 +64,6 @@ def prepass(tree: syntax.Sketch) -> Prepass:
     walker.infer()
     dtypes = {key: tile.dtype or DType.F32 for key, tile in walker.allocs.items()}
     return Prepass(walker.uses, dtypes, frozenset(walker.parallel), frozenset(walker.read))
-
-
-def names(node: object) -> Iterator[str]:
-    """Every name that an expression (or slice, or None) uses."""
-    match node:
-        case syntax.Name(id=name):
-            yield name
-        case syntax.Unary(operand=operand):
-            yield from names(operand)
-        case syntax.Binary(left=left, right=right):
-            yield from names(left)
-            yield from names(right)
-        case syntax.Choice():
-            yield from names(node.condition)
-            yield from names(node.then)
-            yield from names(node.otherwise)
-        case syntax.Call(arguments=arguments, keywords=keywords):
-            for argument in (*arguments, *keywords):
-                yield from names(argument)
-        case syntax.Keyword(value=value):
-            yield from names(value)
-        case syntax.Slice(lower=lower, upper=upper, step=step):
-            for bound in (lower, upper, step):
-                yield from names(bound)
-        case syntax.Subscript(base=base, subscripts=subscripts):
-            for part in (base, *subscripts):
-                yield from names(part)
-        case syntax.List(items=items):
-            for item in items:
-                yield from names(item)
-        case _:
-            return
 
 
 @records.define(eq=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from sketchc.base import records
 from sketchc.base.precedence import (
     ATOM,
     CHOICE,
@@ -129,24 +130,9 @@ def section(node: syntax.Section) -> tuple[str, list[str], str]:
 
 
 def items(node: syntax.Section) -> tuple[Span, ...]:
-    """Where the items of a section stand."""
-    match node:
-        case syntax.SymbolsSection():
-            return tuple(item.span for item in node.symbols)
-        case syntax.ParamsSection():
-            return tuple(item.span for item in node.params)
-        case syntax.LetSection():
-            return tuple(item.span for item in node.lets)
-        case syntax.TensorsSection() | syntax.WorkspaceSection():
-            return tuple(item.span for item in node.tensors)
-        case syntax.ViewsSection():
-            return tuple(item.span for item in node.views)
-        case syntax.ConstexprSection():
-            return tuple(item.span for item in node.constants)
-        case syntax.RequireSection():
-            return tuple(item.span for item in node.conditions)
-        case _:
-            assert_never(node)
+    """Where the items of a section, its first field, stand."""
+    first, *_ = records.fields(type(node))
+    return tuple(item.span for item in getattr(node, first.name))
 
 
 def _symbol(node: syntax.SymbolDeclaration) -> str:

@@ -22,7 +22,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.parsing import syntax
-from sketchc.parsing.prepass import names
+from sketchc.parsing.walk import names
 
 _Part: TypeAlias = syntax.Expression | syntax.Slice | syntax.NewAxis
 

@@ -66,27 +66,21 @@ def without_functions(context: Context, typed: Typed, span: Span) -> ir.Expr:
 def _without_floats(context: Context, value: ir.Expr, span: Span) -> ir.Expr:
     """A condition with its comparisons of host floats hoisted; anything else as it is."""
     match value:
-        case ir.Unary("not", operand):
-            inner = _without_floats(context, operand, span)
-            return ir.Unary("not", inner, span=value.span)
-        case ir.Binary("and" | "or" as operator, left, right):
-            left, right = (_without_floats(context, side, span) for side in (left, right))
-            return ir.Binary(operator, left, right, span=value.span)
         case ir.Binary("<" | "<=" | ">" | ">=" | "==" | "!=") if symbolic.has_floats(
             value
         ) and is_host(value):
             return hoist(context, value, DType.BOOL, span)
-        case ir.Choice():
-            return value.map(lambda part: _without_floats(context, part, span))
-        case ir.Binary(operator, left, right) if _has_choice(value):
-            left, right = (_without_floats(context, side, span) for side in (left, right))
-            return ir.Binary(operator, left, right, span=value.span)
+        case ir.Unary("not") | ir.Binary("and" | "or") | ir.Choice():
+            pass
+        case ir.Binary() if _has_choice(value):
+            pass
         case _:
             return value
+    return walk.changed(value, lambda part: _without_floats(context, part, span))
 
 
 def _has_choice(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Choice) or any(map(_has_choice, walk.children(value)))
+    return any(isinstance(part, ir.Choice) for part in walk.parts(value))
 
 
 def _has_function(value: ir.Expr) -> bool:

@@ -22,8 +22,9 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.walk import expressions
 from sketchc.parsing import syntax
-from sketchc.parsing.prepass import is_parallel, names
+from sketchc.parsing.prepass import is_parallel
 from sketchc.parsing.text import statement_text
+from sketchc.parsing.walk import names
 
 
 def phases_of(context: Context) -> tuple[tuple[ir.Phase, ...], tuple[ir.HostStep, ...]]:

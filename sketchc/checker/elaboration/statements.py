@@ -35,8 +35,9 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
 from sketchc.parsing import syntax
-from sketchc.parsing.prepass import is_parallel, names
+from sketchc.parsing.prepass import is_parallel
 from sketchc.parsing.text import expression_text, statement_text
+from sketchc.parsing.walk import names
 
 
 def block(context: Context, body: tuple[syntax.Statement, ...]) -> tuple[ir.Statement, ...]:
