@@ -1,7 +1,7 @@
 """Loads, stores, atomics and fetches of the interpreter, compiled to closures.
 
 Plain slices take a short cut over NumPy's basic indexing; every other form goes lane by lane
-(`interpreter_reach`). With `check_domains`, the lanes found are compared with the domains and
+(`interpreter.addresses`). With `check_domains`, the lanes found are compared with the domains and
 guards that the checker inferred.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
-from sketchc.interpreter.addresses import Locator, Reach, compile_access
+from sketchc.interpreter.addresses import Addresses, Locator, compile_access
 from sketchc.interpreter.expressions import compile_domain, compile_scalar
 from sketchc.interpreter.lanes import Outcome
 from sketchc.interpreter.memory import MASKED, STRAY, Index, Places, Site, Window
@@ -43,9 +43,9 @@ from sketchc.ir import nodes as ir
 #: subscript is out of range, and the tile's lanes.
 BasicIndex: TypeAlias = tuple[int | slice, ...]
 Locate: TypeAlias = Callable[[Extents], tuple[BasicIndex | None, Box]]
-#: The same for every form, for a tile of given extents and the lanes considered; `Reach.wrong` says
-#: that a scalar subscript was out of range, which has been told.
-Reaching: TypeAlias = Callable[[Extents, Box], Reach]
+#: The same for every form, for a tile of given extents and the lanes considered; `Addresses.wrong`
+#: says that a scalar subscript was out of range, which has been told.
+Addressing: TypeAlias = Callable[[Extents, Box], Addresses]
 
 #: What moves elements between a tensor and a tile.
 Moved: TypeAlias = ir.Load | ir.Store | ir.Atomic
@@ -109,7 +109,7 @@ class Accesses(State):
 
         return locate
 
-    def _reaching(
+    def _addressing(
         self,
         access: ir.Access,
         tile: str,
@@ -117,7 +117,7 @@ class Accesses(State):
         padded: bool,
         site: Site,
         fills: bool = False,
-    ) -> Reaching:
+    ) -> Addressing:
         """The general path."""
         window = self.windows[access.tensor]
         extents = self.declared[tile].extents
@@ -125,7 +125,7 @@ class Accesses(State):
         locator = Locator(compiled, window.shape, window.steps(), padded, fills)
         promised = self._promised(access)
 
-        def reaching(actual: Extents, valid: Box) -> Reach:
+        def addressing(actual: Extents, valid: Box) -> Addresses:
             def too_long(place: int, length: int, extent: int) -> None:
                 self._slice_too_long(window, site, place, length, extent)
 
@@ -139,7 +139,7 @@ class Accesses(State):
                 self._out_of_range(window, site, *reach.wrong, promised)
             return reach
 
-        return reaching
+        return addressing
 
     def _slice_too_long(
         self, window: Window, site: Site, axis: int, length: int, extent: int
@@ -167,7 +167,7 @@ class Accesses(State):
         violation = Violation("in-bounds", window.name, element, where, text, site.span, promised)
         self.violations.add(violation)
 
-    def _report_stray(self, reach: Reach, window: Window, site: Site) -> bool:
+    def _report_stray(self, reach: Addresses, window: Window, site: Site) -> bool:
         """R13: an index that was loaded and lies outside; True when there was one."""
         if reach.stray is not None:
             self._out_of_range(window, site, *reach.stray, promised=True)
@@ -255,7 +255,7 @@ class Accesses(State):
         pad, where = statement.pad, statement.where
         padded = pad is not None
         fill_of = compile_scalar(_pad_value(pad))
-        reaching = self._reaching(
+        addressing = self._addressing(
             statement.access, statement.tile, where, padded, site, fills=padded
         )
         window = self.windows[statement.access.tensor]
@@ -269,7 +269,7 @@ class Accesses(State):
             self._require_present(window, site)
             tile = self.tiles[statement.tile]
             note()
-            reach = reaching(tile.extents, full_box(tile.extents))
+            reach = addressing(tile.extents, full_box(tile.extents))
             if self.options.places and not padded:
                 self._note_places(statement, window, reach.places)
             if reach.wrong is not None:
@@ -338,17 +338,17 @@ class Accesses(State):
 
     def _leaving(
         self, statement: ir.Store | ir.Atomic, site: Site, what: str
-    ) -> Callable[[], tuple[TileValue, Reach] | None]:
+    ) -> Callable[[], tuple[TileValue, Addresses] | None]:
         """The general path out of a tile: the tile and where its lanes go; None for nowhere."""
-        reaching = self._reaching(
+        addressing = self._addressing(
             statement.access, statement.tile, statement.where, padded=True, site=site
         )
         window = self.windows[statement.access.tensor]
         expect = self._expected_mask(statement.domain, statement.guards, site, what)
 
-        def leaving() -> tuple[TileValue, Reach] | None:
+        def leaving() -> tuple[TileValue, Addresses] | None:
             tile = self.tiles[statement.tile]
-            reach = reaching(tile.extents, self.read(tile, site))
+            reach = addressing(tile.extents, self.read(tile, site))
             if self.options.places:
                 self._note_places(statement, window, reach.places)
             if reach.wrong is not None:

@@ -39,7 +39,7 @@ from sketchc.ir.symbolic import conjuncts
 
 
 @attrs.frozen
-class Reach:
+class Addresses:
     """The lanes of `box` at which `mask` holds name the elements `positions` of the storage.
 
     `wanted`: the lanes that should have one, be it outside the tensor.
@@ -154,7 +154,7 @@ class Locator:
     padded: bool
     fills: bool = False
 
-    def reach(self, values: Values, extents: Extents, box: Box, tiles: Tiles) -> Reach:
+    def reach(self, values: Values, extents: Extents, box: Box, tiles: Tiles) -> Addresses:
         """What the lanes of `box` reach; `tiles` are the element indices."""
         wheres = [(function(values), axes) for function, axes in self.compiled.wheres]
         for tile, _ in wheres:
@@ -181,7 +181,7 @@ class Locator:
         positions = np.zeros(mask.shape, np.int64)
         for tile, step in zip(tiles, self.steps, strict=True):
             positions = positions + select(tile, extents, box).astype(np.int64) * step
-        return Reach(box, mask, positions, wanted, stray, wrong)
+        return Addresses(box, mask, positions, wanted, stray, wrong)
 
     def _bounds(self, tiles: Tiles) -> tuple[list[Condition], list[TileValue]]:
         """That each index lies in the tensor: computed ones, and loaded ones."""

@@ -17,7 +17,7 @@ from sketchc.interpreter.launch import Launch, prepare
 from sketchc.interpreter.machine import Machine
 from sketchc.interpreter.memory import Memory, Places
 from sketchc.interpreter.options import Options
-from sketchc.interpreter.run_coverage import Reached
+from sketchc.interpreter.run_coverage import RunCoverage
 from sketchc.interpreter.tiles import Array
 from sketchc.interpreter.violations import Violation, Violations, show_element
 from sketchc.ir import nodes as ir
@@ -36,7 +36,7 @@ class Result:
     outputs: dict[str, Array]
     symbols: dict[str, int]
     violations: tuple[Violation, ...] = ()
-    reached: Reached = records.field(factory=Reached)
+    reached: RunCoverage = records.field(factory=RunCoverage)
     places: tuple[Places, ...] = ()
 
 

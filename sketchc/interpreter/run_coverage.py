@@ -1,4 +1,4 @@
-"""What a run got to see: how often each loop ran, and which sides of each branch were taken.
+"""The coverage of runs: how often each loop ran, and which sides of each branch were taken.
 
 A claim that rests on runs holds for no more than they reached. Loops and branches are known by
 where they begin in the text, which is the same at all tile sizes.
@@ -10,7 +10,7 @@ from sketchc.base import records
 
 
 @records.define
-class Reached:
+class RunCoverage:
     """`trips`: the most iterations in a row of each loop; `sides`: branches with their outcome.
     `telling`: its tile sizes differ from one another and from 1, so that one in the place of
     another shows."""

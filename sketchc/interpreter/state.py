@@ -23,7 +23,7 @@ from sketchc.interpreter.memory import (
     runs_in_parallel,
 )
 from sketchc.interpreter.options import Options
-from sketchc.interpreter.run_coverage import Reached
+from sketchc.interpreter.run_coverage import RunCoverage
 from sketchc.interpreter.tiles import (
     Array,
     Box,
@@ -66,7 +66,7 @@ class State:
     parallel_depth: int = 0
     alloc_depth: dict[str, int] = attrs.field(factory=dict)
     tile_writers: dict[str, Path] = attrs.field(factory=dict)
-    reached: Reached = attrs.field(factory=Reached)
+    reached: RunCoverage = attrs.field(factory=RunCoverage)
     places: list[Places] = attrs.field(factory=list)
     from_memory: set[str] = attrs.field(factory=set)  # scalars that a fetch has part in
 

@@ -18,7 +18,7 @@ from sketchc.base.source import Span
 from sketchc.checker.facts.affine import add, constant_value, scale
 from sketchc.checker.facts.conditions import ALWAYS, CASE_LIMIT, Cases, both, cases
 from sketchc.checker.facts.scope import Branch, Scope, Step, root_scope
-from sketchc.interpreter.run_coverage import Reached
+from sketchc.interpreter.run_coverage import RunCoverage
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show
@@ -49,11 +49,11 @@ class Goal:
     around: tuple[Goal, ...] = ()
     span: Span = records.field(eq=False, repr=False, kw_only=True)
 
-    def met_within(self, runs: Collection[Reached]) -> bool:
+    def met_within(self, runs: Collection[RunCoverage]) -> bool:
         """Whether they reach it while the loops around it run as often as they should, too."""
         return self.met(runs) and all(loop.met(runs) for loop in self.around)
 
-    def met(self, runs: Collection[Reached]) -> bool:
+    def met(self, runs: Collection[RunCoverage]) -> bool:
         """Whether runs on the same inputs, one for each assignment of tile sizes, reach it."""
         if self.side is not None:
             return any((self.place, self.side) in run.sides for run in runs)

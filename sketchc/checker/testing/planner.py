@@ -12,7 +12,7 @@ from sketchc.base import records
 from sketchc.checker.testing.goals import DATA, Goal, goals, reachable
 from sketchc.checker.testing.settings import Setting, Settings, volume
 from sketchc.checker.testing.workload import Workload, rehearse
-from sketchc.interpreter.run_coverage import Reached
+from sketchc.interpreter.run_coverage import RunCoverage
 from sketchc.ir import nodes as ir
 
 #: Settings tried to find small ones, and the largest product of the sizes of one at first: what
@@ -59,7 +59,7 @@ class Planner:
         """Take everything that runs can reach as a goal."""
         self.all_goals = self.goals = self.wanted = goals(self.renamed, self.tunable)
 
-    def note(self, reached: Sequence[Reached | None]) -> None:
+    def note(self, reached: Sequence[RunCoverage | None]) -> None:
         """What runs on the same inputs reached, one for each sketch; None where it did not run."""
         runs = self._ran(reached)
         self.goals = tuple(goal for goal in self.goals if not goal.met(runs))
@@ -68,7 +68,7 @@ class Planner:
             for place, count in run.trips.items():
                 self.trips[place] = max(count, self.trips.get(place, 0))
 
-    def _ran(self, reached: Sequence[Reached | None]) -> list[Reached]:
+    def _ran(self, reached: Sequence[RunCoverage | None]) -> list[RunCoverage]:
         """The runs that took place, each with whether its tile sizes are telling."""
         telling = self.telling or [True] * len(reached)
         pairs = zip(reached, telling, strict=True)

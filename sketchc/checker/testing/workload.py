@@ -12,7 +12,7 @@ from typing import assert_never
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
 from sketchc.checker.facts import budget
-from sketchc.interpreter.run_coverage import Reached
+from sketchc.interpreter.run_coverage import RunCoverage
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
 
@@ -27,7 +27,7 @@ class Workload:
 
     limit: int
     total: int = 0
-    reached: Reached = records.field(factory=Reached)
+    reached: RunCoverage = records.field(factory=RunCoverage)
 
     def add(self, cost: int) -> None:
         budget.spend(3)
