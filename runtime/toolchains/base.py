@@ -66,6 +66,29 @@ class Artefact:
     details: Mapping[str, Any] = attrs.field(factory=dict)
 
 
+@attrs.frozen
+class ModelRun:
+    """How the worker of a `ModelNew` (`toolchains.torch_module`) runs one on a target: what a
+    toolchain's `model_run(kernel)` returns, where it has that method.
+
+    `prepare` is a function "module:name" that the worker calls with its session and its request,
+    which holds `told`, before the file is imported, so that the guard sees launches. `gated`:
+    forward has no need of programs. `on_device`: tensors are not in the host's memory.
+    `compiled_by` is a handler of workers that compiles what forward launches, where launches are
+    interpreted.
+    """
+
+    prepare: str = ""
+    told: Mapping[str, Any] = attrs.field(factory=dict)
+    preload: tuple[str, ...] = ("torch",)
+    environment: Mapping[str, str] = attrs.field(factory=dict)
+    readable: tuple[Path, ...] = ()
+    writable: tuple[Path, ...] = ()
+    gated: bool = False
+    on_device: bool = False
+    compiled_by: str = ""
+
+
 class Toolchain(Protocol):
     """The `TOOLCHAIN` of the module that a target's record names implements this."""
 

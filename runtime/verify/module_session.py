@@ -73,7 +73,7 @@ class ModuleSession(Session):
         kernel, init = self.candidate.kernel, self._init({})
         self._check_constants()
         try:
-            if self.candidate.toolchain.status().interpreted and kernel.target == "triton_cuda":
+            if self.modules.compiles_launches(kernel):
                 self.modules.build_launches(
                     kernel, init, self._own_inputs(), self.binding.description.layout, timeout
                 )

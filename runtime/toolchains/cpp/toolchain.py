@@ -29,6 +29,7 @@ from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult, kill_gr
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Artefact,
+    ModelRun,
     Session,
     ToolchainError,
     ToolchainStatus,
@@ -81,6 +82,12 @@ class CppToolchain:
 
     target = "cpp"
     flags = FLAGS
+    models_need_torch = True
+
+    def model_run(self, kernel: Kernel) -> ModelRun:
+        """A `ModelNew` builds its C++ while it is imported."""
+        del kernel
+        return ModelRun(gated=True)
 
     def status(self) -> ToolchainStatus:
         """What is here; starts the compiler only to ask its version."""

@@ -7,8 +7,6 @@ and the model's parameters by their own names: see `Call`. One object serves one
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +19,7 @@ from sketchc.runtime.tasks.layout import Layout
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Artefact,
+    ModelRun,
     Toolchain,
     ToolchainError,
     ToolchainStatus,
@@ -34,10 +33,8 @@ if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
 
 _WORKER = "sketchc.runtime.toolchains.torch_module.worker"
-_LAUNCHES = "sketchc.runtime.toolchains.torch_module.launches"
 #: The kind of a failure: forward would start a compiler, and could not (see `TorchModules`).
 BUILDS = "BuildsInForwardError"
-_INTERPRETED = ("sketchc.runtime.toolchains.triton_cuda.interpreted",)
 #: Address space of a model that runs on the CPU.
 _MEMORY_BYTES = 32 << 30
 _LOG_LINES = 200
@@ -88,6 +85,7 @@ class TorchModules:
     target: str
     forbidden: tuple[str, ...] = ()
     _worker: Worker | None = None
+    _how: ModelRun = attrs.field(factory=ModelRun)
     #: False where this machine cannot keep a worker from starting programs.
     shuts: bool = True
     #: The init inputs whose models the worker has.
@@ -105,7 +103,7 @@ class TorchModules:
     def status(self) -> ToolchainStatus:
         """That of the target; C++ in a model needs torch, too."""
         status = self.base.status()
-        if self.target != "cpp":
+        if not getattr(self.base, "models_need_torch", False):
             return status
         import importlib.metadata
 
@@ -145,13 +143,14 @@ class TorchModules:
 
         Raises `ToolchainError`.
         """
-        request = self._request(kernel, init)
         self.close()
-        self._worker = self._start(kernel)
+        self._how = self._run_of(kernel)
+        request = self._request(kernel, init)
+        self._worker = self._start()
         result = self._worker.call(f"{_WORKER}:load", request, timeout=timeout)
         try:
             reply = _reply(result, "compile", timeout)
-            if self._gated:
+            if self._how.gated:
                 self.shuts = self._worker.let_start(False)
         except BaseException:
             self.close()
@@ -185,7 +184,7 @@ class TorchModules:
             preload=("torch",),
             environment={"TRITON_INTERPRET": "0"},
         ) as worker:
-            result = worker.call(f"{_LAUNCHES}:compile_launches", request, timeout=timeout)
+            result = worker.call(self._run_of(kernel).compiled_by, request, timeout=timeout)
             _reply(result, "compile", timeout)
 
     def _request(self, kernel: Kernel, init: Sequence[str]) -> dict[str, Any]:
@@ -193,12 +192,20 @@ class TorchModules:
         return {
             "source": kernel.source,
             "name": "model_new",
-            "target": self.target,
+            "prepare": self._run_of(kernel).prepare,
+            **self._run_of(kernel).told,
             "init": list(init),
             "forbidden": list(self.forbidden),
-            "ascend": self._ascend(kernel),
             "dry": False,
         }
+
+    def compiles_launches(self, kernel: Kernel) -> bool:
+        """Whether launches are interpreted here, and compiled by `build_launches`."""
+        return bool(self._run_of(kernel).compiled_by)
+
+    def _run_of(self, kernel: Kernel) -> ModelRun:
+        found = getattr(self.base, "model_run", None)
+        return ModelRun() if found is None else found(kernel)
 
     @property
     def alive(self) -> bool:
@@ -208,9 +215,9 @@ class TorchModules:
     def call(self, call: Call, timeout: float) -> dict[str, np.ndarray[Any, Any]]:
         """The outputs by name. Raises `ToolchainError`."""
         assert self._worker is not None
-        if self._gated and tuple(call.init) not in self._models:
+        if self._how.gated and tuple(call.init) not in self._models:
             self._construct(call.init, timeout)
-        return self._forward(call, timeout, shut=self._gated)
+        return self._forward(call, timeout, shut=self._how.gated)
 
     def rehearse(self, call: Call, timeout: float) -> None:
         """Run forward where it may build what it needs for inputs of these shapes; the inputs must
@@ -272,53 +279,16 @@ class TorchModules:
             self._worker.close()
             self._worker = None
 
-    @property
-    def _gated(self) -> bool:
-        """Whether forward has no need of programs."""
-        return self.target == "cpp" or self._interpreted
-
-    @functools.cached_property
-    def _interpreted(self) -> bool:
-        return self.target == "triton_cuda" and self.status().interpreted
-
-    def _start(self, kernel: Kernel) -> Worker:
-        interpreted = self._interpreted
-        on_gpu = self.target == "triton_cuda" and not interpreted
+    def _start(self) -> Worker:
+        how = self._how
         return Worker(
-            limits=Limits(None if on_gpu else _MEMORY_BYTES),
-            preload=_INTERPRETED if interpreted else ("torch",),
-            gated=self._gated,
-            **self._surroundings(kernel, interpreted=interpreted),
+            limits=Limits(None if how.on_device else _MEMORY_BYTES),
+            preload=how.preload,
+            gated=how.gated,
+            environment={"OMP_WAIT_POLICY": "passive", **how.environment},
+            readable=how.readable,
+            writable=how.writable,
         )
-
-    def _surroundings(self, kernel: Kernel, *, interpreted: bool) -> dict[str, Any]:
-        """The worker's environment, and private places that it may see: the Ascend front end lives
-        in one, and builds into another, which is this file's own."""
-        variables = {"OMP_WAIT_POLICY": "passive"}
-        if interpreted:
-            variables["TRITON_INTERPRET"] = "1"
-        if self.target != "triton_ascend":
-            return {"environment": variables}
-        from sketchc.runtime.toolchains.triton_ascend import environment
-
-        digest = hashlib.sha256(kernel.source.encode("utf-8", "replace")).hexdigest()[:32]
-        kept = environment.cache_folder() / digest
-        kept.mkdir(parents=True, exist_ok=True)
-        return {
-            "environment": {**variables, "XDG_CACHE_HOME": str(kept)},
-            "readable": [environment.environment_folder()],
-            "writable": [kept],
-        }
-
-    def _ascend(self, kernel: Kernel) -> dict[str, str]:
-        """What the stand-in for Triton needs, on that target."""
-        if self.target != "triton_ascend":
-            return {}
-        from sketchc.lowering.hardware import load_hardware
-        from sketchc.runtime.toolchains.triton_ascend import environment
-
-        chip = str(load_hardware(kernel.hardware).facts["chip"])
-        return {"python": str(environment.frontend_python()), "chip": chip}
 
 
 def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:

@@ -80,15 +80,16 @@ SESSIONS: list[Session] = []
 def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Import the file and build a model.
 
-    `request`: "source", "name", "target", "init" (Python text of the init inputs), "forbidden"
-    (files), "ascend" (see `_stand_in`), and "dry" (launches will only be recorded). The reply holds
-    "state" (shapes of the model's parameters and buffers) and "tuned", or {"failure"}.
+    `request`: "source", "name", "init" (Python text of the init inputs), "forbidden" (files),
+    "prepare" with what it is told (`base.ModelRun`), and "dry" (launches will only be recorded).
+    The reply holds "state" (shapes of the model's parameters and buffers) and "tuned", or
+    {"failure"}.
     """
     del arrays
     _prepare_environment(request["source"])
     session = Session(request)
     SESSIONS[:] = [session]
-    _prepare_triton(session, request)
+    _prepare_launches(session, request)
     session.guard.install()
     try:
         with session.guard.loading():
@@ -106,17 +107,8 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
         return raised(session.guard, LAUNCH, error), {}
     if against := session.guard.verdict(0):
         return failed(POLICY, against), {}
-    return {"state": state, "device": session.device, "tuned": _tuned(session)}, {}
-
-
-def _tuned(session: Session) -> dict[str, int]:
-    """Names of tuned kernels, with the number of their configurations."""
-    if session.turns is None:
-        return {}
-    from sketchc.runtime.toolchains.torch_module.launches import tuned
-
-    assert session.module is not None
-    return tuned(session.module)
+    tuned = {} if session.turns is None else session.turns.tuned(session.module)
+    return {"state": state, "device": session.device, "tuned": tuned}, {}
 
 
 def _prepare_environment(source: str) -> None:
@@ -128,79 +120,11 @@ def _prepare_environment(source: str) -> None:
         importlib.import_module("torch.utils.cpp_extension")
 
 
-def _prepare_triton(session: Session, request: dict[str, Any]) -> None:
-    """Let the guard see launches, however they are carried out here."""
-    if request["target"] == "triton_cuda":
-        from sketchc.runtime.toolchains.torch_module.launches import Turns
-        from sketchc.runtime.toolchains.triton_cuda import interpreter, worker
-
-        session.turns = Turns()
-        session.turns.install()
-        if request["dry"]:
-            return
-        if torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
-            session.device = "cuda"
-        else:
-            os.environ["TRITON_INTERPRET"] = "1"
-            interpreter.mend()
-        worker._count_launches(session.guard)
-    elif request["target"] == "triton_ascend":
-        _stand_in(session, request["ascend"])
-
-
-def _stand_in(session: Session, request: dict[str, Any]) -> None:
-    """Launches go through the Ascend front end: `request` has its "python" and the "chip"."""
-    from sketchc.runtime.toolchains.triton_ascend import execute, standin
-
-    torch.set_num_threads(1)
-    kernels = session.path.with_name("kernels.py")
-    kernels.write_text(kernels_of(session.path.read_text()))
-    machine = execute.Machine(kernels, request["python"], request["chip"], "shuffled", False)
-
-    def launch(launched: standin.Launch) -> None:
-        with session.guard.launch():
-            machine.launch(launched)
-
-    standin.install(launch)
-
-
-#: What the Ascend front end's environment knows.
-_KNOWN_MODULES = frozenset({"triton", "torch", "math", "typing", "__future__"})
-
-
-def kernels_of(source: str) -> str:
-    """The file without what only the model needs, on the same lines: imports, constants, and the
-    functions that Triton compiles. Text that does not parse stays as it is."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return source
-    lines = source.split("\n")
-    kept = [""] * len(lines)
-    for node in tree.body:
-        if _of_kernels(node):
-            decorators = getattr(node, "decorator_list", [])
-            first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
-            kept[first - 1 : node.end_lineno] = lines[first - 1 : node.end_lineno]
-    return "\n".join(kept)
-
-
-def _of_kernels(node: ast.stmt) -> bool:
-    match node:
-        case ast.Import(names):
-            return all(n.name in _KNOWN_MODULES or n.name.startswith("triton.") for n in names)
-        case ast.ImportFrom(module):
-            return module in _KNOWN_MODULES - {"torch"} or str(module).startswith("triton.")
-        case ast.Assign(_, ast.Constant() | ast.Tuple() | ast.UnaryOp()):
-            return True
-        case ast.Assign(_, ast.Call(function)) | ast.AnnAssign(_, _, ast.Call(function)):
-            return "constexpr" in ast.unparse(function)
-        case ast.AnnAssign(_, _, ast.Constant()):
-            return True
-        case ast.FunctionDef():
-            return any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)
-        case _:
-            return False
+def _prepare_launches(session: Session, request: dict[str, Any]) -> None:
+    """Let the guard see launches, however the target carries them out here."""
+    if request["prepare"]:
+        module, _, name = request["prepare"].partition(":")
+        getattr(importlib.import_module(module), name)(session, request)
 
 
 def literals(texts: list[str]) -> list[Any]:

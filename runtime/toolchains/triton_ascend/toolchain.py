@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate, host_values
+from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.python_host.names import Names
 from sketchc.runtime.sandbox.worker import WorkerResult, file_limit, run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Artefact,
+    ModelRun,
     ToolchainError,
     ToolchainStatus,
     write_source,
@@ -50,6 +52,21 @@ class TritonAscendToolchain:
 
     target = "triton_ascend"
     install_tools = staticmethod(environment.install_tools)
+
+    def model_run(self, kernel: Kernel) -> ModelRun:
+        """Launches go through the front end, which lives in a private place and builds into
+        another, which is this file's own."""
+        digest = hashlib.sha256(kernel.source.encode("utf-8", "replace")).hexdigest()[:32]
+        kept = environment.cache_folder() / digest
+        kept.mkdir(parents=True, exist_ok=True)
+        chip = str(load_hardware(kernel.hardware).facts["chip"])
+        return ModelRun(
+            prepare="sketchc.runtime.toolchains.triton_ascend.models:prepare",
+            told={"python": str(environment.frontend_python()), "chip": chip},
+            environment={"XDG_CACHE_HOME": str(kept)},
+            readable=(environment.environment_folder(),),
+            writable=(kept,),
+        )
 
     def status(self) -> ToolchainStatus:
         """Looks for the environment and the tools; starts two of them with `--version`."""
@@ -174,8 +191,6 @@ class TritonAscendToolchain:
     def _request(
         self, kernel: Kernel, path: Path, params: Mapping[str, Value], order: str, *, dry: bool
     ) -> dict[str, Any]:
-        from sketchc.lowering.hardware import load_hardware
-
         spelled = Names(kernel.sketch)  # a param called `len` is `len_` in Python
 
         def names(*roles: ir.Role) -> list[str]:

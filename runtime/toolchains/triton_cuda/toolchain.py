@@ -27,6 +27,7 @@ from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult, run_wor
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Artefact,
+    ModelRun,
     Session,
     ToolchainError,
     ToolchainStatus,
@@ -49,6 +50,7 @@ COMPILE, LAUNCH, TIMEOUT, INFRASTRUCTURE = "compile", "launch", "timeout", "infr
 ARCHITECTURES = (80, 90)
 
 _WORKER = "sketchc.runtime.toolchains.triton_cuda.worker"
+_MODELS = "sketchc.runtime.toolchains.triton_cuda.models"
 _TRACE = "sketchc.runtime.toolchains.triton_cuda.trace:trace"
 _LAUNCH = "sketchc.runtime.toolchains.triton_cuda.cuda_launcher:serve"
 #: Loaded once for all runs in Triton's interpreter.
@@ -71,6 +73,20 @@ class TritonCuda:
     """The toolchain of `triton_cuda`."""
 
     target: str = "triton_cuda"
+
+    def model_run(self, kernel: Kernel) -> ModelRun:
+        """Launches are made on the GPU, or interpreted and compiled apart."""
+        del kernel
+        prepare = f"{_MODELS}:prepare"
+        if not self.status().interpreted:
+            return ModelRun(prepare, on_device=True)
+        return ModelRun(
+            prepare,
+            preload=INTERPRETED,
+            environment={"TRITON_INTERPRET": "1"},
+            gated=True,
+            compiled_by=f"{_MODELS}:compile_launches",
+        )
 
     def status(self) -> ToolchainStatus:
         """Looks for packages and for the driver's device file; imports nothing heavy."""

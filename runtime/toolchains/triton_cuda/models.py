@@ -3,7 +3,7 @@
 An autotuner would time its configurations, which says nothing of whether they are right, and needs
 a GPU. Here each case takes the next one, so that all that there are cases for are verified.
 `compile_launches` runs forward once with its launches recorded, and builds cubins of what it would
-launch, as `triton_cuda_worker` does for wrappers.
+launch, as `triton_cuda.worker` does for wrappers.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from sketchc.runtime.tasks.layout import rebuild
 from sketchc.runtime.toolchains.torch_module.worker import (
     SESSIONS,
     Arrays,
+    Session,
     failed,
     literals,
     load,
     plain,
     raised,
 )
+from sketchc.runtime.toolchains.triton_cuda import interpreter, worker
 from sketchc.runtime.toolchains.triton_cuda.launches import Launch, bound_launch
-from sketchc.runtime.toolchains.triton_cuda.worker import build
 
 
 class Turns:
@@ -56,24 +57,37 @@ class Turns:
 
         Autotuner.run = run
 
+    def tuned(self, module: ModuleType) -> dict[str, int]:
+        """The tuned kernels of a file, and how many configurations each has."""
+        from triton.runtime.autotuner import Autotuner
 
-def tuned(module: ModuleType) -> dict[str, int]:
-    """The tuned kernels of a file, and how many configurations each has."""
-    from triton.runtime.autotuner import Autotuner
+        return {
+            name: len(value.configs)
+            for name, value in vars(module).items()
+            if isinstance(value, Autotuner) and len(value.configs) > 1
+        }
 
-    return {
-        name: len(value.configs)
-        for name, value in vars(module).items()
-        if isinstance(value, Autotuner) and len(value.configs) > 1
-    }
+
+def prepare(session: Session, request: dict[str, Any]) -> None:
+    """`ModelRun.prepare`: count launches, made on the GPU or by Triton's interpreter."""
+    session.turns = Turns()
+    session.turns.install()
+    if request["dry"]:
+        return
+    if torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+        session.device = "cuda"
+    else:
+        os.environ["TRITON_INTERPRET"] = "1"
+        interpreter.mend()
+    worker._count_launches(session.guard)
 
 
 def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Build what forward launches; no GPU is touched.
 
-    `request`: that of `torch_module_worker.load`, "inputs" (per position {"shape", "dtype"} with
+    `request`: that of `torch_module.worker.load`, "inputs" (per position {"shape", "dtype"} with
     torch's name of the type, {"value"} or {"text"}), "layout" (how forward takes them) and
-    "architecture" (90 for sm_90). The reply holds "kernels", see `triton_cuda_worker._build`, or
+    "architecture" (90 for sm_90). The reply holds "kernels", see `triton_cuda.worker.build`, or
     {"failure"}.
     """
     os.environ["TRITON_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / "triton")
@@ -100,7 +114,9 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
         return raised(session.guard, "launch", error), {}
     folder = Path(tempfile.mkdtemp())
     try:
-        kernels = [build(one, None, request["architecture"], folder, True) for one in launches]
+        kernels = [
+            worker.build(one, None, request["architecture"], folder, True) for one in launches
+        ]
     except Exception as error:
         return raised(session.guard, "compile", error), {}
     return {"kernels": kernels}, {}
