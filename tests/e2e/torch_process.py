@@ -1,4 +1,4 @@
-"""Worker handler: code of a test in a process that has imported torch and nothing of sketchc."""
+"""Worker handler: code of a test in a process that has torch, and of sketchc what serves it."""
 
 from __future__ import annotations
 
