@@ -10,9 +10,12 @@ one is a section of its own. Directly below the heading may stand, one per line:
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import attrs
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from sketchc.base.types import DType
 from sketchc.docspec.schema import FAILURES, TOPICS, Category, Fence, Finding, Section
@@ -30,8 +33,6 @@ FENCES = {
     "sketch": True,
 }
 
-_FENCE = re.compile(r"(`{3,}|~{3,})(.*)")
-_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _KEY = re.compile(r"(signature|ops|keywords):\s*(.*)$")
 _INLINE = re.compile(r"`([^`]+)`")
 
@@ -40,8 +41,9 @@ def parse_document(
     file: str, text: str, category: Category
 ) -> tuple[tuple[Section, ...], tuple[Finding, ...]]:
     """The sections of one document, and what is wrong with it."""
-    document = _Document(file, category, text.replace("\r\n", "\n").split("\n"))
-    document.read()
+    text = text.replace("\r\n", "\n")
+    document = _Document(file, category, text.split("\n"))
+    document.read(MarkdownIt("commonmark").parse(text))
     return tuple(document.sections), tuple(document.findings)
 
 
@@ -54,19 +56,21 @@ class _Document:
     sections: list[Section] = attrs.field(factory=list)
     findings: list[Finding] = attrs.field(factory=list)
 
-    def read(self) -> None:
-        fences = self.fences()
+    def read(self, tokens: list[Token]) -> None:
+        fences = tuple(
+            self.fence(*_lines(token), token) for token in tokens if token.type == "fence"
+        )
         self.fenced = {
             number
             for fence in fences
             for number in range(fence.line, fence.line + len(fence.lines) + 2)
         }
         deepest = 3 if self.category is Category.API else 2
-        starts: list[tuple[int, int, str]] = []
-        for number, line in enumerate(self.lines, 1):
-            found = _HEADING.match(line) if number not in self.fenced else None
-            if found is not None and len(found.group(1)) <= deepest:
-                starts.append((number, len(found.group(1)), found.group(2)))
+        starts = [
+            (_lines(token)[0], len(token.markup), inline.content)
+            for token, inline in itertools.pairwise(tokens)
+            if token.type == "heading_open" and token.level == 0 and len(token.markup) <= deepest
+        ]
         if not starts or starts[0][1] != 1 or any(self.lines[: starts[0][0] - 1]):
             self.say(1, "a document begins with its title: # Title")
         for _, _, title in starts:
@@ -174,31 +178,14 @@ class _Document:
 
     # ------------------------------------------------------------ fenced blocks
 
-    def fences(self) -> tuple[Fence, ...]:
-        found: list[Fence] = []
-        number = 1
-        while number <= len(self.lines):
-            opened = _FENCE.fullmatch(self.lines[number - 1].strip())
-            if opened is None:
-                number += 1
-                continue
-            mark, info = opened.groups()
-            closing = re.compile(rf"\s*{re.escape(mark[0])}{{{len(mark)},}}\s*")
-            end = next(
-                (
-                    n
-                    for n in range(number + 1, len(self.lines) + 1)
-                    if closing.fullmatch(self.lines[n - 1])
-                ),
-                None,
-            )
-            if end is None:
-                self.say(number, "this code block is never closed")
-                end = len(self.lines) + 1
-            language, source = self.info(info.split(), number)
-            found.append(Fence(language, source, number, tuple(self.lines[number : end - 1])))
-            number = end + 1
-        return tuple(found)
+    def fence(self, start: int, end: int, token: Token) -> Fence:
+        """The block on the lines from `start` to before `end`."""
+        last = self.lines[end - 2].strip()
+        closed = end - start > 1 and last.startswith(token.markup) and not last.strip(last[0])
+        if not closed:
+            self.say(start, "this code block is never closed")
+        language, source = self.info(token.info.split(), start)
+        return Fence(language, source, start, tuple(self.lines[start : end - 1 - closed]))
 
     def info(self, words: list[str], line: int) -> tuple[str, str]:
         """(language, source) of the words after the opening fence."""
@@ -221,6 +208,12 @@ class _Document:
 
     def say(self, line: int, message: str) -> None:
         self.findings.append(Finding(self.file, line, message))
+
+
+def _lines(token: Token) -> tuple[int, int]:
+    """The lines of a block, from 1: its first, and the one behind its last."""
+    assert token.map is not None
+    return token.map[0] + 1, token.map[1] + 1
 
 
 def _near(word: str, known: frozenset[str]) -> str:
