@@ -63,11 +63,13 @@ class Verifier:
     def _verify_again(self, candidate: Candidate, state: RunState, session: Session) -> Verdict:
         """A model says that nothing is wrong: with the inputs that failed, and with others."""
         from sketchc.runtime.verify.again import taken_again
+        from sketchc.runtime.verify.verdict import from_json
 
         assert state.verdict is not None
         session.progress.note("verifier", "takes the disputed evidence again")
-        same = self._verify(candidate, state, session, int(state.verdict["seed"]))
-        return taken_again(state.verdict, same, self._verify(candidate, state, session))
+        before = from_json(state.verdict)
+        same = self._verify(candidate, state, session, before.seed)
+        return taken_again(before, same, self._verify(candidate, state, session))
 
     def _verify(
         self, candidate: Candidate, state: RunState, session: Session, old: int | None = None

@@ -131,13 +131,10 @@ def _next(
 def _again(last: Attempt, number: int, check: Check) -> Attempt:
     """The candidate before once more: with the inputs of that verdict, and with others."""
     from sketchc.runtime.verify.again import taken_again
-    from sketchc.runtime.verify.verdict import to_json
 
     kernel, verdict = last.checked
     same = check(kernel, last.number)
-    return Attempt(
-        number, kernel, taken_again(to_json(verdict), same, check(kernel, number)), again=True
-    )
+    return Attempt(number, kernel, taken_again(verdict, same, check(kernel, number)), again=True)
 
 
 def feedback_of(verdict: Verdict) -> Feedback:

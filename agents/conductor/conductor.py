@@ -345,27 +345,26 @@ def evidence_data(step: Step) -> dict[str, Any]:
     return dict(found) if isinstance(found, Mapping) else {"evidence": found}
 
 
-def first_failure(verdict: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The first failing case of a verdict's JSON; empty when there is none."""
-    cases = (verdict or {}).get("cases", ())
-    return next((case for case in cases if case["failure"] not in ("", "skipped")), {})
-
-
 def evidence_of(state: RunState, session: Session) -> Evidence:
     """What the verdict says about the failure of the last step."""
+    from sketchc.runtime.verify.verdict import from_json
+
     last = state.history[-1]
-    case = first_failure(state.verdict)
-    right = case.get("sketch_right")
-    if not case and (state.verdict or {}).get("passed"):
+    verdict = from_json(state.verdict or {})
+    case = next(iter(verdict.failures), None)
+    right = None if case is None else case.sketch_right
+    if verdict.passed:
         right = True  # The outputs of timed runs were wrong: all cases had passed before.
     limit = session.configuration.target(session.target).verify_timeout
     seconds = None
-    if last.failure == "timeout" and state.sketch and case:
-        seconds = _plan_seconds(state, session, case)
+    if last.failure == "timeout" and state.sketch and case is not None:
+        seconds = _plan_seconds(state, session, case.shape.symbols, verdict.params)
     return Evidence(last.reason, right, seconds, limit)
 
 
-def _plan_seconds(state: RunState, session: Session, case: Mapping[str, Any]) -> float | None:
+def _plan_seconds(
+    state: RunState, session: Session, sizes: Mapping[str, int], params: Mapping[str, Any]
+) -> float | None:
     """The plan's time at the failing sizes, on hardware that is really there."""
     from sketchc.agents.conductor.estimate import estimate
     from sketchc.agents.state.candidates import plan_of
@@ -378,6 +377,5 @@ def _plan_seconds(state: RunState, session: Session, case: Mapping[str, Any]) ->
         plan = plan_of(state.sketch, session)
     except (DiagnosticError, UsageError):
         return None
-    params = (state.verdict or {}).get("params", {})
-    found = estimate(plan, case["shape"]["symbols"], params)
+    found = estimate(plan, sizes, params)
     return None if found is None else found.seconds

@@ -27,8 +27,9 @@ from typing import Any, BinaryIO, TypeVar
 
 import attrs
 
-from sketchc.agents.llm.messages import Message, Part, Piece, Reply, Request, Usage
+from sketchc.agents.llm.messages import Message, Part, Piece, Reply, Request
 from sketchc.base.diagnostics import InternalError, UsageError
+from sketchc.base.json_form import from_plain
 
 VERSION = 2
 #: Versions that can be read.
@@ -327,15 +328,7 @@ def _header_from_json(data: Any, path: Path) -> Header:
             "use the sketchc that wrote it"
         )
         raise UsageError(message)
-    return Header(
-        task=_take(data, "task", str),
-        target=_take(data, "target", str),
-        hardware=_take(data, "hardware", str),
-        workflow=_take(data, "workflow", str),
-        coder=_take(data, "coder", str),
-        seed=_take(data, "seed", int),
-        options=_take(data, "options", dict),
-    )
+    return from_plain(Header, data, strict=True)
 
 
 def _record_to_json(record: Record, texts: Mapping[str, str]) -> dict[str, Any]:
@@ -379,14 +372,12 @@ def _record_from_json(data: Any, expected: int, texts: dict[str, str]) -> Record
     reply = data["reply"]
     own = _take(data, "parts", dict) if "parts" in data else {}
     texts |= {version: _take(own, version, str) for version in own}
+    fields = {name: _take(data, name, str) for name in ("provider", "error", "message", "started")}
     return Record(
         number=number,
         request=_request_from_json(_take(data, "request", dict), texts),
-        provider=_take(data, "provider", str),
-        reply=None if reply is None else _reply_from_json(reply),
-        error=_take(data, "error", str),
-        message=_take(data, "message", str),
-        started=_take(data, "started", str),
+        reply=None if reply is None else from_plain(Reply, reply, strict=True),
+        **fields,
     )
 
 
@@ -415,24 +406,6 @@ def _content_from_json(data: Any, texts: Mapping[str, str]) -> str | list[Piece]
     return _take(data, "content", str)
 
 
-def _reply_from_json(data: Any) -> Reply:
-    usage = _take(data, "usage", dict)
-    cost = None if data["cost"] is None else _number(data, "cost")
-    return Reply(
-        text=_take(data, "text", str),
-        model=_take(data, "model", str),
-        finish=_take(data, "finish", str),
-        usage=Usage(
-            input_tokens=_take(usage, "input_tokens", int),
-            output_tokens=_take(usage, "output_tokens", int),
-            estimated=_take(usage, "estimated", bool),
-        ),
-        cost=cost,
-        seconds=_number(data, "seconds"),
-        attempts=_take(data, "attempts", int),
-    )
-
-
 def _take(data: Any, name: str, kind: type[Plain]) -> Plain:
     """The field `name`, which must be there and of `kind`: KeyError, TypeError."""
     if not isinstance(data, dict):
@@ -443,8 +416,3 @@ def _take(data: Any, name: str, kind: type[Plain]) -> Plain:
         message = f"{name!r} is {value!r:.60}"
         raise TypeError(message)
     return value
-
-
-def _number(data: Any, name: str) -> float:
-    value = data[name]
-    return float(_take(data, name, int) if isinstance(value, int) else _take(data, name, float))

@@ -20,9 +20,10 @@ import attrs
 from sketchc.agents.run.summary import Facts, headline, summary
 from sketchc.agents.state.state import RunState, Step
 from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.json_form import to_plain
 from sketchc.lowering.registry import load_language
 from sketchc.lowering.source_map import source_map_json
-from sketchc.runtime.verify.verdict import jsonable
+from sketchc.runtime.verify.verdict import from_json
 
 if TYPE_CHECKING:
     from sketchc.agents.llm.client import Spend
@@ -98,7 +99,7 @@ def _earlier(folder: Path) -> set[str]:
 
 
 def _json(data: Mapping[str, Any]) -> str:
-    return json.dumps(jsonable(dict(data)), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(to_plain(dict(data)), indent=1, ensure_ascii=False) + "\n"
 
 
 # ---------------------------------------------------------------- the trace
@@ -152,14 +153,14 @@ def _short(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The verdict without its cases, which are in verdict.json."""
     if verdict is None:
         return None
-    cases = verdict.get("cases", ())
+    found = from_json(verdict)
     return {
-        "verdict": verdict.get("verdict", ""),
-        "passed": verdict.get("passed", False),
-        "failure": verdict.get("failure", ""),
-        "cases": len(cases),
-        "passed_cases": sum(not case["failure"] for case in cases),
-        "how_it_runs": verdict.get("how_it_runs", ""),
+        "verdict": found.word,
+        "passed": found.passed,
+        "failure": found.failure,
+        "cases": len(found.cases),
+        "passed_cases": sum(case.passed for case in found.cases),
+        "how_it_runs": found.how_it_runs,
     }
 
 

@@ -17,9 +17,7 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.lowering.registry import language_of_file
 from sketchc.lowering.source_map import digest
 from sketchc.runtime.report.content import (
-    FAILED,
     OPEN,
-    PASSED,
     Call,
     Code,
     Diagnostic,
@@ -34,7 +32,8 @@ from sketchc.runtime.report.files import facts_of, read_json, versions_of
 from sketchc.runtime.report.listings import LINKED, code_of, links_of, quotations
 from sketchc.runtime.report.measurements import is_measurement, measurement_of
 from sketchc.runtime.report.text import clean, clean_line
-from sketchc.runtime.report.verdicts import Reproduce, verdict_of
+from sketchc.runtime.report.verdicts import Reproduce, verified_of
+from sketchc.runtime.verify.words import FAILED, PASSED, sizes_text
 
 #: Characters of one prompt or reply, and of all of them, that a page holds.
 _LONGEST_MESSAGE = 40_000
@@ -76,7 +75,7 @@ def page_of_run(folder: Path) -> Page:
     result = Fields(read_json(found) if found.exists() else {})
     files = _Files(folder, trace)
     verdict, measured = result.within("verdict"), result.within("measurement")
-    verdicts = (verdict_of(verdict, files.reproduce()),) if verdict.mapping else ()
+    verdicts = (verified_of(verdict.data, files.reproduce()),) if verdict.mapping else ()
     measurements = (measurement_of(measured),) if is_measurement(measured) else ()
     word = trace.text("outcome") or "unfinished"
     target = trace.text("target")
@@ -330,7 +329,7 @@ def _evidence(data: Fields) -> Iterator[tuple[str, str]]:
         if data.text(name):
             yield name, data.text(name)
     case = data.within("case")
-    sizes = ", ".join(f"{name}={value}" for name, value in case.within("sizes").entries())
+    sizes = sizes_text(dict(case.within("sizes").entries()))
     if case.mapping:
         about = case.text("inputs_are") or case.text("inputs")
         yield (

@@ -15,6 +15,8 @@ import attrs
 from sketchc.agents.llm.errors import ReplayMissError
 from sketchc.agents.state.state import RunState, Step
 from sketchc.lowering.registry import load_target
+from sketchc.runtime.verify.verdict import Verdict, from_json
+from sketchc.runtime.verify.words import SKIPPED, sizes_text
 
 if TYPE_CHECKING:
     from sketchc.agents.llm.client import Spend
@@ -67,10 +69,11 @@ def summary(facts: Facts) -> str:
     if routes := _routes(facts.state.history):
         parts.append("## Who mended what, and why\n\n" + routes)
     parts.append("## Calls and spend\n\n" + _spend(facts))
-    if facts.state.verdict is not None:
-        parts.append("## What was tried\n\n" + _tried(facts.state.verdict))
-    if failure := _failure(facts.state):
-        parts.append("## The failure\n\n" + failure)
+    verdict = None if facts.state.verdict is None else from_json(facts.state.verdict)
+    if verdict is not None:
+        parts.append("## What was tried\n\n" + _tried(verdict))
+    if verdict is not None and verdict.failures:
+        parts.append("## The failure\n\n" + _failure(verdict))
     if diagnostics := _diagnostics(facts.state):
         parts.append("## What is wrong with the sketch\n\n" + diagnostics)
     if measured := _measured(facts.state.measurement):
@@ -294,35 +297,32 @@ def _money(value: float) -> str:
     return f"{value:.4f}" if value else ""
 
 
-def _tried(verdict: Mapping[str, Any]) -> str:
-    cases = verdict.get("cases", ())
-    text = _cases(verdict, cases) if cases else "No case was run."
-    for note in verdict.get("notes", ()):
+def _tried(verdict: Verdict) -> str:
+    text = _cases(verdict) if verdict.cases else "No case was run."
+    for note in verdict.notes:
         text += f"\n\nNote: {note}."
-    versions = ", ".join(f"{name} {value}" for name, value in verdict.get("versions", {}).items())
+    versions = ", ".join(f"{name} {value}" for name, value in verdict.versions.items())
     return text + (f"\n\nWith {versions}." if versions else "")
 
 
-def _cases(verdict: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> str:
+def _cases(verdict: Verdict) -> str:
     """The table of cases."""
-    rows = []
-    for case in cases[:_MOST_CASES]:
-        compared = case.get("comparisons", ())
-        worst = max((_float(c["worst"]) for c in compared), default=None)
-        sizes = ", ".join(f"{name}={value}" for name, value in case["shape"]["symbols"].items())
-        rows.append(
-            (
-                (sizes or "fixed") + (" (the task's own)" if case["shape"].get("own") else ""),
-                case["kind"].replace("_", " "),
-                case["failure"] or "passed",
-                "" if worst is None else number(worst),
-            )
+    cases = verdict.cases
+    rows = [
+        (
+            (sizes_text(case.shape.symbols) or "fixed")
+            + (" (the task's own)" if case.shape.own else ""),
+            case.kind.replace("_", " "),
+            case.failure or "passed",
+            "" if case.worst is None else number(case.worst),
         )
-    passed = sum(not case["failure"] for case in cases)
-    skipped = sum(case["failure"] == "skipped" for case in cases)
+        for case in cases[:_MOST_CASES]
+    ]
+    passed = sum(case.passed for case in cases)
+    skipped = sum(case.state == SKIPPED for case in cases)
     text = f"{passed} of {len(cases) - skipped} cases passed"
     text += f", {skipped} that the task itself refuses were skipped" if skipped else ""
-    text += f"; run {verdict.get('how_it_runs', '')}. The error is the largest of all elements, as"
+    text += f"; run {verdict.how_it_runs}. The error is the largest of all elements, as"
     text += " a share of what is allowed.\n\n"
     text += table(("sizes", "inputs", "result", "error"), rows, ("error",))
     if len(cases) > _MOST_CASES:
@@ -330,28 +330,19 @@ def _cases(verdict: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> st
     return text
 
 
-def _float(value: object) -> float:
-    """A number, or one that JSON holds as text (inf)."""
-    return float(value) if isinstance(value, int | float | str) else float("nan")
-
-
-def _failure(state: RunState) -> str:
-    """The evidence of the last failing case; "" when the last verdict is a good one."""
-    verdict = state.verdict or {}
-    case = next((c for c in verdict.get("cases", ()) if c["failure"] not in ("", "skipped")), None)
-    if case is None:
-        return ""
-    sizes = ", ".join(f"{name}={value}" for name, value in case["shape"]["symbols"].items())
-    lines = [f"{case['failure']} at {sizes or 'fixed sizes'} ({case['kind']}): {case['reason']}."]
-    for compared in case.get("comparisons", ()):
-        first = compared.get("first")
-        if first:
-            index = ", ".join(str(place) for place in first["index"])
+def _failure(verdict: Verdict) -> str:
+    """The evidence of the first failing case."""
+    case = verdict.failures[0]
+    sizes = sizes_text(case.shape.symbols) or "fixed sizes"
+    lines = [f"{case.failure} at {sizes} ({case.kind}): {case.reason}."]
+    for output in case.comparisons:
+        if output.first is not None:
+            index = ", ".join(map(str, output.first.index))
             lines.append(
-                f"`{compared['name']}[{index}]` is {number(first['actual'])} and should be "
-                f"{number(first['expected'])}."
+                f"`{output.name}[{index}]` is {number(output.first.actual)} and should be "
+                f"{number(output.first.expected)}."
             )
-    if log := str(case.get("log", "")).strip():
+    if log := case.log.strip():
         excerpt = "\n".join(log.split("\n")[-_LOG_LINES:]).replace("```", "'''")
         lines.append(f"```text\n{excerpt}\n```")
     return "\n\n".join(lines)
@@ -390,7 +381,7 @@ def _measured(measurement: Mapping[str, Any] | None) -> str:
         (who, seconds_of(measurement[key]["median"]), number(measurement[key]["samples"]))
         for who, key in (("PyTorch eager", "eager"), ("the kernel", "kernel"))
     ]
-    sizes = ", ".join(f"{name}={value}" for name, value in measurement["symbols"].items())
+    sizes = sizes_text(measurement["symbols"])
     text = table(("", "median time", "samples"), rows, ("median time", "samples"))
     return text + (
         f"\n\nAt {sizes or 'the fixed sizes'}: {number(gain['of_medians'])}x of eager (95 % "

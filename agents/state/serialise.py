@@ -12,17 +12,19 @@ from typing import Any
 
 import attrs
 
-from sketchc.agents.state.state import Feedback, KernelText, RunState, Step
+from sketchc.agents.state.state import RunState
 from sketchc.base.diagnostics import UsageError
-from sketchc.runtime.verify.verdict import jsonable
+from sketchc.base.json_form import from_plain, to_plain
 
 #: Raised by one with every change that an older reader would misread.
 VERSION = 1
+#: What every checkpoint has held.
+_ALWAYS = ("node", "kernel", "feedback", "history")
 
 
 def dump_state(state: RunState) -> dict[str, Any]:
     """The state as JSON data, with the version of this format."""
-    plain: dict[str, Any] = jsonable(attrs.asdict(state, recurse=True))
+    plain: dict[str, Any] = to_plain(attrs.asdict(state, recurse=True))
     return {"version": VERSION, **plain}
 
 
@@ -33,12 +35,11 @@ def load_state(data: Mapping[str, Any]) -> RunState:
         msg = f"the checkpoint is of format {found!r}; this version of sketchc reads {VERSION}"
         raise UsageError(msg)
     try:
-        fields = {key: value for key, value in data.items() if key != "version"}
-        kernel, feedback = data["kernel"], data["feedback"]
-        fields["kernel"] = None if kernel is None else KernelText(**kernel)
-        fields["feedback"] = None if feedback is None else Feedback(**feedback)
-        fields["history"] = tuple(Step(**step) for step in data["history"])
-        return RunState(**fields)
+        # A field that is newer than the checkpoint has its default.
+        older = {k: v for k, v in attrs.asdict(RunState("")).items() if k not in _ALWAYS}
+        if unknown := data.keys() - {*older, *_ALWAYS, "version"}:
+            raise TypeError(*sorted(unknown))
+        return from_plain(RunState, {**older, **data}, strict=True)
     except (KeyError, TypeError) as error:
         msg = f"the checkpoint does not hold the state of a run: {error}"
         raise UsageError(msg) from error

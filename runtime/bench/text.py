@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sketchc.base.json_form import to_plain
 from sketchc.runtime.bench.judgement import poisoned_share
 from sketchc.runtime.bench.measurement import Baseline, Measurement
 from sketchc.runtime.bench.statistics import ENOUGH_SAMPLES, Summary
-from sketchc.runtime.verify.verdict import jsonable
+from sketchc.runtime.verify.words import sizes_text
 
 
 def seconds_text(seconds: float) -> str:
@@ -25,7 +26,7 @@ def seconds_text(seconds: float) -> str:
 
 def show(measured: Measurement, console: Console) -> None:
     """Print the table and the conclusion."""
-    sizes = ", ".join(f"{name}={value}" for name, value in measured.symbols.items())
+    sizes = sizes_text(measured.symbols)
     console.print(
         f"[bold]{escape(measured.sketch)}[/bold] for {measured.target} ({measured.hardware}) at "
         f"{sizes or 'fixed sizes'}{_list(measured)}, {measured.precision.name}, on "
@@ -115,7 +116,7 @@ def to_json(measured: Measurement) -> dict[str, Any]:
         for order, variation in zip(run["orders"], run["variations"], strict=True)
     ]
     data["torch_settings"] = run["settings"]
-    found: dict[str, Any] = jsonable(data)
+    found: dict[str, Any] = to_plain(data)
     return found
 
 

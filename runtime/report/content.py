@@ -8,86 +8,23 @@ from __future__ import annotations
 
 import attrs
 
-#: How something ended, also the name of its colour: right, wrong, neither.
-PASSED, FAILED, SKIPPED, OPEN = "passed", "failed", "skipped", "open"
+from sketchc.runtime.verify.compare import Comparison
+from sketchc.runtime.verify.verdict import CaseResult, Verdict
+from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
 
-
-@attrs.frozen
-class FirstWrong:
-    """The first wrong element of an output. `difference` and `allowed` are None where they say
-    nothing (NaN, integers)."""
-
-    output: str
-    index: str
-    expected: str
-    actual: str
-    difference: float | None = None
-    allowed: float | None = None
-
-
-@attrs.frozen
-class Output:
-    """One output of one case. `worst` is the largest error as a share of what is allowed."""
-
-    name: str
-    failure: str
-    reason: str
-    elements: int | None
-    wrong: int | None
-    worst: float | None
-    max_error: float | None
-    max_relative_error: float | None
-    rtol: float | None
-    atol: float | None
-    paper: str
-    first: FirstWrong | None = None
-    #: Where elements passed although they break the rule, and why.
-    relaxed: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class Case:
-    """One run of the kernel. `state` is PASSED, FAILED or SKIPPED."""
-
-    number: int
-    state: str
-    failure: str
-    sizes: str
-    own: bool
-    kind: str
-    seed: str
-    reason: str
-    seconds: float | None
-    runs: int | None
-    outputs: tuple[Output, ...]
-
-    @property
-    def worst(self) -> float | None:
-        found = [output.worst for output in self.outputs if output.worst is not None]
-        return max(found, default=None)
-
-    @property
-    def max_error(self) -> float | None:
-        found = [output.max_error for output in self.outputs if output.max_error is not None]
-        return max(found, default=None)
-
-    @property
-    def wrong(self) -> int | None:
-        found = [output.wrong for output in self.outputs if output.wrong is not None]
-        return sum(found) if found else None
-
-    @property
-    def elements(self) -> int | None:
-        found = [output.elements for output in self.outputs if output.elements is not None]
-        return sum(found) if found else None
+#: How something ended, also the name of its colour: right, wrong, left out, neither.
+OPEN = "open"
+STATES = (PASSED, FAILED, SKIPPED, OPEN)
 
 
 @attrs.frozen
 class Failure:
-    """The evidence of one failed case. `blame` names who is wrong ("" where nobody asked), `why`
-    says how that is known; `excerpt` are the lines of the log that matter, `log` is all of it."""
+    """The evidence of one failed case, the `number`-th of its verdict. `blame` names who is wrong
+    ("" where nobody asked), `why` says how that is known; `excerpt` are the lines of the log that
+    matter, `log` is all of it."""
 
-    case: Case
+    number: int
+    case: CaseResult
     meaning: str
     blame: str
     why: str
@@ -97,37 +34,23 @@ class Failure:
 
 
 @attrs.frozen
-class Verdict:
-    """One verification. `reproduce` is the command that runs it again."""
+class Verified:
+    """One verification: its verdict, with as many cases as are shown, how it ended, the notes
+    on it, and the command that runs it again."""
 
-    title: str
-    task: str
-    target: str
-    hardware: str
-    how_it_runs: str
-    seed: str
+    verdict: Verdict
     state: str
-    failure: str
-    cases: tuple[Case, ...]
-    failures: tuple[Failure, ...]
-    notes: tuple[str, ...]
-    versions: tuple[tuple[str, str], ...]
-    constants: tuple[tuple[str, str], ...]
-    params: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
     reproduce: str = ""
 
-    def count(self, state: str) -> int:
-        return sum(case.state == state for case in self.cases)
-
     @property
-    def relaxed(self) -> tuple[tuple[int, str, str], ...]:
-        """Where elements passed although they break the rule: case, output, and a sentence."""
-        return tuple(
-            (case.number, output.name, said)
-            for case in self.cases
-            for output in case.outputs
-            for said in output.relaxed
-        )
+    def title(self) -> str:
+        return self.verdict.sketch or "kernel"
+
+    def count(self, state: str) -> int:
+        """How many of the cases shown ended so."""
+        return sum(case.state == state for case in self.verdict.cases)
 
 
 @attrs.frozen
@@ -189,7 +112,7 @@ class Measurement:
     notes: tuple[str, ...]
     constants: tuple[tuple[str, str], ...]
     facts: tuple[tuple[str, str], ...]
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[Comparison, ...] = ()
     problems: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
     sketch_text: str = ""
@@ -316,7 +239,7 @@ class Page:
     word: str
     conclusion: str
     facts: tuple[tuple[str, str], ...]
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[Verified, ...] = ()
     measurements: tuple[Measurement, ...] = ()
     not_measured: str = ""
     code: Code | None = None

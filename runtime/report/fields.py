@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from sketchc.base.json_form import number
 from sketchc.runtime.report.text import clean_line
 
 #: No count is larger: digits without end would fill the page.
@@ -92,19 +93,6 @@ class Fields:
         for name, value in self.mapping.items():
             if not isinstance(value, Mapping | list | tuple) and value is not None:
                 yield clean_line(name), clean_line(_plain(value))
-
-
-def number(value: object) -> float | None:
-    """`value` as a float where it is one; text may say nan, inf and -inf."""
-    if isinstance(value, bool):
-        return None
-    try:
-        if isinstance(value, str):
-            found = float(value) if len(value) < 40 else None
-            return None if found is not None and math.isfinite(found) else found
-        return float(value) if isinstance(value, int | float) else None
-    except (ValueError, OverflowError):
-        return None if isinstance(value, str) else math.inf
 
 
 def _plain(value: object) -> object:

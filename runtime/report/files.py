@@ -14,21 +14,14 @@ from typing import Any
 import attrs
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.runtime.report.content import (
-    FAILED,
-    OPEN,
-    PASSED,
-    SKIPPED,
-    Code,
-    Measurement,
-    Page,
-    Verdict,
-)
+from sketchc.runtime.report.content import OPEN, Code, Measurement, Page, Verified
 from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.measurements import is_measurement, measurement_of
 from sketchc.runtime.report.numbers import times
 from sketchc.runtime.report.text import clean_line
-from sketchc.runtime.report.verdicts import Reproduce, verdict_of
+from sketchc.runtime.report.verdicts import Reproduce, pairs, verified_of
+from sketchc.runtime.verify.verdict import Verdict
+from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED, sizes_text
 
 #: Bytes of a file that are read: far above what any command prints.
 _LARGEST = 256 << 20
@@ -107,14 +100,18 @@ def _reproduce(data: Fields, sketch: str) -> Reproduce:
 
 def page_of(results: Sequence[Result], code: Code | None = None, notes: Sequence[str] = ()) -> Page:
     """One page of all results."""
-    verdicts = [verdict_of(one.data, one.reproduce) for one in results if is_verdict(one.data)]
+    verdicts = [
+        verified_of(one.data.data, one.reproduce) for one in results if is_verdict(one.data)
+    ]
     measurements = [measurement_of(one.data) for one in results if not is_verdict(one.data)]
-    of_all: list[Verdict | Measurement] = [*verdicts, *measurements]
-    wrong = any(one.state == FAILED for one in of_all)
+    states = {*(one.state for one in verdicts), *(one.state for one in measurements)}
+    wrong = FAILED in states
     word, state = "passed" if verdicts else "measured", PASSED
-    if any(one.state == OPEN for one in of_all):
+    if OPEN in states:
         word, state = "incomplete", OPEN
-    names = list(dict.fromkeys(f"{one.title} for {one.target}" for one in of_all))
+    subjects = [(one.title, one.verdict.target) for one in verdicts]
+    subjects += [(one.title, one.target) for one in measurements]
+    names = list(dict.fromkeys(f"{title} for {target}" for title, target in subjects))
     return Page(
         title=names[0] if len(names) == 1 else f"{len(names)} kernels",
         state=FAILED if wrong else state,
@@ -129,17 +126,17 @@ def page_of(results: Sequence[Result], code: Code | None = None, notes: Sequence
     )
 
 
-def conclusion(verdicts: Sequence[Verdict], measurements: Sequence[Measurement]) -> str:
+def conclusion(verdicts: Sequence[Verified], measurements: Sequence[Measurement]) -> str:
     """One sentence on what was found."""
     said = []
     if len(verdicts) == 1:
         one = verdicts[0]
-        skipped = one.count(SKIPPED)
+        skipped, wrong = one.count(SKIPPED), one.state == FAILED
         said.append(
-            f"{one.count(PASSED)} of {len(one.cases) - skipped} cases passed"
+            f"{one.count(PASSED)} of {len(one.verdict.cases) - skipped} cases passed"
             + (f", {skipped} were skipped" if skipped else "")
             + ("; not all was reached" if one.state == OPEN else "")
-            + (f"; the first failure is {one.failure.replace('_', ' ')}" if one.failure else "")
+            + (f"; the first failure is {one.verdict.failure.replace('_', ' ')}" if wrong else "")
         )
     elif verdicts:
         right = sum(one.state == PASSED for one in verdicts)
@@ -155,22 +152,23 @@ def conclusion(verdicts: Sequence[Verdict], measurements: Sequence[Measurement])
 
 
 def facts_of(
-    verdicts: Sequence[Verdict], measurements: Sequence[Measurement]
+    verdicts: Sequence[Verified], measurements: Sequence[Measurement]
 ) -> tuple[tuple[str, str], ...]:
     """The facts of the headline; where several differ, all of them."""
-    of_all: list[Verdict | Measurement] = [*verdicts, *measurements]
+    found = [one.verdict for one in verdicts]
+    of_all: list[Verdict | Measurement] = [*found, *measurements]
     rows = [
         ("task", [one.task for one in of_all]),
         ("target", [one.target for one in of_all]),
         ("chip", [one.hardware for one in of_all]),
-        ("runs", [one.how_it_runs for one in verdicts]),
+        ("runs", [one.how_it_runs for one in found]),
         ("machine", [one.machine for one in measurements]),
-        ("seed", [one.seed for one in of_all]),
-        ("constants", [_pairs(one.constants) for one in verdicts]),
+        ("seed", [str(one.seed) for one in of_all]),
+        ("constants", [sizes_text(dict(pairs(one.constants))) for one in found]),
     ]
     if len(measurements) == 1:
         rows.append(("speedup", [speedup_text(measurements[0])]))
-    shown = [(name, _few(list(dict.fromkeys(v for v in found if v)))) for name, found in rows]
+    shown = [(name, _few(list(dict.fromkeys(v for v in values if v)))) for name, values in rows]
     return tuple((name, value) for name, value in shown if value)
 
 
@@ -185,10 +183,6 @@ def speedup_text(measurement: Measurement) -> str:
     return ", ".join(f"{times(g.of_medians)} of {g.baseline}" for g in measurement.gains)
 
 
-def versions_of(verdicts: Sequence[Verdict]) -> tuple[tuple[str, str], ...]:
+def versions_of(verdicts: Sequence[Verified]) -> tuple[tuple[str, str], ...]:
     """The versions of all verdicts, each once."""
-    return tuple(dict.fromkeys(pair for one in verdicts for pair in one.versions))
-
-
-def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in pairs)
+    return tuple(dict.fromkeys(pair for one in verdicts for pair in pairs(one.verdict.versions)))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import attrs
 
+from sketchc.base.json_form import from_plain
 from sketchc.runtime.bench.statistics import speedup, summarise
-from sketchc.runtime.report.content import FAILED, PASSED, Contender, Gain, Measurement
+from sketchc.runtime.report.content import Contender, Gain, Measurement
 from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.text import clean_line
-from sketchc.runtime.report.verdicts import output_of, sizes_text
+from sketchc.runtime.verify.compare import Comparison
+from sketchc.runtime.verify.words import FAILED, PASSED, sizes_text
 
 #: Names of contenders, as fields call them; any other is shown by its own name.
 _NAMES = {
@@ -53,7 +55,7 @@ def measurement_of(data: Fields) -> Measurement:
         target=data.text("target"),
         hardware=data.text("hardware"),
         machine=machine.text("name") + (f", {threads} threads" if threads else ""),
-        sizes=sizes_text(data.within("symbols")),
+        sizes=sizes_text(dict(data.within("symbols").entries())) or "fixed",
         seed=data.text("seed"),
         state=FAILED if passed is False else PASSED,
         contenders=contenders,
@@ -66,7 +68,9 @@ def measurement_of(data: Fields) -> Measurement:
         notes=tuple(notes),
         constants=data.pairs("constants"),
         facts=tuple(facts),
-        outputs=tuple(output_of(one) for one in data.each("comparisons")),
+        outputs=tuple(
+            from_plain(Comparison, one.data, text=clean_line) for one in data.each("comparisons")
+        ),
         problems=tuple(one.text("reason") for one in data.each("problems")),
         withheld=_withheld(data, contenders),
         sketch_text=data.long_text("sketch_text"),

@@ -19,17 +19,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from sketchc import __version__
-from sketchc.runtime.report import numbers, plots
-from sketchc.runtime.report.content import (
-    FAILED,
-    OPEN,
-    PASSED,
-    SKIPPED,
-    Measurement,
-    Page,
-    Step,
-    Verdict,
-)
+from sketchc.runtime.report import numbers, plots, verdicts
+from sketchc.runtime.report.content import OPEN, Measurement, Page, Step
+from sketchc.runtime.verify.verdict import Verdict
+from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: The width of the axis of time in the trace.
@@ -48,7 +41,7 @@ class Tile:
 def render(page: Page) -> str:
     """The page as HTML; the same data gives the same bytes."""
     style, script = _own("style.css"), _own("page.js")
-    failures = [(verdict, failure) for verdict in page.verdicts for failure in verdict.failures]
+    failures = [(one, failure) for one in page.verdicts for failure in one.failures]
     shown = (
         _environment()
         .get_template("page.jinja")
@@ -62,7 +55,7 @@ def render(page: Page) -> str:
             tiles=tiles(page),
             sections=_sections(page, bool(failures)),
             failures=failures,
-            more_failures=sum(v.count(FAILED) for v in page.verdicts) - len(failures),
+            more_failures=sum(one.count(FAILED) for one in page.verdicts) - len(failures),
             others=_others(page.measurements),
             gantt=gantt(page.trace.steps) if page.trace else [],
         )
@@ -86,6 +79,14 @@ def _environment() -> Environment:
         "share": numbers.share,
         "times": numbers.times,
         "exact": repr,
+        "pairs": verdicts.pairs,
+        "sizes": verdicts.sizes,
+        "paper": verdicts.paper,
+        "relaxed": verdicts.relaxed,
+        "place": verdicts.place,
+        "element": verdicts.element,
+        "difference": verdicts.difference,
+        "allowed": verdicts.allowed,
         "bar": _bar,
     }
     return environment
@@ -134,10 +135,10 @@ def tiles(page: Page) -> list[Tile]:
     """The numbers that a reader looks for first."""
     found = []
     if page.verdicts:
-        cases = [case for verdict in page.verdicts for case in verdict.cases]
+        cases = [case for one in page.verdicts for case in one.verdict.cases]
         passed = sum(case.state == PASSED for case in cases)
         ran = len(cases) - sum(case.state == SKIPPED for case in cases)
-        states = {verdict.state for verdict in page.verdicts}
+        states = {one.state for one in page.verdicts}
         state = FAILED if FAILED in states else OPEN if OPEN in states else PASSED
         found.append(Tile(f"{passed} / {ran}", "cases passed", state))
         errors = [case.worst for case in cases if case.worst is not None]

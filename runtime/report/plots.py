@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sketchc.runtime.report.content import Contender, Gain, Measurement, Verdict
+from sketchc.runtime.report.content import Contender, Gain, Measurement
 from sketchc.runtime.report.numbers import power, rate, seconds, short, times
 from sketchc.runtime.report.svg import WIDTH, Drawing, Scale, linear_scale, log_scale
+from sketchc.runtime.report.verdicts import sizes
+from sketchc.runtime.verify.verdict import Verdict
 
 _LEFT, _RIGHT = 14.0, WIDTH - 20.0
 #: The golden ratio's fractional part: places that look random, and are the same every time.
@@ -29,13 +31,11 @@ def errors_plot(verdict: Verdict, identifier: str) -> str:
     """The largest error of each output of each case as a share of what is allowed, by kind of
     input, on a logarithmic axis; "" without any."""
     points: dict[str, list[tuple[float, int, str]]] = {}
-    for case in verdict.cases:
-        for output in case.outputs:
-            if output.worst is not None and not math.isnan(output.worst):
-                tip = f"case {case.number}, {case.sizes}, {output.name}: {short(output.worst)}"
-                points.setdefault(case.kind or "inputs", []).append(
-                    (output.worst, case.number, tip)
-                )
+    for number, case in enumerate(verdict.cases, 1):
+        for output in case.comparisons:
+            if not math.isnan(output.worst):
+                tip = f"case {number}, {sizes(case)}, {output.name}: {short(output.worst)}"
+                points.setdefault(case.kind or "inputs", []).append((output.worst, number, tip))
     if not points:
         return ""
     finite = [w for row in points.values() for w, _, _ in row if math.isfinite(w)]

@@ -1,28 +1,22 @@
-"""From a verdict's JSON (`sketchc verify --json`, `verdict.json` of a run) to what a page shows."""
+"""A verdict on a page: what is read of its JSON (`sketchc verify --json`, `verdict.json` of a run),
+and the words for it."""
 
 from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
-from sketchc.runtime.report.content import (
-    FAILED,
-    OPEN,
-    PASSED,
-    SKIPPED,
-    Case,
-    Failure,
-    FirstWrong,
-    Output,
-    Verdict,
-)
-from sketchc.runtime.report.fields import Fields, number
+from sketchc.base.json_form import number
+from sketchc.runtime.report.content import OPEN, Failure, Verified
 from sketchc.runtime.report.text import clean, clean_line
+from sketchc.runtime.verify.compare import Comparison, PaperRule, Waiver, WrongElement
 from sketchc.runtime.verify.evidence import clean_log
-from sketchc.runtime.verify.verdict import FAILURES
-from sketchc.runtime.verify.words import INCOMPLETE
+from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict, from_json
+from sketchc.runtime.verify.words import sizes_text
 
 #: Cases that a page shows, and failures with all their evidence.
 MOST_CASES = 400
@@ -50,26 +44,22 @@ class Reproduce:
     signature: str = ""
     foreign: bool = False
 
-    def command(self, data: Fields) -> str:
+    def command(self, verdict: Verdict) -> str:
         """The command line; "" where the verdict does not name its task."""
-        asked = data.within("asked")
-        task, target = _word(asked.raw("task") or data.raw("task")), data.text("target")
+        asked = verdict.asked
+        task, target = _word(asked.get("task") or verdict.task), clean_line(verdict.target)
         if not task or not target:
             return ""
         words = ["sketchc", "verify", _word(self.file), "--task", task, "--target", target]
-        words += _option("--hardware", data.text("hardware"))
+        words += _option("--hardware", clean_line(verdict.hardware))
         if self.foreign:
-            words += _option("--entry", data.within("kernel").text("entry"))
-            words += _option("--signature", _word(self.signature or asked.raw("signature")))
-        words += _option("--sketch", asked.text("sketch"))
-        words += _option("--seed", data.text("seed"))
+            words += _option("--entry", clean_line(verdict.kernel.get("entry", "")))
+            words += _option("--signature", _word(self.signature or asked.get("signature")))
+        words += _option("--sketch", clean_line(asked.get("sketch") or ""))
+        words += ["--seed", str(verdict.seed)]
         # A verdict of an older version says which constants there were, not which were asked for.
-        given = (
-            asked
-            if asked.mapping
-            else Fields({"set": None if self.foreign else data.raw("constants")})
-        )
-        for name, value in sorted(given.within("set").mapping.items()):
+        given = asked.get("set") if asked else None if self.foreign else verdict.constants
+        for name, value in sorted(given.items()) if isinstance(given, Mapping) else ():
             words += ["--set", f"{clean_line(name)}={_number(value)}"]
         return shlex.join(words + _limits(asked))
 
@@ -78,15 +68,14 @@ def _option(name: str, value: str) -> list[str]:
     return [name, value] if value else []
 
 
-def _limits(asked: Fields) -> list[str]:
+def _limits(asked: Mapping[str, Any]) -> list[str]:
     """The bounds on time that are not those of `sketchc verify` itself."""
+    run, task, budget = (number(asked.get(n)) for n in ("timeout", "task_timeout", "budget"))
     found = []
-    run, task = asked.number("timeout"), asked.number("task_timeout")
     if run is not None and run != _TIMEOUT:
         found += ["--timeout", f"{run!r}"]
     if task is not None and task != max(run or _TIMEOUT, _TIMEOUT):
         found += ["--task-timeout", f"{task!r}"]
-    budget = asked.number("budget")
     if budget is not None and budget != _BUDGET:
         found += ["--budget", f"{budget!r}"]
     return found
@@ -102,146 +91,113 @@ def _number(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else clean_line(value)
 
 
-def verdict_of(data: Fields, reproduce: Reproduce | None = None) -> Verdict:
-    """The verdict that a JSON object holds."""
-    cases = tuple(
-        _case(number, case) for number, case in enumerate(data.each("cases")[:MOST_CASES], 1)
-    )
-    failed = [case for case in cases if case.state == FAILED]
-    raw = data.each("cases")
-    failures = tuple(
-        _failure(case, raw[case.number - 1], data.text("sketch")) for case in failed[:MOST_FAILURES]
-    )
-    notes = [f"{note}" for note in data.texts("notes")]
-    if len(raw) > MOST_CASES:
-        notes.append(f"{len(raw) - MOST_CASES:,} more cases are in the JSON")
-    passed = data.truth("passed")
-    if passed is None:
-        passed = not failed and any(case.state == PASSED for case in cases)
-    state = PASSED if passed else FAILED
-    if data.text("verdict") == INCOMPLETE:
-        state = OPEN
-    notes += [f"not reached: {gap}" for gap in data.texts("unreached")]
-    return Verdict(
-        title=data.text("sketch") or "kernel",
-        task=data.text("task"),
-        target=data.text("target"),
-        hardware=data.text("hardware"),
-        how_it_runs=data.text("how_it_runs"),
-        seed=data.text("seed"),
-        state=state,
-        failure=data.text("failure") or (failed[0].failure if failed else ""),
-        cases=cases,
-        failures=failures,
+def verified_of(data: object, reproduce: Reproduce | None = None) -> Verified:
+    """The verification that a verdict's JSON object holds."""
+    plain = data if isinstance(data, Mapping) else {}
+    whole, verdict = from_json(plain), from_json(plain, clean_line)
+    notes = list(verdict.notes)
+    if (more := len(verdict.cases) - MOST_CASES) > 0:
+        notes.append(f"{more:,} more cases are in the JSON")
+    notes += [f"not reached: {gap}" for gap in verdict.unreached]
+    numbered = list(enumerate(verdict.cases[:MOST_CASES], 1))
+    failed = [(number, case) for number, case in numbered if case.failed][:MOST_FAILURES]
+    return Verified(
+        verdict=attrs.evolve(verdict, cases=tuple(case for _, case in numbered)),
+        state=OPEN if verdict.incomplete else verdict.word,
         notes=tuple(notes),
-        versions=data.pairs("versions"),
-        constants=data.pairs("constants"),
-        params=data.pairs("params"),
-        reproduce="" if reproduce is None else reproduce.command(data),
+        failures=tuple(
+            _failure(number, case, whole.cases[number - 1].log, verdict.sketch)
+            for number, case in failed
+        ),
+        reproduce="" if reproduce is None else reproduce.command(whole),
     )
 
 
-def sizes_text(symbols: Fields) -> str:
-    """`M=3, N=31`; "fixed" without symbols."""
-    return ", ".join(f"{name}={value}" for name, value in symbols.entries()) or "fixed"
+# ---------------------------------------------------------------- words
 
 
-def _case(place: int, data: Fields) -> Case:
-    shape, failure = data.within("shape"), data.text("failure")
-    sizes = sizes_text(shape.within("symbols"))
-    if absent := shape.texts("absent"):
-        sizes += f", without {', '.join(absent)}"
-    return Case(
-        number=place,
-        state=SKIPPED if failure == "skipped" else FAILED if failure else PASSED,
-        failure=failure,
-        sizes=sizes,
-        own=shape.truth("own") is True,
-        kind=data.text("kind"),
-        seed=data.text("seed"),
-        reason=data.text("reason"),
-        seconds=data.number("seconds"),
-        runs=data.integer("runs"),
-        outputs=tuple(output_of(one) for one in data.each("comparisons")),
+def pairs(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Names and values as text."""
+    return tuple((name, _short(value)) for name, value in values.items())
+
+
+def _short(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case _:
+            return clean_line(value)
+
+
+def sizes(case: CaseResult) -> str:
+    """The sizes of a case: `M=3, N=31`; "fixed" without symbols."""
+    absent = case.shape.absent
+    found = sizes_text(case.shape.symbols) or "fixed"
+    return f"{found}, without {', '.join(absent)}" if absent else found
+
+
+def paper(rule: PaperRule | None) -> str:
+    """What the paper's rule says of an output; "" where it was not asked."""
+    if rule is None:
+        return ""
+    said = "accepts" if rule.passed else "rejects"
+    return f"{said}: {100 * rule.fraction:.3g} % over {rule.tau:g}"
+
+
+def relaxed(verdict: Verdict) -> list[tuple[int, str, str]]:
+    """Where elements passed although they break the rule: case, output, and a sentence."""
+    return [
+        (number, output.name, _relaxed(waiver))
+        for number, case in enumerate(verdict.cases, 1)
+        for output in case.comparisons
+        for waiver in output.waivers
+    ]
+
+
+def _relaxed(waiver: Waiver) -> str:
+    bound = f", allowed {waiver.allowed:.2g}" if math.isfinite(waiver.allowed) else ""
+    return (
+        f"{waiver.count} pass: {waiver.why}; furthest off: [{place(waiver.index)}] is "
+        f"{element(waiver.actual)}, the reference {element(waiver.expected)} "
+        f"(off by {waiver.error:.2g}{bound})"
     )
 
 
-def output_of(data: Fields) -> Output:
-    """One comparison."""
-    paper = data.within("paper")
-    tau, fraction = paper.number("tau"), paper.number("fraction")
-    said = ""
-    if tau is not None and fraction is not None:
-        said = f"{'accepts' if fraction <= tau else 'rejects'}: {100 * fraction:.3g} % over {tau:g}"
-    return Output(
-        name=data.text("name"),
-        failure=data.text("failure"),
-        reason=data.text("reason"),
-        elements=data.integer("elements"),
-        wrong=data.integer("wrong"),
-        worst=data.number("worst"),
-        max_error=data.number("max_error"),
-        max_relative_error=data.number("max_relative_error"),
-        rtol=data.number("rtol"),
-        atol=data.number("atol"),
-        paper=said,
-        first=_first(data),
-        relaxed=tuple(_relaxed(one) for one in data.each("waivers")),
-    )
+def place(index: Sequence[int]) -> str:
+    """An index as text."""
+    return ", ".join(map(str, index))
 
 
-def _relaxed(data: Fields) -> str:
-    """Elements that pass although they break the rule."""
-    index = data.raw("index")
-    places = ", ".join(str(i) for i in index) if isinstance(index, list) else ""
-    allowed = data.number("allowed")
-    bound = f", allowed {allowed:.2g}" if allowed is not None and math.isfinite(allowed) else ""
-    error = data.number("error")
-    off = "" if error is None else f" (off by {error:.2g}{bound})"
-    return clean(
-        f"{data.text('count')} pass: {data.text('why')}; furthest off: [{places}] is "
-        f"{_value(data.raw('actual'))}, the reference {_value(data.raw('expected'))}{off}"
-    )
-
-
-def _first(data: Fields) -> FirstWrong | None:
-    first = data.within("first")
-    if not first.mapping:
-        return None
-    expected, actual = first.number("expected"), first.number("actual")
-    difference = allowed = None
-    rtol, atol = data.number("rtol"), data.number("atol")
-    if expected is not None and actual is not None:
-        difference = abs(actual - expected)
-        if rtol and atol is not None and math.isfinite(difference):
-            allowed = atol + rtol * abs(expected)
-    index = first.raw("index")
-    places = index if isinstance(index, list) else []
-    return FirstWrong(
-        output=data.text("name"),
-        index=", ".join(str(place) for place in places if isinstance(place, int)),
-        expected=_value(first.raw("expected")),
-        actual=_value(first.raw("actual")),
-        difference=difference if difference is None or math.isfinite(difference) else None,
-        allowed=allowed,
-    )
-
-
-def _value(value: object) -> str:
+def element(value: float | int) -> str:
     """An element, with as many digits as tell neighbours in f32 apart."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value}"[:60]
-    found = number(value)
-    return "?" if found is None else f"{found:.9g}"
+    return f"{value}"[:60] if isinstance(value, int) else f"{value:.9g}"
 
 
-def _failure(case: Case, data: Fields, sketch: str) -> Failure:
-    log = data.long_text("log")
-    blame, why = _blame(case.failure, data.truth("sketch_right"), data.truth("code_as_sketch"))
-    if not blame and (undecided := data.text("undecided")):
-        why = f"undecided: {undecided}"
+def difference(first: WrongElement) -> float | None:
+    """How far off an element is; None where that says nothing."""
+    found = abs(float(first.actual) - float(first.expected))
+    return found if math.isfinite(found) else None
+
+
+def allowed(output: Comparison) -> float | None:
+    """How far off the first wrong element of an output may be; None where that says nothing."""
+    if output.first is None or not output.rtol or difference(output.first) is None:
+        return None
+    return output.atol + output.rtol * abs(float(output.first.expected))
+
+
+# ---------------------------------------------------------------- failures
+
+
+def _failure(number: int, case: CaseResult, log: str, sketch: str) -> Failure:
+    blame, why = _blame(case.failure, case.sketch_right, case.code_as_sketch)
+    if not blame and case.undecided:
+        why = f"undecided: {case.undecided}"
     excerpt = "\n".join(clean_log(log[:_LOOKED_AT], sketch)) if log.strip() else ""
     return Failure(
+        number=number,
         case=case,
         meaning=FAILURES.get(case.failure, "a class that this version of sketchc does not know"),
         blame=blame,

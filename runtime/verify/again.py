@@ -19,10 +19,10 @@ _SEEN = frozenset({"numerical", "nondeterministic", "illegal_access", "wrong_sha
 _MACHINE = "infrastructure"
 
 
-def taken_again(before: Mapping[str, Any], same: Verdict, new: Verdict) -> Verdict:
-    """One verdict of two: `same` was taken with the seed of the one before (as JSON), `new` with
-    another. Failures of the machinery count as cases that were not run."""
-    failed = {_key_of(case): case for case in before.get("cases", ()) if case["failure"] in _SEEN}
+def taken_again(before: Verdict, same: Verdict, new: Verdict) -> Verdict:
+    """One verdict of two: `same` was taken with the seed of the one before, `new` with another.
+    Failures of the machinery count as cases that were not run."""
+    failed = {_key(case): case for case in before.cases if case.failure in _SEEN}
     cases = [*(_unsteady(case, failed) for case in same.cases), *new.cases]
     note = (
         f"it was disputed that anything is wrong: the evidence was taken again, with seed "
@@ -47,12 +47,12 @@ def _unreached(same: Verdict, new: Verdict) -> tuple[str, ...]:
     return tuple(g for g in first.unreached if all(g in other.unreached for other in others))
 
 
-def _unsteady(case: CaseResult, failed: Mapping[tuple[Any, ...], Mapping[str, Any]]) -> CaseResult:
+def _unsteady(case: CaseResult, failed: Mapping[tuple[Any, ...], CaseResult]) -> CaseResult:
     """A case that passes on the very inputs on which it failed."""
     earlier = failed.get(_key(case))
     if earlier is None or case.failed:
         return case
-    said = f"{earlier['failure']}: {earlier['reason']}"
+    said = f"{earlier.failure}: {earlier.reason}"
     reason = f"it passes now, and failed before on the same inputs ({said})"
     return attrs.evolve(case, failure="nondeterministic", reason=reason)
 
@@ -65,10 +65,3 @@ def _not_run(case: CaseResult) -> CaseResult:
 
 def _key(case: CaseResult) -> tuple[Any, ...]:
     return (case.kind, case.seed, tuple(sorted(case.shape.symbols.items())), case.shape.variant)
-
-
-def _key_of(case: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The same of a case as JSON."""
-    shape = case["shape"]
-    symbols = tuple(sorted(shape["symbols"].items()))
-    return (case["kind"], case["seed"], symbols, shape.get("variant", 0))

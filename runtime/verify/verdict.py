@@ -1,16 +1,16 @@
-"""The outcome of a verification as frozen data, and as JSON."""
+"""The outcome of a verification as frozen data, as JSON, and read from JSON again."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
+from sketchc.base.json_form import from_plain, to_plain
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.verify.compare import Comparison
-from sketchc.runtime.verify.words import FAILED, INCOMPLETE, PASSED
+from sketchc.runtime.verify.words import FAILED, INCOMPLETE, PASSED, SKIPPED
 
 #: The classes of failure, and who can mend them (a Conductor routes by this).
 FAILURES: dict[str, str] = {
@@ -64,7 +64,23 @@ class CaseResult:
 
     @property
     def failed(self) -> bool:
-        return bool(self.failure) and self.failure != "skipped"
+        return self.state == FAILED
+
+    @property
+    def state(self) -> str:
+        """The result in a word: passed, failed or skipped."""
+        return PASSED if self.passed else SKIPPED if self.failure == SKIPPED else FAILED
+
+    @property
+    def worst(self) -> float | None:
+        """The largest error of all outputs, as a share of what is allowed; None where no output was
+        compared."""
+        return max((comparison.worst for comparison in self.comparisons), default=None)
+
+    @property
+    def max_error(self) -> float | None:
+        """The largest error of all outputs."""
+        return max((comparison.max_error for comparison in self.comparisons), default=None)
 
 
 @attrs.frozen
@@ -144,18 +160,11 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
             inner["passed"] = comparison.passed
             if comparison.paper is not None:
                 inner["paper"]["passed"] = comparison.paper.passed
-    plain_data: dict[str, Any] = jsonable(data)
+    plain_data: dict[str, Any] = to_plain(data)
     return plain_data
 
 
-def jsonable(value: Any) -> Any:
-    """Nested data as JSON takes it: NaN and infinities as text, tuples as lists."""
-    match value:
-        case dict():
-            return {str(key): jsonable(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [jsonable(inner) for inner in value]
-        case float() if not math.isfinite(value):
-            return str(value)
-        case _:
-            return value
+def from_json(data: Mapping[str, Any], text: Callable[[str], str] = str) -> Verdict:
+    """The verdict that `to_json` gave, of this version or another; each text goes through `text`.
+    What is missing is taken to be nothing."""
+    return from_plain(Verdict, data, text=text)

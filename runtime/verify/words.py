@@ -1,5 +1,13 @@
-"""What a verdict may be, in a word; apart from verdicts, so that saying it takes no NumPy."""
+"""Words for results, apart from verdicts, so that saying them takes no NumPy."""
 
 from __future__ import annotations
 
-PASSED, FAILED, INCOMPLETE = "passed", "failed", "incomplete"
+from collections.abc import Mapping
+
+#: What a verdict may be, and what one of its cases may be.
+PASSED, FAILED, INCOMPLETE, SKIPPED = "passed", "failed", "incomplete", "skipped"
+
+
+def sizes_text(symbols: Mapping[str, object]) -> str:
+    """`M=3, N=31`; "" without symbols."""
+    return ", ".join(f"{name}={value}" for name, value in symbols.items())

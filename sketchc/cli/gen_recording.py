@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.base.json_form import to_plain
 from sketchc.runtime.store.runs import RunRow
 from sketchc.runtime.store.writing import KernelRow, RunStep, digest_of
-from sketchc.runtime.verify.verdict import jsonable
 
 if TYPE_CHECKING:
     from sketchc.agents.run.run import RunFolder, RunOptions
@@ -98,7 +98,7 @@ class RunRecorder:
 
     def _trace(self, state: RunState) -> Mapping[str, Any]:
         """The trace of the folder where it is of this state, else the steps."""
-        steps = jsonable([attrs.asdict(step) for step in state.history])
+        steps = to_plain([attrs.asdict(step) for step in state.history])
         try:
             trace = json.loads((self.folder.path / "trace.json").read_text("utf-8"))
             same = trace["steps"] == steps

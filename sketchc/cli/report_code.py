@@ -13,6 +13,7 @@ from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.cli import options
 from sketchc.lowering.registry import TARGETS, load_language, load_target
 from sketchc.runtime.report.listings import LINKED, code_of, quotations
+from sketchc.runtime.report.verdicts import pairs
 
 if TYPE_CHECKING:
     from sketchc.base.source import Source
@@ -44,9 +45,9 @@ def code_of_sketch(path: str, page: Page) -> Code | None:
     """The sketch in a file beside what it is lowered to for the target and with the constants of
     the page's first result. Raises `UsageError` and `SketchError` for a sketch that does not fit.
     """
-    first = page.verdicts[0] if page.verdicts else page.measurements[0]
+    first = page.verdicts[0].verdict if page.verdicts else page.measurements[0]
     source = options.read_source(path)
-    kernel = _lowered(source, first.target, first.hardware, first.constants)
+    kernel = _lowered(source, first.target, first.hardware, pairs(dict(first.constants)))
     name = f"{kernel.name}{load_language(kernel.language).suffix}"
     return code_of(
         (Path(path).name, source.text),

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sketchc.cli.consoles import make_console
+from sketchc.runtime.verify.words import sizes_text
 
 Row = Mapping[str, Any]
 Cell = Callable[[Row], str]
@@ -43,7 +44,7 @@ def _result(row: Row) -> str:
 
 
 def _sizes(row: Row) -> str:
-    return escape(", ".join(f"{name}={value}" for name, value in row["symbols"].items()))
+    return escape(sizes_text(row["symbols"]))
 
 
 def _median(row: Row) -> str:
@@ -212,7 +213,7 @@ def _evidence(console: Console, data: Row) -> None:
     if data["kind"] == "verdict":
         console.print("\n[bold]cases[/bold]")
         for case in evidence["cases"]:
-            sizes = ", ".join(f"{n}={v}" for n, v in case["shape"]["symbols"].items())
+            sizes = sizes_text(case["shape"]["symbols"])
             result = case["failure"] or "passed"
             reason = f": {case['reason']}" if case["reason"] else ""
             line = f"{sizes} ({case['kind']}, seed {case['seed']}): {result}{reason}"

@@ -300,7 +300,7 @@ def test_the_verdict_says_whether_the_sketch_is_right() -> None:
 
 
 def test_wrong_outputs_of_timed_runs_are_the_codes() -> None:
-    state = attrs.evolve(state_after(failed("numerical")), verdict={"passed": True, "cases": []})
+    state = attrs.evolve(state_after(failed("numerical")), verdict={"cases": [{"failure": ""}]})
     turn = decide(state)
     assert (turn.outcome, turn.details["route"]["certain"]) == ("to_coder", True)
 

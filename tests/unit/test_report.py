@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sketchc.base.json_form import number
 from sketchc.cli.main import run
-from sketchc.runtime.report.fields import Fields, number
+from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.listings import lines_of
 from sketchc.runtime.report.measurements import measurement_of
 from sketchc.runtime.report.plots import times_plot
