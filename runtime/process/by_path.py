@@ -21,6 +21,8 @@ def show_package(name: str, *folders: Path) -> None:
 
 
 def show_rooms() -> None:
-    """Make the rooms of `sketchc.runtime` importable, and nothing else of sketchc."""
+    """Make the rooms of `sketchc.runtime` and `sketchc.base` importable, and nothing else of
+    sketchc. The two lie beside each other where sketchc is installed, not in a checkout."""
     show_package("sketchc")
+    show_package("sketchc.base", _RUNTIME.parent / "base", _RUNTIME.parent / "sketchc" / "base")
     show_package("sketchc.runtime", _RUNTIME)
