@@ -18,7 +18,7 @@ from sketchc.runtime.verify.kernel_file import entry_point, load_kernel
 
 pytest.importorskip("torch")
 
-POOLED = "Y[M, N, (((K - 2) // 2) + 1), (((P - 2) // 2) + 1)]: f32 out"
+POOLED = "Y[M, N, (K - 2)//2 + 1, (P - 2)//2 + 1]: f32 out"
 HEAD = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n\n\n"
 
 
@@ -49,15 +49,15 @@ def declared(sketch: ir.Sketch) -> list[str]:
         ("torch.relu(x)", "torch.randn(7, 40)", ["X[M, N]: f32 in", "Y[M, N]: f32 out"]),
         ("x @ x", "torch.randn(40, 40)", ["X[M, M]: f32 in", "Y[M, M]: f32 out"]),
         ("x.sum(1)", "torch.randn(6, 40)", ["X[M, N]: f32 in", "Y[M]: f32 out"]),
-        ("x.flatten(1)", "torch.randn(6, 9, 5)", ["X[M, N, K]: f32 in", "Y[M, (N * K)]: f32 out"]),
+        ("x.flatten(1)", "torch.randn(6, 9, 5)", ["X[M, N, K]: f32 in", "Y[M, N*K]: f32 out"]),
         (
             "x.reshape(-1, 5)",
             "torch.randn(6, 10)",
-            ["X[M, 10]: f32 in", "Y[(2 * M), 5]: f32 out"],
+            ["X[M, 10]: f32 in", "Y[2*M, 5]: f32 out"],
         ),
-        ("x[:, 1:-2]", "torch.randn(6, 40)", ["X[M, N]: f32 in", "Y[M, (N - 3)]: f32 out"]),
+        ("x[:, 1:-2]", "torch.randn(6, 40)", ["X[M, N]: f32 in", "Y[M, N - 3]: f32 out"]),
         ("torch.cat([x, x], 1)", "torch.randn(6, 40)",
-         ["X[M, N]: f32 in", "Y[M, (2 * N)]: f32 out"]),
+         ["X[M, N]: f32 in", "Y[M, 2*N]: f32 out"]),
         ("x.view(2, 3, 9).sum(0)", "torch.randn(6, 9)", ["X[6, 9]: f32 in", "Y[3, 9]: f32 out"]),
         (
             "F.max_pool2d(x, 2)",
@@ -69,20 +69,20 @@ def declared(sketch: ir.Sketch) -> list[str]:
             "F.avg_pool2d(x, 3)",
             "torch.randn(2, 4, 30, 33)",
             ["X[M, N, K, P]: f32 in",
-             "Y[M, N, (((K - 3) // 3) + 1), (((P - 3) // 3) + 1)]: f32 out"],
+             "Y[M, N, (K - 3)//3 + 1, (P - 3)//3 + 1]: f32 out"],
         ),
         (
             "F.avg_pool1d(x, 40)",
             "torch.randn(2, 4, 4000)",
-            ["X[M, N, K]: f32 in", "Y[M, N, (((K - 40) // 40) + 1)]: f32 out"],
+            ["X[M, N, K]: f32 in", "Y[M, N, (K - 40)//40 + 1]: f32 out"],
         ),
         ("F.interpolate(x, scale_factor=2).flatten(1)", "torch.randn(2, 4, 9)",
-         ["X[M, N, K]: f32 in", "Y[M, (2 * (N * K))]: f32 out"]),
+         ["X[M, N, K]: f32 in", "Y[M, 2*(N*K)]: f32 out"]),
         ("x[:, ::2]", "torch.randn(6, 40)",
-         ["X[M, N]: f32 in", "Y[M, (((N - 1) // 2) + 1)]: f32 out"]),
+         ["X[M, N]: f32 in", "Y[M, (N - 1)//2 + 1]: f32 out"]),
         ("F.pad(x, (1, 2, 3, 4)).flatten()",
          "torch.randn(6, 40)",
-         ["X[M, N]: f32 in", "Y[((M + 7) * (N + 3))]: f32 out"]),
+         ["X[M, N]: f32 in", "Y[(M + 7)*(N + 3)]: f32 out"]),
         ("x.half()", "torch.randn(6, 40)", ["X[M, N]: f32 in", "Y[M, N]: f16 out"]),
         ("x > 0", "torch.randn(1, 40)", ["X[1, M]: f32 in", "Y[1, M]: bool out"]),
     ],
@@ -100,17 +100,17 @@ def test_extents_follow_the_inputs(
 @pytest.mark.parametrize(
     ("layer", "inputs", "extents"),
     [
-        ("nn.ConvTranspose2d(4, 6, 3)", "2, 4, 9, 11", "M, 6, (N + 2), (K + 2)"),
+        ("nn.ConvTranspose2d(4, 6, 3)", "2, 4, 9, 11", "M, 6, N + 2, K + 2"),
         (
             "nn.ConvTranspose1d(4, 6, 3, stride=2, padding=1, dilation=2)",
             "2, 4, 9",
-            "M, 6, ((2 * N) + 1)",
+            "M, 6, 2*N + 1",
         ),
-        ("nn.Conv1d(4, 6, 3, stride=3, dilation=4)", "2, 4, 50", "M, 6, (((N - 9) // 3) + 1)"),
+        ("nn.Conv1d(4, 6, 3, stride=3, dilation=4)", "2, 4, 50", "M, 6, (N - 9)//3 + 1"),
         ("nn.Conv2d(4, 6, 3, stride=2, padding=1)", "2, 4, 224, 224",
-         "M, 6, (((N - 1) // 2) + 1), (((N - 1) // 2) + 1)"),
+         "M, 6, (N - 1)//2 + 1, (N - 1)//2 + 1"),
         ("nn.AvgPool2d(11)", "2, 4, 2048, 1024",
-         "M, N, (((K - 11) // 11) + 1), (((P - 11) // 11) + 1)"),
+         "M, N, (K - 11)//11 + 1, (P - 11)//11 + 1"),
     ],
 )  # fmt: skip
 def test_extents_of_layers_at_any_size(
@@ -128,7 +128,7 @@ def test_extents_of_layers_at_any_size(
         ("torch.cat([x[:, :48], y[:, :100], x[:, :5]], 1)", ["X[M, 100]: f32 in",
          "X2[M, 100]: f32 in", "Y[M, 153]: f32 out"]),
         ("x[:, :3] + y[:, :3]", ["X[M, 100]: f32 in", "X2[M, 100]: f32 in", "Y[M, 3]: f32 out"]),
-        ("(x + y)[:, 1:-2]", ["X[M, N]: f32 in", "X2[M, N]: f32 in", "Y[M, (N - 3)]: f32 out"]),
+        ("(x + y)[:, 1:-2]", ["X[M, N]: f32 in", "X2[M, N]: f32 in", "Y[M, N - 3]: f32 out"]),
     ],
 )  # fmt: skip
 def test_what_the_model_cuts_keeps_its_size(
@@ -152,7 +152,7 @@ def test_a_kernel_size_is_a_symbol_beside_a_stride_of_the_same_size(tmp_path: Pa
     with TorchTask(path) as task:
         sketch = signature_of(task, "f")
     assert declared(sketch)[1] == "INNER_WEIGHT[6, 4, K]: f32 in"
-    assert declared(sketch)[-1] == "Y[M, 6, ((((N - (4 * K)) + 3) // 3) + 1)]: f32 out"
+    assert declared(sketch)[-1] == "Y[M, 6, (N - 4*K + 3)//3 + 1]: f32 out"
 
 
 def test_three_tensors_side_by_side(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_three_tensors_side_by_side(tmp_path: Path) -> None:
     path = task_file(tmp_path, "torch.cat([x, y, z], 1)", inputs, arguments="x, y, z")
     with TorchTask(path) as task:
         sketch = signature_of(task, "f")
-    assert declared(sketch)[-1] == "Y[M, ((N + K) + P)]: f32 out"
+    assert declared(sketch)[-1] == "Y[M, N + K + P]: f32 out"
 
 
 def test_an_extent_that_follows_in_no_simple_way(tmp_path: Path) -> None:
