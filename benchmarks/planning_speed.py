@@ -18,8 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sketchc.base.diagnostics import DiagnosticError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Source
 from sketchc.lowering.passes.pipeline import planner as planner_of
 from sketchc.lowering.registry import TARGETS
 from sketchc.parsing import syntax

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 import attrs
 
-from sketchc.base.source import NOWHERE, Span
+from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import has_floats

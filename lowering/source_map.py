@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from sketchc.base.source import NOWHERE, Span
+from sketchc.base.diagnostics import NOWHERE, Span
 
 if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, Source, UsageError
 from sketchc.base.types import Scalar
 from sketchc.parsing.reading import read
 from sketchc.reporting.text import SketchReport, distinct

@@ -14,8 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from sketchc.base.diagnostics import DiagnosticError, UsageError, has_errors
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors
 from sketchc.checker.api import CheckedSketch, judge_sketch
 from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
 from sketchc.checker.testing.workload import workload

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 from example_sizes import sizes_for
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
 from sketchc.interpreter.api import interpret
 from sketchc.interpreter.inputs import into_range

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan

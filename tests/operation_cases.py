@@ -6,8 +6,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from sketchc.base.diagnostics import has_errors
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source, has_errors
 from sketchc.base.types import DType
 from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.elaboration.elaborate import elaborate

@@ -13,8 +13,7 @@ import attrs
 import numpy as np
 from triton_cases import Array, dtype_of
 
-from sketchc.base.diagnostics import Severity
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Severity, Source
 from sketchc.base.types import DType
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ops.rows import Category, Op

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from sketchc.agents.prompts.language import language
-from sketchc.base.diagnostics import Severity
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Severity, Source
 from sketchc.checker.api import CheckResult, check
 
 PROMPT = " ".join(language().split())

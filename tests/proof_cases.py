@@ -8,8 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from sketchc.base.diagnostics import DiagnosticError, UsageError, has_errors
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors
 from sketchc.checker.claims.proofs import prove
 from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.elaboration.elaborate import elaborate

@@ -10,7 +10,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
 from sketchc.interpreter.api import interpret
 from sketchc.ir import nodes as ir

@@ -20,8 +20,7 @@ from sketchc.agents.coder.messages import Assignment, for_plan
 from sketchc.agents.prompts.sizes import reach
 from sketchc.agents.state.candidates import plan_of, signature_plan
 from sketchc.agents.state.state import Feedback, KernelText, RunState, Turn
-from sketchc.base.diagnostics import DiagnosticError, Severity, UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Severity, Source, UsageError
 
 if TYPE_CHECKING:
     from sketchc.agents.state.run_context import Session

@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
+from sketchc.base.diagnostics import (
+    Diagnostic,
+    DiagnosticError,
+    Severity,
+    Source,
+    Span,
+    UsageError,
+    has_errors,
+)
 from sketchc.base.explain import page
-from sketchc.base.source import Source, Span
 
 if TYPE_CHECKING:
     from sketchc.agents.state.run_context import Session

@@ -27,8 +27,7 @@ from sketchc.agents.llm.errors import ContextOverflowError
 from sketchc.agents.llm.messages import LanguageModel, Message, Reply, Request
 from sketchc.agents.llm.replies import ReplyError, single_block
 from sketchc.agents.state.state import RunState, Turn
-from sketchc.base.diagnostics import InternalError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import InternalError, Source
 
 if TYPE_CHECKING:
     from sketchc.agents.state.run_context import Session

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 def plan_of(text: str, session: Session, tiles: Mapping[str, Value] | None = None) -> Plan:
     """The plan of a sketch's text for the run's target, with these `tiles` where the sketch leaves
     them open. Raises `DiagnosticError`."""
-    from sketchc.base.diagnostics import has_errors
-    from sketchc.base.source import Source
+    from sketchc.base.diagnostics import Source, has_errors
     from sketchc.lowering.passes.pipeline import build_plan
     from sketchc.parsing.parser import parse
 

@@ -9,7 +9,7 @@ from typing import assert_never
 
 import attrs
 
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.ir import nodes as ir
 from sketchc.lowering.cpp.expressions import PROMOTED, Expressions
 from sketchc.lowering.cpp.names import identifier

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from sketchc.base.diagnostics import Diagnostic, Severity
-from sketchc.base.source import NOWHERE, Span
+from sketchc.base.diagnostics import NOWHERE, Diagnostic, Severity, Span
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate

@@ -11,7 +11,7 @@ from typing import assert_never
 
 import attrs
 
-from sketchc.base.source import NOWHERE, Span
+from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value

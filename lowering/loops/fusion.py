@@ -13,7 +13,7 @@ from typing import TypeAlias, assert_never
 
 import attrs
 
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import equal

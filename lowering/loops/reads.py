@@ -10,7 +10,7 @@ from typing import assert_never
 
 import attrs
 
-from sketchc.base.source import NOWHERE
+from sketchc.base.diagnostics import NOWHERE
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.walk import changed, parts, references, substitute

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import attrs
 
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.walk import references

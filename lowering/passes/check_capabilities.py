@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk

@@ -8,7 +8,7 @@ from typing import assert_never
 
 import attrs
 
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sketchc.base.numpy_types import numpy_dtype
+from sketchc.base.types import numpy_dtype
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel

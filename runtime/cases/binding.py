@@ -17,8 +17,7 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.launch.conditions import broken

@@ -17,8 +17,7 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.inputs import into_range
 from sketchc.launch.index_inputs import index_ranges
 from sketchc.runtime.cases.binding import Binding, TensorSource

@@ -13,7 +13,7 @@ from itertools import islice, product
 import attrs
 import numpy as np
 
-from sketchc.base.numpy_types import numpy_dtype
+from sketchc.base.types import numpy_dtype
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.sizes import nearest
 from sketchc.runtime.process.arrays import Array

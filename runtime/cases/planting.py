@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import attrs
 import numpy as np
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value

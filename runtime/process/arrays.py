@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 
 Array = npt.NDArray[Any]
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.inputs import into_range
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import Scalar, TaskFailure

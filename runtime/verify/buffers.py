@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from sketchc.base.numpy_types import numpy_dtype
+from sketchc.base.types import numpy_dtype
 from sketchc.ir import nodes as ir
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.process.arrays import Array

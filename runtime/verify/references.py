@@ -29,8 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 import numpy as np
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.runtime.process.arrays import Array, dtype_of
 from sketchc.runtime.tasks.description import Readings
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, alike, difference

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.ir.evaluate import Value, constants_of
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan

@@ -1,4 +1,5 @@
-"""Diagnostics as frozen data: code, severity, message, spans, notes and machine-applicable fixes.
+"""Diagnostics as frozen data: code, severity, message, spans, notes and machine-applicable fixes,
+with the source texts that they speak of.
 
 `sketchc.reporting` renders them (text, JSON, SARIF); `base.explain` finds the page of a code.
 Analyses collect many diagnostics and stop at the end of their stage; a stage that cannot go on
@@ -12,7 +13,51 @@ from collections.abc import Iterable
 from enum import Enum
 
 from sketchc.base import records
-from sketchc.base.source import Span
+
+
+@records.frozen
+class Source:
+    """One sketch file: the name shown to the user and its text."""
+
+    name: str
+    text: str = records.field(repr=False)
+
+    def line(self, number: int) -> str:
+        """The text of line `number` (1-based), without its newline; "" past the end."""
+        lines = self.text.split("\n")
+        return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
+
+
+@records.frozen
+class Span:
+    """A region of a source: character offsets and 1-based lines and columns.
+
+    `end_*` is exclusive. The name of the source is kept so that a diagnostic stands alone.
+    """
+
+    source: str
+    start: int
+    end: int
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def to(self, other: Span) -> Span:
+        """The smallest span that covers this one through `other`."""
+        return Span(
+            self.source,
+            self.start,
+            other.end,
+            self.line,
+            self.column,
+            other.end_line,
+            other.end_column,
+        )
+
+
+#: The span of what has no place in a source (made by a pass, or by the API).
+NOWHERE = Span("<none>", 0, 0, 1, 1, 1, 1)
 
 
 class Severity(Enum):
@@ -109,3 +154,54 @@ class UsageError(Exception):
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
     return any(d.severity is Severity.ERROR for d in diagnostics)
+
+
+#: Between two statements of one line.
+_SEPARATOR = re.compile(r"[ \t]*;[ \t]*")
+
+
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """`text` with edits carried out, given in any order."""
+    parts: list[str] = []
+    position = 0
+    for edit in sorted(edits, key=lambda edit: (edit.span.start, edit.span.end)):
+        if edit.span.start < position or edit.span.end > len(text):
+            message = "edits of one fix overlap or lie outside the text"
+            raise InternalError(message)
+        start, end = (edit.span.start, edit.span.end)
+        if not edit.replacement:
+            start, end = _removed(text, start, end)
+        parts += [text[position : max(start, position)], edit.replacement]
+        position = end
+    return "".join([*parts, text[position:]])
+
+
+def _removed(text: str, start: int, end: int) -> tuple[int, int]:
+    """What to cut so that the removal of `text[start:end]` leaves no blank line behind, nor the
+    `;` between it and its neighbour."""
+    before = text.rfind("\n", 0, start) + 1
+    if start < end and (follows := _SEPARATOR.match(text, end)):
+        end = follows.end()
+    elif start < end and text[before:start].rstrip().endswith(";"):
+        start = text.rindex(";", before, start)
+    after = text.find("\n", end)
+    last = len(text) if after < 0 else after + 1
+    if start < end and not text[before:start].strip() and not text[end:last].strip():
+        return before, last
+    return start, end
+
+
+def compatible(fixes: Iterable[Fix]) -> tuple[Fix, ...]:
+    """Those of the fixes, in order, whose edits touch nothing that an earlier one changes."""
+    taken: list[tuple[int, int]] = []
+    kept: list[Fix] = []
+    for fix in fixes:
+        spans = [(edit.span.start, edit.span.end) for edit in fix.edits]
+        if all(_apart(span, other) for span in spans for other in taken):
+            taken += spans
+            kept.append(fix)
+    return tuple(kept)
+
+
+def _apart(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return (one[1] <= other[0] and one != other) or (other[1] <= one[0] and one != other)

@@ -1,12 +1,16 @@
 """Element types of the language: their names, widths, kinds, and the promotion rules.
 
-This module is pure data; it imports no numeric library, so that `sketchc check` starts fast.
+NumPy is imported only where its types are asked for, so that `sketchc check` starts fast.
 """
 
 from __future__ import annotations
 
 import math
 from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class DType(Enum):
@@ -141,3 +145,15 @@ def holds(dtype: DType, value: float | bool) -> bool:
 
 
 Scalar = int | float | bool
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy type of an element type; bfloat16 comes from ml_dtypes."""
+    import numpy as np
+
+    if dtype is DType.BF16:
+        import ml_dtypes
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return np.dtype(dtype.numpy_name)

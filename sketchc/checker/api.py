@@ -7,8 +7,15 @@ from functools import partial
 from typing import TypeAlias
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Label, Severity, has_errors, once
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import (
+    Diagnostic,
+    DiagnosticError,
+    Label,
+    Severity,
+    Source,
+    has_errors,
+    once,
+)
 from sketchc.checker.facts import budget
 from sketchc.checker.facts.answers import severity as unproved_severity
 from sketchc.ir import nodes as ir

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 import click
 
 from sketchc.api import FileReport, Request, check_text
-from sketchc.base import fixes, records
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Fix, Severity, UsageError
-from sketchc.base.source import Source
+from sketchc.base import diagnostics, records
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Fix, Severity, Source, UsageError
 from sketchc.cli.texts import difference
 from sketchc.cli.texts import write as replace
 from sketchc.parsing.parser import parse
@@ -57,7 +56,7 @@ def mend(source: Source, request: Request, unsafe: bool = False) -> Mended:
     report = check_text(source, request)
     for _ in range(_ROUNDS):
         offered = [found for found in report.diagnostics if _wanted(found, unsafe)]
-        kept = _parsing(text, fixes.combine(found.fixes[0] for found in offered))
+        kept = _parsing(text, diagnostics.compatible(found.fixes[0] for found in offered))
         changed = _applied(text, kept)
         if changed == text:
             break
@@ -82,7 +81,7 @@ def _wanted(found: Diagnostic, unsafe: bool) -> bool:
 
 
 def _applied(text: str, kept: Iterable[Fix]) -> str:
-    return fixes.apply_edits(text, (edit for fix in kept for edit in fix.edits))
+    return diagnostics.apply_edits(text, (edit for fix in kept for edit in fix.edits))
 
 
 def _parsing(text: str, offered: tuple[Fix, ...]) -> tuple[Fix, ...]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sketchc.base import verification
-from sketchc.base.diagnostics import Diagnostic, UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Diagnostic, Source, UsageError
 from sketchc.base.types import Scalar
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from sketchc.runtime.report.listings import LINKED, code_of, quotations
 from sketchc.runtime.report.verdicts import pairs
 
 if TYPE_CHECKING:
-    from sketchc.base.source import Source
+    from sketchc.base.diagnostics import Source
     from sketchc.lowering.kernel import Kernel
     from sketchc.runtime.report.content import Code, Page
 
@@ -59,7 +59,7 @@ def code_of_sketch(path: str, page: Page) -> Code | None:
 
 def code_of_texts(texts: Texts) -> Code | None:
     """The sketch beside the code in hand."""
-    from sketchc.base.source import Source
+    from sketchc.base.diagnostics import Source
 
     links: dict[int, tuple[int, ...]] = {}
     note = ""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from sketchc.base.diagnostics import UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source, UsageError
 
 
 def difference(source: Source, text: str, changed: str) -> str:

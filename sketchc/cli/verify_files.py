@@ -22,7 +22,7 @@ from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     from sketchc.agents.coder.kernel_contract import Contract
-    from sketchc.base.source import Source
+    from sketchc.base.diagnostics import Source
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
     from sketchc.parsing import syntax

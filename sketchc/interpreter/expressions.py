@@ -14,8 +14,7 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import DiagnosticError, InternalError
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.tiles import (
     Array,
     Box,

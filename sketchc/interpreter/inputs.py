@@ -12,8 +12,7 @@ from math import prod
 import attrs
 import numpy as np
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.tiles import Array, to_tensor
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value

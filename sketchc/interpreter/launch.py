@@ -10,8 +10,7 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.memory import Memory, Window
 from sketchc.interpreter.options import Options
 from sketchc.interpreter.tiles import Array, fits_an_array, poison, tile_dtype, to_tensor, to_tile

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.interpreter.expressions import Values
 from sketchc.interpreter.tiles import Array
 from sketchc.interpreter.violations import Violation, Violations, show_element, show_values

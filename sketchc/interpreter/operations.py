@@ -19,8 +19,7 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import InternalError
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter import lanes as ordering
 from sketchc.interpreter.lanes import Outcome, axis_of, box_of
 from sketchc.interpreter.tiles import (

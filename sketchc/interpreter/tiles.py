@@ -18,8 +18,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 
 Array: TypeAlias = NDArray[Any]
 Box: TypeAlias = tuple[tuple[int, int], ...]

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity
-from sketchc.base.source import NOWHERE, Span
+from sketchc.base.diagnostics import NOWHERE, Diagnostic, DiagnosticError, Severity, Span
 
 #: kind of violation -> (code, words at the carets, what to do about it)
 KINDS: dict[str, tuple[str, str, str]] = {

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from sketchc.base import records
-from sketchc.base.source import NOWHERE, Span
+from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias, assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import InternalError
-from sketchc.base.source import NOWHERE
+from sketchc.base.diagnostics import NOWHERE, InternalError
 from sketchc.base.types import DType
 from sketchc.ir import evaluate, walk
 from sketchc.ir import nodes as ir

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TypeAlias, assert_never
 
 from sketchc.base import records
-from sketchc.base.source import NOWHERE, Span
+from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, constants_of, evaluate, given_values, sample_let

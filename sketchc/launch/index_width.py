@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import TypeAlias, assert_never
 
 from sketchc.base import records
-from sketchc.base.source import NOWHERE, Span
+from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, constants_of, evaluate

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import TypeAlias, assert_never
 
 from sketchc.base import records
-from sketchc.base.source import NOWHERE, Span
+from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk

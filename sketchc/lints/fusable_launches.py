@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Label, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lints.regions import Region, Space, region

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from sketchc.base.diagnostics import Diagnostic, Label, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.walk import bodies, writes

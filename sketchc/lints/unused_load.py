@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity, Span
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.walk import bodies, reads, writes

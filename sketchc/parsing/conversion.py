@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, InternalError, Label
-from sketchc.base.source import Source, Span
+from sketchc.base.diagnostics import Diagnostic, InternalError, Label, Source, Span
 from sketchc.parsing import conversion_statements as statements
 from sketchc.parsing import syntax
 from sketchc.parsing.conversion_types import Tiling, TupleValue, Type, read_dtype

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sketchc.base import records
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.parsing import syntax
 from sketchc.parsing.conversion_types import read_dtype
 from sketchc.parsing.errors import Problem, replace

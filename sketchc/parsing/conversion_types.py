@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sketchc.base import records
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.base.types import SPELLINGS, DType
 from sketchc.parsing import syntax
 from sketchc.parsing.errors import Problem

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity, Span
 from sketchc.parsing.vocabulary import SECTIONS
 
 if TYPE_CHECKING:

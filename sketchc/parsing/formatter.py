@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.source import Source, Span
+from sketchc.base.diagnostics import Source, Span
 from sketchc.parsing import syntax, unparse
 from sketchc.parsing.lexer import tokenize
 from sketchc.parsing.parser import tables

@@ -15,8 +15,7 @@ import re
 from collections.abc import Callable
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Label
-from sketchc.base.source import Source, Span
+from sketchc.base.diagnostics import Diagnostic, Label, Source, Span
 from sketchc.parsing.errors import Problem, invalid_character, invalid_operator
 from sketchc.parsing.syntax import Comment
 from sketchc.parsing.tables import Tables

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, has_errors
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Diagnostic, Source, has_errors
 from sketchc.parsing import syntax
 from sketchc.parsing.conversion import Converter
 from sketchc.parsing.errors import Problem, Refusal, explain

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, UsageError
-from sketchc.base.source import Source, Span
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Source, Span, UsageError
 from sketchc.parsing.errors import Problem
 from sketchc.parsing.parser import MAXIMUM_SIZE
 

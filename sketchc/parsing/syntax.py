@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from sketchc.base import records
-from sketchc.base.source import NOWHERE, Span
+from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Span
 from sketchc.parsing.tables import Tables
 from sketchc.parsing.vocabulary import SECTIONS
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from sketchc.base import records
+from sketchc.base.diagnostics import Span
 from sketchc.base.precedence import (
     ATOM,
     CHOICE,
@@ -20,7 +21,6 @@ from sketchc.base.precedence import (
     bracketed,
     operand_levels,
 )
-from sketchc.base.source import Span
 from sketchc.base.types import DType
 from sketchc.parsing import syntax
 from sketchc.parsing.vocabulary import SECTIONS

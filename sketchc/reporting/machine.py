@@ -22,8 +22,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sketchc import __version__
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity, Span
 from sketchc.ir import nodes as ir
 from sketchc.reporting.text import SketchReport
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Fix, Severity
-from sketchc.base.fixes import apply_edits
-from sketchc.base.source import Source, Span
+from sketchc.base.diagnostics import Diagnostic, Fix, Severity, Source, Span, apply_edits
 from sketchc.ir import nodes as ir
 
 #: Columns of a source line that are shown; a longer one is cut around its span.

@@ -15,7 +15,7 @@ import pytest
 from damaged_texts import EXAMPLES, damaged, judged
 
 from sketchc.api import Request, check_text
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.ir import nodes as ir
 
 COUNT = int(os.environ.get("SKETCHC_DAMAGED", "300"))

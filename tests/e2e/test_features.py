@@ -21,8 +21,7 @@ from feature_cases import CASES, Feature, Sizes, on
 from toolchains import require
 from triton_cases import Case, assert_close, run_cases
 
-from sketchc.base.diagnostics import DiagnosticError, Severity
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Severity, Source
 from sketchc.checker.api import check
 from sketchc.checker.context.names import identifier
 from sketchc.checker.selfcheck.selfcheck import self_check

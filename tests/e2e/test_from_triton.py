@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from example_sizes import inputs_for, params_for
 
-from sketchc.base.diagnostics import Severity
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Severity, Source
 from sketchc.checker.api import check
 from sketchc.interpreter.api import Options, interpret
 from sketchc.lowering.passes.pipeline import build_plan

@@ -22,9 +22,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sketchc.api import Request, check_file
-from sketchc.base import fixes
-from sketchc.base.diagnostics import DiagnosticError, UsageError
-from sketchc.base.source import Source
+from sketchc.base import diagnostics
+from sketchc.base.diagnostics import DiagnosticError, Source, UsageError
 from sketchc.base.types import DType
 from sketchc.checker.api import CheckResult, check
 from sketchc.interpreter.api import Options, interpret
@@ -97,7 +96,7 @@ def _exercise(text: str, seed: int) -> None:
     render_text(result.diagnostics, [source])
     for diagnostic in result.diagnostics:
         for fix in diagnostic.fixes:
-            fixes.apply(text, fix)
+            diagnostics.apply(text, fix)
     for checked in result.sketches:
         render_proofs(checked.sketch.name, checked.proofs)
     if tree is None:

@@ -9,7 +9,7 @@ import pytest
 from toolchains import require
 from triton_cases import assert_close, compile_all, lower, make_case, run_cases
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
 from sketchc.cli.main import run
 from sketchc.lowering.passes.pipeline import build_plan

@@ -19,8 +19,7 @@ from random_sketches.running import checked, inputs, reference
 from test_random_cpp import HANDLER, launches, verdict
 from toolchains import require
 
-from sketchc.base.diagnostics import DiagnosticError, InternalError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, InternalError, Source
 from sketchc.checker.domains import bounds
 from sketchc.ir import nodes as ir
 from sketchc.lowering.passes.pipeline import build_plan

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchc.base.diagnostics import Severity
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Severity, Source
 from sketchc.checker.api import check
 from sketchc.checker.selfcheck.selfcheck import self_check
 from sketchc.interpreter.api import Options, interpret

@@ -16,7 +16,7 @@ import pytest
 from planted_faults import FAULTS
 from toolchains import require
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.cli.verify_files import VerifyRequest, candidate_of
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan

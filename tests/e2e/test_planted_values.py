@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from toolchains import require
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan

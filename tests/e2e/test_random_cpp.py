@@ -17,7 +17,7 @@ from random_sketches.draft import Generated
 from random_sketches.running import Array, difference, inputs, reference
 from toolchains import require
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan

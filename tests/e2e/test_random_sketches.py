@@ -12,7 +12,7 @@ import pytest
 from random_sketches.corpus import COUNT, LEAST, corpus, wanted
 from random_sketches.running import checked, difference, inputs, reference
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
 

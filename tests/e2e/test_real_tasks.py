@@ -17,7 +17,7 @@ import pytest
 from every_target import run_everything
 from triton_cases import Array, lower, make_case
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
 from sketchc.checker.selfcheck.selfcheck import self_check
 from sketchc.ir import nodes as ir

@@ -14,8 +14,7 @@ import pytest
 from every_target import run_everything
 from triton_cases import Array, lower, make_case
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 
 TARGETS = ("cpp", "triton_cuda", "triton_ascend")
 ROUNDINGS = ("down", "up", "zero", "nearest")

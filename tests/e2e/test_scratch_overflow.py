@@ -7,8 +7,7 @@ import re
 import pytest
 from example_targets import EXAMPLES, LOWERED
 
-from sketchc.base.diagnostics import DiagnosticError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Source
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.cpp.names import identifier
 from sketchc.lowering.hardware import load_hardware

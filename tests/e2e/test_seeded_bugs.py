@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sketchc.base.diagnostics import Severity
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Severity, Source
 from sketchc.checker.api import check, check_sketch
 from sketchc.checker.claims.proofs import prove
 from sketchc.checker.domains.inference import infer_domains

@@ -16,8 +16,7 @@ from proof_cases import elaborated
 from toolchains import require
 from triton_cases import lower
 
-from sketchc.base.diagnostics import UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source, UsageError
 from sketchc.checker.api import check
 from sketchc.interpreter.api import interpret
 from sketchc.launch.symbol_sources import solve_symbols

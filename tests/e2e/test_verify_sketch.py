@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from foreign_kernels import CPP, TRITON, base, candidate, tree
 from toolchains import require
 
-from sketchc.base.diagnostics import UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source, UsageError
 from sketchc.cli import main, options
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan

@@ -13,8 +13,7 @@ import pytest
 from toolchains import require
 from triton_cases import Case, make_case, run_cases
 
-from sketchc.base.diagnostics import DiagnosticError, UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Source, UsageError
 from sketchc.interpreter.api import interpret
 from sketchc.launch.conditions import broken
 from sketchc.lowering.kernel import Kernel

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from test_execution_diagnostics import diagnose
 
-from sketchc.base import fixes
+from sketchc.base import diagnostics
 from sketchc.cli.commands.check import FileReport, Request, check_file
 from sketchc.cli.options import parse_assignments
 from sketchc.base.diagnostics import Severity
 from sketchc.base.explain import block, codes, page
 from sketchc.reporting.text import render_text
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "diagnostics"
@@ -73,7 +73,7 @@ def test_fixes_mend_what_they_are_offered_for(path, monkeypatch, tmp_path):
     report = check_file(path.name, request_of(content))
     for found in report.diagnostics:
         for fix in found.fixes:
-            mended = check_text(fixes.apply(report.source.text, fix), tmp_path)
+            mended = check_text(diagnostics.apply(report.source.text, fix), tmp_path)
             before = sum(other.code == found.code for other in report.diagnostics)
             after = sum(other.code == found.code for other in mended.diagnostics)
             assert after < before, (found.code, fix.title)

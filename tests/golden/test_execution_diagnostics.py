@@ -22,7 +22,7 @@ from sketchc.interpreter.violations import KINDS
 from sketchc.parsing.parser import parse
 from sketchc.reporting.text import render_text
 from sketchc.checker.selfcheck.selfcheck import self_check
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 
 FOLDER = Path(__file__).parent / "diagnostics"
 INPUTS = sorted(FOLDER.glob("SK08*.sketch"))

@@ -17,8 +17,7 @@ import numpy as np
 from random_sketches.draft import Generated
 from random_sketches.generate import generate
 from random_sketches.running import Array, checked, difference, inputs, reference
-from sketchc.base.diagnostics import DiagnosticError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Source
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse

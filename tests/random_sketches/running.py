@@ -9,8 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from random_sketches.draft import Generated
-from sketchc.base.diagnostics import Severity
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Severity, Source
 from sketchc.base.types import DType
 from sketchc.checker.api import check_sketch
 from sketchc.interpreter.api import Options, interpret

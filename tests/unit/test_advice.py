@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from sketchc.base.diagnostics import Diagnostic
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Diagnostic, Source
 from sketchc.checker.api import check
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from sketchc.base.diagnostics import DiagnosticError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Source
 from sketchc.checker.elaboration.elaborate import elaborate, elaboration
 from sketchc.checker.elaboration.tuning import tuning_points
 from sketchc.lowering.passes.pipeline import Planner, planner

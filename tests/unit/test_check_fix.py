@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from sketchc.api import Request, check_text
-from sketchc.base.diagnostics import Severity
-from sketchc.base.fixes import combine
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Severity, Source, compatible
 from sketchc.cli.main import run
 from sketchc.interpreter.api import interpret
 
@@ -117,7 +115,7 @@ def test_mending_ends_without_errors_of_its_own(path, unsafe, tmp_path):
 def test_fixes_that_touch_the_same_text_wait_for_the_next_round():
     report = check_text(Source("a", WASTEFUL), Request())
     offered = [fix for found in report.diagnostics for fix in found.fixes[:1]]
-    kept = combine([*offered, *offered])
+    kept = compatible([*offered, *offered])
     assert list(kept) == offered
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.inputs import KINDS, generate, poison
 from sketchc.runtime.verify.compare import compare, relative_tolerance

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import judge_sketch
 from sketchc.interpreter.api import Options, interpret
 from sketchc.interpreter.inputs import random_inputs

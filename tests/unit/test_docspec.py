@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketchc.base.diagnostics import UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source, UsageError
 from sketchc.checker.api import check
 from sketchc.docspec.loader import folder_of, inspect, load
 from sketchc.docspec.manifest import PLACEHOLDERS

@@ -10,8 +10,7 @@ from example_sizes import inputs_for, params_for, sizes_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc.base.diagnostics import Diagnostic, has_errors
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Diagnostic, Source, has_errors
 from sketchc.checker.domains.inference import describe, infer_domains
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.interpreter.api import Options, interpret

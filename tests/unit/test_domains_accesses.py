@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from index_values import lanes_of, selected
 
-from sketchc.base.diagnostics import Diagnostic, has_errors
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Diagnostic, Source, has_errors
 from sketchc.checker.domains.inference import describe, infer_domains
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir

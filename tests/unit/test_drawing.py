@@ -9,8 +9,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from sketchc.base.diagnostics import UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source, UsageError
 from sketchc.base.types import DType
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
 from sketchc.checker.context.names import RESERVED
 from sketchc.checker.elaboration.elaborate import bindable, elaborate

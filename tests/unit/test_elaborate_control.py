@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir

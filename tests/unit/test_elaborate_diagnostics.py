@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 import sketchc
-from sketchc.base.diagnostics import Diagnostic, Severity
-from sketchc.base.fixes import apply
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Diagnostic, Severity, Source, apply_edits
 from sketchc.checker.api import check
 
 PAGES = sorted(
@@ -63,7 +61,7 @@ def test_fixes_remove_the_diagnostic(page):
     fixes = [fix for diagnostic in before for fix in diagnostic.fixes]
     assert fixes or page.stem not in FIXED
     for fix in fixes:
-        after = [diagnostic.code for diagnostic in found_in(apply(example, fix))]
+        after = [diagnostic.code for diagnostic in found_in(apply_edits(example, fix.edits))]
         assert after.count(page.stem) < len(before), fix.title
         # A warning may come to light, never another error; a guess may be one that is not proved.
         allowed = "SK06" if fix.safe else ("SK06", "SK05")

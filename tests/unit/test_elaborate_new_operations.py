@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
 from sketchc.checker.api import check_sketch
 from sketchc.checker.elaboration.elaborate import elaborate

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sketchc.base.diagnostics import Diagnostic
-from sketchc.base.fixes import apply
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Diagnostic, Source, apply_edits
 from sketchc.checker.api import check, check_sketch
 from sketchc.checker.elaboration.elaborate import bindable, elaborate
 from sketchc.interpreter.api import interpret
@@ -135,7 +133,7 @@ def test_tile_index_loops_are_refuted_and_every_fix_mends_them_all():
     for error in errors:
         assert len(error.fixes) == 2
         for fix in error.fixes:
-            mended = check(Source("test.sketch", apply(MATMUL, fix)))
+            mended = check(Source("test.sketch", apply_edits(MATMUL, fix.edits)))
             assert {d.code for d in mended.diagnostics} == {"SK0604"}, fix.title
 
 
@@ -226,7 +224,7 @@ def test_gemm_into_an_uninitialised_tile_is_an_error():
     text = MATMUL.replace(', "init_zero"', "")
     found = check(Source("test.sketch", text)).diagnostics
     (error,) = [d for d in found if d.code == "SK0403"]
-    mended = apply(text, error.fixes[0])
+    mended = apply_edits(text, error.fixes[0].edits)
     assert "SK0403" not in codes(mended)
 
 
@@ -243,7 +241,7 @@ def test_a_reduction_that_looks_like_accumulation_is_a_warning():
     )
     found = said(text)
     assert [d.code for d in found] == ["SK0607"]
-    mended = apply(text, found[0].fixes[0])
+    mended = apply_edits(text, found[0].fixes[0].edits)
     assert codes(mended) == []
     assert "add(total, total_part, total)" in mended
 
@@ -290,7 +288,7 @@ def test_repaired_tile_index_loops_multiply(rows, inner, columns):
     exact = left.astype(np.float64) @ right.astype(np.float64)
     error = next(d for d in check(Source("s", MATMUL)).diagnostics if d.code == "SK0520")
     for fix in error.fixes:
-        result = interpreted(apply(MATMUL, fix), {"A": left, "B": right})["C"]
+        result = interpreted(apply_edits(MATMUL, fix.edits), {"A": left, "B": right})["C"]
         bound = 1e-5 * (np.abs(left).astype(np.float64) @ np.abs(right).astype(np.float64))
         assert np.all(np.abs(result - exact) <= bound + 1e-30), fix.title
 
@@ -321,7 +319,7 @@ def test_repaired_reduction_accumulates(operation):
     assert warning.code == "SK0607"
     for columns in (1, 3, 4, 5, 11):
         values = signed(3, columns)
-        result = interpreted(apply(text, warning.fixes[0]), {"X": values})["Y"]
+        result = interpreted(apply_edits(text, warning.fixes[0].edits), {"X": values})["Y"]
         expected = reduce(values.astype(np.float64), axis=1)
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-4)
 
@@ -345,7 +343,7 @@ def test_casts_put_in_by_fixes_convert(source, destination):
     assert error.code == "SK0307"
     numpy_type = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "bool": np.bool_}
     values = np.array([0, 1, 3, 7, 0], numpy_type[source])
-    result = interpreted(apply(text, error.fixes[0]), {"X": values})["Y"]
+    result = interpreted(apply_edits(text, error.fixes[0].edits), {"X": values})["Y"]
     assert result.dtype == numpy_type[destination]
     np.testing.assert_array_equal(result, values.astype(numpy_type[destination]))
 
@@ -374,7 +372,7 @@ def test_repaired_reductions_of_conditions_combine_conditions(reduce):
     (warning,) = said(text)
     values = signed(9, 11)
     values[0], values[1] = 1.0, -1.0
-    result = interpreted(apply(text, warning.fixes[0]), {"X": values})["Y"]
+    result = interpreted(apply_edits(text, warning.fixes[0].edits), {"X": values})["Y"]
     np.testing.assert_array_equal(result, getattr(values > 0, reduce)(axis=1))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
 from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
 from sketchc.checker.domains.inference import infer_domains

@@ -18,7 +18,7 @@ from example_sizes import inputs_for, params_for, sizes_for
 
 torch = pytest.importorskip("torch")
 
-from sketchc.base.source import Source  # noqa: E402
+from sketchc.base.diagnostics import Source  # noqa: E402
 from sketchc.checker.domains.inference import infer_domains  # noqa: E402
 from sketchc.checker.elaboration.elaborate import elaborate  # noqa: E402
 from sketchc.interpreter.api import Options, interpret  # noqa: E402

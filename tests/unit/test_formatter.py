@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.cli.main import run
 from sketchc.parsing import syntax
 from sketchc.parsing.formatter import format_file

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.ir import nodes as ir
 from sketchc.runtime.cases.binding import Binding, bind
 from sketchc.runtime.cases.free import find_freedom

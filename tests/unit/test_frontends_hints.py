@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.runtime.tasks.hints import Domain, HintError, read_hints
 from sketchc.runtime.tasks.inputs import KINDS, generate
 from sketchc.runtime.tasks.outline import read_outline

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from example_sizes import inputs_for, params_for, sizes_for
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.interpreter.inputs import into_range, random_inputs
 from sketchc.ir import nodes as ir

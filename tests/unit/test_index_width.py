@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir

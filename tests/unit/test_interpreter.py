@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sketchc.base.diagnostics import DiagnosticError, InternalError, UsageError, has_errors
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, InternalError, Source, UsageError, has_errors
 from sketchc.base.types import DType
 from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.elaboration.elaborate import elaborate

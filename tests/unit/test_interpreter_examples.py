@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check_sketch
 from sketchc.interpreter.api import Options, interpret
 from sketchc.interpreter.inputs import random_inputs

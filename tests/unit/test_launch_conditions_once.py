@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
 from sketchc.launch.conditions import launch_conditions
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
 from sketchc.lowering.lints import lint as lint_plan
 from sketchc.lowering.passes.pipeline import build_plan

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from sketchc.base.diagnostics import Severity
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Severity, Source
 from sketchc.checker.api import check
 from sketchc.checker.domains.inference import describe
 from sketchc.ir import nodes as ir

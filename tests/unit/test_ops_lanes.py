@@ -11,8 +11,7 @@ import pytest
 import torch
 from operation_cases import FLOATS, elaborated, inputs
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.api import Options, interpret
 from sketchc.interpreter.inputs import random_array
 from sketchc.ops.random_numbers import normal, uniform

@@ -20,8 +20,7 @@ from sketchc.agents.run.run import RunOptions
 from sketchc.agents.run.summary import Facts, counted, summary, table
 from sketchc.agents.state.serialise import dump_state, load_state
 from sketchc.agents.state.state import KernelText, RunState, Step
-from sketchc.base.diagnostics import UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source, UsageError
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse

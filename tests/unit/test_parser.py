@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.base.diagnostics import has_errors
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source, has_errors
 from sketchc.base.types import DType
 from sketchc.parsing import syntax
 from sketchc.parsing.parser import parse, tables
@@ -417,7 +416,7 @@ def test_every_rule_of_the_grammar_has_a_conversion():
 
 def run_parser(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     program = (
-        "from sketchc.parsing.parser import parse; from sketchc.base.source import Source;"
+        "from sketchc.parsing.parser import parse; from sketchc.base.diagnostics import Source;"
         "print(parse(Source('t', 'sketch a { symbols: M; }'))[0] is not None)"
     )
     return subprocess.run(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sketchc.base.diagnostics import has_errors
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source, has_errors
 from sketchc.parsing.parser import parse
 
 # ---------------------------------------------------------------- the style of public listings

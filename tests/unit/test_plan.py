@@ -7,8 +7,7 @@ import pytest
 from example_sizes import inputs_for, params_for, sizes_for
 from example_targets import EXAMPLES, LOWERED
 
-from sketchc.base.diagnostics import DiagnosticError, UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Source, UsageError
 from sketchc.checker.api import check
 from sketchc.interpreter.api import interpret
 from sketchc.ir import nodes as ir

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.source import Source
-from sketchc.base.types import DType
+from sketchc.base.diagnostics import Source
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
 from sketchc.parsing.parser import parse

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
+from sketchc.base.diagnostics import Source
 from sketchc.base.precedence import PRECEDENCE, operand_levels
-from sketchc.base.source import Source
 from sketchc.parsing import syntax
 from sketchc.parsing.parser import parse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
 from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
 from sketchc.interpreter.api import Options, interpret

@@ -9,7 +9,7 @@ import pytest
 from prompt_probes import ALLOWED, PROMPT, STORED, checked, codes, probe
 from prompt_refusals import REFUSED
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.selfcheck.selfcheck import self_check
 
 

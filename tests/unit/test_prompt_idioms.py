@@ -9,7 +9,7 @@ import pytest
 from prompt_probes import PROMPT, checked, codes
 from prompt_sketches import HOST_LOOP, IDIOMS
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.selfcheck.selfcheck import self_check
 from sketchc.interpreter.api import interpret
 from sketchc.ir import nodes as ir

@@ -19,8 +19,7 @@ from prompt_probes import PROMPT, STORED, codes, probe
 from sketchc.agents.prompts.hardware import hardware
 from sketchc.agents.prompts.language import EXAMPLES, example_sketches, language
 from sketchc.agents.prompts.rendering import as_json, fenced, render
-from sketchc.base.diagnostics import DiagnosticError, UsageError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Source, UsageError
 from sketchc.base.types import DType
 from sketchc.checker.api import check
 from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc.base.diagnostics import Diagnostic, Severity, has_errors
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Diagnostic, Severity, Source, has_errors
 from sketchc.checker.api import check_sketch
 from sketchc.checker.claims.proofs import prove
 from sketchc.checker.domains.inference import infer_domains

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sketchc.base.diagnostics import Severity
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Severity, Source
 from sketchc.checker.api import check_sketch
 from sketchc.ir import nodes as ir
 from sketchc.parsing.parser import parse

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proof_cases import broken, check_against_runs, elaborated, proved
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
 from sketchc.checker.api import check
 from sketchc.ir import nodes as ir

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proof_cases import check_against_runs
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
 from sketchc.checker.facts.affine import ONE, Atoms, Fact, Linear
 from sketchc.checker.facts.systems import refuted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
 
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import CheckResult, check
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.checker.facts.param_values import other_params

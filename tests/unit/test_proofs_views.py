@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 from proof_cases import check_against_runs, elaborated
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
 from sketchc.checker.claims.proofs import prove
 from sketchc.ir import nodes as ir

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
 from sketchc.checker.testing.tile_crossings import AGAIN, SECOND, TAIL, Mark, behind
 from sketchc.lowering.kernel import Kernel

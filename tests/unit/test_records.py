@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from sketchc.base import records
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.ir import nodes as ir
 from sketchc.parsing import syntax
 

@@ -7,10 +7,17 @@ import re
 
 import pytest
 
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
+from sketchc.base.diagnostics import (
+    Diagnostic,
+    Edit,
+    Fix,
+    Label,
+    Severity,
+    Source,
+    Span,
+    apply_edits,
+)
 from sketchc.base.explain import page
-from sketchc.base.fixes import apply
-from sketchc.base.source import Source, Span
 from sketchc.ir import nodes as ir
 from sketchc.parsing.parser import parse
 from sketchc.reporting.machine import render_json, render_sarif
@@ -95,7 +102,7 @@ def test_fixes_are_shown_as_lines_before_and_after():
     fix = Fix("write `->`", (Edit(span(source, ", "), " -> "),))
     text = render_text([error(span(source, "load"), fixes=(fix,))], [source])
     assert "2 - load(x, y)\n2 + load(x -> y)\n" in text
-    assert apply(source.text, fix) == "a\nload(x -> y)\nb\n"
+    assert apply_edits(source.text, fix.edits) == "a\nload(x -> y)\nb\n"
 
 
 def test_control_characters_do_not_reach_the_terminal():
@@ -187,4 +194,4 @@ def test_sarif_is_what_the_standard_says():
         start, size = deleted["charOffset"], deleted["charLength"]
         inserted = replacement["insertedContent"]["text"]
         mended = TEXT[:start] + inserted + TEXT[start + size :]
-        assert mended == apply(TEXT, diagnostic.fixes[0])
+        assert mended == apply_edits(TEXT, diagnostic.fixes[0].edits)

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from sketchc.agents.workflows import ENDS, WORKFLOWS, agents_of, follow, load_workflow
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
 from sketchc.cli.commands.gen import STATUS
 from sketchc.cli.verify_files import Outcome, VerifyRequest

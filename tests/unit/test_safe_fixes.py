@@ -18,9 +18,8 @@ from example_sizes import inputs_for, params_for
 from untyped_texts import untyped
 
 from sketchc.api import Request, check_text
-from sketchc.base import fixes
-from sketchc.base.diagnostics import DiagnosticError
-from sketchc.base.source import Source
+from sketchc.base import diagnostics
+from sketchc.base.diagnostics import DiagnosticError, Source
 from sketchc.base.types import DType
 from sketchc.checker.api import CheckedSketch, CheckResult, check
 from sketchc.cli.check_fix import mend
@@ -82,7 +81,7 @@ def assert_kept(text: str, name: str) -> int:
     compared."""
     before = check(Source(name, text))
     found = check_text(Source(name, text), STATIC).diagnostics
-    alone = [fixes.apply(text, fix) for each in found for fix in each.fixes if fix.safe]
+    alone = [diagnostics.apply(text, fix) for each in found for fix in each.fixes if fix.safe]
     mended = {*alone, mend(Source(name, text), STATIC).text} - {text}
     return sum(compared(before, after, name) for after in sorted(mended))
 

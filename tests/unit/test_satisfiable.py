@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
 from sketchc.checker.claims.proofs import prove
 from sketchc.checker.claims.reproduction import reproduced, without_contradictions

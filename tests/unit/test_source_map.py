@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.base.source import NOWHERE
+from sketchc.base.diagnostics import NOWHERE
 from sketchc.cli.main import run
 from sketchc.cli.options import load_sketch
 from sketchc.ir import nodes as ir

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.parsing import syntax
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.lexer import tokenize

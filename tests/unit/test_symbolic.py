@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check, judge_sketch
 from sketchc.checker.testing.testing import MOST_EMPTY, settings
 from sketchc.ir import nodes as ir

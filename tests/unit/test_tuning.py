@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check, check_sketch
 from sketchc.checker.claims.tile_sizes import proved_for_all, same_but_for_tiles
 from sketchc.checker.elaboration.elaborate import elaborate

@@ -10,8 +10,7 @@ import attrs
 import pytest
 
 from sketchc.base import verification
-from sketchc.base.diagnostics import InternalError
-from sketchc.base.source import NOWHERE, Source
+from sketchc.base.diagnostics import NOWHERE, InternalError, Source
 from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.cli.main import run

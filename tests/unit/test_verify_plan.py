@@ -9,8 +9,7 @@ import pytest
 from example_targets import EXAMPLES
 
 from sketchc.base import verification
-from sketchc.base.diagnostics import InternalError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import InternalError, Source
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk

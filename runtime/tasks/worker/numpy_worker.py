@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sketchc.base.numpy_types import numpy_dtype
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.runtime.process.parent import die_with_parent
 from sketchc.runtime.tasks.worker import server
 from sketchc.runtime.tasks.worker.task_file import Request

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Edit, Fix
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Edit, Fix, Span
 from sketchc.checker.calls.expressions import constant
 from sketchc.checker.calls.scalars import number
 from sketchc.checker.context.context import Context, InvalidError

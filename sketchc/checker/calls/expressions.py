@@ -11,8 +11,7 @@ from functools import partial
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Edit, Fix, Label
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Edit, Fix, Label, Span
 from sketchc.base.types import DType
 from sketchc.checker.calls.layouts import has_lanes, is_loaded, shaped
 from sketchc.checker.context.context import Context, InvalidError, Typed, in_phase

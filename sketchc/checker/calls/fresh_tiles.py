@@ -3,7 +3,7 @@ operation across lanes needs as tiles of their own."""
 
 from __future__ import annotations
 
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.base.types import DType
 from sketchc.checker.context.context import Context
 from sketchc.checker.context.names import TileState

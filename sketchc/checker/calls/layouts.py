@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sketchc.base import records
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.checker.context.context import Context
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk

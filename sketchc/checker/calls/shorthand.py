@@ -7,7 +7,7 @@ statements that come first wait in `Context.before`.
 
 from __future__ import annotations
 
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.base.types import DType
 from sketchc.checker.calls.accesses import index
 from sketchc.checker.calls.calls import Call, operand_extents

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Label, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
 from sketchc.checker.facts import concrete
 from sketchc.checker.facts.affine import Fact, add
 from sketchc.checker.facts.answers import Finding, assignments, for_sizes

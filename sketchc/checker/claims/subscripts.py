@@ -11,8 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Severity, Span
 from sketchc.checker.domains.reach import is_loaded
 from sketchc.checker.facts import budget, concrete
 from sketchc.checker.facts.affine import ONE, Fact, add, constant, scale

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity, Span
 from sketchc.base.types import DType
 from sketchc.checker.context.names import (
     Entry,

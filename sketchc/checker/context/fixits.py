@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Edit, Fix
-from sketchc.base.source import NOWHERE
+from sketchc.base.diagnostics import NOWHERE, Edit, Fix
 from sketchc.base.types import DType
 from sketchc.checker.context.context import Context
 from sketchc.checker.context.names import TileName, TileState

@@ -7,8 +7,7 @@ wrong with a hint is therefore only ever a warning.
 from __future__ import annotations
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Edit, Fix
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Edit, Fix, Span
 from sketchc.checker.context.context import Context
 from sketchc.checker.context.names import closest
 from sketchc.parsing import syntax

@@ -6,7 +6,7 @@ evaluated once, at launch; where the body uses them, a `let` with a made-up name
 
 from __future__ import annotations
 
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.base.types import DType
 from sketchc.checker.context.context import Context, Typed, is_host
 from sketchc.checker.context.guarded_lets import guarded

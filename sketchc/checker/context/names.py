@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from sketchc.base import records
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Edit, Fix, Label
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Edit, Fix, Label, Span
 from sketchc.checker.context.context import Context, at_start
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Label, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
 from sketchc.checker.domains import bounds
 from sketchc.checker.facts.affine import constant_value
 from sketchc.checker.facts.monotonicity import inlined, slope

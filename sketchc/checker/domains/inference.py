@@ -20,8 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from sketchc.base import records, verification
-from sketchc.base.diagnostics import Diagnostic, InternalError, has_errors
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, InternalError, Span, has_errors
 from sketchc.checker.domains import accumulators, bounds
 from sketchc.checker.domains import messages as reports
 from sketchc.checker.domains.accumulators import Axes, Write

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from sketchc.base.diagnostics import Diagnostic, Label, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
 from sketchc.checker.domains.reach import Trouble
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Edit, Fix
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Edit, Fix, Span
 from sketchc.base.types import DType, rounded
 from sketchc.checker.calls.expressions import condition, constant, expression, integer
 from sketchc.checker.context.context import Context, InvalidError, Value, at_end

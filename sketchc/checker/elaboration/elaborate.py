@@ -36,8 +36,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from sketchc.base import records, verification
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, has_errors
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Span, has_errors
 from sketchc.checker.calls.shorthand import compare
 from sketchc.checker.context.context import Context, Value
 from sketchc.checker.context.names import identifier

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Fix, Label, Severity
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Diagnostic, Fix, Label, Severity, Span
 from sketchc.checker.context.fixits import init_fix
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from sketchc.base.diagnostics import Edit, Fix, Label
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Edit, Fix, Label, Span
 from sketchc.base.types import DType
 from sketchc.checker.calls.expressions import evaluate_constant, expression, integer
 from sketchc.checker.calls.layouts import is_loaded

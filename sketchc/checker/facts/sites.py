@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TypeAlias, assert_never
 
 from sketchc.base import records
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import Span
 from sketchc.checker.facts.affine import Fact, Linear, add, constant
 from sketchc.checker.facts.scope import Branch, Scope, Step, host_path, phase_scope
 from sketchc.ir import nodes as ir

@@ -22,8 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sketchc.base.diagnostics import Diagnostic, Severity, has_errors
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import Diagnostic, Severity, Source, has_errors
 from sketchc.checker.facts.answers import severity
 from sketchc.checker.selfcheck.runs import Effort, Execution, Scalar, first_difference
 from sketchc.checker.testing.planner import sizes_text, told, told_missed

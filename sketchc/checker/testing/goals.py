@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import InternalError
-from sketchc.base.source import Span
+from sketchc.base.diagnostics import InternalError, Span
 from sketchc.checker.facts.affine import add, constant_value, scale
 from sketchc.checker.facts.conditions import ALWAYS, CASE_LIMIT, Cases, both, cases
 from sketchc.checker.facts.scope import Branch, Scope, Step, root_scope

@@ -278,8 +278,7 @@ def verify_example(
 
 def _plan(spec: DocSpec, example: Example) -> Plan:
     """The plan of an example's sketch. Raises `UsageError` where the target refuses it."""
-    from sketchc.base.diagnostics import DiagnosticError
-    from sketchc.base.source import Source
+    from sketchc.base.diagnostics import DiagnosticError, Source
     from sketchc.lowering.passes.pipeline import build_plan
     from sketchc.parsing.parser import parse
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sketchc.base.diagnostics import DiagnosticError
-from sketchc.base.source import Source
+from sketchc.base.diagnostics import DiagnosticError, Source
 from sketchc.cli.texts import difference, write
 
 
