@@ -36,6 +36,7 @@ from sketchc.runtime.toolchains.base import (
     write_source,
 )
 from sketchc.runtime.toolchains.cpp.calls import NativeKernel, signature
+from sketchc.runtime.toolchains.cpp.headers import precompiled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -350,7 +351,15 @@ def _build(
     if os.access(kept, os.R_OK) and os.access(log, os.R_OK):
         _copy(kept, library)
         return log.read_text(), True
-    command = [compiler, *flags, *map(str, sources), *libraries]
+    known: tuple[str, ...] = ()
+    if len(sources) == 1:
+        known = precompiled(
+            sources[0].read_text(),
+            cache_folder() / "headers",
+            "\0".join(parts),
+            lambda header, made: _compile_header([compiler, *flags], header, made, timeout),
+        )
+    command = [compiler, *flags, *known, *map(str, sources), *libraries]
     warnings = _compile(command, library, timeout)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -359,6 +368,13 @@ def _build(
     except OSError:
         pass  # A cache that cannot be written: the next run compiles again.
     return warnings, False
+
+
+def _compile_header(command: list[str], header: Path, made: Path, timeout: float) -> None:
+    try:
+        _compile([*command, "-x", "c++-header", str(header)], made, timeout)
+    except ToolchainError as error:
+        raise OSError(str(error)) from error
 
 
 def _compile(command: list[str], library: Path, timeout: float) -> str:
