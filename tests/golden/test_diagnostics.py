@@ -73,7 +73,7 @@ def test_fixes_mend_what_they_are_offered_for(path, monkeypatch, tmp_path):
     report = check_file(path.name, request_of(content))
     for found in report.diagnostics:
         for fix in found.fixes:
-            mended = check_text(diagnostics.apply(report.source.text, fix), tmp_path)
+            mended = check_text(diagnostics.apply_edits(report.source.text, fix.edits), tmp_path)
             before = sum(other.code == found.code for other in report.diagnostics)
             after = sum(other.code == found.code for other in mended.diagnostics)
             assert after < before, (found.code, fix.title)
