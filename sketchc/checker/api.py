@@ -273,8 +273,7 @@ def _check_points(
     """What the other tuning points add, with their constants: one proof for all where it succeeds,
     else one for each."""
     from sketchc.checker.claims.tile_sizes import proved_for_all, same_but_for_tiles
-    from sketchc.checker.elaboration.elaborate import elaborate
-    from sketchc.checker.elaboration.tuning import tuning_points
+    from sketchc.checker.elaboration.elaborate import elaborate, tuning_points
 
     points = tuning_points(tree, constants)
     default = elaborate(tree, constants)[0] if len(points) > 1 else None

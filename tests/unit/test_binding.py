@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from sketchc.base.diagnostics import DiagnosticError, Source
-from sketchc.checker.elaboration.elaborate import elaborate, elaboration
-from sketchc.checker.elaboration.tuning import tuning_points
+from sketchc.checker.elaboration.elaborate import elaborate, elaboration, tuning_points
 from sketchc.lowering.passes.pipeline import Planner, planner
 from sketchc.parsing import syntax
 from sketchc.parsing.parser import parse

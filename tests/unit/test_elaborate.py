@@ -9,7 +9,7 @@ import pytest
 
 from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
-from sketchc.checker.context.names import RESERVED
+from sketchc.checker.context.context import RESERVED
 from sketchc.checker.elaboration.elaborate import bindable, elaborate
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show

@@ -12,11 +12,24 @@ from typing import TypeAlias
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label
 from sketchc.base.types import DType
-from sketchc.checker.calls.expressions import expression, outside_phase
-from sketchc.checker.calls.layouts import is_loaded, shaped
-from sketchc.checker.context.context import Context, InvalidError, Typed
+from sketchc.checker.calls.expressions import (
+    expression,
+    is_loaded,
+    marks_axis,
+    new_axes,
+    outside_phase,
+    shaped,
+)
+from sketchc.checker.context.context import (
+    Context,
+    InvalidError,
+    TensorName,
+    TileName,
+    TileState,
+    Typed,
+    describe,
+)
 from sketchc.checker.context.lets import without_functions
-from sketchc.checker.context.names import TensorName, TileName, TileState, describe
 from sketchc.checker.context.shapes import broadcast, same, shown, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
@@ -327,4 +340,35 @@ def _check_step(context: Context, step: ir.Expr, node: syntax.Expression) -> boo
         "forwards or backwards?",
         notes=("which elements a slice takes depends on the direction of its step",),
         help=f"state it: `require: {text} >= 1;`",
+    )
+
+
+def tile_with_subscripts(
+    context: Context, node: syntax.Subscript, base: syntax.Name
+) -> ir.TileOperand:
+    """`t[:, None]`: the same tile with axes of extent 1 added; or `x[N]`, which repeats the shape
+    of `x`, as some listings do. Raises `InvalidError` after reporting anything else."""
+    tile = readable_tile(context, base)
+    if not all(marks_axis(part) for part in node.subscripts):
+        _check_repeated(context, node, tile)
+        return ir.TileOperand(tile.name, span=node.span)
+    layout = new_axes(context, node, len(tile.extents))
+    return ir.TileOperand(tile.name, layout=None if all(layout) else layout, span=node.span)
+
+
+def _check_repeated(context: Context, node: syntax.Subscript, tile: TileState) -> None:
+    extents = []
+    for part in node.subscripts:
+        if isinstance(part, syntax.Slice | syntax.NewAxis):
+            break
+        extents.append(expression(context, part).value)
+    if len(extents) == len(node.subscripts) and same(context, tuple(extents), tile.extents):
+        return
+    name = tile.source_name
+    raise context.error(
+        node.span,
+        "SK0303",
+        f"a tile is used as a whole; `{name}` cannot be indexed",
+        f"its shape is {shown(tile.extents)}",
+        help=f"`{name}[:, None]` adds an axis; parts of tensors are loaded",
     )

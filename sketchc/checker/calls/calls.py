@@ -1,24 +1,192 @@
-"""One compute call: the shapes of its operands and destination, and the type of the evaluation."""
+"""One compute call: its arguments, the shapes of its operands and destination, and the type of the
+evaluation.
+
+The destinations stand last, or are given as `dst=`: one, or a list of them. Attributes are
+keywords; `axis` may also stand between the operands and the destinations.
+
+A scalar on which an operation on integers has no value (a divisor of 0, a negative power, a shift
+by as many bits as there are) stands on every lane. One that is known now is an error (SK0329); of
+one that the host knows it is a condition of the launches that get there. What loop variables and
+data decide is seen by the interpreter alone (SK0807).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Edit, Fix, Label
+from sketchc.base.diagnostics import Edit, Fix, Label, Span
 from sketchc.base.types import DType
-from sketchc.checker.calls.arguments import Arguments
-from sketchc.checker.context.context import Context, InvalidError
-from sketchc.checker.context.fixits import accumulate_fix, cast_fix
-from sketchc.checker.context.names import TileState
-from sketchc.checker.context.shapes import broadcast, fits, same, shown
+from sketchc.checker.calls.expressions import constant, number
+from sketchc.checker.context.context import Context, Interval, InvalidError, TileState, closest
+from sketchc.checker.context.fixits import accumulate_fix, cast_fix, late_positional_fix
+from sketchc.checker.context.shapes import broadcast, fits, interval, same, shown
 from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
 from sketchc.ir.lanes import laid_out
 from sketchc.ir.show import show
 from sketchc.ops.dtypes import common, literal_fits, result_of, writes_implicitly
-from sketchc.ops.table import Category, Fact, Op, Result
+from sketchc.ops.table import Attribute, Category, Fact, Op, Partial, Result
 from sketchc.parsing import syntax
 from sketchc.parsing.text import statement_text
+
+
+@records.frozen
+class Arguments:
+    """`axes` as written (not normalised); `attributes` with defaults filled in."""
+
+    operands: tuple[syntax.Expression, ...]
+    destinations: tuple[syntax.Expression, ...]
+    attributes: Mapping[str, object]
+    axes: tuple[int, ...] = ()
+
+
+def gather(context: Context, node: syntax.Compute, row: Op) -> Arguments:
+    """Sort the arguments of a call; raises `InvalidError` after reporting a wrong one."""
+    known = {attribute.name: attribute for attribute in row.attributes}
+    keywords = _keywords(context, node, row, known)
+    dst = keywords.pop("dst", None)
+    positional = list(node.arguments)
+    named = [a for a in row.attributes if a.positional and a.name not in keywords]
+    expected = len(row.operands) + len(named) + (row.outputs if dst is None else 0)
+    if dst is not None:
+        destinations = dst.items if isinstance(dst, syntax.List) else (dst,)
+        if len(destinations) != row.outputs:
+            raise _wrong_destinations(context, row, dst.span, len(destinations))
+    if len(positional) != expected:
+        if dst is None and row.outputs > 1 and len(positional) == expected - 1:
+            raise _wrong_destinations(context, row, node.span, row.outputs - 1)
+        raise _wrong_count(context, node, row, expected)
+    if dst is None:
+        destinations = tuple(positional[-row.outputs :])
+        del positional[-row.outputs :]
+    operands = tuple(positional[: len(row.operands)])
+    for attribute, value in zip(named, positional[len(row.operands) :], strict=True):
+        keywords[attribute.name] = value
+    attributes: dict[str, object] = {a.name: a.default for a in row.attributes}
+    axes: tuple[int, ...] = ()
+    for name, value in keywords.items():
+        attribute = known[name]
+        if attribute.kind == "axes":
+            axes = _axes(context, value)
+        else:
+            attributes[name] = _value(context, attribute, value)
+    if node.late_positional:  # of a call that is right otherwise
+        context.warn(
+            node.span,
+            "SK0603",
+            "a positional argument follows a keyword",
+            "accepted: the last positional is the destination",
+            fixes=(late_positional_fix(node),),
+        )
+    return Arguments(operands, destinations, attributes, axes)
+
+
+def _keywords(
+    context: Context, node: syntax.Compute, row: Op, known: Mapping[str, Attribute]
+) -> dict[str, syntax.Expression]:
+    result: dict[str, syntax.Expression] = {}
+    for keyword in node.keywords:
+        if keyword.name != "dst" and keyword.name not in known:
+            meant = closest(keyword.name, (*known, "dst"))
+            takes = ", ".join(f"`{name}`" for name in (*known, "dst"))
+            raise context.error(
+                keyword.span,
+                "SK0211",
+                f"`{row.name}` has no argument `{keyword.name}`",
+                f"it takes {takes}" if meant is None else f"did you mean `{meant}`?",
+                help=_order(row) if keyword.name in row.operands else "",
+            )
+        if keyword.name in result:
+            raise context.error(
+                keyword.span, "SK0211", f"`{keyword.name}` is given twice", "second value"
+            )
+        result[keyword.name] = keyword.value
+    return result
+
+
+def _order(row: Op) -> str:
+    """How operands are given."""
+    outputs = ("dst",) if row.outputs == 1 else tuple(f"dst{n}" for n in range(row.outputs))
+    return f"operands have no keywords: write `{row.name}({', '.join((*row.operands, *outputs))})`"
+
+
+def _wrong_count(context: Context, node: syntax.Compute, row: Op, expected: int) -> InvalidError:
+    count = len(node.arguments)
+    named = [attribute.name for attribute in row.attributes if attribute.positional]
+    last = "destination" if row.outputs == 1 else f"{row.outputs} destinations"
+    parts = [*row.operands, *named, last]
+    return context.error(
+        node.span,
+        "SK0211",
+        f"`{row.name}` takes {', '.join(parts)}",
+        f"{count} positional argument{'' if count == 1 else 's'} instead of {expected}",
+    )
+
+
+def _wrong_destinations(context: Context, row: Op, span: Span, given: int) -> InvalidError:
+    wanted = "1 destination" if row.outputs == 1 else f"{row.outputs} destinations"
+    return context.error(
+        span,
+        "SK0325",
+        f"`{row.name}` has {wanted}",
+        f"{given} given",
+        help="they stand last, or in a list: `dst=[values, indices]`" if row.outputs > 1 else "",
+    )
+
+
+def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> object:
+    match attribute.kind, node:
+        case "bool", syntax.Boolean(value=flag):
+            return flag
+        case "choice", syntax.String(value=word):
+            if word in attribute.choices:
+                return word
+            listed = ", ".join(f'"{choice}"' for choice in attribute.choices)
+            meant = closest(word, attribute.choices)
+            raise context.error(
+                node.span,
+                "SK0211",
+                f'`{attribute.name}` cannot be "{word}"',
+                f"one of {listed}",
+                fixes=()
+                if meant is None
+                else (Fix(f'use "{meant}"', (Edit(node.span, f'"{meant}"'),)),),
+            )
+        case "float" | "int" | "bool", syntax.String() | syntax.List():
+            pass
+        case "float", _:
+            value = number(context, node, f"`{attribute.name}`")
+            return value if isinstance(value, ir.ScalarOperand) else float(value)
+        case "int", _:
+            value = constant(context, node, f"`{attribute.name}`")
+            if isinstance(value, int):
+                return value
+        case _:
+            pass
+    kind = {"bool": "True or False", "choice": "a string", "int": "an integer"}
+    raise context.error(
+        node.span,
+        "SK0211",
+        f"`{attribute.name}` is {kind.get(attribute.kind, 'a number')}",
+        "another kind of value",
+    )
+
+
+def _axes(context: Context, node: syntax.Expression) -> tuple[int, ...]:
+    items = node.items if isinstance(node, syntax.List) else (node,)
+    if not items:
+        raise context.error(node.span, "SK0310", "at least one axis is needed", "no axis")
+    result = []
+    for item in items:
+        if isinstance(item, syntax.String | syntax.List):
+            raise context.error(item.span, "SK0310", "an axis is an integer", "not an integer")
+        value = constant(context, item, "an axis")
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise context.error(item.span, "SK0310", "an axis is an integer", f"this is {value}")
+        result.append(value)
+    return tuple(result)
 
 
 @records.frozen
@@ -292,35 +460,59 @@ class Call:
     def from_scalars(self, scalars: list[ir.ScalarOperand]) -> DType:
         """All operands are scalars: they take the destination's type, as far as they fit."""
         target = self.destination.dtype
-        for scalar in scalars:
-            match scalar.value:
-                case ir.Literal(value):
-                    fine = literal_fits(value, target)
-                case _ if scalar.dtype.is_float or scalar.dtype is DType.BOOL:
-                    fine = writes_implicitly(scalar.dtype, target)
-                case _:
-                    fine = target.is_float or writes_implicitly(scalar.dtype, target)
-            if not fine and self.row.name != "cast":
-                raise self.context.error(
-                    scalar.span,
-                    "SK0307",
-                    f"this scalar does not convert to {target.value} without `cast`",
-                    f"{scalar.dtype.value} into {target.value}",
-                    labels=(Label(self.destination.span, f"{target.value} tile"),),
-                )
+        for scalar in scalars if self.row.name != "cast" else ():
+            check_scalar(self.context, scalar, self.destination)
         return target if self.row.result is Result.DESTINATION else target.compute
 
     def needs_cast(self, result: DType) -> InvalidError:
+        """Report a result that the destination does not take."""
         target = self.destination.dtype
-        return self.context.error(
-            self.node.span,
-            "SK0307",
-            f"{result.value} does not convert to {target.value} without `cast`",
-            f"the result is {result.value}, the tile {target.value}",
-            labels=(Label(self.destination.span, f"{target.value} tile"),),
-            notes=("only float to float and widening integer conversions are implicit (R6)",),
-            fixes=cast_fix(self.context, self.node, result),
+        label = f"the result is {result.value}, the tile {target.value}"
+        fixes = cast_fix(self.context, self.node, result)
+        return no_conversion(
+            self.context, self.node.span, result, target, label, self.destination, fixes
         )
+
+
+def check_scalar(context: Context, scalar: ir.ScalarOperand, tile: TileState) -> None:
+    """Raises `InvalidError` after reporting a scalar that does not fit the lanes of a tile."""
+    source, target = scalar.dtype, tile.dtype
+    match scalar.value:
+        case ir.Literal(value):
+            fine = literal_fits(value, target)
+        case _ if target.is_float and source.is_integer:
+            fine = True
+        case _:
+            fine = writes_implicitly(source, target)
+    if not fine:
+        raise context.error(
+            scalar.span,
+            "SK0307",
+            f"this scalar does not convert to {target.value} without `cast`",
+            f"{source.value} into {target.value}",
+            labels=(Label(tile.span, f"{target.value} tile"),),
+        )
+
+
+def no_conversion(
+    context: Context,
+    span: Span,
+    source: DType,
+    target: DType,
+    label: str = "",
+    tile: TileState | None = None,
+    fixes: tuple[Fix, ...] = (),
+) -> InvalidError:
+    """Report a conversion that is not implicit (R6); `tile` is what would be written."""
+    return context.error(
+        span,
+        "SK0307",
+        f"{source.value} does not convert to {target.value} without `cast`",
+        label or f"{source.value} into {target.value}",
+        labels=() if tile is None else (Label(tile.span, f"{target.value} tile"),),
+        notes=("only float to float and widening integer conversions are implicit (R6)",),
+        fixes=fixes,
+    )
 
 
 def operand_extents(context: Context, operand: ir.Operand) -> tuple[ir.Expr, ...]:
@@ -343,3 +535,80 @@ def turned(shape: tuple[ir.Expr, ...], turn: object) -> tuple[ir.Expr, ...]:
 
 def _is_integer_literal(value: ir.Expr) -> bool:
     return isinstance(value, ir.Literal) and type(value.value) is int
+
+
+#: What is wrong with the second operand of an operation, and what it may be.
+_WRONG = {
+    Partial.QUOTIENT: ("divides by 0", "another number than 0"),
+    Partial.REMAINDER: ("divides by 0", "another number than 0"),
+    Partial.POWER: ("takes a negative power", "0 or more"),
+    Partial.SHIFT: ("shifts too far", "0 or more, and less than the bits of the type"),
+}
+
+
+def check_second_operand(call: Call, dtype: DType) -> None:
+    """Refuse a scalar on which the operation, evaluated in `dtype`, has no value, or ask the host
+    for what gives it one. Raises `InvalidError` after reporting."""
+    operand = call.operands[-1]
+    partial = call.row.partial
+    if partial is None or not dtype.is_integer:
+        return
+    if not isinstance(operand, ir.ScalarOperand):
+        return
+    context = call.context
+    exact = symbolic.constant_value(operand.value, context.definitions)
+    if exact is not None:
+        exact = _wrapped(exact, dtype)
+    known = interval(context, operand.value) if exact is None else (exact, exact)
+    for operator, bound in _needed(partial, dtype):
+        holds = _settled(operator, bound, known)
+        if holds is False:
+            problem, allowed = _WRONG[partial]
+            raise context.error(
+                operand.span,
+                "SK0329",
+                f"`{call.row.name}` has no value here: it {problem}",
+                f"must be {allowed}",
+                notes=(f"the operation is evaluated in {dtype.value}, on every lane",),
+            )
+        host = context.host_form(operand.value)
+        if holds is None and host is not None:
+            context.require(ir.Binary(operator, host, ir.Literal(bound)), operand.span)
+
+
+def _wrapped(number: int, dtype: DType) -> int:
+    """A literal as the type holds it; other scalars are never wider than the evaluation."""
+    limits = dtype.limits
+    assert limits is not None  # floats have a value everywhere
+    return (number - limits[0]) % (limits[1] - limits[0] + 1) + limits[0]
+
+
+def _needed(partial: Partial, dtype: DType) -> Iterator[tuple[str, int]]:
+    """What the operand must compare with, and how."""
+    match partial:
+        case Partial.POWER:
+            yield (">=", 0)
+        case Partial.SHIFT:
+            yield (">=", 0)
+            yield ("<", 8 * dtype.bytes)
+        case _:
+            yield ("!=", 0)
+
+
+def _settled(operator: str, bound: int, known: Interval) -> bool | None:
+    """Whether a comparison holds, or does not, for all that its left side can be."""
+    low, high = known
+    match operator:
+        case "!=":
+            if low == high == bound:
+                return False
+            away = (low is not None and low > bound) or (high is not None and high < bound)
+            return True if away else None
+        case ">=":
+            if low is not None and low >= bound:
+                return True
+            return False if high is not None and high < bound else None
+        case _:
+            if high is not None and high < bound:
+                return True
+            return False if low is not None and low >= bound else None

@@ -9,12 +9,72 @@ NaN. The statistics are kept in the type of the evaluation: f32 for f16, bf16 an
 from __future__ import annotations
 
 from sketchc.base import records
-from sketchc.base.diagnostics import InternalError
+from sketchc.base.diagnostics import InternalError, Span
 from sketchc.base.types import DType
 from sketchc.checker.calls.calls import Call
-from sketchc.checker.calls.fresh_tiles import fresh_tile, shown_operand
+from sketchc.checker.context.context import Context, TileState
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import show, show_layout
 from sketchc.ops.table import OPS
+
+
+def fresh_tile(
+    context: Context,
+    stem: str,
+    extents: tuple[ir.Expr, ...],
+    dtype: DType,
+    span: Span,
+    source_name: str | None = None,
+) -> TileState:
+    """A tile without `init=` whose name begins with `stem`; its alloc is left to the caller. Where
+    it only stands for a tile of the sketch, findings speak of that, `source_name`."""
+    spelt = context.namer.fresh(stem)
+    tile = TileState(
+        name=spelt,
+        source_name=source_name or spelt,
+        extents=extents,
+        dtype=dtype,
+        initial=None,
+        hints=(),
+        loops=tuple(loop.identity for loop in context.loops),
+        phase=context.phase,
+        span=span,
+    )
+    context.tiles.append(tile)
+    return tile
+
+
+def copied(
+    context: Context, operand: ir.Operand, stem: str, extents: tuple[ir.Expr, ...], dtype: DType
+) -> tuple[tuple[ir.Statement, ...], TileState]:
+    """Statements that copy an operand, as it is, into a tile of its own, and that tile."""
+    tile = fresh_tile(context, stem, extents, dtype, operand.span)
+    copy = primitive("copy", (operand,), tile.name, dtype.compute, operand.span)
+    return (ir.Alloc(tile.name, span=operand.span), copy), tile
+
+
+def primitive(
+    operation: str,
+    operands: tuple[ir.Operand, ...],
+    destination: str,
+    dtype: DType,
+    span: Span,
+    axis: tuple[int, ...] = (),
+) -> ir.Compute:
+    """An operation that the sketch does not write, with the defaults of its attributes."""
+    attributes = {one.name: one.default for one in OPS[operation].attributes}
+    if axis:
+        attributes["axis"] = axis
+    words = [*map(_shown, operands), *map(str, axis), destination]
+    text = f"{operation}({', '.join(words)})"
+    return ir.Compute(operation, operands, destination, dtype, attributes, text=text, span=span)
+
+
+def _shown(operand: ir.Operand) -> str:
+    """An operand as a sketch writes it."""
+    if isinstance(operand, ir.TileOperand):
+        return operand.tile + ("" if operand.layout is None else show_layout(operand.layout))
+    return show(operand.value)
 
 
 def expand(call: Call, attributes: dict[str, object]) -> tuple[ir.Statement, ...]:
@@ -163,20 +223,7 @@ class _Writer:
         axis: tuple[int, ...] = (),
     ) -> ir.TileOperand:
         """One primitive; gives its destination."""
-        attributes = {one.name: one.default for one in OPS[operation].attributes}
-        if axis:
-            attributes["axis"] = axis
-        words = [shown_operand(operand) for operand in operands]
-        words += [*map(str, axis), destination.tile]
-        self.statements.append(
-            ir.Compute(
-                operation,
-                operands,
-                destination.tile,
-                self.dtype,
-                attributes,
-                text=f"{operation}({', '.join(words)})",
-                span=self.call.node.span,
-            )
-        )
+        span = self.call.node.span
+        done = primitive(operation, operands, destination.tile, self.dtype, span, axis)
+        self.statements.append(done)
         return destination

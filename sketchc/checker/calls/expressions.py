@@ -1,7 +1,8 @@
 """Scalar and index-tile expressions: names resolved, integers infix with floor semantics (R6).
 
 An expression that contains `iota` is an index tile; its shape is the broadcast of its parts. Host
-floats are allowed in `let` and as scalar operands of compute calls, integers everywhere.
+floats are allowed in `let` and as scalar operands of compute calls, integers everywhere. What only
+the host computes is hoisted into a `let` where a call takes it as a scalar.
 """
 
 from __future__ import annotations
@@ -13,27 +14,68 @@ from typing import assert_never
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label, Span
 from sketchc.base.types import DType
-from sketchc.checker.calls.layouts import has_lanes, is_loaded, shaped
-from sketchc.checker.context.context import Context, InvalidError, Typed, in_phase
-from sketchc.checker.context.lets import check_not_tunable, without_functions
-from sketchc.checker.context.names import (
+from sketchc.checker.context.context import (
+    Context,
     IndexName,
+    InvalidError,
     PoisonedName,
     ScalarName,
     TensorName,
     TileName,
     TileState,
+    Typed,
+    Value,
     closest,
     describe,
+    in_phase,
+    is_host,
 )
+from sketchc.checker.context.lets import check_not_tunable, hoist, without_functions
 from sketchc.checker.context.shapes import broadcast, interval, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.lanes import laid_out
 from sketchc.ir.show import show
+from sketchc.ir.walk import tiles_read
+from sketchc.ops.dtypes import literal_fits
 from sketchc.parsing import syntax
 from sketchc.parsing.text import expression_text
+
+
+def has_lanes(value: ir.Expr) -> bool:
+    """Whether an expression is an index tile by itself."""
+    return any(isinstance(part, ir.Iota | ir.TileLanes) for part in walk.parts(value))
+
+
+def is_loaded(context: Context, value: ir.Expr) -> bool:
+    """Whether some lanes of an expression come from a tile, directly or through a binding."""
+    if tiles_read(value):
+        return True
+    return any(reference.name in context.loaded for reference in walk.references(value))
+
+
+def shaped(
+    value: ir.Expr, layout: tuple[bool, ...], rank: int, span: Span, context: Context
+) -> ir.Expr:
+    """Push new axes down to the index tiles of an expression of `rank` axes."""
+    match value:
+        case ir.Iota(layout=own) | ir.TileLanes(layout=own):
+            return records.evolve(value, layout=_composed(own, layout, rank))
+        case ir.Ref(kind=ir.NameKind.BINDING, name=name) if name in context.index_ranks:
+            own = value.layout or (True,) * context.index_ranks[name]
+            return records.evolve(value, layout=_composed(own, layout, rank))
+        case ir.Function():
+            return value
+        case _:
+            return walk.changed(value, lambda part: shaped(part, layout, rank, span, context))
+
+
+def _composed(own: tuple[bool, ...], layout: tuple[bool, ...], rank: int) -> tuple[bool, ...]:
+    """The layout of a part (right-aligned in `rank` axes) after new axes are put in."""
+    padded = iter((False,) * (rank - len(own)) + own)
+    return tuple(next(padded) if kept else False for kept in layout)
+
 
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _PAIRS = {"ceil": "cdiv", "cdiv": "cdiv", "min": "min", "max": "max"}
@@ -559,3 +601,51 @@ def _guarded(
     ):
         raise context.error(span, "SK0302", "the value does not fit in 64 bits", "too large")
     return result
+
+
+def scalar_operand(context: Context, typed: Typed, node: syntax.Expression) -> ir.ScalarOperand:
+    """A scalar operand. Host float arithmetic is folded, or computed once as a host value."""
+    value, dtype = typed.value, typed.dtype
+    if is_host(value):
+        check_not_tunable(context, value, node.span, "is used as data")
+    if dtype.is_float and not isinstance(value, ir.Literal | ir.Ref):
+        if not is_host(value):
+            raise context.error(
+                node.span,
+                "SK0302",
+                "host floats cannot depend on loop variables",
+                "float arithmetic inside a loop",
+                help="compute with tiles: `mul(x, i, x)` takes a loop variable as it is",
+            )
+        names = walk.names(value)
+        if names <= context.values.keys():
+            value = ir.Literal(evaluate_constant(context, value, node.span), span=node.span)
+        else:
+            value = hoist(context, value, dtype, node.span)
+    elif not dtype.is_float:
+        value = without_functions(context, typed, node.span)
+    return ir.ScalarOperand(value, dtype, span=node.span)
+
+
+def is_constant(context: Context, node: syntax.Expression) -> bool:
+    """Whether the compile-time constants alone give the value. Errors in it are reported."""
+    typed = expression(context, node, host=True)
+    return typed.extents is None and walk.names(typed.value) <= context.values.keys()
+
+
+def as_held(value: Value, dtype: DType) -> Value | None:
+    """A number as tiles of this type hold it, 0 and 1 as bools; None where it does not fit."""
+    natural = isinstance(value, int) and not isinstance(value, bool) and value in (0, 1)
+    if not literal_fits(value, dtype) and not (dtype is DType.BOOL and natural):
+        return None
+    if dtype.is_float:
+        return float(value)
+    return bool(value) if dtype is DType.BOOL else value
+
+
+def number(context: Context, node: syntax.Expression, what: str) -> Value | ir.ScalarOperand:
+    """A number that is an argument: the value of a constant, an operand for any other scalar."""
+    typed = expression(context, node, host=True)
+    if typed.extents is not None or is_constant(context, node):
+        return constant(context, node, what)
+    return scalar_operand(context, typed, node)

@@ -1,25 +1,127 @@
-"""Loads, stores, atomics and fetches: their accesses, masks, padding and promises."""
+"""Loads, stores, atomics and fetches: their accesses, masks, padding and promises.
+
+A shorter form stands for operations on tiles that the sketch does not name: `store(0 -> Y[lo:hi])`
+fills a tile first; a tile of extents `[TM, 1]` is stored to `S[lo:hi]` by way of one of extents
+`[TM]`. The statements that come first wait in `Context.before`.
+"""
 
 from __future__ import annotations
 
-from sketchc.base.diagnostics import Label
+from sketchc.base.diagnostics import Label, Span
 from sketchc.base.types import DType
-from sketchc.checker.calls.accesses import access, index, readable_tile, tensor, writable_tile
-from sketchc.checker.calls.expressions import condition, constant
-from sketchc.checker.calls.fresh_tiles import copied
-from sketchc.checker.calls.scalars import number
-from sketchc.checker.calls.shorthand import reshaped, squeezed, stored_value
-from sketchc.checker.calls.tile_operands import tile_with_subscripts
-from sketchc.checker.context.context import Context, InvalidError, Value
+from sketchc.checker.calls.accesses import (
+    access,
+    index,
+    readable_tile,
+    tensor,
+    tile_with_subscripts,
+    writable_tile,
+)
+from sketchc.checker.calls.calls import check_scalar, no_conversion
+from sketchc.checker.calls.composites import copied, fresh_tile, primitive
+from sketchc.checker.calls.expressions import as_held, condition, constant, number
+from sketchc.checker.calls.operations import computed, operand
+from sketchc.checker.context.context import (
+    Context,
+    IndexName,
+    InvalidError,
+    ScalarName,
+    TileState,
+    Value,
+)
 from sketchc.checker.context.fixits import cast_fix
 from sketchc.checker.context.lets import without_functions
-from sketchc.checker.context.names import IndexName, ScalarName, TileState
-from sketchc.checker.context.shapes import fits, shown
+from sketchc.checker.context.shapes import broadcast, fits, shown
 from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
 from sketchc.ir.lanes import laid_out
-from sketchc.ops.dtypes import literal_fits, writes_implicitly
+from sketchc.ops.dtypes import writes_implicitly
 from sketchc.parsing import syntax
 from sketchc.parsing.text import statement_text
+
+# ---------------------------------------------------------------- stores
+
+
+def stored_value(
+    context: Context, node: syntax.Expression, access: syntax.Subscript, dtype: DType
+) -> TileState:
+    """The tile for a scalar or an index tile that is stored, or combined with memory, as it is.
+    A scalar takes the tensor's type, and stands at every element that the access names."""
+    value = operand(context, node)
+    if isinstance(value, ir.IndexOperand):
+        statements, tile = copied(context, value, "stored", value.extents, value.dtype)
+        context.before += statements
+        return tile
+    extents = tuple(_length(context, part) for part in _axes(context, access))
+    return computed(context, node, "fill", (value,), extents or (ir.Literal(1),), dtype)
+
+
+def squeezed(context: Context, tile: TileState, access: syntax.Subscript) -> TileState | None:
+    """A tile to stand for one that has axes of extent 1 which the access lacks: `[TM, 1]` beside
+    `S[lo:hi]`. None where the access has as many axes as the tile, or they do not go together."""
+    count = len(_axes(context, access))
+    kept = tuple(extent for extent in tile.extents if not context.is_one(extent))
+    if not 0 < count < len(tile.extents) or len(kept) > count:
+        return None
+    if len(kept) < count:
+        kept = (*(ir.Literal(1),) * (count - len(kept)), *kept)
+        if len(kept) > 1:
+            return None  # which of the axes of extent 1 go is not said
+    name = tile.source_name
+    return fresh_tile(context, f"{name}_flat", kept, tile.dtype, access.span, name)
+
+
+def reshaped(source: TileState, result: TileState, span: Span) -> ir.Compute:
+    """The same lanes with other axes of extent 1."""
+    operand = ir.TileOperand(source.name, span=span)
+    return primitive("reshape", (operand,), result.name, source.dtype.compute, span)
+
+
+def _axes(
+    context: Context, access: syntax.Subscript
+) -> tuple[syntax.Slice | tuple[ir.Expr, ...], ...]:
+    """The axes of the lanes that an access names: a slice, or the extent of an index tile. Errors
+    in the subscripts are reported."""
+    parts = [
+        part if isinstance(part, syntax.Slice) else index(context, part).extents
+        for part in access.subscripts
+    ]
+    lanes = [part for part in parts if isinstance(part, tuple)]
+    if any(isinstance(part, syntax.Slice) for part in parts):
+        return tuple(part for part in parts if part is not None)
+    return tuple((extent,) for extent in broadcast(context, lanes) or ())
+
+
+def _length(context: Context, part: syntax.Slice | tuple[ir.Expr, ...]) -> ir.Expr:
+    """How many lanes an axis of an access has; raises `InvalidError` after reporting a slice whose
+    length the host does not know."""
+    if isinstance(part, tuple):
+        return part[0]
+    lower = ir.Literal(0) if part.lower is None else index(context, part.lower).value
+    if part.upper is not None:
+        upper = index(context, part.upper).value
+        candidates = [upper]
+        if isinstance(upper, ir.Binary) and upper.operator == "min":  # no longer than either
+            candidates += [upper.left, upper.right]
+        for candidate in candidates:
+            length: ir.Expr = ir.Binary("-", candidate, lower)
+            if part.step is not None:
+                length = ir.Binary("cdiv", length, index(context, part.step).value)
+            known = context.host_form(symbolic.simplify(length, context.definitions))
+            if known is not None:
+                return ir.Literal(1) if context.is_one(known) else known
+    raise _unknown_length(context, part)
+
+
+def _unknown_length(context: Context, part: syntax.Slice) -> InvalidError:
+    return context.error(
+        part.span,
+        "SK0306",
+        "how many lanes a scalar is stored to must be known at launch",
+        "a slice whose length is not",
+        help="`fill` a tile of the largest length, and store that: lanes past the slice stay out",
+    )
+
 
 #: The types that hardware combines in memory (some targets refuse the last three).
 _ATOMIC = (DType.I32, DType.I64, DType.U32, DType.F32, DType.F64, DType.F16, DType.BF16)
@@ -31,8 +133,7 @@ def load(context: Context, node: syntax.Load) -> tuple[ir.Statement, ...]:
     target = writable_tile(context, node.tile)
     tile = squeezed(context, target, node.access) or target
     source, dtype = access(context, node.access, tile)
-    if not writes_implicitly(dtype, tile.dtype):
-        raise _needs_cast(context, node, dtype, tile.dtype, loading=True)
+    _check_conversion(context, node, dtype, tile.dtype)
     done = ir.Load(
         source,
         tile.name,
@@ -51,8 +152,7 @@ def store(context: Context, node: syntax.Store) -> tuple[ir.Statement, ...]:
     keywords = _keywords(context, node.keywords, "store", ("where", "unique", "covers"))
     tile = _stored(context, node)
     target, dtype = access(context, node.access, tile)
-    if not writes_implicitly(tile.dtype, dtype):
-        raise _needs_cast(context, node, tile.dtype, dtype, loading=False)
+    _check_conversion(context, node, tile.dtype, dtype)
     done = ir.Store(
         tile.name,
         target,
@@ -78,8 +178,7 @@ def atomic(context: Context, node: syntax.Atomic) -> tuple[ir.Statement, ...]:
             "no such operation in memory",
             help=f"use a tensor of {', '.join(known.value for known in _ATOMIC)}",
         )
-    if not writes_implicitly(tile.dtype, dtype):
-        raise _needs_cast(context, node, tile.dtype, dtype, loading=False)
+    _check_conversion(context, node, tile.dtype, dtype)
     done = ir.Atomic(
         node.operation.removeprefix("atomic_"),
         tile.name,
@@ -169,18 +268,10 @@ def _pad(
         return None
     value = number(context, node, "`pad`")
     if isinstance(value, ir.ScalarOperand):
-        number_fits = tile.dtype.is_float and value.dtype is not DType.BOOL
-        if not number_fits and not writes_implicitly(value.dtype, tile.dtype):
-            raise context.error(
-                node.span,
-                "SK0307",
-                f"this scalar does not convert to {tile.dtype.value} without `cast`",
-                f"{value.dtype.value} into {tile.dtype.value}",
-                labels=(Label(tile.span, f"{tile.dtype.value} tile"),),
-            )
+        check_scalar(context, value, tile)
         return value
-    natural = isinstance(value, int) and not isinstance(value, bool) and value in (0, 1)
-    if not literal_fits(value, tile.dtype) and not (tile.dtype is DType.BOOL and natural):
+    held = as_held(value, tile.dtype)
+    if held is None:
         raise context.error(
             node.span,
             "SK0214",
@@ -188,9 +279,7 @@ def _pad(
             "does not fit",
             labels=(Label(tile.span, f"{tile.dtype.value} tile"),),
         )
-    if tile.dtype.is_float:
-        return float(value)
-    return bool(value) if tile.dtype is DType.BOOL else value
+    return held
 
 
 def _where(context: Context, node: syntax.Expression | None, tile: TileState) -> ir.Expr | None:
@@ -221,19 +310,13 @@ def _promise(context: Context, keywords: dict[str, syntax.Expression], name: str
     return value
 
 
-def _needs_cast(
+def _check_conversion(
     context: Context,
     node: syntax.Load | syntax.Store | syntax.Atomic,
     source: DType,
-    destination: DType,
-    *,
-    loading: bool,
-) -> InvalidError:
-    return context.error(
-        node.span,
-        "SK0307",
-        f"{source.value} does not convert to {destination.value} without `cast`",
-        f"{source.value} into {destination.value}",
-        notes=("only float to float and widening integer conversions are implicit (R6)",),
-        fixes=cast_fix(context, node, source if loading else destination),
-    )
+    target: DType,
+) -> None:
+    """What is loaded or stored converts to the type of its destination without `cast`."""
+    if not writes_implicitly(source, target):
+        fixes = cast_fix(context, node, source if isinstance(node, syntax.Load) else target)
+        raise no_conversion(context, node.span, source, target, fixes=fixes)

@@ -12,7 +12,7 @@ from functools import partial
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Severity, Span
-from sketchc.checker.domains.reach import is_loaded
+from sketchc.checker.domains.bounds import is_loaded
 from sketchc.checker.facts import budget, concrete
 from sketchc.checker.facts.affine import ONE, Fact, add, constant, scale
 from sketchc.checker.facts.answers import (

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Edit, Fix
 from sketchc.base.types import DType
-from sketchc.checker.context.context import Context
-from sketchc.checker.context.names import TileName, TileState
+from sketchc.checker.context.context import Context, TileName, TileState
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.show import show

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Span
-from sketchc.checker.context.context import Context
-from sketchc.checker.context.names import closest
+from sketchc.checker.context.context import Context, closest
 from sketchc.parsing import syntax
 
 LOOP_HINTS = frozenset(

@@ -1,18 +1,36 @@
-"""Bounds of one tile axis: which lanes an access may touch, and which bounds say anything new.
+"""Which lanes an access reads or writes: intervals per axis, and guards for the rest (R1, R5, R13).
 
-All take the `Scope` of the statement, in which implied bounds are recognised: a bound that follows
-from `0 <= j < extent` and the bounds already kept is dropped, so that an empty `AxisDomain` means
-no mask.
+Every lane has up to four kinds of condition: it lies in the slice and its index tiles have a value
+there; `where=` holds; the element is inside the tensor; for a store, the tile is valid. What
+separates by axis becomes an interval, what is proved is dropped, the rest is a guard (or, on a load
+without `pad=`, an error: the loaded tile's domain could not say it).
+
+A scalar subscript that is not proved in range becomes a launch check (R13); on a load with `pad=`
+it becomes a guard instead, since `pad=` says what lies outside, and so does a fetched one, which is
+an index from memory.
+
+Bounds are recognised as implied in the `Scope` of the statement: one that follows from `0 <= j <
+extent` and the bounds already kept is dropped, so that an empty `AxisDomain` means no mask. A
+condition separates when it compares expressions in which one axis' lane occurs, times something of
+known sign: it then is an interval of that axis (LANGUAGE R5), `2*iota + i*T < N` says `lane <
+(N - i*T - 1)//2 + 1`. Quotients unfold: `(lane + m) // P < N` is `lane + m < N*P`, for P >= 1
+(which every divisor is).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Literal, assert_never
 
-from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
+from sketchc.base import records
+from sketchc.checker.facts.affine import Fact, Linear, add, constant, constant_value, scale
+from sketchc.checker.facts.lane_forms import Lanes, lane_name, validity
 from sketchc.checker.facts.scope import Scope
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import simplify
+from sketchc.ir import symbolic, walk
+from sketchc.ir.lanes import element_indices
+from sketchc.ir.symbolic import OPPOSITE, Polynomial, normalize, rebuild, simplify
+from sketchc.ir.walk import names
 
 _LANE = "'lane"
 
@@ -128,3 +146,396 @@ def _extrema(bound: ir.Expr, operator: str) -> list[ir.Expr]:
     if isinstance(bound, ir.Binary) and bound.operator == operator:
         return [*_extrema(bound.left, operator), *_extrema(bound.right, operator)]
     return [bound]
+
+
+@records.frozen
+class Separated:
+    """A condition as an interval of one axis."""
+
+    axis: int
+    domain: ir.AxisDomain
+
+
+@records.frozen
+class Conjunct:
+    """One of the conditions that must all hold: as it is written, and for one lane, as values that
+    must not be negative (None where it is no comparison)."""
+
+    written: ir.Expr
+    gaps: tuple[ir.Expr, ...] | None
+
+
+def conjuncts(lanes: Lanes, condition: ir.Expr, holds: bool = True) -> Iterator[Conjunct]:
+    """The parts of a predicate that must all hold."""
+    match condition:
+        case ir.Unary("not", operand):
+            yield from conjuncts(lanes, operand, not holds)
+        case ir.Binary("and" | "or" as operator, left, right) if (operator == "and") == holds:
+            yield from conjuncts(lanes, left, holds)
+            yield from conjuncts(lanes, right, holds)
+        case _:
+            written = condition if holds else symbolic.negated(condition)
+            yield Conjunct(written, gaps(lanes.pointwise(condition), holds))
+
+
+def gaps(condition: ir.Expr, holds: bool = True) -> tuple[ir.Expr, ...] | None:
+    """A condition without lanes of its own as values that must all be >= 0; None where it is not a
+    conjunction of integer comparisons."""
+    match condition:
+        case ir.Unary("not", operand):
+            return gaps(operand, not holds)
+        case ir.Binary("and" | "or" as operator, left, right) if (operator == "and") == holds:
+            one, two = gaps(left, holds), gaps(right, holds)
+            return None if one is None or two is None else (*one, *two)
+        case ir.Binary(operator, left, right) if operator in OPPOSITE:
+            relation = operator if holds else OPPOSITE[operator]
+            return _comparison(relation, left, right)
+        case _:
+            return None
+
+
+def _comparison(relation: str, left: ir.Expr, right: ir.Expr) -> tuple[ir.Expr, ...] | None:
+    match relation:
+        case "<" | "<=":
+            less = ir.Literal(1) if relation == "<" else ir.Literal(0)
+            return tuple(
+                ir.Binary("-", ir.Binary("-", high, low), less)
+                for low in _sides(left, "max")
+                for high in _sides(right, "min")
+            )
+        case ">" | ">=":
+            return _comparison("<" if relation == ">" else "<=", right, left)
+        case "==":
+            return ir.Binary("-", left, right), ir.Binary("-", right, left)
+        case _:
+            return None
+
+
+def _sides(value: ir.Expr, operator: str) -> tuple[ir.Expr, ...]:
+    """The values that all must be above (or below) where `min` (or `max`) of them must."""
+    if isinstance(value, ir.Binary) and value.operator == operator:
+        return (*_sides(value.left, operator), *_sides(value.right, operator))
+    return (value,)
+
+
+def separate(lanes: Lanes, gap: ir.Expr) -> Separated | None:
+    """`gap >= 0` for one lane, as an interval of the one axis it depends on; None where it does not
+    separate. `gap` is an expression over lane names (`Lanes.pointwise`)."""
+    names = {lane_name(axis): axis for axis in range(len(lanes.extents))}
+    used = {ref.name for ref in walk.references(gap)}
+    present = [name for name in names if name in used]
+    if len(present) != 1 or any(name.startswith("'") for name in used - names.keys()):
+        return None
+    domain = _interval(lanes, normalize(gap), present[0])
+    return None if domain is None else Separated(names[present[0]], domain)
+
+
+def _interval(lanes: Lanes, gap: Polynomial, lane: str) -> ir.AxisDomain | None:
+    """The lanes for which a polynomial is not negative."""
+    slope: Polynomial = {}
+    rest: Polynomial = {}
+    carriers: set[ir.Expr] = set()  # the lane itself, or the quotient that it occurs in
+    for monomial, coefficient in gap.items():
+        holding = [atom for atom in monomial if lane in walk.names(atom.expression)]
+        if not holding:
+            rest[monomial] = coefficient
+            continue
+        carriers.add(holding[0].expression)
+        if len(holding) > 1 or len(carriers) > 1:
+            return None
+        others = list(monomial)
+        others.remove(holding[0])
+        slope[tuple(others)] = coefficient
+    if not carriers:
+        return None
+    (carrier,) = carriers
+    sign = _sign(lanes, slope)
+    if sign is None:
+        return None
+    size = rebuild(slope if sign > 0 else {m: -c for m, c in slope.items()})
+    if isinstance(carrier, ir.Ref):
+        return _bound(size, rebuild(rest), sign)
+    return _unfolded(lanes, carrier, size, rebuild(rest), sign, lane)
+
+
+def _sign(lanes: Lanes, slope: Polynomial) -> int | None:
+    form = lanes.scope.form(rebuild(slope))
+    value = constant_value(form)
+    if value is not None:
+        return None if value == 0 else (1 if value > 0 else -1)
+    if lanes.scope.proves(add(form, constant(-1))):
+        return 1
+    return -1 if lanes.scope.proves(add(scale(form, -1), constant(-1))) else None
+
+
+def _bound(size: ir.Expr, rest: ir.Expr, sign: int) -> ir.AxisDomain:
+    """The lanes with sign * size * lane + rest >= 0, for size >= 1."""
+    one = ir.Literal(1)
+    quotient = rest if size == one else ir.Binary("//", rest, size)
+    if sign > 0:
+        return ir.AxisDomain((simplify(ir.Unary("-", quotient)),))
+    return ir.AxisDomain((), (simplify(ir.Binary("+", quotient, one)),))
+
+
+def _unfolded(
+    lanes: Lanes, inner: ir.Expr, size: ir.Expr, rest: ir.Expr, sign: int, lane: str
+) -> ir.AxisDomain | None:
+    """The lanes with sign * size * inner + rest >= 0, where inner is a // d, d >= 1."""
+    if not isinstance(inner, ir.Binary) or inner.operator != "//":
+        return None
+    dividend, divisor = inner.left, inner.right
+    if lane in walk.names(divisor):
+        return None
+    quotient = rest if size == ir.Literal(1) else ir.Binary("//", rest, size)
+    if sign > 0:  # a // d >= -q  is  a + q*d >= 0
+        gap = ir.Binary("+", dividend, ir.Binary("*", quotient, divisor))
+    else:  # a // d <= q  is  a <= q*d + d - 1
+        last = ir.Binary("*", ir.Binary("+", quotient, ir.Literal(1)), divisor)
+        gap = ir.Binary("-", ir.Binary("-", last, dividend), ir.Literal(1))
+    return _interval(lanes, normalize(gap), lane)
+
+
+_Columns = list[list[ir.AxisDomain]]
+
+
+@records.frozen
+class Trouble:
+    """Something that the domains cannot express. `kind`: "needs-pad" (a bound of the tensor does
+    not separate), "where-needs-pad", "step" (of unknown sign), or "stretched" (a lane that may be
+    void is broadcast). `sides`: which ends of the dimension are not proved, 0 ("low") or its
+    extent ("high")."""
+
+    kind: Literal["needs-pad", "where-needs-pad", "step", "stretched"]
+    expression: ir.Expr
+    dimension: int | None = None
+    sides: tuple[Literal["low", "high"], ...] = ()
+
+
+@records.frozen
+class Reach:
+    """What an access reads or writes. `valid` are the lanes with a place (inside the slice, index
+    tiles valid), `touched` those that are also inside the tensor and selected by `where=`, as far
+    as intervals tell; `guards` is the rest. `padded`: the axes on which the tensor's bounds make
+    fewer lanes valid than there would be otherwise."""
+
+    valid: ir.Domain
+    touched: ir.Domain
+    guards: tuple[ir.Expr, ...]
+    padded: tuple[bool, ...]
+    troubles: tuple[Trouble, ...] = ()
+
+
+def is_loaded(scope: Scope, subscript: ir.Subscript) -> bool:
+    """Whether a subscript comes from memory: lanes of a tile, or a scalar that was fetched."""
+    match subscript:
+        case ir.IndexSubscript(value=value, loaded=loaded):
+            return loaded or bool(names(value) & scope.loaded)
+        case ir.ScalarSubscript(index):
+            return bool(names(index) & scope.loaded)
+        case ir.SliceSubscript():
+            return False
+        case _:
+            assert_never(subscript)
+
+
+def reach(
+    scope: Scope,
+    sketch: ir.Sketch,
+    statement: ir.Load | ir.Store | ir.Atomic,
+    tile: ir.Tile,
+    source: ir.Domain | None = None,
+) -> Reach:
+    """The lanes that `statement` reads or writes. `source`: the domain of the tile stored."""
+    return _Access(scope, sketch, statement, tile, source).reach()
+
+
+class _Access:
+    """Collects the conditions of one access."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        sketch: ir.Sketch,
+        statement: ir.Load | ir.Store | ir.Atomic,
+        tile: ir.Tile,
+        source: ir.Domain | None,
+    ) -> None:
+        self.scope = scope
+        self.extents = sketch.extents(statement.access.tensor)
+        self.statement = statement
+        self.tile = tile
+        self.types = {known.name: known.dtype for known in sketch.tiles}
+        self.pad = isinstance(statement, ir.Load) and statement.pad is not None
+        self.strict = isinstance(statement, ir.Load) and statement.pad is None
+        self.valid: _Columns = [[] for _ in tile.extents]
+        if source is not None:
+            self.valid = [[axis] for axis in source]
+        self.wanted: _Columns = [[] for _ in tile.extents]
+        self.inside: _Columns = [[] for _ in tile.extents]
+        self.guards: list[ir.Expr] = []
+        self.troubles: list[Trouble] = []
+
+    def reach(self) -> Reach:
+        access, where = self.statement.access, self.statement.where
+        self._slices()
+        subscripts = [
+            (number, subscript)
+            for number, subscript in enumerate(access.subscripts)
+            if isinstance(subscript, ir.IndexSubscript)
+            or (
+                isinstance(subscript, ir.ScalarSubscript)
+                and (self.pad or is_loaded(self.scope, subscript))
+            )
+        ]
+        if subscripts or where is not None:
+            self._lanes(subscripts, where)
+        valid = self._minimal(self.valid)
+        if self.guards or any(map(any, (*self.wanted, *self.inside))):
+            joined = zip(self.valid, self.wanted, self.inside, strict=True)
+            touched = self._minimal([[*a, *b, *c] for a, b, c in joined])
+        else:
+            touched = valid
+        return Reach(
+            valid,
+            touched,
+            tuple(dict.fromkeys(self.guards)),
+            self._padded(valid),
+            tuple(self.troubles),
+        )
+
+    def _minimal(self, columns: _Columns) -> ir.Domain:
+        return tuple(
+            minimal(self.scope, column, extent)
+            for column, extent in zip(columns, self.tile.extents, strict=True)
+        )
+
+    def _padded(self, valid: ir.Domain) -> tuple[bool, ...]:
+        if not self.pad:
+            return tuple(False for _ in valid)
+        bounded = self._minimal([[*a, *b] for a, b in zip(self.valid, self.inside, strict=True)])
+        return tuple(
+            not covers(self.scope, inner, axis, extent)
+            for inner, axis, extent in zip(bounded, valid, self.tile.extents, strict=True)
+        )
+
+    # ------------------------------------------------------------ slices
+
+    def _slices(self) -> None:
+        axis = 0
+        for number, subscript in enumerate(self.statement.access.subscripts):
+            match subscript:
+                case ir.SliceSubscript():
+                    found = slice_bounds(self.scope, subscript, self.extents[number])
+                    if found is None:
+                        self.troubles.append(Trouble("step", subscript.step, number))
+                    else:
+                        self.valid[axis].append(found[0])
+                        self.inside[axis].extend(found[1:])
+                    axis += 1
+                case ir.IndexSubscript(axis=place):
+                    axis += place is not None
+                case ir.ScalarSubscript():
+                    pass
+                case _:
+                    assert_never(subscript)
+
+    # ------------------------------------------------------------ index tiles and where=
+
+    def _lanes(
+        self,
+        subscripts: list[tuple[int, ir.IndexSubscript | ir.ScalarSubscript]],
+        where: ir.Expr | None,
+    ) -> None:
+        indices = element_indices(self.statement.access, self.tile.extents)
+        values = [indices[number] for number, _ in subscripts]
+        self._validity((*values, *([where] if where is not None else [])))
+        lanes = Lanes.of(
+            self.scope,
+            self.tile.extents,
+            (*indices, *([where] if where is not None else [])),
+            tiles=self.types,
+        )
+        for columns in (self.valid, self.inside):
+            for place in range(len(self.tile.extents)):
+                for domain in columns[place]:
+                    lanes = lanes.within(_only(domain, place, len(self.tile.extents)))
+        if where is not None:
+            lanes = self._where(lanes, where)
+        self._inside(lanes, subscripts, indices)
+
+    def _validity(self, values: Iterable[ir.Expr]) -> None:
+        for value in values:
+            found = validity(value, self.tile.extents, self.scope.bindings)
+            for column, domains in zip(self.valid, found.axes, strict=True):
+                column.extend(domains)
+            for domain in found.stretched:
+                if not minimal(self.scope, [domain], ir.Literal(1)).full:
+                    limit = (*domain.upper, *domain.lower)[0]
+                    self.troubles.append(Trouble("stretched", limit))
+
+    def _where(self, lanes: Lanes, where: ir.Expr) -> Lanes:
+        """Sorts the parts of `where=`; gives the lanes for which it holds."""
+        rest: list[ir.Expr] = []
+        for part in conjuncts(lanes, where):
+            if part.gaps is None:
+                if part.written != ir.Literal(True):
+                    rest.append(part.written)
+                continue
+            open_gaps = [gap for gap in part.gaps if not lanes.proves(lanes.base.form(gap))]
+            found = [separate(lanes, gap) for gap in open_gaps]
+            separated = [one for one in found if one is not None]
+            if len(separated) < len(found):
+                rest.append(part.written)
+                continue
+            for one in separated:
+                self.wanted[one.axis].append(one.domain)
+                lanes = lanes.within(_only(one.domain, one.axis, len(self.wanted)))
+        if self.strict:
+            self.troubles.extend(Trouble("where-needs-pad", part) for part in rest)
+        self.guards.extend(rest)
+        return lanes.given(rest)
+
+    def _inside(
+        self,
+        lanes: Lanes,
+        subscripts: list[tuple[int, ir.IndexSubscript | ir.ScalarSubscript]],
+        indices: tuple[ir.Expr, ...],
+    ) -> None:
+        """0 <= index < extent for each of the subscripts: those that separate first, since what
+        they say of the lanes may prove the others."""
+        pending: list[tuple[int, ir.Expr, ir.Expr]] = []
+        for number, _ in subscripts:
+            last = ir.Binary("-", self.extents[number], ir.Literal(1))
+            pending.append((number, ir.Literal(0), indices[number]))
+            pending.append((number, indices[number], last))
+        open_ones = []
+        for number, low, high in pending:
+            gap = ir.Binary("-", lanes.pointwise(high), lanes.pointwise(low))
+            form = lanes.base.form(gap)
+            if lanes.proves(form):
+                continue
+            found = separate(lanes, gap)
+            if found is None:
+                open_ones.append((number, low, high, form))
+                continue
+            self.inside[found.axis].append(found.domain)
+            lanes = lanes.within(_only(found.domain, found.axis, len(self.inside)))
+        unproved: dict[int, list[Literal["low", "high"]]] = {}
+        for number, low, high, form in open_ones:
+            if lanes.proves(form):
+                continue
+            subscript = self.statement.access.subscripts[number]
+            if self.strict and not is_loaded(self.scope, subscript):
+                sides = unproved.setdefault(number, [])
+                sides.append("low" if low == ir.Literal(0) else "high")
+                continue
+            if low == ir.Literal(0):
+                self.guards.append(ir.Binary("<=", low, high))
+            else:
+                self.guards.append(ir.Binary("<", low, self.extents[number]))
+        for number, sides in unproved.items():
+            self.troubles.append(Trouble("needs-pad", indices[number], number, tuple(sides)))
+
+
+def _only(domain: ir.AxisDomain, axis: int, rank: int) -> ir.Domain:
+    return tuple(domain if place == axis else ir.FULL for place in range(rank))

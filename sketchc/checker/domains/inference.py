@@ -16,34 +16,121 @@ Where the language contract is silent, these rules hold:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import assert_never
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar, assert_never
 
 from sketchc.base import records, verification
 from sketchc.base.diagnostics import Diagnostic, InternalError, Span, has_errors
-from sketchc.checker.domains import accumulators, bounds
+from sketchc.checker.domains import bounds, versions
 from sketchc.checker.domains import messages as reports
-from sketchc.checker.domains.accumulators import Axes, Write
+from sketchc.checker.domains.bounds import Reach, reach
 from sketchc.checker.domains.messages import describe
-from sketchc.checker.domains.operation_axes import attribute_axes, axis_map, cross_lane, own_axes
-from sketchc.checker.domains.reach import Reach, reach
 from sketchc.checker.domains.versions import (
+    Axes,
     Padding,
     Paddings,
     Version,
+    Write,
     either,
     joined,
     plain,
     renewed,
     updated,
 )
+from sketchc.checker.facts.affine import constant
 from sketchc.checker.facts.lane_forms import parts, validity
 from sketchc.checker.facts.scope import Branch, Scope, Step, phase_scope, root_scope
 from sketchc.ir import nodes as ir
-from sketchc.ir.lanes import element_indices, laid_out
+from sketchc.ir.lanes import element_indices, kept_axes, laid_out
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import tiles_read
 from sketchc.ops.table import OPS, Category, Shape, identity_value
+
+#: For each axis of an operand, the destination's axis that it becomes; None for one that is
+#: consumed.
+AxisMap = tuple[int | None, ...]
+
+_T = TypeVar("_T")
+
+
+def attribute_axes(compute: ir.Compute, name: str = "axis") -> tuple[int, ...]:
+    """The value of an attribute that names one axis or several."""
+    value = compute.attributes.get(name)
+    if isinstance(value, int):
+        return (value,)
+    return tuple(value) if isinstance(value, tuple | list) else ()
+
+
+def axis_map(
+    compute: ir.Compute,
+    position: int,
+    extents: Sequence[ir.Expr],
+    result: Sequence[ir.Expr],
+    scope: Scope,
+) -> AxisMap:
+    """Where each axis of the operand at `position` ends up in a destination of shape `result`."""
+    op = OPS[compute.operation]
+    rank, offset = len(extents), len(result) - len(extents)
+    aligned: AxisMap = tuple(axis + offset for axis in range(rank))
+    match op.shape:
+        case Shape.TRANSPOSED:
+            return _swap(aligned)
+        case Shape.REDUCED:
+            return _reduced(attribute_axes(compute), rank, len(result))
+        case Shape.MATRIX_PRODUCT:
+            flag = compute.attributes.get(("trans_a", "trans_b")[position])
+            last: AxisMap = ((len(result) - 2, None), (None, len(result) - 1))[position]
+            return (*aligned[:-2], *(_swap(last) if flag else last))
+        case Shape.TOP_K:
+            axes = attribute_axes(compute)
+            # An index of lower rank is aligned to the right, as in NumPy.
+            return tuple(None if place in axes else place for place in aligned)
+        case Shape.REARRANGED if op.name == "permute":
+            order = attribute_axes(compute, "axes")
+            return tuple(order.index(axis) for axis in range(rank))
+        case Shape.REARRANGED if op.name == "reshape":
+            return _reshaped(extents, result, scope)
+        case _:
+            return aligned
+
+
+def _swap(items: tuple[_T, ...]) -> tuple[_T, ...]:
+    return (*items[:-2], items[-1], items[-2])
+
+
+def _reduced(axes: tuple[int, ...], rank: int, result: int) -> AxisMap:
+    """The axes that survive a reduction; with keepdim the reduced ones have extent 1."""
+    if rank == result:
+        return tuple(None if axis in axes else axis for axis in range(rank))
+    kept = [axis for axis in range(rank) if axis not in axes]
+    return tuple(kept.index(axis) if axis in kept else None for axis in range(rank))
+
+
+def _reshaped(extents: Sequence[ir.Expr], result: Sequence[ir.Expr], scope: Scope) -> AxisMap:
+    """Leading and trailing axes that both shapes share map one to one, also when axes of extent 1
+    come or go between them; the others are split or merged."""
+    before = [scope.form(extent) for extent in extents]
+    return kept_axes(before, [scope.form(extent) for extent in result], constant(1))
+
+
+def own_axes(compute: ir.Compute, rank: int, first: int) -> tuple[int, ...]:
+    """The axes that `axis=` names, as axes of an operand of this rank. It names those of the first
+    operand, of rank `first`; an index of lower rank is aligned to the right."""
+    return tuple(axis - (first - rank) for axis in attribute_axes(compute) if axis >= first - rank)
+
+
+def cross_lane(compute: ir.Compute, position: int, rank: int, first: int) -> tuple[int, ...]:
+    """The axes of an operand over which lanes meet; `first` is the rank of the first operand."""
+    op = OPS[compute.operation]
+    match op.category:
+        case Category.REDUCTION | Category.INDEX | Category.SCAN | Category.SORTING:
+            return own_axes(compute, rank, first)
+        case Category.MATRIX:
+            flag = bool(compute.attributes.get(("trans_a", "trans_b")[position]))
+            return (rank - 1 if (position == 0) != flag else rank - 2,)
+        case _:
+            return ()
+
 
 __all__ = ["describe", "infer_domains"]
 
@@ -57,7 +144,7 @@ def infer_domains(sketch: ir.Sketch) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]
     for _ in range(2 * len(initial) + 4):
         walk = _Walk(sketch, initial, scope, inner, reached)
         phases = tuple(walk.phase(index) for index in range(len(sketch.phases)))
-        solved, found = accumulators.solve(sketch, initial, walk.writes)
+        solved, found = versions.solve(sketch, initial, walk.writes)
         if solved == initial:
             break
         initial = solved

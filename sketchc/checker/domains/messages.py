@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
-from sketchc.checker.domains.reach import Trouble
+from sketchc.checker.domains.bounds import Trouble
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import simplify

@@ -1,8 +1,8 @@
-"""Sections of a sketch: symbols, params, constants, lets, tensors, views and preconditions.
+"""Sections of a sketch: symbols, params, constants, lets, tensors, views and preconditions; tiles.
 
 Sections may stand in any order, so kinds are declared one after the other: symbols, constants,
 params, lets, then what is shaped by them. Roles of tensors without one are settled after the body
-(`roles`).
+(`elaborate`). Tiles are declared in the body, by `alloc`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,43 @@ from typing import TypeVar
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Span
 from sketchc.base.types import DType, rounded
-from sketchc.checker.calls.expressions import condition, constant, expression, integer
-from sketchc.checker.context.context import Context, InvalidError, Value, at_end
-from sketchc.checker.context.guarded_lets import guarded, needed_with
-from sketchc.checker.context.lets import add_let, check_not_tunable, depends_on_tunable
-from sketchc.checker.context.names import PoisonedName, ScalarName, TensorName, identifier
+from sketchc.checker.calls.expressions import (
+    as_held,
+    condition,
+    constant,
+    expression,
+    integer,
+    is_constant,
+)
+from sketchc.checker.context.context import (
+    Context,
+    InvalidError,
+    PoisonedName,
+    ScalarName,
+    TensorName,
+    TileName,
+    TileState,
+    Value,
+    at_end,
+    identifier,
+)
+from sketchc.checker.context.hints import tile_hints
+from sketchc.checker.context.lets import (
+    add_let,
+    check_not_tunable,
+    depends_on_tunable,
+    guarded,
+    needed_with,
+)
 from sketchc.checker.context.require_ranges import learn
 from sketchc.checker.context.shapes import interval, signs
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import symbolic, walk
 from sketchc.ir.show import show
 from sketchc.ops.dtypes import literal_fits
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import Use
-from sketchc.parsing.text import expression_text
+from sketchc.parsing.text import dtype_fix, expression_text
 
 #: What a tile-shaping constexpr without value is checked at; the plan picks its own (see tuning).
 DEFAULT_TILE = 64
@@ -434,3 +457,127 @@ def bound_fix(context: Context, symbol: str) -> tuple[Fix, ...]:
             edit = Edit(at_end(known.span), " <= 1024")
             return (Fix(f"bound `{symbol}` (choose the largest size that you need)", (edit,)),)
     return ()
+
+
+_NARROW = (DType.F16, DType.BF16, DType.I8, DType.I16)
+
+
+def alloc(context: Context, node: syntax.Alloc) -> ir.Alloc:
+    """Make a tile and its name; raises `InvalidError` after reporting what is wrong."""
+    context.check_new(node.name, node.name_span)
+    if not node.extents:
+        raise context.error(
+            node.span,
+            "SK0306",
+            "a tile needs at least one axis",
+            "no extents",
+            help="write `alloc([1])` for a single value",
+        )
+    extents = tuple(_extent(context, extent) for extent in node.extents)
+    dtype = context.prepass.dtypes[id(node)]
+    hints = tile_hints(context, node.hints)
+    initial = _initial(context, node, dtype, hints)
+    if "accumulator" in hints and dtype in _NARROW:
+        wide = DType.F32 if dtype.is_float else DType.I32
+        context.warn(
+            node.span,
+            "SK0602",
+            f"`{node.name}` accumulates in {dtype.value}",
+            f"rounded to {dtype.value} at each write",
+            help=f"accumulate in {wide.value}; a store converts back",
+            fixes=(dtype_fix(node, wide),),
+        )
+    tile = TileState(
+        name=context.namer.fresh(node.name),
+        source_name=node.name,
+        extents=extents,
+        dtype=dtype,
+        initial=initial,
+        hints=hints,
+        loops=tuple(loop.identity for loop in context.loops),
+        phase=context.phase,
+        span=node.name_span,
+    )
+    context.tiles.append(tile)
+    context.allocs[tile.name] = node
+    context.scopes.add(node.name, TileName(tile))
+    return ir.Alloc(tile.name, span=node.span)
+
+
+def _extent(context: Context, node: syntax.Expression) -> ir.Expr:
+    outer, context.guards = context.guards, ()  # the host makes room for tiles of all branches
+    try:
+        value = context.host_form(integer(context, node))
+    finally:
+        context.guards = outer
+    if value is None:
+        raise context.error(
+            node.span,
+            "SK0306",
+            "the extent of a tile must be known at launch",
+            "depends on a loop variable",
+            help="allocate the largest extent and slice the load: lanes beyond it stay void",
+        )
+    _, high = signs(context, value)
+    if high is not None and high < 1:
+        high = interval(context, value)[1]
+        raise context.error(
+            node.span, "SK0306", f"an extent of a tile is {high}", "must be at least 1"
+        )
+    if high is None:
+        _warn_unbounded(context, node, value)
+    return ir.Literal(1, span=node.span) if context.is_one(value) else value
+
+
+def _warn_unbounded(context: Context, node: syntax.Expression, value: ir.Expr) -> None:
+    symbols = [
+        reference.name
+        for reference in walk.references(value)
+        if reference.kind is ir.NameKind.SYMBOL and signs(context, reference)[1] is None
+    ]
+    name = symbols[0] if symbols else show(value)
+    if name in context.bound_symbols:
+        return
+    context.bound_symbols.add(name)
+    context.warn(
+        node.span,
+        "SK0601",
+        f"a tile is as wide as `{name}`, which has no upper bound",
+        "unbounded",
+        notes=("it is specialised by power-of-two bucket, and its scratch is checked at launch",),
+        help=f"declare a bound: `symbols: {name} <= 1024;`" if symbols else "",
+        fixes=bound_fix(context, name) if symbols else (),
+    )
+
+
+def _initial(
+    context: Context, node: syntax.Alloc, dtype: DType, hints: tuple[str, ...]
+) -> Value | None:
+    """The value of `init=`, or 0 for the hint `init_zero`; None for neither."""
+    zero = "init_zero" in hints
+    if node.init is None:
+        if zero and "no_init" in hints:
+            _contradiction(context, node, '"init_zero" and "no_init" contradict each other')
+        return as_held(0, dtype) if zero else None
+    if not is_constant(context, node.init):
+        if hints and ("no_init" in hints or zero):
+            _contradiction(context, node, "hints contradict `init=`")
+        return as_held(0, dtype)  # a fill follows: see `statements`
+    value = constant(context, node.init, "an initial value")
+    held = as_held(value, dtype)
+    if held is None:
+        raise context.error(
+            node.init.span,
+            "SK0214",
+            f"`{node.name}` cannot start as {value}: its type is {dtype.value}",
+            "does not fit",
+        )
+    if "no_init" in hints:
+        _contradiction(context, node, '"no_init" contradicts `init=`')
+    elif zero and value != 0:
+        _contradiction(context, node, f'"init_zero" contradicts `init={value}`')
+    return held
+
+
+def _contradiction(context: Context, node: syntax.Alloc, message: str) -> None:
+    context.warn(node.span, "SK0612", message, "`init=` counts, hints never change meaning")

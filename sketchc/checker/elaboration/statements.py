@@ -1,42 +1,144 @@
-"""Statements of the body: allocs, loads and stores, bindings and loops.
+"""Statements of the body: allocs, loads and stores, bindings, branches and loops; and phases (R8).
 
 Each takes a syntax node and gives the IR statements for it (usually one). A statement with an error
 is reported and left out; the rest of its block is still elaborated.
+
+A phase is an outermost parallel nest, or a run of statements between such nests. The host launches
+them in order; a sequential loop or an `if` around a parallel nest, a `fetch` outside all phases and
+integers made from these run on the host. An integer bound in a run of statements is a host value
+too, known before the launch of that run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
+from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label, Span
 from sketchc.base.types import DType
-from sketchc.checker.calls.expressions import evaluate_constant, expression, integer
-from sketchc.checker.calls.layouts import is_loaded
+from sketchc.checker.calls.expressions import (
+    condition,
+    evaluate_constant,
+    expression,
+    has_lanes,
+    integer,
+    is_constant,
+    is_loaded,
+)
 from sketchc.checker.calls.memory import atomic, fetch, load, store
 from sketchc.checker.calls.operations import compute
-from sketchc.checker.calls.scalars import is_constant
 from sketchc.checker.context.context import (
     Context,
+    IndexName,
     Interval,
     InvalidError,
     LoopState,
+    PoisonedName,
+    ScalarName,
+    Typed,
     in_phase,
     is_host,
 )
 from sketchc.checker.context.fixits import tile_index_fixes, tile_index_slices
 from sketchc.checker.context.hints import loop_hints
 from sketchc.checker.context.lets import add_let, depends_on_tunable, without_functions
-from sketchc.checker.context.names import IndexName, PoisonedName, ScalarName
 from sketchc.checker.context.shapes import bounds, signs
-from sketchc.checker.elaboration.allocs import alloc
-from sketchc.checker.elaboration.branches import decided, given, look_over, uniform
+from sketchc.checker.elaboration.declarations import alloc
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
+from sketchc.ir.walk import expressions
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import is_parallel
 from sketchc.parsing.text import expression_text, statement_text
 from sketchc.parsing.walk import names
+
+#: What is reported of a branch that is not taken: the rest may depend on the constants.
+_ALWAYS_WRONG = frozenset(["SK0201", "SK0210"])
+
+
+def uniform(context: Context, node: syntax.Expression) -> ir.Expr:
+    """The condition of an `if`, without the parts that are known; raises `InvalidError` after
+    reporting one that has lanes or is none."""
+    context.asking = True
+    try:
+        typed = condition(context, node)
+    finally:
+        context.asking = False
+    if typed.extents is not None:
+        raise context.error(
+            node.span,
+            "SK0324",
+            "the condition of an `if` is the same for all lanes",
+            "has lanes",
+            help="choose lane by lane with `where(condition, a, b, dst)`, or mask a load or store "
+            "with `where=`",
+        )
+    value = _reduced(context, typed.value, node)
+    return without_functions(context, Typed(value, DType.BOOL), node.span)
+
+
+def decided(value: ir.Expr) -> bool | None:
+    """The truth of a reduced condition where it is known at compile time."""
+    return bool(value.value) if isinstance(value, ir.Literal) else None
+
+
+def _reduced(context: Context, value: ir.Expr, node: syntax.Expression) -> ir.Expr:
+    match value:
+        case ir.Unary("not", operand):
+            operand = _reduced(context, operand, node)
+            known = decided(operand)
+            if known is not None:
+                return ir.Literal(not known, span=value.span)
+            return ir.Unary("not", operand, span=value.span)
+        case ir.Binary("and" | "or" as operator, left, right):
+            left, right = (_reduced(context, side, node) for side in (left, right))
+            for side, other in ((left, right), (right, left)):
+                known = decided(side)
+                if known is not None:
+                    settles = known == (operator == "or")
+                    return side if settles else other
+            return ir.Binary(operator, left, right, span=value.span)
+        case _:
+            names = walk.names(value)
+            if has_lanes(value) or _asks(value) or not names <= context.values.keys():
+                return value
+            return ir.Literal(bool(evaluate_constant(context, value, node.span)), span=value.span)
+
+
+def _asks(value: ir.Expr) -> bool:
+    return any(one.kind is ir.NameKind.PRESENT for one in walk.references(value))
+
+
+def given(value: ir.Expr, holds: bool) -> frozenset[str]:
+    """The optional tensors that are present wherever a condition holds (or does not)."""
+    match value:
+        case ir.Ref(name=name, kind=ir.NameKind.PRESENT):
+            return frozenset([name]) if holds else frozenset()
+        case ir.Unary("not", operand):
+            return given(operand, not holds)
+        case ir.Binary("and" | "or" as operator, left, right):
+            both = holds == (operator == "and")
+            first, second = given(left, holds), given(right, holds)
+            return first | second if both else first & second
+        case _:
+            return frozenset()
+
+
+def look_over(
+    context: Context,
+    body: tuple[syntax.Statement, ...],
+    block: Callable[[Context, tuple[syntax.Statement, ...]], object],
+) -> None:
+    """Report the unknown names of a branch that is not taken, and note the tensors it accesses."""
+    trial = context.trial()
+    trial.present.update(tensor.name for tensor in context.tensors)
+    with trial.branch(frozenset()):
+        block(trial, body)
+    context.asked.append((lambda values: values.trial().again(trial.asked), True))
+    known = [found for found in trial.diagnostics if found.code in _ALWAYS_WRONG]
+    context.diagnostics.extend(known)
 
 
 def block(context: Context, body: tuple[syntax.Statement, ...]) -> tuple[ir.Statement, ...]:
@@ -378,3 +480,135 @@ def note_loop(
 
 
 __all__ = ["block", "loop_range", "note_loop", "statement"]
+
+
+def phases_of(context: Context) -> tuple[tuple[ir.Phase, ...], tuple[ir.HostStep, ...]]:
+    """The phases of a sketch and the host's schedule, () where it launches each once, in order."""
+    host = _Host(context)
+    steps = host.block(context.tree.body)
+    plain = steps == tuple(ir.Launch(index) for index in range(len(host.phases)))
+    return tuple(host.phases), () if plain else steps
+
+
+@records.define(eq=False)
+class _Host:
+    context: Context
+    phases: list[ir.Phase] = records.field(factory=list)
+
+    def block(self, body: tuple[syntax.Statement, ...]) -> tuple[ir.HostStep, ...]:
+        """The host steps of one block, in the scope that is open."""
+        steps: list[ir.HostStep] = []
+        run: list[syntax.Statement] = []
+        for node in body:
+            if not self.on_host(node):
+                run.append(node)
+                continue
+            steps.extend(self.launch(tuple(run)))
+            run = []
+            try:
+                steps.extend(self.step(node))
+            except InvalidError:
+                if isinstance(node, syntax.Fetch) and self.context.scopes.find(node.name) is None:
+                    self.context.scopes.add(node.name, PoisonedName(node.span))
+        steps.extend(self.launch(tuple(run)))
+        return tuple(steps)
+
+    def on_host(self, node: syntax.Statement) -> bool:
+        """Whether a statement ends the run before it: parallel nests, and what the host does."""
+        match node:
+            case syntax.Fetch():
+                return True
+            case syntax.For():
+                return is_parallel(node) or id(node) in self.context.prepass.parallel
+            case syntax.If():
+                return id(node) in self.context.prepass.parallel
+            case _:
+                return False
+
+    def step(self, node: syntax.Statement) -> tuple[ir.HostStep, ...]:
+        match node:
+            case syntax.Fetch():
+                return (fetch(self.context, node, ir.NameKind.HOST),)
+            case syntax.For() if not is_parallel(node):
+                return (self.loop(node),)
+            case syntax.If():
+                return self.branch(node)
+            case _:
+                return self.launch((node,))
+
+    def launch(self, nodes: tuple[syntax.Statement, ...]) -> tuple[ir.HostStep, ...]:
+        """One phase. Statements that neither load nor store (allocs, bindings) launch nothing."""
+        if not nodes:
+            return ()
+        body = block(self.context, nodes)
+        self.context.phase += 1
+        steps = list(self.context.host_steps)
+        self.context.host_steps.clear()
+        if any(not isinstance(statement, ir.Alloc | ir.Bind) for statement in body):
+            steps.append(ir.Launch(len(self.phases)))
+            self.phases.append(ir.Phase(body, tuple(dict.fromkeys(_scalars(body)))))
+        return tuple(steps)
+
+    def loop(self, node: syntax.For) -> ir.HostFor:
+        context = self.context
+        failed = False
+        try:
+            start, stop, step = loop_range(context, node)
+        except InvalidError:  # go on with the body: its own mistakes are worth reporting
+            failed = True
+            start = stop = step = ir.Literal(1)
+        loop_hints(context, node)
+        with context.branch(frozenset()):
+            try:
+                context.check_assignable(node.variable.id, node.variable.span)
+            except InvalidError:
+                failed = True
+            variable = context.namer.fresh(node.variable.id)
+            entry = ScalarName(variable, ir.NameKind.HOST, DType.I64, node.variable.span)
+            context.scopes.add(node.variable.id, entry)
+            note_loop(context, variable, start, stop, step)
+            body = self.block(node.body)
+        if failed:
+            raise InvalidError(node.variable.id)
+        text = statement_text(node)
+        return ir.HostFor(variable, start, stop, step, body, text=text, span=node.span)
+
+    def branch(self, node: syntax.If) -> tuple[ir.HostStep, ...]:
+        context = self.context
+        try:
+            condition = uniform(context, node.condition)
+        except InvalidError:
+            context.present.update(names(node.condition))
+            for branch in (node.body, node.orelse):
+                self.inner(branch, frozenset())
+            raise
+        known = decided(condition)
+        if known is not None:
+            taken, other = (node.body, node.orelse) if known else (node.orelse, node.body)
+            look_over(context, other, block)
+            return self.inner(taken, frozenset())
+        body = self.inner(node.body, given(condition, True), condition)
+        orelse = self.inner(node.orelse, given(condition, False), condition, holds=False)
+        if not body and not orelse:
+            return ()
+        text = statement_text(node)
+        return (ir.HostIf(condition, body, orelse, text=text, span=node.span),)
+
+    def inner(
+        self,
+        body: tuple[syntax.Statement, ...],
+        present: frozenset[str],
+        condition: ir.Expr | None = None,
+        holds: bool = True,
+    ) -> tuple[ir.HostStep, ...]:
+        with self.context.branch(present, condition, holds):
+            return self.block(body)
+
+
+def _scalars(body: tuple[ir.Statement, ...]) -> Iterator[str]:
+    """The host's names that a block uses, in order, repeats included."""
+    for statement in walk.statements(body):
+        for value in expressions(statement):
+            for reference in walk.references(value):
+                if reference.kind is ir.NameKind.HOST:
+                    yield reference.name

@@ -20,7 +20,7 @@ from sketchc.base.diagnostics import (
     once,
 )
 from sketchc.checker.claims.tile_sizes import with_symbols
-from sketchc.checker.elaboration.tuning import tuning_points
+from sketchc.checker.elaboration.elaborate import tuning_points
 from sketchc.checker.testing.crossing_plans import CrossingPlan, tile_size_plan
 from sketchc.checker.testing.planner import Planner
 from sketchc.checker.testing.settings import Setting, Settings

@@ -80,7 +80,7 @@ def _run(
     seed: int,
 ) -> int:
     from sketchc.checker.api import check_sketch
-    from sketchc.checker.context.names import identifier
+    from sketchc.checker.context.context import identifier
     from sketchc.cli.lowering import check_bindable
     from sketchc.interpreter.api import Options, interpret
 
