@@ -129,7 +129,7 @@ def _executed(
     if not request.execute and not any(constant.dtype.is_integer for constant in free):
         return None, ()
     from sketchc.checker.api import tested_claims
-    from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
+    from sketchc.checker.selfcheck import tile_size_verdict
 
     known = tested_claims(checked.proofs)
     return tile_size_verdict(

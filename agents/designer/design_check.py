@@ -126,7 +126,7 @@ def _planned(
 
 def _executed(source: Source, plan: Plan, session: Session) -> Finding | None:
     """Whether results depend on tile sizes, or a rule breaks, at random small sizes (R6b)."""
-    from sketchc.checker.selfcheck.selfcheck import self_check
+    from sketchc.checker.selfcheck import self_check
 
     if _fixed_elements(plan.sketch) > MOST_FIXED_ELEMENTS:
         return None

@@ -1,9 +1,9 @@
 """What runs at some sizes reach of a candidate: loops, tiles and tails.
 
-Of a sketch, the loops and tiled axes of its plan (`checker/tile_crossings`), and on targets whose
-programs share a fixed number of cores, a second share of a core. Of a kernel by others, its own
-tile sizes are not known, but they stand in its text: every whole number there may be one, and each
-symbol may be what it runs along.
+Of a sketch, the loops and tiled axes of its plan (`checker/testing/crossings`), and on targets
+whose programs share a fixed number of cores, a second share of a core. Of a kernel by others, its
+own tile sizes are not known, but they stand in its text: every whole number there may be one, and
+each symbol may be what it runs along.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import prod
 
 import attrs
 
-from sketchc.checker.testing.tile_crossings import AGAIN, Mark, TileCrossings, behind
+from sketchc.checker.testing.crossings import AGAIN, Mark, TileCrossings, behind
 from sketchc.ir.evaluate import Value, evaluate, host_sample
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan

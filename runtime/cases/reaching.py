@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
+from sketchc.checker.testing.crossings import Mark
 from sketchc.checker.testing.settings import Settings
-from sketchc.checker.testing.tile_crossings import Mark
 from sketchc.ir.evaluate import Value
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.binding import Binding

@@ -106,7 +106,7 @@ def _judge_sketch(
     known: Claims,
     shapes: Mapping[str, int] | None,
 ) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
-    from sketchc.checker.claims import divisors
+    from sketchc.checker.claims import subscripts
     from sketchc.checker.claims.initialisation import explain
     from sketchc.checker.claims.proofs import prove
     from sketchc.checker.domains.inference import infer_domains
@@ -118,7 +118,7 @@ def _judge_sketch(
         return None, found
     if has_errors(found):
         return None, explain(sketch, found)
-    found += divisors.findings(sketch)
+    found += subscripts.divisor_findings(sketch)
     if has_errors(found):
         return None, found
     sketch, more = infer_domains(sketch)
@@ -272,7 +272,7 @@ def _check_points(
 ) -> Iterator[tuple[str, Diagnostic]]:
     """What the other tuning points add, with their constants: one proof for all where it succeeds,
     else one for each."""
-    from sketchc.checker.claims.tile_sizes import proved_for_all, same_but_for_tiles
+    from sketchc.checker.claims.proofs import proved_for_all, same_but_for_tiles
     from sketchc.checker.elaboration.elaborate import elaborate, tuning_points
 
     points = tuning_points(tree, constants)

@@ -24,7 +24,7 @@ from triton_cases import Case, assert_close, run_cases
 from sketchc.base.diagnostics import DiagnosticError, Severity, Source
 from sketchc.checker.api import check
 from sketchc.checker.context.context import identifier
-from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.checker.selfcheck import self_check
 from sketchc.interpreter.api import Options, interpret
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel

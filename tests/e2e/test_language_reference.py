@@ -10,7 +10,7 @@ import pytest
 
 from sketchc.base.diagnostics import Severity, Source
 from sketchc.checker.api import check
-from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.checker.selfcheck import self_check
 from sketchc.interpreter.api import Options, interpret
 from sketchc.interpreter.inputs import random_inputs
 from sketchc.interpreter.launch import tensor_shapes

@@ -19,7 +19,7 @@ from triton_cases import Array, lower, make_case
 
 from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
-from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.checker.selfcheck import self_check
 from sketchc.ir import nodes as ir
 from sketchc.lowering.registry import TARGETS
 

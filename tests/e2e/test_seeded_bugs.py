@@ -20,7 +20,7 @@ from sketchc.checker.api import check, check_sketch
 from sketchc.checker.claims.proofs import prove
 from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.elaboration.elaborate import elaborate
-from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
+from sketchc.checker.selfcheck import tile_size_verdict
 from sketchc.interpreter.api import Options, Result, Violation, interpret
 from sketchc.interpreter.inputs import random_inputs
 from sketchc.ir import nodes as ir

@@ -21,7 +21,7 @@ from sketchc.interpreter.launch import bind_values, tensor_shapes
 from sketchc.interpreter.violations import KINDS
 from sketchc.parsing.parser import parse
 from sketchc.reporting.text import render_text
-from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.checker.selfcheck import self_check
 from sketchc.base.diagnostics import Source
 
 FOLDER = Path(__file__).parent / "diagnostics"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchc.checker.facts.affine import ONE, Atoms, Fact, Linear, add, constant, scale
-from sketchc.checker.facts.polyhedra import Space
+from sketchc.checker.facts.prover import Space
 from sketchc.checker.facts.systems import refuted
 
 COEFFICIENTS = st.integers(-4, 4)

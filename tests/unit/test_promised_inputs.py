@@ -7,7 +7,7 @@ import pytest
 
 from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
-from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
+from sketchc.checker.selfcheck import tile_size_verdict
 from sketchc.interpreter.api import Options, interpret
 from sketchc.interpreter.inputs import DRAWINGS, random_inputs
 from sketchc.interpreter.launch import bind_values, tensor_shapes

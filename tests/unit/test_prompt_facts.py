@@ -10,7 +10,7 @@ from prompt_probes import ALLOWED, PROMPT, STORED, checked, codes, probe
 from prompt_refusals import REFUSED
 
 from sketchc.base.diagnostics import Source
-from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.checker.selfcheck import self_check
 
 
 @pytest.mark.parametrize("name", ALLOWED)

@@ -10,7 +10,7 @@ from prompt_probes import PROMPT, checked, codes
 from prompt_sketches import HOST_LOOP, IDIOMS
 
 from sketchc.base.diagnostics import Source
-from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.checker.selfcheck import self_check
 from sketchc.interpreter.api import interpret
 from sketchc.ir import nodes as ir
 from sketchc.lowering.passes.pipeline import build_plan

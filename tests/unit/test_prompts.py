@@ -23,7 +23,7 @@ from sketchc.base.diagnostics import DiagnosticError, Source, UsageError
 from sketchc.base.types import DType
 from sketchc.checker.api import check
 from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
-from sketchc.checker.selfcheck.selfcheck import self_check
+from sketchc.checker.selfcheck import self_check
 from sketchc.interpreter.api import interpret
 from sketchc.lowering.hardware import HARDWARE, load_hardware
 from sketchc.lowering.passes.pipeline import build_plan

@@ -9,7 +9,7 @@ import pytest
 
 from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
-from sketchc.checker.testing.tile_crossings import AGAIN, SECOND, TAIL, Mark, behind
+from sketchc.checker.testing.crossings import AGAIN, SECOND, TAIL, Mark, behind
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan

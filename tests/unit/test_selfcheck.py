@@ -9,7 +9,7 @@ import pytest
 
 from sketchc.base.diagnostics import Severity, Source
 from sketchc.checker.api import check
-from sketchc.checker.selfcheck.selfcheck import first_difference, self_check
+from sketchc.checker.selfcheck import first_difference, self_check
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
 

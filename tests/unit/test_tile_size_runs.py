@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from sketchc.base.diagnostics import Severity, Source
+from sketchc.checker import selfcheck
 from sketchc.checker.api import check
-from sketchc.checker.selfcheck import runs
-from sketchc.checker.selfcheck.selfcheck import tile_size_verdict
+from sketchc.checker.selfcheck import tile_size_verdict
 from sketchc.checker.testing.goals import goals, reachable
 from sketchc.checker.testing.settings import Settings
 from sketchc.cli.main import run
@@ -377,7 +377,7 @@ def test_a_loop_that_ends_before_its_lanes_shows(stop: str) -> None:
 
 def test_what_a_last_tile_leaves_out_in_no_run_is_unproved(monkeypatch) -> None:
     """A launch sees it, and no time is left to run there."""
-    monkeypatch.setattr(runs, "CROSSING_TRIED", 0)
+    monkeypatch.setattr(selfcheck, "CROSSING_TRIED", 0)
     proof, found = verdict(product("min(A*B*C, 140)"))
     assert proof is not None
     assert proof.tier is ir.Tier.UNPROVED, proof.detail

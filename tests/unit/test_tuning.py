@@ -8,7 +8,7 @@ import pytest
 
 from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check, check_sketch
-from sketchc.checker.claims.tile_sizes import proved_for_all, same_but_for_tiles
+from sketchc.checker.claims.proofs import proved_for_all, same_but_for_tiles
 from sketchc.checker.elaboration.elaborate import elaborate, tuning_points
 from sketchc.parsing.parser import parse
 

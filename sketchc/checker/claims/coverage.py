@@ -12,9 +12,9 @@ from functools import partial
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, Severity
-from sketchc.checker.claims.conflicts import from_memory
-from sketchc.checker.claims.strides import overlap_fixes
+from sketchc.checker.claims.races import from_memory
 from sketchc.checker.claims.witnesses import has_witness
+from sketchc.checker.context.fixits import tile_index_fixes
 from sketchc.checker.facts import budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.facts.answers import (
@@ -26,9 +26,12 @@ from sketchc.checker.facts.answers import (
     severity,
     undecided,
 )
-from sketchc.checker.facts.enumeration import shared_loops, unwritten_element
-from sketchc.checker.facts.footprints import Touch, touched
-from sketchc.checker.facts.param_values import ParamValues, named_params
+from sketchc.checker.facts.enumeration import (
+    ParamValues,
+    named_params,
+    shared_loops,
+    unwritten_element,
+)
 from sketchc.checker.facts.prover import (
     PROVED,
     UNKNOWN,
@@ -39,7 +42,7 @@ from sketchc.checker.facts.prover import (
     iteration,
 )
 from sketchc.checker.facts.scope import Scope, phase_scope
-from sketchc.checker.facts.sites import Site
+from sketchc.checker.facts.sites import Site, Touch, touched
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
 from sketchc.ir.show import show
@@ -244,7 +247,7 @@ def _missing(
     promise = next((store for store in stores if _covers(store)), None)
     if promise is not None:
         return _broken_promise(tensor, promise, example)
-    fixes = tuple(fix for store in stores for fix in overlap_fixes(store))
+    fixes = tuple(fix for store in stores for fix in tile_index_fixes(store.loops[:1]))
     diagnostic = Diagnostic(
         "SK0510",
         Severity.ERROR,

@@ -1,29 +1,194 @@
-"""The proofs of one sketch at one assignment of its constants (LANGUAGE section 6).
+"""The proofs of one sketch at one assignment of its constants (LANGUAGE section 6), or at all.
 
 `prove` states, for an elaborated sketch with inferred domains, every claim with its verdict: scalar
 subscripts in bounds, slices that fit, outputs covered, parallel iterations independent, loads that
 find what an earlier phase wrote, tiles assigned before they are read. A refuted claim carries a
 counter-example that was tried on concrete numbers.
+
+The proofs find their counter-examples with arithmetic of their own. Before one is shown, the sketch
+runs at exactly its sizes and params, and the rule must break there: else nothing is said but that
+the claim is open, and what was tried. Conditions that contradict one another make every claim true,
+so whether any launch is accepted is asked, too.
+
+Proofs run again for each tuning point. Most sketches are right whatever their tile sizes, and then
+one proof with the tunable constants as unknowns of at least 1 covers every point at once; only
+where it does not succeed does each point need a proof of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic
-from sketchc.checker.claims import coverage, extents, initialisation, races, subscripts
-from sketchc.checker.claims.reproduction import reproduced, without_contradictions
-from sketchc.checker.claims.satisfiable import contradiction, refuses_all, vacuous
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
+from sketchc.checker.claims import coverage, initialisation, races, subscripts
+from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.facts import budget
-from sketchc.checker.facts.answers import Finding
-from sketchc.checker.facts.prover import Prover
+from sketchc.checker.facts.answers import UNDECIDED, Finding, severity
+from sketchc.checker.facts.enumeration import admissible_hosts
+from sketchc.checker.facts.prover import Prover, Verdict
 from sketchc.checker.facts.sites import collect
 from sketchc.checker.testing.testing import try_out
+from sketchc.checker.testing.workload import LANES_PER_UNIT, workload
 from sketchc.ir import nodes as ir
 from sketchc.ir.guards import alternatives
 from sketchc.ir.symbolic import conjuncts
+
+#: Work of one run, in lanes: about a second.
+RUN_LIMIT = 50_000_000
+MEMORY_LIMIT = 256 * 2**20
+
+_OPEN = {
+    "in-bounds": ("SK0502", "cannot prove that the subscripts of `{}` stay inside"),
+    "slice-fits": ("SK0504", "cannot prove that the slices of `{}` fit their tiles"),
+    "covered": ("SK0511", "cannot prove that every element of `{}` is written"),
+    "initialised": ("SK0531", "cannot prove that an earlier phase writes what is loaded from `{}`"),
+    "independent": ("SK0522", "cannot prove that parallel iterations are independent in `{}`"),
+}
+
+
+def reproduced(
+    sketch: ir.Sketch, findings: Sequence[Finding], allow_unproved: bool
+) -> list[Finding]:
+    """The findings, each counter-example tried: one that does not break its rule when the sketch
+    runs with these numbers leaves its claim open."""
+    bases = {view.name: view.base for view in sketch.views}
+    broken: dict[object, frozenset[tuple[str, str]] | None] = {}
+    result = []
+    for finding in findings:
+        proof, example = finding.proof, finding.proof.counter_example
+        if proof.tier is not ir.Tier.REFUTED or example is None or proof.claim not in _OPEN:
+            result.append(finding)
+            continue
+        numbers = (tuple(example.symbols.items()), tuple(example.params.items()))
+        if numbers not in broken:
+            broken[numbers] = _broken(sketch, example, bases)
+        rules = broken[numbers]
+        if rules is not None and (proof.claim, bases.get(proof.subject, proof.subject)) in rules:
+            result.append(finding)
+        else:
+            why = "takes too long to run" if rules is None else "no run repeats"
+            result.append(_opened(finding, why, allow_unproved))
+    return result
+
+
+def _broken(
+    sketch: ir.Sketch, example: ir.CounterExample, bases: Mapping[str, str]
+) -> frozenset[tuple[str, str]] | None:
+    """The rules that a run at these numbers breaks, by claim and tensor; None where there is no
+    run."""
+    return budget.attempt(
+        "a run of a counter-example",
+        budget.CHECK,
+        lambda: _run(sketch, example, bases),
+        lambda: None,
+    )
+
+
+def _run(
+    sketch: ir.Sketch, example: ir.CounterExample, bases: Mapping[str, str]
+) -> frozenset[tuple[str, str]] | None:
+    import numpy as np
+
+    from sketchc.interpreter.api import Options, interpret
+    from sketchc.interpreter.inputs import indices_exist, random_inputs
+    from sketchc.interpreter.launch import bind_values, tensor_shapes
+
+    params = {**{p.name: 1 for p in sketch.params if p.default is None}, **example.params}
+    options = Options(collect=True, shuffle=1, memory_limit=MEMORY_LIMIT)
+    try:
+        values = bind_values(sketch, example.symbols, params)
+        shapes = tensor_shapes(sketch, values, options.memory_limit)
+        cost = workload(sketch, values, RUN_LIMIT)
+        if cost is None or not indices_exist(sketch, shapes, params):
+            return None
+        budget.spend(cost // LANES_PER_UNIT)
+        inputs = random_inputs(sketch, shapes, np.random.default_rng(0), params)
+        result = interpret(sketch, inputs, dict(example.symbols), params, options)
+    except (DiagnosticError, UsageError):
+        return frozenset()
+    return frozenset((v.kind, bases.get(v.tensor, v.tensor)) for v in result.violations)
+
+
+def _opened(finding: Finding, why: str, allow_unproved: bool) -> Finding:
+    """The claim as one that is neither proved nor refuted."""
+    proof = finding.proof
+    code, message = _OPEN[proof.claim]
+    detail = "could be neither proved nor refuted"
+    diagnostic = Diagnostic(
+        code,
+        severity(allow_unproved),
+        message.format(proof.subject),
+        proof.span,
+        detail,
+        notes=(UNDECIDED, f"tried: a counter-example that {why}: {proof.detail}"),
+        help="state what makes it true in a `require:`",
+    )
+    opened = records.evolve(proof, tier=ir.Tier.UNPROVED, detail=detail, counter_example=None)
+    return records.evolve(finding, proof=opened, diagnostics=(diagnostic,))
+
+
+def without_contradictions(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings without those that say of some accesses of a tensor what others of them refute:
+    a claim on one subject has one verdict."""
+    refuted = {
+        (finding.proof.claim, finding.proof.subject)
+        for finding in findings
+        if finding.proof.tier is ir.Tier.REFUTED
+    }
+    return [
+        finding
+        for finding in findings
+        if finding.proof.tier in (ir.Tier.REFUTED, ir.Tier.UNPROVED)
+        or (finding.proof.claim, finding.proof.subject) not in refuted
+    ]
+
+
+_VACUOUS = "no launch satisfies the conditions, so nothing is claimed"
+
+
+def refuses_all(sketch: ir.Sketch) -> bool:
+    """Whether it is certain that no sizes and params satisfy what a launch checks. Small sizes are
+    tried first: nearly always some are accepted."""
+    if not sketch.requires:
+        return False
+    return budget.attempt(
+        "whether a launch is accepted", budget.EXACT, lambda: _refuses_all(sketch), lambda: False
+    )
+
+
+def _refuses_all(sketch: ir.Sketch) -> bool:
+    if next(admissible_hosts(sketch), None) is not None:
+        return False
+    prover = Prover.of(sketch)
+    return prover.refute(prover.root.facts, (), ()).verdict is Verdict.PROVED
+
+
+def contradiction(sketch: ir.Sketch) -> Diagnostic:
+    """The warning for such a sketch."""
+    own = [require for require in sketch.requires if not require.generated]
+    return Diagnostic(
+        "SK0660",
+        Severity.WARNING,
+        f"no launch of `{sketch.name}` is accepted: its conditions contradict one another",
+        own[-1].span if own else sketch.span,
+        "no sizes and params satisfy all conditions",
+        notes=("what is proved under conditions that nothing satisfies says nothing",),
+        help="relax one of the `require:`s",
+    )
+
+
+def vacuous(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, each proof saying what it is worth."""
+    return [
+        records.evolve(finding, proof=records.evolve(finding.proof, detail=_VACUOUS))
+        if finding.proof.tier is ir.Tier.PROVED
+        else finding
+        for finding in findings
+    ]
+
 
 #: How often accesses are judged anew because of launch checks that others of them made.
 ROUNDS = 3
@@ -79,7 +244,10 @@ def _judged(sketch: ir.Sketch, allow_unproved: bool) -> tuple[ir.Sketch, list[Fi
     prover = Prover.of(sketch)
     sites = collect(sketch, prover.root)
     for _ in range(ROUNDS):
-        found = [*extents.findings(prover), *subscripts.findings(prover, sites, allow_unproved)]
+        found = [
+            *subscripts.extent_findings(prover),
+            *subscripts.findings(prover, sites, allow_unproved),
+        ]
         before = set(map(_subject, settled))
         settled += [
             one
@@ -146,3 +314,84 @@ def _proved_where(sketch: ir.Sketch, case: ir.Require) -> set[tuple[str, str]]:
 def _in_each_case(finding: Finding) -> Finding:
     detail = "shown for each case of a `require:`"
     return Finding(records.evolve(finding.proof, tier=ir.Tier.PROVED, detail=detail))
+
+
+def proved_for_all(sketch: ir.Sketch, known: Collection[tuple[str, str]] = ()) -> bool:
+    """True if every claim of an elaborated sketch holds for all tunable constants >= 1; `known` are
+    claims by name and subject that need no proof.
+
+    False means only that this proof did not succeed.
+    """
+    names = frozenset(c.name for c in sketch.constants if c.tunable and c.dtype.is_integer)
+    if not names:
+        return False
+    inferred, found = infer_domains(with_symbols(sketch, names))
+    if found:
+        return False
+    proved = budget.attempt(
+        "a proof for all tile sizes",
+        budget.CLAIM,
+        lambda: prove(inferred, allow_unproved=True),
+        lambda: None,
+    )
+    if proved is None:
+        return False
+    _, proofs, found = proved
+    open_claims = [proof for proof in proofs if proof.tier is not ir.Tier.PROVED]
+    return not has_errors(found) and all(
+        proof.tier is ir.Tier.UNPROVED and (proof.claim, proof.subject) in known
+        for proof in open_claims
+    )
+
+
+def same_but_for_tiles(left: ir.Sketch, right: ir.Sketch) -> bool:
+    """True if two elaborations of one sketch differ in the values of tunable constants at most."""
+    values = {c.name: c.value for c in left.constants}
+    constants = tuple(
+        records.evolve(c, value=values.get(c.name, c.value), chosen_by="") if c.tunable else c
+        for c in right.constants
+    )
+    expected = tuple(records.evolve(c, chosen_by="") if c.tunable else c for c in left.constants)
+    return constants == expected and records.evolve(right, constants=left.constants) == left
+
+
+def with_symbols(sketch: ir.Sketch, names: frozenset[str]) -> ir.Sketch:
+    """The sketch with these constants as symbols of at least 1."""
+    at_least_one = tuple(
+        ir.Require(ir.Binary(">=", ir.Ref(name, ir.NameKind.SYMBOL), ir.Literal(1)), f"{name} >= 1")
+        for name in sorted(names)
+    )
+    return records.evolve(
+        sketch,
+        symbols=(*sketch.symbols, *(ir.Symbol(name) for name in sorted(names))),
+        constants=tuple(c for c in sketch.constants if c.name not in names),
+        lets=_rename(sketch.lets, names),
+        tensors=_rename(sketch.tensors, names),
+        views=_rename(sketch.views, names),
+        requires=(*_rename(sketch.requires, names), *at_least_one),
+        tiles=_rename(sketch.tiles, names),
+        phases=_rename(sketch.phases, names),
+        schedule=_rename(sketch.schedule, names),
+    )
+
+
+def _rename(node: Any, names: frozenset[str]) -> Any:
+    """The same nodes with references to the constants as references to symbols."""
+    if isinstance(node, ir.Ref):
+        if node.kind is ir.NameKind.CONSTANT and node.name in names:
+            return records.evolve(node, kind=ir.NameKind.SYMBOL)
+        return node
+    if isinstance(node, tuple):
+        renamed = tuple(_rename(item, names) for item in node)
+        changed = any(new is not old for new, old in zip(renamed, node, strict=True))
+        return renamed if changed else node
+    if isinstance(node, Mapping | str) or not records.has(type(node)):
+        return node
+    changes = {}
+    for field in records.fields(type(node)):
+        if not field.name.endswith("span"):
+            old = getattr(node, field.name)
+            new = _rename(old, names)
+            if new is not old:
+                changes[field.name] = new
+    return records.evolve(node, **changes) if changes else node

@@ -2,6 +2,9 @@
 
 A claim `left <= right` that does not hold for all sizes becomes a launch check over host scalars if
 some sizes of at least 2 satisfy it; otherwise it is refuted with a concrete iteration.
+
+Tile extents are not negative (proved, or checked at launch), and divisors that the host does not
+know, as `min(GM - first, G)` in a grouped order of tiles, follow to be at least 1 (SK0314).
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ from functools import partial
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Severity, Span
+from sketchc.checker.context.context import in_phase
 from sketchc.checker.domains.bounds import is_loaded
 from sketchc.checker.facts import budget, concrete
-from sketchc.checker.facts.affine import ONE, Fact, add, constant, scale
+from sketchc.checker.facts.affine import ONE, Fact, add, constant, constant_value, scale
 from sketchc.checker.facts.answers import (
     Finding,
     assignments,
@@ -23,25 +27,18 @@ from sketchc.checker.facts.answers import (
     severity,
     undecided,
 )
-from sketchc.checker.facts.enumeration import failing_iteration
-from sketchc.checker.facts.lane_forms import lane_name, pointwise
-from sketchc.checker.facts.monotonicity import extreme
-from sketchc.checker.facts.param_values import ParamValues, named_params
+from sketchc.checker.facts.enumeration import ParamValues, failing_iteration, named_params
+from sketchc.checker.facts.lane_forms import lane_name, pointwise, proves
 from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration
-from sketchc.checker.facts.scope import Branch, contains_iota
-from sketchc.checker.facts.sites import Site
-from sketchc.ir import guards
+from sketchc.checker.facts.scope import Branch, Scope, contains_iota, inlined, root_scope, slope
+from sketchc.checker.facts.sites import Site, placed
+from sketchc.ir import guards, walk
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
 from sketchc.ir.lanes import element_indices
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import names, references
-
-_HOLDS = {
-    "in-bounds": "scalar subscripts stay inside the tensor",
-    "slice-fits": "slices are no longer than their tiles",
-}
+from sketchc.ir.walk import expressions, names, references, substitute
 
 
 @records.frozen
@@ -190,7 +187,7 @@ def _launch_condition(prover: Prover, site: Site, goal: Goal) -> ir.Expr | None:
     """`left <= right` at the worst iteration, over host scalars; None where there is no plain worst
     iteration, or no sizes of at least 2 satisfy it."""
     root = prover.root
-    worst = extreme(simplify(ir.Binary("-", goal.right, goal.left)), site.scope, 0)
+    worst = _least(simplify(ir.Binary("-", goal.right, goal.left)), site.scope)
     if worst is None or names(worst) - root.forms.keys():
         return None
     large = [Fact({atom: 1, ONE: -2}) for atom in prover.symbols.values()]
@@ -200,6 +197,25 @@ def _launch_condition(prover: Prover, site: Site, goal: Goal) -> ir.Expr | None:
     if prover.search((*root.facts, *large, satisfied), ()).verdict is Verdict.PROVED:
         return None
     return _where_reached(prover, site, _as_comparison(worst))
+
+
+def _least(expression: ir.Expr, scope: Scope) -> ir.Expr | None:
+    """The least value over all loops, those of the host included, as an expression without their
+    variables; None where it has no plain slope. Never above the true minimum: the last iteration
+    is taken to reach the last integer before `stop`."""
+    result = inlined(expression, scope)
+    loops: tuple[ir.For | ir.HostFor, ...] = (*scope.hosts, *scope.loops)
+    for loop in reversed(loops):
+        if loop.variable not in names(result):
+            continue
+        sign = slope(scope.form(result), scope.counter(loop), scope)
+        stride = constant_value(scope.form(loop.step))
+        if sign is None or stride is None:
+            return None
+        last = ir.Binary("-", loop.stop, ir.Literal(1 if stride > 0 else -1))
+        value = loop.start if sign > 0 else last
+        result = simplify(substitute(result, {loop.variable: value}))
+    return result
 
 
 def _where_reached(prover: Prover, site: Site, condition: ir.Expr) -> ir.Expr | None:
@@ -365,3 +381,65 @@ def _unproved(site: Site, goal: Goal, allow_unproved: bool) -> Finding:
         help="state what makes it true in a `require:`",
     )
     return Finding(proof, (diagnostic,))
+
+
+def extent_findings(prover: Prover) -> list[Finding]:
+    """One launch check for each extent of host scalars that some sizes would make negative."""
+    tiles = {tile.name: tile for tile in prover.sketch.tiles}
+    result: dict[str, Finding] = {}
+    for statement, scope, _, _ in placed(prover.sketch, prover.root):
+        if not isinstance(statement, ir.Alloc):
+            continue
+        name = statement.tile
+        variables = scope.forms.keys() - prover.root.forms.keys()
+        for extent in tiles[name].extents:
+            if scope.proves(scope.form(extent)) or names(extent) & variables:
+                continue
+            condition = ir.Binary("<=", ir.Literal(0), extent)
+            text = show(condition)
+            detail = f"extents are not negative when `{text}`, which the host checks"
+            span = tiles[name].span
+            proof = ir.Proof(
+                "slice-fits",
+                tiles[name].source_name,
+                ir.Tier.CHECKED_AT_LAUNCH,
+                detail,
+                span=span,
+            )
+            require = ir.Require(condition, text, generated=True, span=span)
+            result.setdefault(text, Finding(proof, (), (require,)))
+    return list(result.values())
+
+
+def divisor_findings(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
+    """An error for each divisor in a launch that may be less than 1. What depends on symbols and
+    params alone is checked at launch; what depends on loop variables must follow from their ranges.
+    """
+    found = (
+        diagnostic
+        for statement, scope, _, _ in placed(sketch, root_scope(sketch))
+        for value in expressions(statement)
+        for diagnostic in _divisors(value, statement, scope)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _divisors(value: ir.Expr, statement: ir.Statement, scope: Scope) -> Iterator[Diagnostic]:
+    for child in walk.children(value):
+        yield from _divisors(child, statement, scope)
+    if not (isinstance(value, ir.Binary) and value.operator in ("//", "%", "cdiv")):
+        return
+    divisor = value.right
+    if not in_phase(divisor) or contains_iota(divisor, scope.bindings):
+        return  # the host checks it, or elaboration has refused it
+    if proves(scope, add(scope.form(divisor), constant(-1))):
+        return
+    yield Diagnostic(
+        "SK0314",
+        Severity.ERROR,
+        f"the divisor `{show(divisor)}` may be less than 1",
+        value.span if value.span.end else statement.span,
+        "not provably at least 1 here",
+        notes=("nothing checks it at launch, since it depends on a loop variable",),
+        help=f"bound the loop so that it is, or divide by `max({show(divisor)}, 1)`",
+    )

@@ -18,8 +18,7 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
 from sketchc.checker.domains import bounds
 from sketchc.checker.facts.affine import constant_value
-from sketchc.checker.facts.monotonicity import inlined, slope
-from sketchc.checker.facts.scope import Scope
+from sketchc.checker.facts.scope import Scope, inlined, slope
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import simplify

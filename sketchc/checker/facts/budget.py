@@ -4,13 +4,19 @@ machine, nor on what else runs there.
 One unit is about a microsecond of one processor core. `claim` gives one claim its share, `attempt`
 one way to decide it; what is spent inside counts outside as well, so that a whole check ends. Where
 nobody set a limit, as in the passes that lower a sketch, work is free.
+
+Answers are kept from one tuning point of a sketch to the next: the systems of inequalities behind
+domains and proofs hold the values of the constants that they use, and no others. Where a system
+comes back, at a point at which these are the same, so does its answer. A `Store` is filled while
+`keeping` it; elsewhere nothing is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from sketchc.base import records
 
@@ -104,3 +110,37 @@ def _granted(
         _CURRENT.reset(token)
         if outer is not None:
             outer.left -= granted - max(0, inner.left)
+
+
+#: By question: the answer, and the work that it took.
+Store: TypeAlias = dict[Hashable, tuple[object, int]]
+
+_STORE: ContextVar[Store | None] = ContextVar("store", default=None)
+
+
+@contextmanager
+def keeping(store: Store) -> Iterator[None]:
+    """A block that answers from the store where it can, and adds to it."""
+    token = _STORE.set(store)
+    try:
+        yield
+    finally:
+        _STORE.reset(token)
+
+
+def known(question: Callable[[], Hashable], answer: Callable[[], Result]) -> Result:
+    """What `answer` gives; where a store is kept, what it gave for an equal question. The work is
+    counted again, so that a claim is given up at every point or at none."""
+    store = _STORE.get()
+    if store is None:
+        return answer()
+    before = left()
+    key = (before is None, question())
+    if key in store:
+        found, work = store[key]
+        spend(work)
+        return found  # type: ignore[return-value]  # of the type that the question's kind has
+    result = answer()
+    after = left()
+    store[key] = (result, 0 if before is None or after is None else before - after)
+    return result

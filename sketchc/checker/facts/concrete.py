@@ -11,9 +11,8 @@ from itertools import product
 
 from sketchc.base import records
 from sketchc.checker.facts import budget
-from sketchc.checker.facts.footprints import Resolved, resolve
 from sketchc.checker.facts.scope import Branch, Scope, Step, contains_iota
-from sketchc.checker.facts.sites import Site
+from sketchc.checker.facts.sites import Resolved, Site, resolve
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate, param_value, sample_let
 from sketchc.ir.walk import names

@@ -1,15 +1,20 @@
 """What is known at one place of a sketch: names as affine forms, and facts about them.
 
 A `Scope` starts with symbols, `let`s and `require`s, grows by one loop or binding at a time, and
-answers whether an inequality holds there: first by the quick refutation of `feasibility`, and, on
-request, by isl (`polyhedra`). A scope made with `suffix` renames the loop variables it enters, so
-that two iterations of one loop can stand in one system.
+answers whether an inequality holds there, by the quick refutation of `systems` (`prover` also asks
+isl). A scope made with `suffix` renames the loop variables it enters, so that two iterations of one
+loop can stand in one system.
+
+A `require:` may tie sizes to others: with `D == DH*H`, D is that product wherever it stands. A name
+that stands for another, or for a product, needs no atom of its own: digits by DH and H then are
+digits of what D counts. Sums keep their names, since a quantity of one term is easier to divide by;
+what is required of them stays a fact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeAlias, assert_never
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, assert_never
 
 from sketchc.base import records
 from sketchc.base.types import DType
@@ -24,12 +29,70 @@ from sketchc.checker.facts.affine import (
     scale,
 )
 from sketchc.checker.facts.systems import refuted
-from sketchc.checker.facts.tied import ties
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.evaluate import evaluate
 from sketchc.ir.guards import alternatives, conjuncts
-from sketchc.ir.symbolic import OPPOSITE, negated
-from sketchc.ir.walk import children, names
+from sketchc.ir.symbolic import OPPOSITE, negated, simplify
+from sketchc.ir.walk import children, names, references, substitute
+
+_KINDS = (ir.NameKind.SYMBOL, ir.NameKind.PARAM)
+
+
+def ties(sketch: ir.Sketch) -> tuple[tuple[str, ir.Expr], ...]:
+    """The names that are tied, each with its value over names that are not or that come before."""
+    integers = {symbol.name for symbol in sketch.symbols}
+    integers |= {param.name for param in sketch.params if param.dtype.is_integer}
+    found: dict[str, ir.Expr] = {}
+    below: dict[str, frozenset[str]] = {}  # the names that a tied one depends on
+    for require in sketch.requires:
+        for name, value in _equalities(require.condition):
+            used = frozenset(reference.name for reference in references(value))
+            if name in found or name not in integers or not used <= integers:
+                continue
+            used = used.union(*(below.get(other, frozenset()) for other in used))
+            if name in used:
+                continue
+            found[name], below[name] = value, used
+            for other, needed in below.items():
+                if name in needed:
+                    below[other] = needed | used
+    return tuple((name, found[name]) for name in sorted(found, key=lambda n: len(below[n])))
+
+
+def _equalities(condition: ir.Expr) -> Iterator[tuple[str, ir.Expr]]:
+    match condition:
+        case ir.Binary("and", left, right):
+            yield from _equalities(left)
+            yield from _equalities(right)
+        case ir.Binary("==", left, right):
+            for side, other in ((left, right), (right, left)):
+                if isinstance(side, ir.Ref) and side.kind in _KINDS and _is_term(other):
+                    yield side.name, other
+        case _:
+            pass
+
+
+def _is_term(value: ir.Expr) -> bool:
+    """A number, a name, or a product of such."""
+    match value:
+        case ir.Literal(number):
+            return isinstance(number, int) and not isinstance(number, bool)
+        case ir.Ref(kind=kind):
+            return kind in _KINDS
+        case ir.Binary("*", left, right):
+            return _is_term(left) and _is_term(right)
+        case _:
+            return False
+
+
+def with_ties(found: tuple[tuple[str, ir.Expr], ...], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of names with those of the tied ones among them put right."""
+    result = dict(values)
+    for name, value in found:
+        if name in result:
+            result[name] = evaluate(value, result)
+    return result
 
 
 @records.frozen
@@ -520,3 +583,33 @@ def is_float(expression: ir.Expr) -> bool:
             return False
         case _:
             return any(map(is_float, children(expression)))
+
+
+def slope(form: Linear, counter: int, scope: Scope) -> int | None:
+    """The sign with which a form grows with a loop's counter; None where it is not plain."""
+    signs = set()
+    for atom, coefficient in form.items():
+        if counter not in scope.atoms.dependencies[atom]:
+            continue
+        factors = scope.atoms.factors(atom)
+        rest = [factor for factor in factors if factor != counter]
+        fixed = all(counter not in scope.atoms.dependencies[factor] for factor in rest)
+        if len(factors) - len(rest) != 1 or not fixed:
+            return None  # `i * ((N - i)//D)` grows, then falls
+        if not all(scope.atoms.non_negative[factor] for factor in rest):
+            return None
+        signs.add(1 if coefficient > 0 else -1)
+    return signs.pop() if len(signs) == 1 else None
+
+
+def inlined(expression: ir.Expr, scope: Scope, keep: Collection[str] = ()) -> ir.Expr:
+    """The expression with bindings written out, but for those in `keep`."""
+    while True:
+        inner = {
+            name: scope.bindings[name]
+            for name in names(expression)
+            if name in scope.bindings and name not in keep
+        }
+        if not inner:
+            return expression
+        expression = simplify(substitute(expression, inner))

@@ -1,4 +1,16 @@
-"""Every access of a sketch with where it stands, and the elements it touches as facts."""
+"""Every access of a sketch with where it stands, and the elements it touches as facts.
+
+Conditions are alternatives here: `i < n or j == 0` as systems of affine facts, one of which holds.
+`Scope.compare` gives what follows from a condition, which is all that a bound needs. Whether a
+store under a condition covers an element needs the condition itself: here nothing is lost. A part
+that is not affine becomes an atom of its own, the same one wherever it is written, so that the two
+sides of an `if` on it exclude each other and leave nothing out.
+
+Index tiles are written out (`lane_forms.pointwise`). Where quotients and remainders are taken of a
+sum such as `i*T + lane`, the sum becomes one quantity: its digits are then those of one number, as
+the digits of a loop variable are. Lanes that come from memory are opaque: a system with them proves
+independence where it is without points whatever they are, and never coverage.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +19,16 @@ from typing import TypeAlias, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Span
-from sketchc.checker.facts.affine import Fact, Linear, add, constant
-from sketchc.checker.facts.scope import Branch, Scope, Step, host_path, phase_scope
+from sketchc.base.types import DType
+from sketchc.checker.facts.affine import ONE, Fact, Linear, add, constant, constant_value, scale
+from sketchc.checker.facts.lane_forms import loaded_names, pointwise
+from sketchc.checker.facts.scope import Branch, Scope, Step, host_path, is_float, phase_scope
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
+from sketchc.ir.lanes import element_indices
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import OPPOSITE
+from sketchc.ir.walk import names, references
 
 
 @records.frozen
@@ -150,3 +169,264 @@ def lane_facts(scope: Scope, lane: Linear, extent: ir.Expr, valid: ir.AxisDomain
         yield Fact(add(add(scope.form(bound), lane, -1), constant(-1)))
     for bound in valid.lower:
         yield Fact(add(lane, scope.form(bound), -1))
+
+
+#: Alternatives, each a conjunction; none: never; an empty one: always.
+Cases: TypeAlias = tuple[tuple[Fact, ...], ...]
+ALWAYS: Cases = ((),)
+
+#: More alternatives than this are not told apart.
+CASE_LIMIT = 16
+
+#: What the names of atoms for conditions that the host knows start with.
+HOST_CONDITION = "'if "
+
+_HOST = (
+    ir.NameKind.SYMBOL,
+    ir.NameKind.PARAM,
+    ir.NameKind.CONSTANT,
+    ir.NameKind.LET,
+    ir.NameKind.PRESENT,
+)
+
+
+def cases(scope: Scope, condition: ir.Expr, holds: bool = True) -> Cases:
+    """The alternatives in which a condition without lanes holds (or does not)."""
+    match condition:
+        case ir.Literal(value):
+            return ALWAYS if bool(value) == holds else ()
+        case ir.Unary("not", operand):
+            return cases(scope, operand, not holds)
+        case ir.Binary("and" | "or" as operator, left, right):
+            sides = (cases(scope, left, holds), cases(scope, right, holds))
+            return both(*sides) if (operator == "and") == holds else _either(*sides)
+        case ir.Binary(operator, left, right) if operator in OPPOSITE and not is_float(condition):
+            gap = add(scope.form(right), scope.form(left), -1)
+            return _related(operator if holds else OPPOSITE[operator], gap)
+        case ir.Ref(dtype=dtype) if dtype.is_integer and dtype is not DType.BOOL:
+            return _related("!=" if holds else "==", scope.form(condition))
+        case _:
+            return _opaque(scope, condition, holds)
+
+
+def both(left: Cases, right: Cases) -> Cases:
+    """The alternatives of two conditions that hold together."""
+    if left == ALWAYS or not right:
+        return right
+    if right == ALWAYS or not left:
+        return left
+    return tuple((*one, *two) for one in left for two in right)
+
+
+def _either(left: Cases, right: Cases) -> Cases:
+    return ALWAYS if ALWAYS in (left, right) else (*left, *right)
+
+
+def _related(operator: str, gap: Linear) -> Cases:
+    """`left operator right` for gap = right - left."""
+    known = constant_value(gap)
+    if known is not None:
+        zero, positive = known == 0, known > 0
+        holds = {
+            "==": zero,
+            "!=": not zero,
+            "<": positive,
+            "<=": positive or zero,
+            ">": not positive and not zero,
+            ">=": not positive,
+        }[operator]
+        return ALWAYS if holds else ()
+    back = scale(gap, -1)
+    match operator:
+        case "==":
+            return ((Fact(gap, equality=True),),)
+        case "!=":
+            return ((_positive(gap),), (_positive(back),))
+        case "<":
+            return ((_positive(gap),),)
+        case "<=":
+            return ((Fact(gap),),)
+        case ">":
+            return ((_positive(back),),)
+        case _:
+            return ((Fact(back),),)
+
+
+def _positive(form: Linear) -> Fact:
+    return Fact(add(form, constant(-1)))
+
+
+def _opaque(scope: Scope, condition: ir.Expr, holds: bool) -> Cases:
+    """A condition that is not affine: true is 1, false is 0."""
+    if isinstance(condition, ir.Ref) and condition.name in scope.forms:
+        form: Linear = scope.forms[condition.name]
+        known = constant_value(form)
+        if known is not None:
+            return ALWAYS if bool(known) == holds else ()
+    elif all(name.kind in _HOST for name in references(condition)):
+        form = {scope.atoms.variable(HOST_CONDITION + show(condition), True): 1}
+    else:
+        form = unknown(scope, condition)
+    return ((Fact(add(form, {ONE: -1} if holds else {}), equality=True),),)
+
+
+def unknown(scope: Scope, expression: ir.Expr, suffix: str | None = None) -> Linear:
+    """The atom for a quantity of which nothing is known but where it is evaluated. `suffix` tells
+    apart what two iterations know, as the scope's own does."""
+    places = [
+        f"{name}={scope.atoms.describe(scope.forms[name])}"
+        for name in sorted(names(expression))
+        if name in scope.forms
+    ]
+    tag = scope.suffix if suffix is None else suffix
+    key = f"{expression!r}{tag} at {', '.join(places)}"
+    loops: tuple[ir.For | ir.HostFor, ...] = (*scope.hosts, *scope.loops)
+    counters = frozenset(scope.counter(loop) for loop in loops)
+    return {scope.atoms.opaque(key, counters): 1}
+
+
+@records.frozen
+class Resolved:
+    """An access with its lanes as names, see `lane_forms.pointwise`: scalar expressions.
+
+    `indices`: one per dimension of the tensor. `places`: names for what the digits in them are
+    digits of, with their values. `guards`: the conditions on each lane. `loaded`: some index comes
+    from memory."""
+
+    indices: tuple[ir.Expr, ...]
+    places: tuple[tuple[str, ir.Expr], ...]
+    guards: tuple[ir.Expr, ...]
+    loaded: bool
+
+
+def resolve(site: Site) -> Resolved:
+    """The lanes of an access written out."""
+    extents, bindings = site.tile.extents, site.scope.bindings
+    written = element_indices(site.access, extents)
+    places: dict[ir.Expr, str] = {}
+    plain = [
+        _placed(pointwise(value, extents, bindings), places) for value in (*written, *site.guards)
+    ]
+    loaded = any(loaded_names(value, extents, bindings) for value in written)
+    named = tuple((name, value) for value, name in places.items())
+    return Resolved(tuple(plain[: len(written)]), named, tuple(plain[len(written) :]), loaded)
+
+
+def _placed(value: ir.Expr, places: dict[ir.Expr, str]) -> ir.Expr:
+    """Names for the sums with lanes of which quotients and remainders are taken."""
+    match value:
+        case ir.Function():
+            return value
+        case ir.Binary("//" | "%", ir.Binary("+" | "-") as left) if _has_lane(
+            left
+        ) and not _has_quotient(left):
+            name = places.setdefault(left, f"'place{len(places)}")
+            return records.evolve(value, left=ir.Ref(name, ir.NameKind.BINDING))
+        case _:
+            return walk.changed(value, lambda part: _placed(part, places))
+
+
+def _has_lane(value: ir.Expr) -> bool:
+    return any(reference.name.startswith("'lane") for reference in walk.references(value))
+
+
+def _has_quotient(value: ir.Expr) -> bool:
+    return any(
+        isinstance(part, ir.Binary) and part.operator in ("//", "%") for part in walk.parts(value)
+    )
+
+
+# ---------------------------------------------------------------- facts
+
+
+@records.frozen
+class Touch:
+    """The elements of one access: per dimension, the index as a form over loop variables and lanes,
+    the facts that bound the lanes, and the alternatives that its conditions leave. `scope` is where
+    it stands, its loop variables renamed; its facts are not repeated in `facts`. `places` gives the
+    quantities whose digits occur, each with the sum that it is."""
+
+    scope: Scope
+    indices: tuple[Linear, ...]
+    lanes: tuple[int, ...]
+    facts: tuple[Fact, ...]
+    cases: Cases
+    resolved: Resolved
+    places: tuple[tuple[int, Linear], ...]
+
+    @property
+    def systems(self) -> Cases:
+        """Everything known of a touched element, one system per alternative."""
+        return tuple((*self.scope.facts, *self.facts, *case) for case in self.cases)
+
+
+def touched(
+    site: Site, root: Scope, suffix: str = "", fetched: str | None = None, tag: str | None = None
+) -> Touch:
+    """What `site` touches in one iteration, its loop variables renamed with `suffix`; what the host
+    fetched with `fetched`, and the lanes with `tag`, where these are given."""
+    scope, alternatives = arrived(site, root, suffix, suffix if fetched is None else fetched)
+    resolved = resolve(site)
+    facts: list[Fact] = []
+    lanes = []
+    forms = dict(scope.forms)
+    tag = suffix if tag is None else tag
+    for axis, (extent, valid) in enumerate(zip(site.tile.extents, site.domain, strict=True)):
+        number = scope.atoms.variable(f"'lane{axis}{tag}", non_negative=True)
+        lanes.append(number)
+        forms[f"'lane{axis}"] = {number: 1}
+        facts.extend(lane_facts(scope, {number: 1}, extent, valid))
+    inner = records.evolve(scope, forms=forms, facts=(*scope.facts, *facts), suffix=tag)
+    places: list[tuple[int, Linear]] = []
+    for name, value in resolved.places:
+        form = inner.form(value)
+        known = inner.proves(form)
+        title = f"{name}{tag}{'+' * known}={scope.atoms.describe(form)}"
+        place = scope.atoms.defined(title, form, known)
+        places.extend((atom, form) for atom in place)
+        inner = records.evolve(inner, forms={**inner.forms, name: place})
+    for guard in resolved.guards:
+        alternatives = _narrowed(inner, alternatives, guard, True)
+    indices = tuple(inner.form(index) for index in resolved.indices)
+    return Touch(scope, indices, tuple(lanes), tuple(facts), alternatives, resolved, tuple(places))
+
+
+def arrived(site: Site, root: Scope, suffix: str, fetched: str) -> tuple[Scope, Cases]:
+    """The scope at a site with its loop variables renamed, and the alternatives in which its
+    branches are taken. What a loop or a fetch leaves open becomes an opaque quantity, so that no
+    system that depends on it can pass for exact."""
+    scope = records.evolve(root, suffix=suffix)
+    alternatives = ALWAYS
+    for number, step in enumerate(site.path):
+        tag = fetched if number < site.host_steps else suffix
+        scope, alternatives = _step(scope, alternatives, step, tag)
+    return scope, alternatives
+
+
+def _step(scope: Scope, alternatives: Cases, step: Step, tag: str) -> tuple[Scope, Cases]:
+    match step:
+        case ir.For() | ir.HostFor():
+            inner = scope.after(step)
+            if constant_value(scope.form(step.step)) is None:
+                missed = Fact(unknown(inner, step.step))
+                alternatives = both(alternatives, ((missed,),))
+            return inner, alternatives
+        case ir.Fetch(name):
+            value = unknown(scope, ir.Ref(name, ir.NameKind.BINDING), tag)
+            inner = scope.after(step)
+            return records.evolve(inner, forms={**inner.forms, name: value}), alternatives
+        case Branch(condition, holds):
+            alternatives = _narrowed(scope, alternatives, condition, holds)
+            return scope.after(step), alternatives
+        case ir.Bind():
+            return scope.after(step), alternatives
+        case _:
+            assert_never(step)
+
+
+def _narrowed(scope: Scope, known: Cases, condition: ir.Expr, holds: bool) -> Cases:
+    found = both(known, cases(scope, condition, holds))
+    if len(found) <= CASE_LIMIT:
+        return found
+    opaque = (Fact(add(unknown(scope, condition), constant(-1)), equality=True),)
+    return both(known, (opaque,))

@@ -1,22 +1,27 @@
-"""What runs must reach before a claim may rest on them (section 6).
+"""What runs must reach before a claim may rest on them (section 6), and which settings get there.
 
 A run in which a loop has one iteration says nothing of what the loop carries from one to the next,
 and a branch that is never taken says nothing at all. So each loop that works in order, and each
 whose trips depend on a tile size, must run at least twice (at tile sizes that differ from one
 another and from 1, else one could stand for another); other loops once; and both sides of each
 branch must be taken. What no launch can reach is no goal.
+
+First small settings are run, then, for each goal that no run has reached, settings at which a
+rehearsal (a walk over loops and branches with numbers, without data) reaches it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError, Span
 from sketchc.checker.facts.affine import add, constant_value, scale
-from sketchc.checker.facts.conditions import ALWAYS, CASE_LIMIT, Cases, both, cases
 from sketchc.checker.facts.scope import Branch, Scope, Step, root_scope
+from sketchc.checker.facts.sites import ALWAYS, CASE_LIMIT, Cases, both, cases
+from sketchc.checker.testing.settings import Setting, Settings, volume
+from sketchc.checker.testing.workload import Workload, rehearse
 from sketchc.interpreter.run_coverage import RunCoverage
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
@@ -232,3 +237,233 @@ def _constant(sketch: ir.Sketch, goal: Goal) -> bool:
     except (KeyError, ArithmeticError, ValueError, InternalError):
         return False
     return False
+
+
+#: Settings tried to find small ones, and the largest product of the sizes of one at first: what
+#: bounds the time at tile size 1.
+ATTEMPTS = 400
+LARGEST_VOLUME = 1500
+LARGEST_AIMED = 10_000
+#: Small sizes; 7 is prime. Every eighth setting has one that is 0.
+SMALL_SIZES = (1, 2, 3, 4, 5, 6, 7)
+NARROW_SIZES = (1, 2, 3)
+WITH_ZERO = 8
+#: Sizes for what small ones do not reach; how many settings are rehearsed for one goal, and how
+#: many more where it was reached, but not while the loops around it ran; of the settings that reach
+#: a goal, how many are compared; and how many are run for all goals.
+LARGER_SIZES = (2, 4, 7, 3, 5, 6, 8, 9, 11, 13, 16, 17, 24, 32, 33, 48, 64, 65, 128, 129)
+AIMS = 60
+MORE_AIMS = 12
+COMPARED = 3
+MOST_AIMED = 16
+
+
+@records.define
+class Planner:
+    """Plans the runs of one sketch at several assignments of its tile sizes: `sketches`, the first
+    as it stands. `renamed` is that one with the tile sizes as symbols, `tunable` their names;
+    `limit` bounds the work of one run, `larger` are the sizes tried for what small ones do not
+    reach. `telling`: which sketches are at tile sizes that differ from one another and from 1; all
+    where it is empty. `goals`: what no run has reached so far; `wanted`: what none
+    has reached while the loops around it ran as often as they should."""
+
+    sketches: Sequence[ir.Sketch]
+    renamed: ir.Sketch
+    tunable: Collection[str]
+    settings: Settings
+    limit: int
+    larger: Sequence[int] = LARGER_SIZES
+    telling: Sequence[bool] = ()
+    goals: tuple[Goal, ...] = ()
+    wanted: tuple[Goal, ...] = ()
+    trips: dict[int, int] = records.field(factory=dict)
+    all_goals: tuple[Goal, ...] = ()
+
+    def aim_at_all(self) -> None:
+        """Take everything that runs can reach as a goal."""
+        self.all_goals = self.goals = self.wanted = goals(self.renamed, self.tunable)
+
+    def note(self, reached: Sequence[RunCoverage | None]) -> None:
+        """What runs on the same inputs reached, one for each sketch; None where it did not run."""
+        runs = self._ran(reached)
+        self.goals = tuple(goal for goal in self.goals if not goal.met(runs))
+        self.wanted = tuple(goal for goal in self.wanted if not goal.met_within(runs))
+        for run in runs:
+            for place, count in run.trips.items():
+                self.trips[place] = max(count, self.trips.get(place, 0))
+
+    def _ran(self, reached: Sequence[RunCoverage | None]) -> list[RunCoverage]:
+        """The runs that took place, each with whether its tile sizes are telling."""
+        telling = self.telling or [True] * len(reached)
+        pairs = zip(reached, telling, strict=True)
+        return [records.evolve(run, telling=tells) for run, tells in pairs if run is not None]
+
+    def loops_told(self) -> str:
+        """How often the loops ran that must run twice and did."""
+        missed = {goal.place for goal in self.goals if goal.side is None}
+        loops = [goal for goal in self.all_goals if goal.side is None and goal.trips > 1]
+        loops = [goal for goal in loops if goal.place not in missed]
+        ran = {goal.name: self.trips.get(goal.place, 0) for goal in loops}
+        counts = ", ".join(f"{name} {count}" for name, count in ran.items() if count > 1)
+        return f"most iterations of loops: {counts}" if counts else ""
+
+    @property
+    def missed(self) -> tuple[Goal, ...]:
+        """The goals without which a claim stays open."""
+        return tuple(goal for goal in self.goals if goal.needed)
+
+    def rehearsed(self, setting: Setting) -> list[Workload | None]:
+        """What each run takes and reaches; None where that is too much, or a launch refuses."""
+        return [self._rehearsal(sketch, setting) for sketch in self.sketches]
+
+    def _rehearsal(self, sketch: ir.Sketch, setting: Setting) -> Workload | None:
+        values = self.settings.host_values(sketch, setting)
+        return None if values is None else rehearse(sketch, values, self.limit)
+
+    # ------------------------------------------------------------ settings
+
+    def plain(self) -> Iterator[Setting]:
+        """Small sizes that a launch accepts: all 1, prime ones, then random ones; every second time
+        with other values of integer params, and without the optional tensors. One at most has an
+        output without elements."""
+        settings, count = self.settings, len(self.settings.names)
+        varied = [p.name for p in settings.params.values() if not p.dtype.is_float]
+        fixed = [(1,) * count, self._mixed((7,)), self._mixed((4, 7, 5, 6))]
+        seen: set[tuple[object, ...]] = set()
+        empty = False
+        for attempt in range(ATTEMPTS):
+            odd = attempt % 2 == 1
+            params = {n: settings.random.choice(settings.options(n)) for n in varied if odd}
+            sizes = fixed[attempt] if attempt < len(fixed) else self._drawn(attempt)
+            setting = settings.setting(sizes, params, settings.optional if odd else ())
+            if setting is None and params:
+                setting = settings.setting(sizes)
+            if setting is None or setting.key in seen:
+                if attempt > ATTEMPTS // 8 and len(seen) <= 1:
+                    return  # there are no others
+                continue
+            seen.add(setting.key)
+            if settings.is_empty(setting):
+                if empty:
+                    continue
+                empty = True
+            if volume(setting) <= LARGEST_VOLUME or attempt >= ATTEMPTS // 8:
+                yield setting
+
+    def _mixed(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """These sizes in turn for the symbols on which it depends how often loops run."""
+        names = self.settings.names
+        return tuple(
+            sizes[place % len(sizes)] if name in self.wide else 1 + place % 2
+            for place, name in enumerate(names)
+        )
+
+    @property
+    def wide(self) -> frozenset[str]:
+        """The names on which it depends how often the loops run that must run twice; all where no
+        loop must."""
+        loops = [goal.names for goal in self.all_goals if goal.side is None and goal.trips > 1]
+        return frozenset().union(*loops) or frozenset(self.settings.names)
+
+    def _drawn(self, attempt: int) -> tuple[int, ...]:
+        names, count = self.settings.names, len(self.settings.names)
+        sizes = [
+            self.settings.random.choice(SMALL_SIZES if name in self.wide else NARROW_SIZES)
+            for name in names
+        ]
+        if count and attempt % WITH_ZERO == WITH_ZERO - 1:
+            sizes[self.settings.random.randrange(count)] = 0
+        return tuple(sizes)
+
+    def aimed(self) -> Iterator[Setting]:
+        """Settings at which a goal is reached that no run has reached, as far as a rehearsal can
+        tell; goals that no launch reaches are dropped."""
+        if not self.wanted:
+            return
+        possible = reachable(self.renamed, self.wanted)
+        self.wanted = tuple(goal for goal in self.wanted if goal in possible)
+        self.goals = tuple(goal for goal in self.goals if goal in possible)
+        left = MOST_AIMED
+        for goal in possible:
+            aims = AIMS if goal in self.goals else MORE_AIMS
+            for setting in self._reaching(goal, aims):
+                if goal not in self.wanted or left == 0:
+                    break
+                left -= 1
+                yield setting
+
+    def _reaching(self, goal: Goal, aims: int) -> Iterator[Setting]:
+        """Settings at which a goal may be reached: the best of a few, then single ones."""
+        found: list[tuple[int, Setting]] = []
+        for attempt in range(aims):
+            if goal not in self.wanted:
+                return
+            setting = self._aim(goal, attempt)
+            if (
+                setting is None
+                or volume(setting) > LARGEST_AIMED
+                or self.settings.is_empty(setting)
+            ):
+                continue
+            rehearsed = self.rehearsed(setting)
+            runs = self._ran([None if run is None else run.reached for run in rehearsed])
+            if len(runs) < min(2, len(self.sketches)):
+                continue
+            if DATA in goal.names:
+                if attempt % 8 == 0:
+                    yield setting
+                continue
+            if goal.met_within(runs) or (goal in self.goals and goal.met(runs)):
+                found.append((sum(other.met_within(runs) for other in self.wanted), setting))
+            if len(found) == COMPARED or (found and attempt == aims - 1):
+                yield max(found, key=lambda one: one[0])[1]
+                found.clear()
+
+    def _aim(self, goal: Goal, attempt: int) -> Setting | None:
+        """A setting whose sizes and params that decide a goal vary, while the others stay small;
+        every fourth time all sizes vary, since data may tie them (distinct indices into a row)."""
+        settings = self.settings
+        around = frozenset().union(*(loop.names for loop in goal.around if loop.trips > 1))
+        names = goal.names | around
+        pool = self.larger[: 3 + attempt // 2]
+        sizes = [
+            settings.random.choice(
+                pool
+                if name in goal.names or attempt % 4 == 3
+                else NARROW_SIZES[: 3 if name in around else 2]
+            )
+            for name in settings.names
+        ]
+        params = {
+            name: settings.random.choice(settings.options(name))
+            for name in settings.params
+            if name in names and attempt % 4
+        }
+        absent = tuple(
+            name for name in settings.optional if name in names and settings.random.random() < 0.5
+        )
+        return settings.setting(sizes, params, absent)
+
+
+def told(goals: Sequence[Goal]) -> str:
+    """The goals as a list of words, without repeats."""
+    return ", ".join(dict.fromkeys(goal.text for goal in goals))
+
+
+def told_missed(goals: Sequence[Goal]) -> str:
+    """What no run did, of the goals that must be met."""
+    twice = [goal for goal in goals if goal.side is None and goal.trips > 1]
+    never = [goal for goal in goals if goal not in twice]
+    parts = [f"no run reached {told(never)}"] if never else []
+    if twice:
+        parts.append(f"no run at telling tile sizes had two iterations of {told(twice)}")
+    return "; ".join(parts)
+
+
+def sizes_text(settings: Sequence[Setting]) -> str:
+    """The sizes of runs: `M = 1, 7; N = 0, 3, 7`."""
+    values: dict[str, set[int]] = {}
+    for setting in settings:
+        for name, size in setting.symbols.items():
+            values.setdefault(name, set()).add(size)
+    return "; ".join(f"{name} = {', '.join(map(str, sorted(s)))}" for name, s in values.items())

@@ -19,16 +19,22 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError
 from sketchc.checker.facts import budget, concrete
 from sketchc.checker.facts.answers import Finding, assignments, element_text, for_sizes
+from sketchc.checker.facts.enumeration import ParamValues, deciding_params, other_params
 from sketchc.checker.facts.lane_forms import loaded_names
-from sketchc.checker.facts.param_values import ParamValues, deciding_params, other_params
 from sketchc.checker.facts.scope import Branch, Step, root_scope
 from sketchc.checker.facts.sites import Site, collect
 from sketchc.checker.testing.crossing_plans import CrossingPlan
 from sketchc.checker.testing.crossings import Crossings
-from sketchc.checker.testing.goals import Goal, goals, reachable
-from sketchc.checker.testing.literal_sizes import literal_settings
-from sketchc.checker.testing.planner import LARGER_SIZES, Planner, sizes_text, told
-from sketchc.checker.testing.settings import Setting, Settings
+from sketchc.checker.testing.goals import (
+    LARGER_SIZES,
+    Goal,
+    Planner,
+    goals,
+    reachable,
+    sizes_text,
+    told,
+)
+from sketchc.checker.testing.settings import Setting, Settings, literal_settings
 from sketchc.checker.testing.workload import LANES_PER_UNIT, workload
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
