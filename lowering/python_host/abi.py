@@ -34,7 +34,12 @@ def actual_extents(sketch: ir.Sketch) -> tuple[tuple[str, ir.Tensor, int], ...]:
 
 def declaration(sketch: ir.Sketch, entry: str) -> str:
     """The head of the wrapper, with its annotations."""
-    names = Names(sketch)
+    parameters, returned = signature(sketch, Names(sketch))
+    return wrapped(f"def {entry}(", parameters, f") -> {returned}:")
+
+
+def signature(sketch: ir.Sketch, names: Names) -> tuple[list[str], str]:
+    """The parameters of the wrapper with their annotations, and what it returns."""
     outputs = [t for t in sketch.tensors if t.role is ir.Role.OUT]
     given = [t for t in passed(sketch) if t.role is not ir.Role.OUT]
     results = [t for t in passed(sketch) if t.role is not ir.Role.IN]
@@ -57,5 +62,4 @@ def declaration(sketch: ir.Sketch, entry: str) -> str:
         keywords.append(f"out: {kind}" + ("" if out_required(sketch) else " | None = None"))
     if keywords:
         parameters += ["*", *keywords]
-    returned = "tuple[torch.Tensor, ...]" if len(results) > 1 else "torch.Tensor"
-    return wrapped(f"def {entry}(", parameters, f") -> {returned}:")
+    return parameters, "tuple[torch.Tensor, ...]" if len(results) > 1 else "torch.Tensor"

@@ -13,12 +13,8 @@ import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
-from sketchc.lowering.triton.expressions import (
-    broadcast,
-    index_shape,
-    is_literal,
-    kernel_expression,
-)
+from sketchc.lowering.python_host.expressions import is_literal
+from sketchc.lowering.triton.expressions import broadcast, index_shape, kernel_expression
 from sketchc.lowering.triton.scope import Scope, spread
 
 Shape = tuple[Code, ...]

@@ -1,45 +1,138 @@
-"""From a finished plan to one Python file: device functions, kernels, wrapper."""
+"""From a finished plan to one Python file: kernels, and a wrapper that launches them."""
 
 from __future__ import annotations
 
-import re
+from pathlib import Path
 
-from sketchc.lowering.kernel import Kernel, LibraryPart
-from sketchc.lowering.plan import Plan
+import attrs
+
+from sketchc.ir import nodes as ir
+from sketchc.ir import walk
+from sketchc.launch.conditions import refusal_text
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.launch_limits import bucket_limit, program_limit, programs
+from sketchc.lowering.plan import PhasePlan, Plan, has_product
+from sketchc.lowering.precedence import PYTHON
 from sketchc.lowering.python_host import wrapping
-from sketchc.lowering.python_host.names import Names, literal
-from sketchc.lowering.source_map import SourceMap, source_map
+from sketchc.lowering.python_host.expressions import Host
+from sketchc.lowering.python_host.library import definitions, texts, with_callees
+from sketchc.lowering.python_host.names import Names
+from sketchc.lowering.python_host.source import python_kernel
+from sketchc.lowering.python_host.wrapper import Wrapper
+from sketchc.lowering.triton.atomics import needs_canonical_nan
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.kernel import KernelText, emit_phase
-from sketchc.lowering.triton.library.texts import function_names, function_sources, with_callees
-from sketchc.lowering.triton.wrapper import (
-    ABSENT_HELPER,
-    ALLOCATE_HELPER,
-    BOOL_HELPER,
-    ELEMENT_HELPER,
-    HOST_HELPERS,
-    INTEGER_HELPER,
-    NUMBER_HELPER,
-    OVERLAP_HELPER,
-    PLAIN_HELPER,
-    ROUNDED_HELPER,
-    ROW_MAJOR_HELPER,
-    WrapperEmitter,
-)
+from sketchc.lowering.triton.tuning import launch_options
 
-#: Pattern of the calls that need a definition beside `HOST_HELPERS` -> the definition.
-HELPERS_BY_CALL = {
-    "check_(?:bool|integer|number)": PLAIN_HELPER,
-    "check_number": NUMBER_HELPER,
-    "check_integer": INTEGER_HELPER,
-    "check_bool": BOOL_HELPER,
-    "rounded": ROUNDED_HELPER,
-    "allocate": ALLOCATE_HELPER,
-    "row_major": ROW_MAJOR_HELPER,
-    "with_an_element": ELEMENT_HELPER,
-    "absent": ABSENT_HELPER,
-    "check_overlap": OVERLAP_HELPER,
-}
+
+@attrs.define(kw_only=True)
+class TritonWrapper(Wrapper):
+    """The wrapper of Triton kernels."""
+
+    dialect: Dialect
+    kernels: tuple[KernelText, ...]
+
+    def launch(self, phase: int) -> None:
+        """See `Wrapper`."""
+        for kernel in self.kernels:
+            if kernel.phase.index == phase:
+                self._launch(kernel)
+
+    def _launch(self, kernel: KernelText) -> None:
+        self.lines.append("")
+        for name, value in kernel.buckets:
+            power = PYTHON.call("triton.next_power_of_2", self.code(value))
+            least = 1
+            if has_product(kernel.phase.body):
+                # High enough for the depth of every matrix product.
+                least = max(self.plan.capabilities.matrix_minimum.values(), default=1)
+            self.line(f"{self.names[name]} = max({power}, {least})")
+            limit = bucket_limit(self.plan, value)
+            if limit is not None:
+                self.refuse(limit)
+        self._host_scalars(kernel)
+        self._canonical(kernel)
+        if kernel.index_bound is not None:
+            # Every index of the kernel, lanes that overshoot included, stays below this.
+            self.lines += wrapping.comment(
+                "No index of the kernel exceeds this, overshooting lanes included.", self.indent
+            )
+            self.line(f"index_bound = {kernel.index_bound}")
+        self._programs(kernel.phase)
+        self.line("if programs > 0:")
+        deeper = "    "
+        if self.dialect.device_guard:
+            self.line(f"with {self.dialect.device_guard}({self.dense(kernel.tensors[0])}):", deeper)
+            deeper += "    "
+        grid = "(programs,)"
+        if self.plan.capabilities.persistent_grid:
+            grid = f"(min(programs, {self.plan.cores(kernel.phase)}),)"
+        self.line(f"{kernel.name}[{grid}]({', '.join(self._call(kernel))})", deeper)
+
+    def _programs(self, phase: PhasePlan) -> None:
+        """How many programs a launch has, within what the target takes."""
+        self.line(f"programs = {self.code(programs(self.plan, phase))}")
+        limit = program_limit(self.plan, phase)
+        if limit is not None:
+            bits = self.plan.capabilities.program_bits
+            message = f'f"{refusal_text(limit)}, not {{programs}}"'
+            self.line(f"require(programs < 2**{bits}, {message})")
+
+    def _host_scalars(self, kernel: KernelText) -> None:
+        for name, value in kernel.hoisted:
+            self.line(f"{self.names[name]} = {self.code(value)}")
+        for name in sorted(kernel.in_memory):
+            pointer, scalar = self.names[f"{name}_ptr"], self.names[name]
+            call = f"torch.tensor([{scalar}], dtype=torch.float64, device=device)"
+            self.line(f"{pointer} = {call}")
+
+    def _canonical(self, kernel: KernelText) -> None:
+        """NaN in the form that wins an atomic maximum or minimum, where some may be there."""
+        sketch = self.plan.sketch
+        stored = {
+            sketch.tensor(s.access.tensor).name
+            for s in walk.in_phases(sketch.phases)
+            if isinstance(s, ir.Store)
+        }
+        forms: dict[str, str] = {}
+        for statement in walk.statements(kernel.phase.body):
+            if isinstance(statement, ir.Atomic) and needs_canonical_nan(statement, sketch):
+                tensor = sketch.tensor(statement.access.tensor)
+                if (
+                    tensor.initial is None
+                    or tensor.name in stored
+                    or tensor.initial != tensor.initial
+                ):
+                    sign = "-" if statement.operation == "min" else ""
+                    forms[tensor.name] = f'{sign}float("nan")'
+        for name, nan in forms.items():
+            dense = self.dense(name)
+            self.line(f"{dense}.masked_fill_({dense}.isnan(), {nan})")
+
+    def _call(self, kernel: KernelText) -> list[str]:
+        arguments = [self.dense(name) for name in kernel.tensors]
+        arguments += [
+            f"{self.dense(name)}.view(torch.{kind})" for name, kind in kernel.bit_pointers
+        ]
+        for name, axis in kernel.strides:
+            dense = self.dense(name)
+            arguments.append(f"0 if {dense}.shape[{axis}] == 1 else {dense}.stride({axis})")
+        for name in (*kernel.scalars, *(name for name, _ in kernel.hoisted)):
+            argument = kernel.pointer_or_name(name)
+            arguments.append(f"int({argument})" if name in kernel.truths else argument)
+        for name in (*kernel.constants, *(name for name, _ in kernel.buckets)):
+            arguments.append(f"{self.names[name]}={self.names[name]}")
+        for name in kernel.given:
+            arguments.append(f"{self.names.given(name)}={self.names.given(name)}")
+        if kernel.index_bound is not None:
+            arguments.append("INDEX=tl.int64 if index_bound >= 2**31 else tl.int32")
+        if self.dialect.launch_options:
+            arguments += launch_options(self.plan, kernel.phase, self.names)
+        return arguments
+
+
+#: The device functions that kernels may carry with them.
+FUNCTIONS = Path(__file__).with_name("device_functions.py")
 
 
 def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
@@ -49,63 +142,13 @@ def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
     tensor, or a tuple in call order); it returns all `out` and `inout` tensors in call order.
     Raises `InternalError` for a plan that its passes should have refused.
     """
-    sketch = plan.sketch
     names, kernels = _kernels(plan, dialect, frozenset())
-    entry = names[sketch.name]
-    wrapper = WrapperEmitter(plan, dialect, names, kernels).emit()
-    functions = function_sources(
-        (f for kernel in kernels for f in kernel.functions), names.functions
-    )
-    helpers = host_helpers(wrapper)
-    sections = [
-        _head(plan, wrapper) + _constants(plan, names),
-        *functions,
-        *("\n".join(kernel.lines) for kernel in kernels),
-        *helpers,
-        "\n".join(wrapper),
-    ]
-    return Kernel(
-        target=plan.target,
-        hardware=plan.hardware.name,
-        name=sketch.name,
-        entry=entry,
-        language="python",
-        source=_apart(sections) + "\n",
-        sketch=sketch,
-        source_map=_source_map(kernels, sections, 1 + len(functions)),
-        library=tuple(_library(part) for part in (functions, helpers) if part),
-    )
-
-
-def _apart(sections: list[str]) -> str:
-    """Sections with two lines between them."""
-    return "\n\n\n".join(sections)
-
-
-def _library(sections: list[str]) -> LibraryPart:
-    """Sections of definitions that come from the library."""
-    text = _apart(sections)
-    return LibraryPart(tuple(re.findall(r"^(?:def|class) (\w+)", text, re.MULTILINE)), text)
-
-
-def host_helpers(wrapper: list[str]) -> list[str]:
-    """The definitions that a wrapper needs, callees first."""
-    used = [
-        helper.rstrip()
-        for name, helper in HELPERS_BY_CALL.items()
-        if any(re.search(rf"\b{name}\(", line) for line in wrapper)
-    ]
-    return [HOST_HELPERS.rstrip(), *used]
-
-
-def _source_map(kernels: tuple[KernelText, ...], sections: list[str], first: int) -> SourceMap:
-    """The lines of the kernels, which are the sections from number `first` on."""
-    found: dict[int, tuple[int, ...]] = {}
-    above = sum(section.count("\n") + 3 for section in sections[:first])
-    for kernel, section in zip(kernels, sections[first:], strict=False):
-        found |= {above + line: origins for line, origins in kernel.origins.items()}
-        above += section.count("\n") + 3
-    return source_map(found)
+    called = (function for kernel in kernels for function in kernel.functions)
+    anyway = {name for kernel in kernels for name in kernel.read_anyway}
+    host = Host(names, cdiv="triton.cdiv")
+    wrapper = TritonWrapper(plan, host, anyway, dialect=dialect, kernels=kernels)
+    imports = ["import torch", "import triton", "import triton.language as tl"]
+    return python_kernel(wrapper, imports, texts(called, FUNCTIONS, names.functions), kernels)
 
 
 def _kernels(
@@ -118,38 +161,11 @@ def _kernels(
     params = {names[param.name] for param in plan.sketch.params}
     # Tensors keep theirs as well: kernels know them by pointers of other names.
     declared = set(names.mapping.values()) - params - {names[t.name] for t in plan.sketch.tensors}
-    names.taken.update(function_names())
-    names.functions = {name: names.fresh(name) for name in function_names() if name in params}
+    functions = definitions(FUNCTIONS)
+    names.taken.update(functions)
+    names.functions = {name: names.fresh(name) for name in functions if name in params}
     _ = names[plan.sketch.name]  # before the names that kernels make up
     kernels = tuple(emit_phase(plan, phase, dialect, names) for phase in plan.phases)
-    hidden = declared & with_callees(name for kernel in kernels for name in kernel.functions)
+    called = (function for kernel in kernels for function in kernel.functions)
+    hidden = declared.intersection(with_callees(called, FUNCTIONS))
     return _kernels(plan, dialect, reserved | hidden) if hidden else (names, kernels)
-
-
-def _head(plan: Plan, wrapper: list[str]) -> str:
-    text = f"The sketch `{plan.sketch.name}` for {plan.target} on {plan.hardware.name}."
-    math = (
-        ["import math", ""]
-        if any(re.search(r"\bmath\.|\brounded\(", line) for line in wrapper)
-        else []
-    )
-    imports = ["from __future__ import annotations", "", *math]
-    imports += ["import torch", "import triton", "import triton.language as tl"]
-    return "\n".join([f'"""{text} Generated by sketchc."""', "", *imports])
-
-
-def _constants(plan: Plan, names: Names) -> str:
-    """The compile-time constants, with where each value comes from."""
-    origins = {"user": "set by the user", "plan": f"chosen for {plan.hardware.name}"}
-    lines = []
-    for constant in plan.sketch.constants:
-        text = f"{names[constant.name]} = {literal(constant.value)}"
-        notes = []
-        if constant.chosen_by in origins:
-            notes.append(origins[constant.chosen_by])
-        if constant.choices:
-            notes.append(f"one of {', '.join(str(choice) for choice in constant.choices)}")
-        if notes and len(text) + len(", ".join(notes)) + 4 <= wrapping.WIDTH:
-            text += f"  # {', '.join(notes)}"
-        lines.append(text)
-    return "\n".join(["", "", *lines]) if lines else ""

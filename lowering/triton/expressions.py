@@ -1,35 +1,20 @@
-"""Scalar and index expressions as Python text: inside a kernel, and on the host."""
+"""Scalar and index expressions inside a kernel."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import assert_never
 
 import numpy as np
 
-from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, rounded
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
-from sketchc.ir.walk import children
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.names import Names, literal
+from sketchc.lowering.python_host.expressions import is_literal, mirrored
+from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import Scope
-
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-
-
-def is_literal(expression: ir.Expr, value: int) -> bool:
-    match expression:
-        case ir.Literal(found):
-            return found == value and not isinstance(found, bool)
-        case _:
-            return False
-
-
-# ---------------------------------------------------------------- inside a kernel
 
 
 def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
@@ -110,17 +95,6 @@ def _negation(operand: ir.Expr, scope: Scope) -> Code:
             return kernel_expression(symbolic.negated(operand), scope)
         case _:
             return PYTHON.binary("==", kernel_expression(operand, scope), Code("0"))
-
-
-def mirrored(expression: ir.Binary) -> ir.Binary:
-    """A comparison with a literal on its left the other way round, as people write it."""
-    match expression:
-        case ir.Binary(operator, ir.Literal() as left, right) if (
-            operator in _MIRRORED and not isinstance(right, ir.Literal)
-        ):
-            return ir.Binary(_MIRRORED[operator], right, left, span=expression.span)
-        case _:
-            return expression
 
 
 def _binary(expression: ir.Binary, scope: Scope) -> Code:
@@ -273,65 +247,3 @@ def _function(name: str, arguments: list[Code]) -> Code:
         case _:
             inner = PYTHON.call("tl.cast", arguments[0], "tl.float32")
             return PYTHON.call(_KERNEL_FUNCTIONS[name], inner)
-
-
-# ---------------------------------------------------------------- on the host
-
-_HOST_FUNCTIONS: dict[str, Callable[..., str]] = {
-    "sqrt": lambda x: f"math.sqrt({x})",
-    "rsqrt": lambda x: f"(1.0 / math.sqrt({x}))",
-    "exp": lambda x: f"math.exp({x})",
-    "log": lambda x: f"math.log({x})",
-    "log2": lambda x: f"math.log2({x})",
-    "pow": lambda x, y: f"math.pow({x}, {y})",
-    "abs": lambda x: f"abs({x})",
-    "float": lambda x: f"float({x})",
-    "int": lambda x: f"int({x})",
-}
-
-
-def host_expression(expression: ir.Expr, names: Names) -> Code:
-    """A scalar expression in Python: its `//` and `%` already floor."""
-    match expression:
-        case ir.Literal(value):
-            return literal(value)
-        case ir.Ref(name, ir.NameKind.PRESENT):
-            return Code(names.given(name))
-        case ir.Ref(name):
-            return Code(names[name])
-        case ir.Unary(operator, operand):
-            return PYTHON.unary(operator, host_expression(operand, names))
-        case ir.Binary():
-            shown = mirrored(expression)
-            operator, left, right = shown.operator, shown.left, shown.right
-            a, b = host_expression(left, names), host_expression(right, names)
-            match operator:
-                case "cdiv":
-                    return PYTHON.call("triton.cdiv", a, b)
-                case "min" | "max":
-                    return PYTHON.call(operator, a, b)
-                case "+" if is_literal(left, 0):
-                    return b
-                case _:
-                    return PYTHON.binary(operator, a, b)
-        case ir.Choice():
-            condition, then, otherwise = (host_expression(p, names) for p in expression.parts)
-            return Code(f"({then} if {condition} else {otherwise})")
-        case ir.Function(name, arguments):
-            return Code(_HOST_FUNCTIONS[name](*(host_expression(a, names) for a in arguments)))
-        case ir.Iota() | ir.TileLanes():
-            msg = "an index tile has no value on the host"
-            raise InternalError(msg)
-        case _:
-            assert_never(expression)
-
-
-def on_host(expression: ir.Expr) -> bool:
-    """True where the host can compute the expression: no loop variable, binding or lane."""
-    match expression:
-        case ir.Ref(_, kind):
-            return kind not in (ir.NameKind.LOOP, ir.NameKind.BINDING)
-        case ir.Iota() | ir.TileLanes():
-            return False
-        case _:
-            return all(map(on_host, children(expression)))

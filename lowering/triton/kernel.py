@@ -17,17 +17,17 @@ from sketchc.lowering.plan import (
     GridAxis,
     PhasePlan,
     Plan,
-    TilePlan,
     carried,
     float_parts,
     has_product,
 )
 from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.python_host.wrapping import WIDTH
 from sketchc.lowering.triton.bounds import LIMIT, phase_magnitudes
 from sketchc.lowering.triton.dialect import Dialect
-from sketchc.lowering.triton.expressions import is_literal, kernel_expression
+from sketchc.lowering.triton.expressions import kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.scope import Scope
 from sketchc.lowering.triton.statements import BodyEmitter
@@ -259,21 +259,6 @@ def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code
     within = PYTHON.binary("%", in_group, Code(group_rows))
     _bind_axis(emitter, row, PYTHON.binary("+", Code(group_start), within))
     _bind_axis(emitter, column, PYTHON.binary("//", in_group, Code(group_rows)))
-
-
-def phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:
-    """The tiles that the phase reads or writes."""
-    used: dict[str, None] = {}
-    for statement in walk.statements(phase.body):
-        match statement:
-            case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
-                used[tile] = None
-            case ir.Compute(operands=operands):
-                used.update(dict.fromkeys(statement.destinations))
-                used.update({o.tile: None for o in operands if isinstance(o, ir.TileOperand)})
-            case _:
-                pass
-    return [plan.tiles[name] for name in used]
 
 
 # ---------------------------------------------------------------- assembly

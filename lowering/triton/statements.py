@@ -14,10 +14,11 @@ from sketchc.ir import walk
 from sketchc.ir.show import show
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host import wrapping
+from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.source_map import Marks
 from sketchc.lowering.triton.atomics import atomic, fetch
 from sketchc.lowering.triton.compute import compute, full
-from sketchc.lowering.triton.expressions import index_shape, is_literal, kernel_expression
+from sketchc.lowering.triton.expressions import index_shape, kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.memory import convert, fill_code, load, store
 from sketchc.lowering.triton.pipelining import stages_of, unrolled

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.lowering.plan import PhasePlan, Plan, has_product, is_product
+from sketchc.lowering.plan import PhasePlan, Plan, TilePlan, has_product, is_product
 from sketchc.lowering.python_host.names import Names
-from sketchc.lowering.triton.kernel import KernelText, phase_tiles
 from sketchc.lowering.triton.pipelining import size_of
 
 ELEMENTS_PER_THREAD = 8
@@ -22,12 +21,12 @@ LARGEST_WARPS = 16
 MOST_STAGES = 4
 
 
-def launch_options(plan: Plan, kernel: KernelText, names: Names) -> list[str]:
+def launch_options(plan: Plan, phase: PhasePlan, names: Names) -> list[str]:
     """`num_warps=...` and, where it matters, `num_stages=...`."""
-    if has_product(kernel.phase.body):
-        return _product_options(plan, kernel)
+    if has_product(phase.body):
+        return _product_options(plan, phase)
     fixed, bucketed = 1, ""
-    for tile in phase_tiles(plan, kernel.phase):
+    for tile in _phase_tiles(plan, phase):
         elements, buckets = size_of(tile)
         if not buckets:
             fixed = max(fixed, elements)
@@ -40,9 +39,9 @@ def launch_options(plan: Plan, kernel: KernelText, names: Names) -> list[str]:
     return [f"num_warps={min(max(fixed // per_warp, 1), LARGEST_WARPS)}"]
 
 
-def _product_options(plan: Plan, kernel: KernelText) -> list[str]:
+def _product_options(plan: Plan, phase: PhasePlan) -> list[str]:
     largest, per_stage = 1, 1
-    for statement in walk.statements(kernel.phase.body):
+    for statement in walk.statements(phase.body):
         if not is_product(statement):
             continue
         largest = max(largest, size_of(plan.tiles[statement.destination])[0])
@@ -53,7 +52,7 @@ def _product_options(plan: Plan, kernel: KernelText) -> list[str]:
     shared = plan.hardware.facts["memory"]["shared"]["bytes"]
     # A block may take all shared memory.
     stages = min(max(shared // per_stage, 1), MOST_STAGES)
-    stages = min(stages, _stages_that_fit(kernel.phase))
+    stages = min(stages, _stages_that_fit(phase))
     return [f"num_warps={min(max(warps, 4), 8)}", f"num_stages={stages}"]
 
 
@@ -73,3 +72,18 @@ def _stages_that_fit(phase: PhasePlan) -> int:
         if use.memory == "shared" and each:
             fits = min(fits, max(2 + (use.capacity - use.bytes) // each, 1))
     return fits
+
+
+def _phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:
+    """The tiles that the phase reads or writes."""
+    used: dict[str, None] = {}
+    for statement in walk.statements(phase.body):
+        match statement:
+            case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
+                used[tile] = None
+            case ir.Compute(operands=operands):
+                used.update(dict.fromkeys(statement.destinations))
+                used.update({o.tile: None for o in operands if isinstance(o, ir.TileOperand)})
+            case _:
+                pass
+    return [plan.tiles[name] for name in used]

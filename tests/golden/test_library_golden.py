@@ -10,9 +10,9 @@ from pathlib import Path
 from golden_files import check_golden
 
 from sketchc.lowering.cpp.library.texts import library_text, pieces
-from sketchc.lowering.triton.emit import HELPERS_BY_CALL
-from sketchc.lowering.triton.library.texts import function_names, function_sources
-from sketchc.lowering.triton.wrapper import HOST_HELPERS
+from sketchc.lowering.python_host.expressions import HELPERS
+from sketchc.lowering.python_host.library import definitions
+from sketchc.lowering.triton.emit import FUNCTIONS
 
 FOLDER = Path(__file__).parent / "library"
 
@@ -24,6 +24,6 @@ def test_cpp_library(update_golden: bool) -> None:
 
 
 def test_triton_library(update_golden: bool) -> None:
-    definitions = [*function_sources(function_names(), {}), HOST_HELPERS, *HELPERS_BY_CALL.values()]
-    text = "\n\n\n".join(text.strip("\n") for text in definitions) + "\n"
+    found = [*definitions(FUNCTIONS).values(), *definitions(HELPERS).values()]
+    text = "\n\n\n".join(definition.text for definition in found) + "\n"
     check_golden(FOLDER / "triton.py", text, update_golden)

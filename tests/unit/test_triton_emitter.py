@@ -22,9 +22,10 @@ from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.precedence import CPP, PYTHON, Code
 from sketchc.lowering.python_host import wrapping
+from sketchc.lowering.python_host.library import definitions, texts
 from sketchc.lowering.triton.bounds import phase_magnitudes
+from sketchc.lowering.triton.emit import FUNCTIONS
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.library.texts import function_names, function_sources
 
 CONFIGURATION = Path(__file__).parent.parent.parent / "pyproject.toml"
 
@@ -337,9 +338,10 @@ def test_wrapping_keeps_the_expression() -> None:
 
 
 def test_device_functions_come_with_what_they_call() -> None:
-    for name in function_names():
-        text = "\n\n".join(function_sources([name], {}))
+    functions = definitions(FUNCTIONS)
+    for name in functions:
+        text = "\n\n".join(texts([name], FUNCTIONS))
         defined = {n.name for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)}
         read = {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)}
         assert name in defined
-        assert read & set(function_names()) <= defined
+        assert read & set(functions) <= defined

@@ -1,0 +1,125 @@
+"""Functions that generated wrappers carry with them; `library` reads this file as text."""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+
+class LaunchError(ValueError):
+    """The arguments do not fit the kernel."""
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise `LaunchError` unless `holds`."""
+    if not holds:
+        raise LaunchError(message)
+
+
+def check_elements(name: str, shape: tuple[int, ...]) -> None:
+    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    elements = 1
+    for extent in shape:
+        elements *= max(extent, 1)
+    require(elements < 2**48, f"{name} of shape {shape} is too large")
+
+
+def check_tensor(
+    name: str,
+    tensor: torch.Tensor,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    device: torch.device,
+) -> None:
+    """Raise `LaunchError` unless the tensor has this type and shape and lies on this device."""
+    if tensor.dtype != dtype:
+        require(False, f"{name} has type {tensor.dtype}; the kernel takes {dtype}")
+    if tuple(tensor.shape) != shape:
+        require(False, f"{name} has shape {tuple(tensor.shape)}; the kernel takes {shape}")
+    if tensor.device != device:
+        require(False, f"{name} is on {tensor.device}, other arguments on {device}")
+    check_elements(name, shape)
+
+
+def plain(value: object) -> object:
+    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    try:
+        return value.item()
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return value
+
+
+def check_number(name: str, value: object) -> float:
+    """The float that an argument is. Raise `LaunchError` for what is no number."""
+    number = plain(value)
+    require(isinstance(number, int | float), f"{name} = {value!r} is no number")
+    fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
+    require(fits, f"{name} = {value!r} is no float")
+    return float(number)
+
+
+def check_integer(name: str, value: object) -> int:
+    """The integer that an argument is; a bool is 0 or 1. Raise `LaunchError` for anything else, and
+    for more than 64 bits."""
+    number = plain(value)
+    require(isinstance(number, int), f"{name} = {value!r} is no integer")
+    require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
+    return int(number)
+
+
+def check_bool(name: str, value: object) -> bool:
+    """The bool that an argument is, also as 0 or 1. Raise `LaunchError` for anything else."""
+    number = plain(value)
+    require(isinstance(number, int) and 0 <= number <= 1, f"{name} = {value!r} is no bool")
+    return bool(number)
+
+
+def rounded(value: float, bits: int, least: int, limit: float) -> float:
+    """The nearest number of `bits` significant bits that is a multiple of 2**least."""
+    if not 0 < abs(value) < math.inf:
+        return value
+    unit = max(math.frexp(value)[1] - bits, least)
+    within = abs(value) < limit
+    nearest = math.ldexp(round(math.ldexp(value, -unit)), unit) if within else math.inf
+    return math.copysign(nearest if abs(nearest) < limit else math.inf, value)
+
+
+def allocate(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
+    check_elements(name, shape)
+    return torch.empty(shape, dtype=dtype, device=device)
+
+
+def row_major(output: torch.Tensor) -> torch.Tensor:
+    """The output itself where it is dense, else a dense buffer to copy back from."""
+    if output.is_contiguous():
+        return output
+    return torch.empty_like(output, memory_format=torch.contiguous_format)
+
+
+def with_an_element(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a substitute for one without elements: void lanes read at its start."""
+    return tensor if tensor.numel() else tensor.new_zeros(1)
+
+
+def absent(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """What a kernel takes in place of a tensor that is not given; it is never read."""
+    return torch.empty(1, dtype=dtype, device=device)
+
+
+def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
+    """Raise `LaunchError` where an output shares memory with another argument."""
+    spans = {}
+    for name, tensor in (*outputs.items(), *inputs.items()):
+        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+        start = tensor.data_ptr()
+        stop = start + (reach + 1) * tensor.element_size() if tensor.numel() else start
+        for other, (low, high) in spans.items():
+            if (other in outputs or name in outputs) and start < high and low < stop:
+                require(False, f"{name} overlaps {other} in memory")
+        spans[name] = (start, stop)

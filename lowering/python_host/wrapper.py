@@ -1,0 +1,385 @@
+"""The host wrapper: checks its arguments, makes them dense, loops and branches, and launches.
+
+What one DSL says of a launch stands in a subclass of `Wrapper`.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import assert_never
+
+import attrs
+
+from sketchc.base.types import FORMATS, DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.show import show
+from sketchc.launch.conditions import (
+    Condition,
+    Kind,
+    fetch_conditions,
+    fetched_conditions,
+    launch_steps,
+    may_repeat,
+    solved_sizes,
+)
+from sketchc.launch.symbol_sources import SymbolSource, sources_of
+from sketchc.lowering.abi import out_required
+from sketchc.lowering.param_types import params_to_round
+from sketchc.lowering.plan import Plan
+from sketchc.lowering.precedence import Code
+from sketchc.lowering.python_host import wrapping
+from sketchc.lowering.python_host.abi import signature
+from sketchc.lowering.python_host.expressions import Host, is_literal
+from sketchc.lowering.python_host.names import TORCH, Names, literal
+
+_ROLES = {ir.Role.INOUT: ", updated in place", ir.Role.OUT: ", returned"}
+
+
+@attrs.define
+class Wrapper(ABC):
+    """Writes the wrapper of one sketch; `lines` grows, `indent` is the current one.
+
+    Kernels read the tensors in `read_anyway` at lanes without an element, too.
+    """
+
+    plan: Plan
+    host: Host
+    read_anyway: Collection[str] = ()
+    lines: list[str] = attrs.field(factory=list)
+    indent: str = "    "
+
+    @abstractmethod
+    def launch(self, phase: int) -> None:
+        """Write the launches of the phase with this number."""
+
+    # ------------------------------------------------------------ pieces
+
+    @property
+    def names(self) -> Names:
+        """The wrapper's names."""
+        return self.host.names
+
+    def line(self, text: str, deeper: str = "") -> None:
+        """Append a statement."""
+        self.lines += wrapping.statement(text, self.indent + deeper)
+
+    def code(self, expression: ir.Expr) -> Code:
+        """A scalar expression."""
+        return self.host.expression(expression)
+
+    def dense(self, name: str) -> str:
+        """The name of the row-major memory of a tensor, or of the tensor under a view."""
+        return self.names[f"{self.plan.sketch.tensor(name).name}_dense"]
+
+    def refuse(self, condition: Condition) -> None:
+        """Refuse the launch unless the condition holds."""
+        self.line(self.host.refusal(self.plan.sketch, condition))
+
+    def _shape(self, tensor: ir.Tensor) -> str:
+        """The expected shape as a tuple; a broadcast axis may have extent 1."""
+        parts = []
+        for axis, extent in enumerate(tensor.extents):
+            code = str(self.code(extent))
+            if may_repeat(self.plan.sketch, tensor, axis):
+                name = self.names[tensor.name]
+                code = f"1 if {name}.shape[{axis}] == 1 else {code}"
+            parts.append(code)
+        return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+    def _by_role(self, *roles: ir.Role) -> list[ir.Tensor]:
+        return [tensor for tensor in self.plan.sketch.tensors if tensor.role in roles]
+
+    @property
+    def _inputs(self) -> list[ir.Tensor]:
+        return self._by_role(ir.Role.IN, ir.Role.INOUT)
+
+    @property
+    def _outputs(self) -> list[ir.Tensor]:
+        return self._by_role(ir.Role.OUT)
+
+    @property
+    def _results(self) -> list[ir.Tensor]:
+        return self._by_role(ir.Role.OUT, ir.Role.INOUT)
+
+    # ------------------------------------------------------------ the whole
+
+    def emit(self) -> list[str]:
+        """All lines of the wrapper."""
+        self._signature()
+        self._check_params()
+        self._bind_symbols()
+        self._launch_conditions()
+        self._arguments()
+        self._make_dense()
+        self._steps(self.plan.sketch.steps)
+        for tensor in self._results:
+            name, dense = self.names[tensor.name], self.dense(tensor.name)
+            self.line(f"if {dense} is not {name}:")
+            self.line(f"{name}.copy_({dense})", "    ")
+        returned = ", ".join(self.names[tensor.name] for tensor in self._results)
+        self.line(f"return {returned}")
+        return self.lines
+
+    def _signature(self) -> None:
+        sketch = self.plan.sketch
+        parameters, result = signature(sketch, self.names)
+        name = self.names[sketch.name]
+        one_line = f"def {name}({', '.join(parameters)}) -> {result}:"
+        if len(one_line) <= wrapping.WIDTH:
+            self.lines.append(one_line)
+        else:
+            self.lines.append(f"def {name}(")
+            self.lines += [f"    {parameter}," for parameter in parameters]
+            self.lines.append(f") -> {result}:")
+        self.lines += [f'    """The sketch `{sketch.name}`.', ""]
+        for tensor in (*self._inputs, *self._outputs):
+            text = f"{self.names[tensor.name]}: {_extents(tensor)} {tensor.dtype.value}"
+            text += " or None" if tensor.optional else ""
+            self.lines.append(f"    {text}{_ROLES.get(tensor.role, '')}")
+        if self._outputs:
+            self.lines.append("    `out` takes the result's place where it is given.")
+        self.lines += ["    Raises `LaunchError` for arguments that do not fit.", '    """']
+
+    def _check_params(self) -> None:
+        """Params as Python's numbers, so that no check below meets anything else, of their types: a
+        host computes with more digits."""
+        for param in self.plan.sketch.params:
+            name, dtype = self.names[param.name], param.dtype
+            check = "check_number" if dtype.is_float else "check_integer"
+            check = "check_bool" if dtype is DType.BOOL else check
+            checked = self.host.call(check, f'"{param.name}"', name)
+            self.line(f"{name} = {checked}")
+        for param in params_to_round(self.plan.sketch):
+            name = self.names[param.name]
+            bits, least, limit = FORMATS[param.dtype]
+            self.lines += wrapping.comment(f"{param.name} is of type {param.dtype.value}.", "    ")
+            nearest = self.host.call("rounded", name, bits, least, f"2.0**{limit}")
+            self.line(f"{name} = {nearest}")
+
+    # ------------------------------------------------------------ sizes
+
+    def _bind_symbols(self) -> None:
+        """Symbols from shapes, in call order; ranks are checked first."""
+        given = [*self._inputs]
+        if out_required(self.plan.sketch):
+            self._unpack_out()
+            given += self._outputs
+        for tensor in given:
+            name, rank = self.names[tensor.name], len(tensor.extents)
+            axes = "1 axis" if rank == 1 else f"{rank} axes"
+            holds = f"{name}.dim() == {rank}"
+            if tensor.optional:
+                self.line(f"{self.names.given(tensor.name)} = {name} is not None")
+                holds = f"{name} is None or {holds}"
+            self.line(f'require({holds}, "{tensor.name} has {axes}: {_extents(tensor)}")')
+        bound: set[str] = set()
+        for tensor in given:
+            if tensor.optional or not tensor.extents:
+                continue
+            names = [self._free_symbol(tensor, axis, bound) for axis in range(len(tensor.extents))]
+            if all(names) and len(set(names)) == len(names):
+                targets = ", ".join(self.names[n] for n in names if n)
+                targets = f"({targets},)" if len(names) == 1 else targets
+                self.line(f"{targets} = {self.names[tensor.name]}.shape")
+                bound |= {n for n in names if n}
+                continue
+            for axis in range(len(names)):
+                free = self._free_symbol(tensor, axis, bound)
+                if free:
+                    self.line(f"{self.names[free]} = {self.names[tensor.name]}.shape[{axis}]")
+                    bound.add(free)
+        for wanted, sources in sources_of(self.plan.sketch).items():
+            if wanted not in bound:
+                self._solve(wanted, sources)
+
+    def _solve(self, symbol: str, sources: Sequence[SymbolSource]) -> None:
+        """A symbol that stands by itself in no input that is always given."""
+        value = "0"
+        for source in reversed(sources):
+            name = self.names[source.tensor.name]
+            size = f"{name}.shape[{source.axis}]"
+            if source.offset != ir.Literal(0):
+                size = f"({size} - ({self.code(source.offset)}))"
+            size += f" // {source.step}" if source.step > 1 else ""
+            value = f"{size} if {name} is not None else {value}" if source.tensor.optional else size
+        self.line(f"{self.names[symbol]} = {value}")
+
+    def _unpack_out(self, deeper: str = "") -> None:
+        targets = ", ".join(self.names[tensor.name] for tensor in self._outputs)
+        self.line(f"{targets} = out", deeper)
+
+    def _free_symbol(self, tensor: ir.Tensor, axis: int, bound: set[str]) -> str | None:
+        match tensor.extents[axis]:
+            case ir.Ref(name, ir.NameKind.SYMBOL) if name not in bound:
+                broadcast = bool(tensor.broadcast) and tensor.broadcast[axis]
+                return None if broadcast else name
+            case _:
+                return None
+
+    def _launch_conditions(self) -> None:
+        """The conditions of the launch, and host values as soon as they are sure to have one."""
+        sketch = self.plan.sketch
+        for step in launch_steps(sketch):
+            match step:
+                case ir.Let():
+                    self.line(f"{self.names[step.name]} = {self.code(step.value)}")
+                case Condition(kind=Kind.REPEAT | Kind.ELEMENTS):
+                    pass  # `check_tensor` looks at shapes
+                case Condition(kind=Kind.WIDTH):
+                    self._check_width(step)
+                case Condition():
+                    told = solved_sizes(sketch, step) if step.kind is Kind.SIZE else step
+                    if told is not None:
+                        self.refuse(told)
+
+    def _check_width(self, condition: Condition) -> None:
+        for text in self.host.width(self.plan.sketch, condition):
+            self.line(text)
+
+    # ------------------------------------------------------------ tensors
+
+    def _arguments(self) -> None:
+        """Types and shapes of what is given, outputs allocated, overlaps refused."""
+        source = next(t for t in (*self._inputs, *self._outputs) if not t.optional)
+        self.line(f"device = {self.names[source.name]}.device")
+        for tensor in self._inputs:
+            self._check(tensor)
+        if out_required(self.plan.sketch):
+            for tensor in self._outputs:
+                self._check(tensor)
+        elif self._outputs:
+            self.line("if out is None:")
+            for tensor in self._outputs:
+                self._allocate(tensor, "    ")
+            self.line("else:")
+            self._unpack_out("    ")
+            for tensor in self._outputs:
+                self._check(tensor, "    ")
+        if len(self._results) and len(self._inputs) + len(self._outputs) > 1:
+            outputs = ", ".join(f'"{t.name}": {self.names[t.name]}' for t in self._results)
+            others = ", ".join(self._entry(t) for t in self._by_role(ir.Role.IN))
+            call = self.host.call("check_overlap", f"{{{outputs}}}", f"{{{others}}}")
+            always = out_required(self.plan.sketch) or self._by_role(ir.Role.INOUT)
+            self.line(call, "" if always else "    ")
+
+    def _check(self, tensor: ir.Tensor, deeper: str = "") -> None:
+        name, dtype = self.names[tensor.name], TORCH[tensor.dtype]
+        shape = self._shape(tensor)
+        if tensor.optional:
+            self.line(f"if {self.names.given(tensor.name)}:", deeper)
+            deeper += "    "
+        self.line(f'check_tensor("{tensor.name}", {name}, {dtype}, {shape}, device)', deeper)
+
+    def _entry(self, tensor: ir.Tensor) -> str:
+        """One item of a dictionary of tensors by name."""
+        item = f'"{tensor.name}": {self.names[tensor.name]}'
+        if not tensor.optional:
+            return item
+        return f"**({{{item}}} if {self.names.given(tensor.name)} else {{}})"
+
+    def _allocate(self, tensor: ir.Tensor, deeper: str = "") -> None:
+        what = (f'"{tensor.name}"', self._shape(tensor), TORCH[tensor.dtype], "device")
+        self.line(f"{self.names[tensor.name]} = {self.host.call('allocate', *what)}", deeper)
+
+    def _make_dense(self) -> None:
+        """Row-major copies where an argument is not; workspace; initial values."""
+        for tensor in self._inputs:
+            dense = f"{self.names[tensor.name]}.contiguous()"
+            if tensor.optional:
+                absent = self.host.call("absent", TORCH[tensor.dtype], "device")
+                dense = f"{dense} if {self.names.given(tensor.name)} else {absent}"
+            self.line(f"{self.dense(tensor.name)} = {dense}")
+        for tensor in self._outputs:
+            dense = self.host.call("row_major", self.names[tensor.name])
+            self.line(f"{self.dense(tensor.name)} = {dense}")
+        for tensor in self._by_role(ir.Role.WORKSPACE):
+            self._allocate(tensor)
+            self.line(f"{self.dense(tensor.name)} = {self.names[tensor.name]}")
+        for tensor in self.plan.sketch.tensors:
+            if tensor.initial is not None:
+                self.line(f"{self.dense(tensor.name)}.fill_({literal(tensor.initial)})")
+        for tensor in self.plan.sketch.tensors:
+            if tensor.name in self.read_anyway:
+                dense = self.dense(tensor.name)
+                self.line(f"{dense} = {self.host.call('with_an_element', dense)}")
+
+    # ------------------------------------------------------------ steps
+
+    def _steps(self, steps: tuple[ir.HostStep, ...]) -> None:
+        for step in steps:
+            match step:
+                case ir.Launch(phase):
+                    self.launch(phase)
+                case ir.HostFor():
+                    self._loop(step)
+                case ir.HostIf(condition, body, orelse, text):
+                    self._comment(text)
+                    self.line(f"if {self.code(condition)}:")
+                    self._block(body)
+                    if orelse:
+                        self.line("else:")
+                        self._block(orelse)
+                case ir.Fetch():
+                    self._fetch(step)
+                case ir.Bind(name, value, text):
+                    self._comment(text)
+                    self.line(f"{self.names[name]} = {self.code(value)}")
+                case _:
+                    assert_never(step)
+
+    def _comment(self, text: str) -> None:
+        self.lines.append("")
+        if text:
+            self.lines += wrapping.comment(text, self.indent)
+
+    def _block(self, body: tuple[ir.HostStep, ...]) -> None:
+        outer, self.indent = self.indent, self.indent + "    "
+        length = len(self.lines)
+        self._steps(body)
+        while length < len(self.lines) and not self.lines[length]:
+            del self.lines[length]  # no blank line right behind the header
+        if len(self.lines) == length:
+            self.line("pass")
+        self.indent = outer
+
+    def _loop(self, loop: ir.HostFor) -> None:
+        arguments = [str(self.code(loop.stop))]
+        if not is_literal(loop.start, 0) or not is_literal(loop.step, 1):
+            arguments.insert(0, str(self.code(loop.start)))
+        if not is_literal(loop.step, 1):
+            arguments.append(str(self.code(loop.step)))
+        name = self.names[loop.variable]
+        place = len(self.lines)
+        self._block(loop.body)
+        body, self.lines = self.lines[place:], self.lines[:place]
+        if not any(re.search(rf"\b{name}\b", text.partition("#")[0]) for text in body):
+            name = "_"  # it only counts
+        header = f"for {name} in range({', '.join(arguments)}):"
+        self._comment("" if loop.text == header else loop.text)
+        self.line(header)
+        self.lines += body
+
+    def _fetch(self, fetch: ir.Fetch) -> None:
+        """A scalar read; what was fetched before may point anywhere (R13)."""
+        self._comment(fetch.text)
+        for condition in fetch_conditions(self.plan.sketch).get(fetch.name, ()):
+            self.refuse(condition)
+        offset: ir.Expr = ir.Literal(0)
+        extents = self.plan.sketch.extents(fetch.access.tensor)
+        for extent, subscript in zip(extents, fetch.access.subscripts, strict=True):
+            assert isinstance(subscript, ir.ScalarSubscript)
+            index = subscript.index
+            if not is_literal(offset, 0):
+                offset = ir.Binary("*", offset, extent)
+            offset = index if is_literal(offset, 0) else ir.Binary("+", offset, index)
+        elements = f"{self.dense(fetch.access.tensor)}.view(-1)[{self.code(offset)}]"
+        self.line(f"{self.names[fetch.name]} = {elements}.item()")
+        after = fetched_conditions(self.plan.sketch).get(fetch.name)
+        if after is not None:
+            self._check_width(after)
+
+
+def _extents(tensor: ir.Tensor) -> str:
+    return f"[{', '.join(show(extent) for extent in tensor.extents)}]"
