@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from sketchc.base.types import DType
-from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.language import PYTHON
-from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
+from sketchc.lowering.plan import Capabilities
 from sketchc.lowering.target import Target
-from sketchc.lowering.triton.dialect import Dialect
-from sketchc.lowering.triton.foreign import EXITS, FAILURES, IMPORTS
+from sketchc.lowering.triton.dialect import EXITS, FAILURES, IMPORTS
 
 CAPABILITIES = Capabilities(
     name="triton_ascend",
@@ -30,28 +28,11 @@ CAPABILITIES = Capabilities(
     matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "i8": 32},
 )
 
-DIALECT = Dialect(
-    CAPABILITIES,
-    launch_options=False,
-    device_guard="",
-    grouped_order=False,
-    # The 3.2.0 adapter aborts on it; a plain division is exact there.
-    scalar_div_rn=False,
-    dot_dtypes=frozenset({DType.F32, DType.F16, DType.BF16, DType.I8}),
-    # The 3.2.0 adapter crashes on masks that a size of 1 makes constant.
-    specialises=False,
-    integer_products=False,
-    interval_masks=True,
-    byte_bools=True,
-    float_extrema=False,
-    gathers_words=True,
-)
-
 TARGET = Target(
     CAPABILITIES,
     description="Triton-Ascend 3.2 for Huawei Ascend NPUs",
     language=PYTHON,
-    coder=__name__,
+    coder="sketchc.lowering.triton.emit",
     abi="sketchc.lowering.python_host.abi",
     toolchain="sketchc.runtime.toolchains.triton_ascend.toolchain",
     dsl="Triton",
@@ -65,17 +46,3 @@ TARGET = Target(
     exits=EXITS,
     failures=FAILURES,
 )
-
-
-def emit(plan: Plan) -> Kernel:
-    """The kernels and the wrapper of a finished plan, as one Python file."""
-    from sketchc.lowering.triton.emit import emit_kernel
-
-    return emit_kernel(plan, DIALECT)
-
-
-def answers(plan: Plan) -> tuple[HintAnswer, ...]:
-    """What the hints became that only this target can answer."""
-    from sketchc.lowering.triton.answers import answers as triton_answers
-
-    return triton_answers(plan, DIALECT)

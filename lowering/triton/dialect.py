@@ -1,15 +1,21 @@
-"""What differs between the Triton targets, as data: the emitter asks a `Dialect`, never a name."""
+"""What differs between the Triton targets, as data: the emitter asks a `Dialect`, never a name. And
+what is said and known of Triton kernels by others, for all of them alike.
+"""
 
 from __future__ import annotations
 
 import attrs
 
 from sketchc.base.types import DType
-from sketchc.lowering.plan import Capabilities
+from sketchc.ir import nodes as ir
+from sketchc.lowering.plan import Plan
+from sketchc.lowering.target import FailureRule
 
 #: Element types inside a kernel.
 TL = {dtype: f"tl.{dtype.numpy_name}" for dtype in DType} | {DType.BOOL: "tl.int1"}
 
+#: Operand types of `tl.dot`; others take a broadcast product and a sum.
+DOT_DTYPES = frozenset({DType.F32, DType.F16, DType.BF16, DType.I8})
 
 #: Precisions of a matrix product, coarsest first; a sketch's `precision` is a floor.
 PRECISIONS = ("tf32", "tf32x3", "ieee")
@@ -23,7 +29,6 @@ class Dialect:
     that selects the device of its tensor argument, or "" where one process has one device.
     `grouped_order`: programs of a matrix product run in blocks of rows, for the shared cache.
     `scalar_div_rn`: `tl.div_rn` takes scalars, not tiles only.
-    `dot_dtypes`: operand types of `tl.dot`; others take a broadcast product and a sum.
     `specialises`: kernels are compiled apart for integer arguments that are 1 or multiples of 16.
     `integer_products`: `tl.reduce` multiplies integers.
     `gathers_words`: `tl.gather` moves floats of up to 32 bits only.
@@ -33,12 +38,10 @@ class Dialect:
     `tl.atomic_max` and `tl.atomic_min` of floats compare their bits, as Triton's own do.
     """
 
-    capabilities: Capabilities
-    launch_options: bool
-    device_guard: str
-    grouped_order: bool
-    scalar_div_rn: bool
-    dot_dtypes: frozenset[DType]
+    launch_options: bool = True
+    device_guard: str = ""
+    grouped_order: bool = True
+    scalar_div_rn: bool = True
     specialises: bool = True
     integer_products: bool = True
     interval_masks: bool = False
@@ -46,8 +49,51 @@ class Dialect:
     float_extrema: bool = True
     gathers_words: bool = False
 
-    def precision(self, floor: str) -> str:
-        """The cheapest available precision that is at least `floor`."""
-        offered = self.capabilities.precisions
-        finer = PRECISIONS[PRECISIONS.index(floor) :]
-        return next(name for name in finer if name in offered)
+
+DIALECTS = {
+    "triton_cuda": Dialect(device_guard="torch.cuda.device_of"),
+    "triton_ascend": Dialect(
+        launch_options=False,
+        grouped_order=False,
+        # The 3.2.0 adapter aborts on it; a plain division is exact there.
+        scalar_div_rn=False,
+        # The 3.2.0 adapter crashes on masks that a size of 1 makes constant.
+        specialises=False,
+        integer_products=False,
+        interval_masks=True,
+        byte_bools=True,
+        float_extrema=False,
+        gathers_words=True,
+    ),
+}
+
+
+def precision(product: ir.Compute, plan: Plan) -> str:
+    """The cheapest precision of the target that is at least what a matrix product asks for."""
+    floor = str(product.attributes.get("precision", "ieee"))
+    finer = PRECISIONS[PRECISIONS.index(floor) :]
+    return next(name for name in finer if name in plan.capabilities.precisions)
+
+
+#: What a kernel may import: the module or anything below it.
+IMPORTS = (
+    *("torch", "triton", "math", "typing", "__future__"),
+    *("collections.abc", "dataclasses", "enum", "functools", "itertools", "operator"),
+)
+#: Parts of Triton that are no language: its compiler and its runtime.
+EXITS = frozenset(
+    {"runtime", "compiler", "backends", "tools", "testing", "knobs", "add_pre_run_hook"}
+)
+
+#: How Triton's compilers print an exception of their own at the end of a CompilationError.
+_QUOTED_MISUSE = (
+    r"^(\w+Error: )*(AttributeError|NameError|UnboundLocalError|TypeError|ImportError|"
+    r"ModuleNotFoundError)(\(|: )|unsupported AST node type|"
+    r"(did you forget to|must be) .{0,40}(@triton\.jit|constexpr)"
+)
+#: What is said of a tool that somebody killed: tools have no bound at which they are.
+_TOOL_KILLED = r"\bended with status -9\b"
+FAILURES = (
+    FailureRule("infrastructure", ("compile",), says=_TOOL_KILLED),
+    FailureRule("api_misuse", ("compile",), says=_QUOTED_MISUSE),
+)

@@ -11,7 +11,7 @@ from sketchc.ir import walk
 from sketchc.launch.conditions import refusal_text
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.launch_limits import bucket_limit, program_limit, programs
-from sketchc.lowering.plan import PhasePlan, Plan, has_product
+from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON
 from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.expressions import Host
@@ -19,10 +19,10 @@ from sketchc.lowering.python_host.library import definitions, texts, with_callee
 from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.python_host.source import python_kernel
 from sketchc.lowering.python_host.wrapper import Wrapper
-from sketchc.lowering.triton.atomics import needs_canonical_nan
-from sketchc.lowering.triton.dialect import Dialect
+from sketchc.lowering.triton import tuning
+from sketchc.lowering.triton.dialect import DIALECTS, Dialect
 from sketchc.lowering.triton.kernel import KernelText, emit_phase
-from sketchc.lowering.triton.tuning import launch_options
+from sketchc.lowering.triton.memory import needs_canonical_nan
 
 
 @attrs.define(kw_only=True)
@@ -127,7 +127,7 @@ class TritonWrapper(Wrapper):
         if kernel.index_bound is not None:
             arguments.append("INDEX=tl.int64 if index_bound >= 2**31 else tl.int32")
         if self.dialect.launch_options:
-            arguments += launch_options(self.plan, kernel.phase, self.names)
+            arguments += tuning.launch_options(self.plan, kernel.phase, self.names)
         return arguments
 
 
@@ -135,13 +135,19 @@ class TritonWrapper(Wrapper):
 FUNCTIONS = Path(__file__).with_name("device_functions.py")
 
 
-def emit_kernel(plan: Plan, dialect: Dialect) -> Kernel:
+def answers(plan: Plan) -> tuple[HintAnswer, ...]:
+    """What the hints became that only a Triton target can answer, in program order."""
+    return tuning.answers(plan, DIALECTS[plan.target])
+
+
+def emit(plan: Plan) -> Kernel:
     """The source for `plan`; deterministic.
 
     The wrapper takes `in` and `inout` tensors in call order, params by keyword, and `out=` (one
     tensor, or a tuple in call order); it returns all `out` and `inout` tensors in call order.
     Raises `InternalError` for a plan that its passes should have refused.
     """
+    dialect = DIALECTS[plan.target]
     names, kernels = _kernels(plan, dialect, frozenset())
     called = (function for kernel in kernels for function in kernel.functions)
     anyway = {name for kernel in kernels for name in kernel.read_anyway}

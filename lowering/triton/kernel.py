@@ -1,4 +1,8 @@
-"""One `@triton.jit` function: signature, prologue, program decode, body."""
+"""One `@triton.jit` function: signature, prologue, program decode, body.
+
+Where its integers stay below 2^31 it computes in 32 bits (R10). What was loaded has no bound: a
+kernel holds it in 64 bits, and promotes what is computed from it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,16 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.walk import references
-from sketchc.launch.magnitudes import Polynomial, never_negative, show
+from sketchc.launch.magnitudes import (
+    Magnitudes,
+    Polynomial,
+    add,
+    constant,
+    multiply,
+    never_negative,
+    see_body,
+    show,
+)
 from sketchc.lowering.plan import (
     GridAxis,
     PhasePlan,
@@ -25,12 +38,30 @@ from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.python_host.wrapping import WIDTH
-from sketchc.lowering.triton.bounds import LIMIT, phase_magnitudes
 from sketchc.lowering.triton.dialect import Dialect
-from sketchc.lowering.triton.expressions import kernel_expression
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.scope import Scope
+from sketchc.lowering.triton.scope import Scope, kernel_expression
 from sketchc.lowering.triton.statements import BodyEmitter
+
+#: 32-bit signed integers hold magnitudes below this.
+LIMIT = 2**31
+
+
+def phase_magnitudes(plan: Plan, phase: PhasePlan) -> list[Polynomial] | None:
+    """Bounds, the largest of which holds for every integer that the kernel of `phase` computes;
+    None where there is none."""
+    sketch = plan.sketch
+    seen = Magnitudes({c.name: c.value for c in sketch.constants})
+    total = constant(1)
+    for axis in phase.grid:
+        count = seen.see(axis.count)
+        span = multiply(seen.see(axis.step), count)
+        seen.variables[axis.variable] = seen.note(add(seen.see(axis.start), span))
+        total = multiply(total, add(count, constant(1)))
+    seen.note(total)
+    see_body(sketch, phase.body, seen)
+    return None if seen.unbounded else seen.largest
+
 
 #: Rows of blocks that run together in the grouped order of a matrix product.
 GROUP = 8
@@ -142,8 +173,7 @@ def _computes_in_f64(statement: ir.Compute) -> bool:
 
 def _learn(plan: Plan, scope: Scope) -> None:
     """Which host scalars are never negative."""
-    for constant in plan.sketch.constants:
-        scope.known[constant.name] = constant.value >= 0
+    scope.known |= {one.name: one.value >= 0 for one in plan.sketch.constants}
     for let in plan.sketch.lets:
         scope.known[let.name] = never_negative(let.value, scope.known)
     for step in walk.around(plan.sketch.steps, scope.phase.index):
@@ -167,7 +197,7 @@ def _decode(emitter: BodyEmitter, phase: PhasePlan, dialect: Dialect) -> None:
     """Grid variables from the one-dimensional program number, outermost slowest."""
     scope = emitter.scope
     grid = phase.grid
-    persistent = dialect.capabilities.persistent_grid
+    persistent = scope.plan.capabilities.persistent_grid
     grouped = dialect.grouped_order and len(grid) >= 2 and has_product(phase.body)
     # The outermost count is needed for the total and for the groups only.
     counts = _counts(emitter, grid, persistent or (grouped and len(grid) == 2))

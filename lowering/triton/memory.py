@@ -1,27 +1,201 @@
-"""Masks, loads and stores of one kernel."""
+"""Memory of one kernel: addresses, masks, loads, stores, atomic updates and scalar reads.
+
+Where the lanes of a tile lie is said by a pointer and offsets. An offset is the sum of a scalar
+(lane 0's, as far as it is known apart) and one vector for every dimension that lanes vary along.
+Slices of step 1 are *plain*: their vectors are lane numbers, which the Ascend front end needs in
+order to see blocks of memory.
+
+The extremum of floats is one of integers: bits with the sign 0 are ordered as the numbers are, bits
+with the sign 1 the other way round, as unsigned numbers. NaN wins (R11) as the positive NaN in a
+maximum and the negative one in a minimum: those are beyond the infinities in either order. What is
+in memory before must have that form as well; the wrapper sees to it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import assert_never
 
 import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
-from sketchc.lowering.precedence import PYTHON, Code
+from sketchc.lowering.precedence import PYTHON, Code, parenthesised
+from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.python_host.names import literal
-from sketchc.lowering.triton.accesses import is_plain, place
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.expressions import (
+from sketchc.lowering.triton.scope import (
+    Scope,
+    broadcast,
     index_shape,
     joined,
     kernel_expression,
     laid_out,
+    shape_code,
+    spread,
     truth,
 )
-from sketchc.lowering.triton.scope import Scope, shape_code, spread
+
+Shape = tuple[Code, ...]
+
+
+@attrs.frozen
+class Place:
+    """Element offsets from `pointer`: the parts are summed. `shape` is what the vectors among them
+    broadcast to; the tensor has these extents, and strides where they are not those of a dense
+    one."""
+
+    tensor: str
+    pointer: Code
+    parts: tuple[Code, ...]
+    shape: Shape
+    extents: tuple[ir.Expr, ...]
+    strides: tuple[Code, ...] | None
+
+    @property
+    def address(self) -> Code:
+        return PYTHON.fold("+", [self.pointer, *self.parts])
+
+    def inside(self, stem: str, scope: Scope) -> Code:
+        """The address with offsets outside of the tensor brought to its ends; the wrapper gives a
+        tensor without elements one."""
+        scope.read_anyway[self.tensor] = None
+        if not self.parts:
+            return self.address
+        last = self._last(scope)
+        offset = PYTHON.call("tl.minimum", PYTHON.fold("+", list(self.parts)), last)
+        offset = PYTHON.call("tl.maximum", offset, Code("0"))
+        return PYTHON.binary("+", self.pointer, scope.bind(f"{stem}_at", offset))
+
+    def _last(self, scope: Scope) -> Code:
+        """The largest offset inside of the tensor."""
+        one = Code("1")
+        if self.strides is None:
+            product = _product(self.extents, scope)
+            return Code("0") if product is None else PYTHON.binary("-", product, one)
+        reaches = [
+            PYTHON.binary("*", PYTHON.binary("-", kernel_expression(e, scope), one), stride)
+            for e, stride in zip(self.extents, self.strides, strict=True)
+        ]
+        return PYTHON.fold("+", reaches) if reaches else Code("0")
+
+
+def is_plain(access: ir.Access) -> bool:
+    """True where the access has scalars and slices of step 1 only."""
+    return not any(
+        isinstance(subscript, ir.IndexSubscript)
+        or (isinstance(subscript, ir.SliceSubscript) and not is_literal(subscript.step, 1))
+        for subscript in access.subscripts
+    )
+
+
+def tensor_pointer(name: str, scope: Scope) -> Code:
+    """The kernel's argument for a tensor or the tensor under a view."""
+    tensor = scope.plan.sketch.tensor(name)
+    scope.tensors[tensor.name] = None
+    return Code(scope.names[f"{tensor.name}_ptr"])
+
+
+def place(access: ir.Access, tile: str | None, scope: Scope) -> Place:
+    """Where an access reads or writes; `tile` is None for a scalar (all subscripts are)."""
+    tensor = scope.plan.sketch.tensor(access.tensor)
+    pointer = tensor_pointer(access.tensor, scope)
+    origin, vectors, shape = _split(access, tile, scope)
+    extents = scope.plan.sketch.extents(access.tensor)
+    if any(tensor.broadcast) and access.tensor == tensor.name:
+        strides = [_stride_name(tensor, axis, scope) for axis in range(len(extents))]
+        parts = _strided_origin(origin, strides, scope)
+        parts += [_times(lane, strides[d]) for d, lane in vectors]
+        return Place(tensor.name, pointer, tuple(parts), shape, extents, tuple(strides))
+    parts = _dense_origin(origin, extents, scope)
+    parts += [_times(lane, _dense_stride(extents[d + 1 :], scope)) for d, lane in vectors]
+    return Place(tensor.name, pointer, tuple(parts), shape, extents, None)
+
+
+def _split(
+    access: ir.Access, tile: str | None, scope: Scope
+) -> tuple[list[ir.Expr], list[tuple[int, Code]], Shape]:
+    """The scalar part of each dimension's index, the vectors by dimension, and their shape."""
+    shape = scope.shape(tile) if tile is not None else ()
+    reached: Shape = ()
+    origin: list[ir.Expr] = []
+    vectors: list[tuple[int, Code]] = []
+    axis = 0
+    for dimension, subscript in enumerate(access.subscripts):
+        match subscript:
+            case ir.ScalarSubscript(index):
+                origin.append(index)
+            case ir.SliceSubscript(lower, _, _, step):
+                origin.append(lower)
+                assert tile is not None
+                if shape and scope.plan.tiles[tile].extents[axis].value != 1:
+                    lane = spread(Code(scope.lane(shape[axis])), axis, len(shape))
+                    if not is_literal(step, 1):
+                        lane = PYTHON.binary("*", lane, kernel_expression(step, scope))
+                    vectors.append((dimension, lane))
+                    ones = [Code("1")] * len(shape)
+                    ones[axis] = shape[axis]
+                    reached = broadcast(reached, tuple(ones))
+                axis += 1
+            case ir.IndexSubscript(value, _, _, where):
+                lanes = index_shape(value, scope)
+                origin.append(ir.Literal(0) if lanes else value)
+                if lanes:
+                    vectors.append((dimension, kernel_expression(value, scope)))
+                    reached = broadcast(reached, lanes)
+                axis += where is not None
+            case _:
+                assert_never(subscript)
+    return origin, vectors, reached
+
+
+def _times(lane: Code, stride: Code | None) -> Code:
+    return lane if stride is None else PYTHON.binary("*", lane, stride)
+
+
+def _product(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
+    codes = [kernel_expression(e, scope) for e in extents if not is_literal(e, 1)]
+    return PYTHON.fold("*", codes) if codes else None
+
+
+def _dense_stride(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
+    product = _product(extents, scope)
+    if product is None or product.level != PYTHON.binary_levels["*"]:
+        return product
+    return parenthesised(product)
+
+
+def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Scope) -> list[Code]:
+    """Offset of lane 0 by Horner's rule: `((b * F + f) * D1 + d) * D2`."""
+    total: Code | None = None
+    for index, extent in zip(origin, extents, strict=True):
+        if total is not None and not is_literal(extent, 1):
+            total = PYTHON.binary("*", total, kernel_expression(extent, scope))
+        if not is_literal(index, 0):
+            code = kernel_expression(index, scope)
+            total = code if total is None else PYTHON.binary("+", total, code)
+    if total is None:
+        return []
+    # Kept apart from the vectors: one scalar addition instead of one per lane.
+    return [parenthesised(total) if total.level == PYTHON.binary_levels["+"] else total]
+
+
+def _stride_name(tensor: ir.Tensor, axis: int, scope: Scope) -> Code:
+    key = (tensor.name, axis)
+    if key not in scope.strides:
+        scope.strides[key] = scope.names[f"{tensor.name}_stride_{axis}"]
+    return Code(scope.strides[key])
+
+
+def _strided_origin(origin: list[ir.Expr], strides: list[Code], scope: Scope) -> list[Code]:
+    """Offsets by run-time strides: an axis of extent 1 that is broadcast has stride 0."""
+    return [
+        PYTHON.binary("*", kernel_expression(index, scope), stride)
+        for index, stride in zip(origin, strides, strict=True)
+        if not is_literal(index, 0)
+    ]
 
 
 def conditions(
@@ -243,3 +417,94 @@ def convert(code: Code, source: DType, target: DType) -> Code:
     if target is DType.BOOL:
         return PYTHON.binary("!=", code, Code("0"))
     return PYTHON.postfix(code, f".to({TL[target]})")
+
+
+#: The integers as wide as a float: signed, unsigned, the bits of NaN in a maximum and a minimum.
+BITS: dict[DType, tuple[str, str, int, int]] = {
+    DType.F32: ("tl.int32", "tl.uint32", 0x7FC00000, 0xFFC00000 - (1 << 32)),
+    DType.F64: (
+        "tl.int64",
+        "tl.uint64",
+        0x7FF8000000000000,
+        0xFFF8000000000000 - (1 << 64),
+    ),
+}
+
+
+def needs_canonical_nan(statement: ir.Atomic, sketch: ir.Sketch) -> bool:
+    """True for an extremum of floats."""
+    return statement.operation != "add" and sketch.tensor(statement.access.tensor).dtype.is_float
+
+
+def atomic(statement: ir.Atomic, scope: Scope) -> list[tuple[Code | None, str]]:
+    """Lines of code, each with the scalar condition that it stands under."""
+    tensor = scope.plan.sketch.tensor(statement.access.tensor)
+    tile = scope.plan.sketch.tile(statement.tile)
+    value = convert(Code(scope.names[tile.name]), tile.dtype, tensor.dtype)
+    function = f"tl.atomic_{statement.operation}"
+    if not needs_canonical_nan(statement, scope.plan.sketch):
+        address, mask = target_lanes(statement, scope)
+        return [_update(function, address, value, mask, statement, scope)]
+    if scope.dialect.float_extrema:
+        address, mask = target_lanes(statement, scope)
+        value = _canonical(value, statement.operation, tensor.dtype)
+        return [_update(function, address, value, mask, statement, scope)]
+    return _by_bits(statement, tensor, value, scope)
+
+
+def _canonical(value: Code, operation: str, dtype: DType) -> Code:
+    """The value with NaN in the form that wins."""
+    signed, _, largest, smallest = BITS[dtype]
+    nan = f"tl.full((), {largest if operation == 'max' else smallest}, {signed})"
+    nan = f"{nan}.to({TL[dtype]}, bitcast=True)"
+    return PYTHON.call("tl.where", PYTHON.binary("!=", value, value), nan, value)
+
+
+def _update(
+    function: str,
+    address: Code,
+    value: Code,
+    mask: Code | None,
+    statement: ir.Atomic,
+    scope: Scope,
+) -> tuple[Code | None, str]:
+    arguments: list[Code | str] = [address, value]
+    # The Ascend front end drops the mask of a scalar update.
+    branch = mask is not None and scope.dialect.interval_masks and not scope.shape(statement.tile)
+    if mask is not None and not branch:
+        arguments.append(f"mask={mask}")
+    if not scope.dialect.interval_masks:
+        arguments.append('sem="relaxed"')
+    return (mask if branch else None), str(PYTHON.call(function, *arguments))
+
+
+def _by_bits(
+    statement: ir.Atomic, tensor: ir.Tensor, value: Code, scope: Scope
+) -> list[tuple[Code | None, str]]:
+    """Two integer updates through pointers of those types, which the wrapper passes."""
+    signed, unsigned, largest, smallest = BITS[tensor.dtype]
+    bits = scope.names.fresh(f"{scope.names[statement.tile]}_bits")
+    nan = largest if statement.operation == "max" else smallest
+    raw = PYTHON.postfix(value, f".to({signed}, bitcast=True)")
+    chosen = PYTHON.call("tl.where", PYTHON.binary("!=", value, value), str(nan), raw)
+    lines: list[tuple[Code | None, str]] = [(None, f"{bits} = {chosen}")]
+    other = {"max": "min", "min": "max"}[statement.operation]
+    unsigned_bits = Code(f"{bits}.to({unsigned}, bitcast=True)")
+    for kind, function, operand, sign in (
+        (signed, statement.operation, Code(bits), ">="),
+        (unsigned, other, unsigned_bits, "<"),
+    ):
+        pointer = scope.bit_pointer(tensor.name, kind.removeprefix("tl."))
+        address, mask = target_lanes(statement, scope, pointer)
+        own = PYTHON.binary(sign, Code(bits), Code("0"))
+        mask = own if mask is None else PYTHON.binary("&", mask, own)
+        lines.append(_update(f"tl.atomic_{function}", address, operand, mask, statement, scope))
+    return lines
+
+
+def fetch(statement: ir.Fetch, scope: Scope) -> Code:
+    """A scalar of memory: i64, bool, or a float."""
+    tensor = scope.plan.sketch.tensor(statement.access.tensor)
+    # The subscripts may come from memory themselves: never outside of the tensor (R13).
+    address = place(statement.access, None, scope).inside(scope.names[statement.name], scope)
+    return convert(loaded([address], tensor.dtype, scope), tensor.dtype, statement.dtype)

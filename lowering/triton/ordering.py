@@ -11,11 +11,10 @@ from sketchc.ir import nodes as ir
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.python_host.names import literal
+from sketchc.lowering.triton.cross_lane import axis_of
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.expressions import kernel_expression
 from sketchc.lowering.triton.memory import conditions, conjunction
-from sketchc.lowering.triton.scope import Scope, shape_code, spread
-from sketchc.lowering.triton.shuffles import axis_of
+from sketchc.lowering.triton.scope import Scope, kernel_expression, shape_code, spread
 from sketchc.lowering.triton.values import (
     Shape,
     Value,

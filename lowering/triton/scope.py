@@ -1,17 +1,25 @@
-"""What the emitter of one kernel knows and collects: names, extents, lanes, arguments, helpers."""
+"""What the emitter of one kernel knows and collects: names, extents, lanes, arguments, helpers; and
+the scalar and index expressions in it.
+"""
 
 from __future__ import annotations
 
+import math
+from typing import assert_never
+
 import attrs
+import numpy as np
 
 from sketchc.base.diagnostics import InternalError
-from sketchc.base.types import DType
+from sketchc.base.types import DType, rounded
 from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
 from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.plan import PhasePlan, PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.names import Names
-from sketchc.lowering.triton.dialect import Dialect
+from sketchc.lowering.python_host.expressions import is_literal, mirrored
+from sketchc.lowering.python_host.names import Names, literal
+from sketchc.lowering.triton.dialect import TL, Dialect
 
 
 @attrs.define
@@ -141,3 +149,235 @@ def spread(code: Code, axis: int, rank: int) -> Code:
         return code
     marks = ", ".join(":" if a == axis else "None" for a in range(rank))
     return PYTHON.postfix(code, f"[{marks}]")
+
+
+def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
+    """An integer or predicate expression, scalar or index tile; lanes through the scope."""
+    match expression:
+        case ir.Literal(value):
+            return literal(value)
+        case ir.Ref():
+            return _reference(expression, scope)
+        case ir.Unary("-", operand):
+            return PYTHON.unary("-", kernel_expression(operand, scope))
+        case ir.Unary(_, operand):
+            return _negation(operand, scope)
+        case ir.Binary():
+            return _binary(expression, scope)
+        case ir.Choice(condition, then, otherwise):
+            asked = joined(condition, scope)
+            sides = (kernel_expression(side, scope) for side in (then, otherwise))
+            return PYTHON.call("tl.where", asked, *sides)
+        case ir.Iota(extent, lower, _, layout):
+            physical = scope.physical(extent)
+            if physical.value == 1:  # one lane: a scalar
+                return kernel_expression(lower, scope)
+            code = laid_out(Code(scope.lane(scope.extent_code(physical, extent))), layout)
+            if is_literal(lower, 0):
+                return code
+            return PYTHON.binary("+", kernel_expression(lower, scope), code)
+        case ir.TileLanes(tile, dtype, _, layout):
+            code = Code(scope.names[tile])
+            if dtype is not DType.BOOL:
+                # What memory holds may be anything: 64 bits keep every value of it apart.
+                code = PYTHON.call("tl.cast", code, TL[DType.I64])
+            return laid_out(code, layout) if scope.shape(tile) else code
+        case ir.Function(name, arguments):
+            return _function(name, [kernel_expression(a, scope) for a in arguments])
+        case _:
+            assert_never(expression)
+
+
+def _reference(expression: ir.Ref, scope: Scope) -> Code:
+    match expression.kind:
+        case ir.NameKind.LOOP:
+            return Code(scope.names[expression.name])
+        case ir.NameKind.BINDING:
+            code = Code(scope.names[expression.name])
+            if expression.layout is None or not scope.lanes_of.get(expression.name):
+                return code
+            return laid_out(code, expression.layout)
+        case ir.NameKind.PRESENT:
+            scope.given[expression.name] = None
+            return Code(scope.names.given(expression.name))
+        case _:
+            scope.scalars[expression.name] = expression.kind
+            scope.dtypes[expression.name] = expression.dtype
+            return Code(scope.names[expression.name])
+
+
+def laid_out(code: Code, layout: tuple[bool, ...]) -> Code:
+    """A vector or tile with the axes of extent 1 that `layout` marks."""
+    if all(layout):
+        return code
+    marks = ", ".join(":" if own else "None" for own in layout)
+    return PYTHON.postfix(code, f"[{marks}]")
+
+
+def _negation(operand: ir.Expr, scope: Scope) -> Code:
+    """`not`, pushed inwards: `~` on a Python bool is not a negation."""
+    match operand:
+        case ir.Unary("not", inner):
+            return kernel_expression(inner, scope)
+        case ir.Binary("and" | "or" as operator, left, right):
+            other = "or" if operator == "and" else "and"
+            swapped = ir.Binary(other, ir.Unary("not", left), ir.Unary("not", right))
+            return kernel_expression(swapped, scope)
+        case ir.Binary() if symbolic.has_floats(operand):
+            return PYTHON.call("tl.where", kernel_expression(operand, scope), "False", "True")
+        case ir.Binary(operator) if operator in symbolic.OPPOSITE:
+            return kernel_expression(symbolic.negated(operand), scope)
+        case _:
+            return PYTHON.binary("==", kernel_expression(operand, scope), Code("0"))
+
+
+def _binary(expression: ir.Binary, scope: Scope) -> Code:
+    expression = mirrored(expression)
+    operator = expression.operator
+    if operator in ("and", "or"):
+        sides = joined(expression.left, scope), joined(expression.right, scope)
+        return PYTHON.binary("&" if operator == "and" else "|", *sides)
+    left = kernel_expression(expression.left, scope)
+    right = kernel_expression(expression.right, scope)
+    if operator in ("//", "%", "cdiv") and index_shape(expression.right, scope):
+        # A void lane's divisor may be anything, and must not trap (LOWERING 5).
+        right = PYTHON.call("tl.where", PYTHON.binary("==", right, Code("0")), Code("1"), right)
+    if symbolic.has_floats(expression):
+        return _float_binary(expression, left, right, scope)
+    safe = scope.non_negative(expression.left) and scope.non_negative(expression.right)
+    match operator:
+        case "+" if is_literal(expression.left, 0):
+            return right
+        case "min":
+            return PYTHON.call("tl.minimum", left, right)
+        case "max":
+            return PYTHON.call("tl.maximum", left, right)
+        case "cdiv":
+            # On possibly negative operands: ceil(a / b) = -floor(-a / b).
+            if safe:
+                return PYTHON.call("tl.cdiv", left, right)
+            quotient = scope.call("floor_quotient", PYTHON.unary("-", left), right)
+            return PYTHON.unary("-", quotient)
+        case "//" if not safe:
+            return scope.call("floor_quotient", left, right)
+        case "%" if not safe:
+            return scope.call("floor_remainder", left, right)
+        case _:
+            return PYTHON.binary(operator, left, right)
+
+
+def _float_binary(expression: ir.Binary, left: Code, right: Code, scope: Scope) -> Code:
+    """Float scalars are compared, and calculated with, as f64 holds them; where there is no f64,
+    only comparisons arrive here whose sides an f32 holds (see `CheckCapabilities`), but a literal,
+    which then makes way for the next f32."""
+    operator = expression.operator
+    if DType.F64.value in scope.plan.capabilities.dtypes:
+        left, right = _in_f64(expression.left, left), _in_f64(expression.right, right)
+    elif isinstance(expression.right, ir.Literal):
+        number = float(expression.right.value)
+        if operator in ("==", "!=") and rounded(number, DType.F32) != number:
+            return Code(str(operator == "!="))
+        right = literal(_f32_beside(number, above=operator in ("<", ">=")))
+    match operator:
+        case "min" | "max":
+            return PYTHON.call({"min": "tl.minimum", "max": "tl.maximum"}[operator], left, right)
+        case _:
+            return PYTHON.binary(operator, left, right)
+
+
+def _in_f64(expression: ir.Expr, code: Code) -> Code:
+    match expression:
+        case ir.Literal(value):
+            return PYTHON.call("tl.full", "()", literal(float(value)), TL[DType.F64])
+        case ir.Binary():
+            return code
+        case _:
+            return PYTHON.call("tl.cast", code, TL[DType.F64])
+
+
+def _f32_beside(number: float, above: bool) -> float:
+    """The number as an f32, the next one above or below where none equals it."""
+    nearest = rounded(number, DType.F32)
+    if nearest == number or (nearest > number) == above:
+        return nearest
+    return float(np.nextafter(np.float32(nearest), np.float32(math.inf if above else -math.inf)))
+
+
+def index_shape(expression: ir.Expr, scope: Scope) -> tuple[Code, ...]:
+    """The physical shape of an expression's code; () for a scalar."""
+    match expression:
+        case ir.Literal() | ir.Function():
+            return ()
+        case ir.Ref(name=name, kind=ir.NameKind.BINDING, layout=layout):
+            return _spread_shape(scope.lanes_of.get(name, ()), layout)
+        case ir.Ref():
+            return ()
+        case ir.Iota(extent=extent, layout=layout):
+            physical = scope.physical(extent)
+            own = () if physical.value == 1 else (scope.extent_code(physical, extent),)
+            return _spread_shape(own, layout)
+        case ir.TileLanes(tile=tile, layout=layout):
+            return _spread_shape(scope.shape(tile), layout)
+        case ir.Unary(operand=operand):
+            return index_shape(operand, scope)
+        case ir.Binary(left=left, right=right):
+            return broadcast(index_shape(left, scope), index_shape(right, scope))
+        case ir.Choice():
+            shapes = [index_shape(part, scope) for part in expression.parts]
+            return broadcast(shapes[0], broadcast(shapes[1], shapes[2]))
+        case _:
+            assert_never(expression)
+
+
+def _spread_shape(own: tuple[Code, ...], layout: tuple[bool, ...] | None) -> tuple[Code, ...]:
+    if layout is None or not own:
+        return own
+    axes = iter(own)
+    return tuple(next(axes) if mine else Code("1") for mine in layout)
+
+
+def broadcast(left: tuple[Code, ...], right: tuple[Code, ...]) -> tuple[Code, ...]:
+    """The shape of two broadcast against each other, right-aligned."""
+    rank = max(len(left), len(right))
+    one = Code("1")
+    wide = [(one,) * (rank - len(side)) + side for side in (left, right)]
+    return tuple(b if a.text == "1" else a for a, b in zip(*wide, strict=True))
+
+
+def joined(condition: ir.Expr, scope: Scope) -> Code:
+    """A condition as an operand of `&` and `|`. Beside a tile, Triton's interpreter repeats a
+    comparison of scalars in the type of what is compared."""
+    code, lanes = kernel_expression(condition, scope), index_shape(condition, scope)
+    compared = isinstance(condition, ir.Binary) and condition.operator in symbolic.OPPOSITE
+    if compared and not lanes and symbolic.has_floats(condition):
+        code = PYTHON.call("tl.where", code, "True", "False")
+    return truth(code, lanes, scope)
+
+
+def truth(code: Code, lanes: tuple[Code, ...], scope: Scope) -> Code:
+    """A condition as an operand of `&` and `|`: older front ends do not join a scalar that is known
+    when they compile (a size of 1 is) to one that is not."""
+    if lanes or not scope.dialect.interval_masks:
+        return code
+    return PYTHON.call("tl.cast", code, "tl.int1")
+
+
+_KERNEL_FUNCTIONS = {"sqrt": "tl.sqrt", "exp": "tl.exp", "log": "tl.log", "log2": "tl.log2"}
+
+
+def _function(name: str, arguments: list[Code]) -> Code:
+    match name:
+        case "abs":
+            return PYTHON.call("tl.abs", *arguments)
+        case "float":
+            return PYTHON.call("tl.cast", arguments[0], TL[DType.F32])
+        case "int":
+            return PYTHON.call("tl.cast", arguments[0], TL[DType.I64])
+        case "rsqrt":
+            return PYTHON.call("tl.rsqrt", PYTHON.call("tl.cast", arguments[0], "tl.float32"))
+        case "pow":
+            scaled = PYTHON.binary("*", arguments[1], PYTHON.call("tl.log2", arguments[0]))
+            return PYTHON.call("tl.exp2", scaled)
+        case _:
+            inner = PYTHON.call("tl.cast", arguments[0], "tl.float32")
+            return PYTHON.call(_KERNEL_FUNCTIONS[name], inner)

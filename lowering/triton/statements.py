@@ -16,14 +16,12 @@ from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.source_map import Marks
-from sketchc.lowering.triton.atomics import atomic, fetch
-from sketchc.lowering.triton.compute import compute, full
-from sketchc.lowering.triton.expressions import index_shape, kernel_expression
+from sketchc.lowering.triton.compute import compute
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.memory import convert, fill_code, load, store
-from sketchc.lowering.triton.pipelining import stages_of, unrolled
-from sketchc.lowering.triton.scope import Scope
-from sketchc.lowering.triton.values import scalar_value
+from sketchc.lowering.triton.memory import atomic, convert, fetch, fill_code, load, store
+from sketchc.lowering.triton.scope import Scope, index_shape, kernel_expression
+from sketchc.lowering.triton.tuning import stages_of, unrolled
+from sketchc.lowering.triton.values import full, scalar_value
 
 
 @attrs.define

@@ -1,17 +1,113 @@
-"""Launch options of a kernel: warps and pipeline stages, from tile sizes and the chip's facts.
+"""How deep pipelines are, which loops are unrolled, and with how many warps a kernel is launched:
+from tile sizes and the chip's facts. `answers` says so of the hints of loops and tiles.
 
-They belong to the wrapper, never to an autotuner (LOWERING 13). Element-wise programs get eight
-elements per thread (two 16-byte accesses of f32: enough bytes in flight for the memory's latency);
-matrix products at most 64 accumulator elements per thread.
+Launch options belong to the wrapper, never to an autotuner (LOWERING 13). Element-wise programs get
+eight elements per thread (two 16-byte accesses of f32: enough bytes in flight for the memory's
+latency); matrix products at most 64 accumulator elements per thread.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.lowering.plan import PhasePlan, Plan, TilePlan, has_product, is_product
+from sketchc.ir.evaluate import constants_of, evaluate
+from sketchc.lowering.plan import (
+    HintAnswer,
+    PhasePlan,
+    Plan,
+    TilePlan,
+    has_product,
+    is_product,
+    subject,
+)
 from sketchc.lowering.python_host.names import Names
-from sketchc.lowering.triton.pipelining import size_of
+from sketchc.lowering.triton.cross_lane import product_unit
+from sketchc.lowering.triton.dialect import Dialect
+from sketchc.lowering.triton.hazards import Hazards
+
+#: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).
+FEWEST_STAGES = 4
+MOST_LOOP_STAGES = 6
+
+
+#: What "async" asks for at least: one load on its way while another is worked on.
+FEWEST_ASYNC_STAGES = 2
+
+#: Loops of more iterations are not unrolled: code grows with each.
+MOST_UNROLLED = 16
+
+
+def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
+    """The depth of a loop's software pipeline, or None for Triton's own choice. `hazard`: the loop
+    stores a tensor that it loads, so that no load may run ahead.
+
+    For loops hinted "pipeline" or "async" that stream tiles: as many stages as the chip's
+    `pipeline_bytes` hold of what one iteration loads; one program then keeps enough bytes in
+    flight, however few programs there are. Triton pipelines the operands of dots by itself, and
+    loops in loops are left alone.
+    """
+    if hazard:
+        return 1
+    if loop.stages is not None:
+        return loop.stages
+    aim = plan.hardware.facts["tuning"].get("pipeline_bytes")
+    wanted = {"pipeline", "async"} & set(loop.hints)
+    if aim is None or not wanted or contains_product(loop):
+        return None
+    loaded = 0
+    for statement in loop.body:
+        match statement:
+            case ir.Load(_, tile):
+                elements, buckets = size_of(plan.tiles[tile])
+                if buckets:
+                    return None
+                loaded += elements * plan.tiles[tile].tile.dtype.bytes
+            case ir.For():
+                return None
+            case _:
+                pass
+    stages = min(int(aim) // loaded, MOST_LOOP_STAGES) if loaded else 0
+    if "async" in wanted and loaded:
+        return max(stages, FEWEST_ASYNC_STAGES)
+    return stages if stages >= FEWEST_STAGES else None
+
+
+def iterations_of(plan: Plan, loop: ir.For) -> int | None:
+    """The number of a loop's iterations where it is known when the kernel is compiled."""
+    try:
+        bounds = [
+            int(evaluate(e, constants_of(plan.sketch))) for e in (loop.start, loop.stop, loop.step)
+        ]
+    except KeyError:
+        return None
+    return len(range(*bounds))
+
+
+def unrolled(plan: Plan, loop: ir.For) -> int | None:
+    """How many iterations of a loop hinted "unroll" are written out by Triton: all, or None."""
+    if "unroll" not in loop.hints:
+        return None
+    count = iterations_of(plan, loop)
+    return count if count is not None and 1 < count <= MOST_UNROLLED else None
+
+
+def contains_product(loop: ir.For) -> bool:
+    """Whether a matrix product stands directly in the loop."""
+    return any(is_product(statement) for statement in loop.body)
+
+
+def size_of(tile: TilePlan) -> tuple[int, list[str]]:
+    """Compile-time elements of a tile, and the buckets to multiply them by."""
+    elements, buckets = 1, []
+    for extent in tile.extents:
+        if extent.value is None:
+            buckets.append(extent.name)
+        else:
+            elements *= extent.value
+    return elements, buckets
+
 
 ELEMENTS_PER_THREAD = 8
 ACCUMULATORS_PER_THREAD = 64
@@ -45,8 +141,8 @@ def _product_options(plan: Plan, phase: PhasePlan) -> list[str]:
         if not is_product(statement):
             continue
         largest = max(largest, size_of(plan.tiles[statement.destination])[0])
-        operands = [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]
-        stage = sum(size_of(plan.tiles[n])[0] * plan.tiles[n].tile.dtype.bytes for n in operands)
+        tiles = [plan.tiles[name] for name in _operands(statement)]
+        stage = sum(size_of(tile)[0] * tile.tile.dtype.bytes for tile in tiles)
         per_stage = max(per_stage, stage)
     warps = largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP)
     shared = plan.hardware.facts["memory"]["shared"]["bytes"]
@@ -81,9 +177,115 @@ def _phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:
         match statement:
             case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
                 used[tile] = None
-            case ir.Compute(operands=operands):
-                used.update(dict.fromkeys(statement.destinations))
-                used.update({o.tile: None for o in operands if isinstance(o, ir.TileOperand)})
+            case ir.Compute():
+                used.update(dict.fromkeys((*statement.destinations, *_operands(statement))))
             case _:
                 pass
     return [plan.tiles[name] for name in used]
+
+
+# ---------------------------------------------------------------- what hints became
+
+
+def answers(plan: Plan, dialect: Dialect) -> tuple[HintAnswer, ...]:
+    """One answer for each hint that only the emitter can answer, in program order."""
+    found: list[HintAnswer] = []
+    for phase in plan.phases:
+        hazards = Hazards(plan.sketch).find(phase.body)
+        for position, statement in enumerate(walk.statements(phase.body)):
+            if isinstance(statement, ir.For):
+                hazard = position in hazards.loops
+                found += _loop(plan, statement, dialect, hazard=hazard, on_grid=False)
+    on_grid = {axis.variable for phase in plan.phases for axis in phase.grid}
+    for statement in walk.in_phases(plan.sketch.phases):
+        if isinstance(statement, ir.For) and statement.variable in on_grid:
+            found += _loop(plan, statement, dialect, hazard=False, on_grid=True)
+    found += _tiles(plan, dialect)
+    return tuple(found)
+
+
+def _loop(
+    plan: Plan, loop: ir.For, dialect: Dialect, *, hazard: bool, on_grid: bool
+) -> Iterator[HintAnswer]:
+    where = subject(plan, loop)
+    for hint in loop.hints:
+        match hint.split(".")[0]:
+            case "tensor_core":
+                yield from _units(plan, loop.body, hint, where, dialect)
+            case "pipeline" | "async" | "unroll" if on_grid:
+                why = "iterations of a grid axis are programs of their own"
+                yield HintAnswer(hint, where, "not used", why)
+            case "pipeline" | "async":
+                yield HintAnswer(hint, where, *_stages(plan, loop, hazard, dialect))
+            case "unroll":
+                yield HintAnswer(hint, where, *_unrolling(plan, loop, dialect))
+            case "vectorize" | "simd" | "warp" | "threadidx":
+                became = "the lanes of tiles are spread over threads, iterations are not"
+                why = "Triton programs are written for blocks; its compiler lays out threads"
+                yield HintAnswer(hint, where, became, why)
+            case _:
+                pass
+
+
+def _stages(plan: Plan, loop: ir.For, hazard: bool, dialect: Dialect) -> tuple[str, str]:
+    """What became of `pipeline` or `async`."""
+    if not dialect.launch_options:
+        return (
+            "double buffering by the vendor's compiler",
+            "it overlaps copies with work by default; the plan counts half of the buffer for it",
+        )
+    if hazard:
+        return "num_stages=1", "the loop stores a tensor that it loads: loads must not run ahead"
+    stages = stages_of(plan, loop, hazard)
+    if stages is not None:
+        why = "stages= of the sketch" if loop.stages is not None else "what the chip's loads need"
+        return f"num_stages={stages}", why
+    if contains_product(loop):
+        return "num_stages of the launch", "Triton pipelines the operands of tl.dot by itself"
+    if any(isinstance(statement, ir.For) for statement in loop.body):
+        return "not used", "only innermost loops are pipelined"
+    return "not used", "too few stages fit to be worth it, or tile sizes are known at launch only"
+
+
+def _unrolling(plan: Plan, loop: ir.For, dialect: Dialect) -> tuple[str, str]:
+    """What became of `unroll`."""
+    if not dialect.launch_options:
+        return "not used", "which loops are unrolled is the choice of the vendor's compiler"
+    factor = unrolled(plan, loop)
+    if factor is not None:
+        return f"loop_unroll_factor={factor}", "all of its iterations"
+    if iterations_of(plan, loop) is None:
+        return "not used", "the number of its iterations is known at launch only"
+    return "not used", f"only loops of 2 to {MOST_UNROLLED} iterations are unrolled"
+
+
+def _units(
+    plan: Plan, body: tuple[ir.Statement, ...], hint: str, where: str, dialect: Dialect
+) -> Iterator[HintAnswer]:
+    """What the matrix products of a loop run on."""
+    products = [statement for statement in walk.statements(body) if is_product(statement)]
+    if not products:
+        yield HintAnswer(hint, where, "not used", "there is no matrix product in it")
+    for product in products:
+        became, why = product_unit(plan, product, dialect)
+        yield HintAnswer(hint, where, became, why)
+
+
+def _tiles(plan: Plan, dialect: Dialect) -> Iterator[HintAnswer]:
+    for tile in plan.sketch.tiles:
+        where = f"tile {tile.name}"
+        if "tensor_core" in tile.hints:
+            uses = tuple(
+                statement
+                for statement in walk.in_phases(plan.phases)
+                if isinstance(statement, ir.Compute)
+                and tile.name in (statement.destination, *_operands(statement))
+            )
+            yield from _units(plan, uses, "tensor_core", where, dialect)
+        if "async" in tile.hints:
+            yield HintAnswer("async", where, "as its loop is pipelined", "loops set the stages")
+
+
+def _operands(statement: ir.Compute) -> list[str]:
+    """The tiles that a statement reads."""
+    return [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]

@@ -11,9 +11,8 @@ from sketchc.ir.lanes import laid_out
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import on_host
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.expressions import index_shape, kernel_expression
 from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
-from sketchc.lowering.triton.scope import Scope, shape_code
+from sketchc.lowering.triton.scope import Scope, index_shape, kernel_expression, shape_code
 from sketchc.ops.table import identity_value
 
 Shape = tuple[Code, ...]

@@ -23,9 +23,9 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.precedence import CPP, PYTHON, Code
 from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.library import definitions, texts
-from sketchc.lowering.triton.bounds import phase_magnitudes
 from sketchc.lowering.triton.emit import FUNCTIONS
 from sketchc.lowering.triton.hazards import Hazards
+from sketchc.lowering.triton.kernel import phase_magnitudes
 
 CONFIGURATION = Path(__file__).parent.parent.parent / "pyproject.toml"
 
