@@ -1,4 +1,4 @@
-"""What a wheel holds besides the files of the checkout: the tables of sketchc.parsing.tables."""
+"""What a wheel holds besides the files of the checkout: the tables of sketchc.parsing.parser."""
 
 import importlib
 import sys
@@ -14,7 +14,7 @@ class BuildWithTables(build_py):
         super().run()
         if not self.editable_mode:
             sys.path.insert(0, self.build_lib)
-            importlib.import_module("sketchc.parsing.tables").ship()
+            importlib.import_module("sketchc.parsing.parser").ship()
 
 
 #: The folders at the top, which install as one package; a new package in one of them needs no line.

@@ -16,8 +16,7 @@ from triton_cases import Array, dtype_of
 from sketchc.base.diagnostics import Severity, Source
 from sketchc.base.types import DType
 from sketchc.checker.elaboration.elaborate import elaborate
-from sketchc.ops.rows import Category, Op
-from sketchc.ops.table import OPS
+from sketchc.ops.table import OPS, Category, Op
 from sketchc.parsing.parser import parse
 
 TYPES = tuple(dtype.value for dtype in DType)

@@ -16,7 +16,7 @@ from sketchc.agents.prompts.rendering import render
 from sketchc.base.types import DType
 from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
 from sketchc.ops.table import OPS, Attribute, Category, Op, Result, Shape
-from sketchc.parsing.vocabulary import SECTIONS
+from sketchc.parsing.syntax import SECTIONS
 
 #: The complete sketches that the prompts show, the simplest first.
 EXAMPLES: tuple[str, ...] = (

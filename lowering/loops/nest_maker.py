@@ -15,8 +15,8 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.lanes import laid_out
 from sketchc.ir.show import show
+from sketchc.ir.walk import laid_out
 from sketchc.lowering.loops.library_calls import RULES
 from sketchc.lowering.loops.nests import (
     ONE,

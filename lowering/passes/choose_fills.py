@@ -10,8 +10,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.plan import Plan
-from sketchc.ops.rows import Value
-from sketchc.ops.table import OPS, Category, Fact, identity_value
+from sketchc.ops.table import OPS, Category, Fact, Value, identity_value
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ import networkx
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.lanes import laid_out
+from sketchc.ir.walk import laid_out
 from sketchc.lowering.passes.place_tiles import depends_on_launch, tiles_used
 from sketchc.ops.table import OPS, Category
 

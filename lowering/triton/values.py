@@ -7,7 +7,7 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.lanes import laid_out
+from sketchc.ir.walk import laid_out
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import on_host
 from sketchc.lowering.triton.dialect import TL

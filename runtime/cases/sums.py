@@ -25,8 +25,7 @@ from sketchc.ir.evaluate import Value, evaluate
 from sketchc.ir.walk import children, references
 from sketchc.launch.index_inputs import MOST_TRIPS
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
-from sketchc.ops.rows import Category, Fact
-from sketchc.ops.table import OPS
+from sketchc.ops.table import OPS, Category, Fact
 
 Scope = dict[str, Value]
 _NOTHING = frozenset({Category.INDEX, Category.RANDOM})

@@ -44,9 +44,14 @@ from sketchc.checker.testing.goals import Planner, sizes_text, told, told_missed
 from sketchc.checker.testing.settings import Setting, Settings
 from sketchc.checker.testing.workload import workload
 from sketchc.interpreter.api import Options, Result, interpret
-from sketchc.interpreter.inputs import DRAWINGS, indices_exist, random_inputs
+from sketchc.interpreter.inputs import (
+    DRAWINGS,
+    MOST_RUNS,
+    indices_exist,
+    keeping_inputs,
+    random_inputs,
+)
 from sketchc.interpreter.launch import bind_values, tensor_shapes
-from sketchc.interpreter.promises import MOST_RUNS, keeping_inputs
 from sketchc.interpreter.tiles import Array
 from sketchc.interpreter.violations import Violation, show_element, show_values
 from sketchc.ir import nodes as ir

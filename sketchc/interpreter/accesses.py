@@ -16,10 +16,8 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.interpreter.addresses import Addresses, Locator, compile_access
 from sketchc.interpreter.expressions import compile_domain, compile_scalar
-from sketchc.interpreter.lanes import Outcome
-from sketchc.interpreter.memory import MASKED, STRAY, Index, Places, Site, Window
-from sketchc.interpreter.operations import convert
-from sketchc.interpreter.state import Action, State
+from sketchc.interpreter.memory import MASKED, STRAY, Action, Index, Places, Site, State, Window
+from sketchc.interpreter.operations import Outcome, convert
 from sketchc.interpreter.tiles import (
     Array,
     Box,

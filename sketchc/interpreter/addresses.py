@@ -1,6 +1,6 @@
 """Where an access of any form goes: the element of each lane, and the lanes that have one.
 
-This is the general path, over `lanes.element_indices`; the machine takes a short cut for plain
+This is the general path, over `walk.element_indices`; the machine takes a short cut for plain
 slices. Nothing here looks at inferred domains: validity follows from slices, index tiles, tensor
 bounds and `where=` as they are at run time (R1, R5, R13), which is what checks the inference.
 """
@@ -33,8 +33,8 @@ from sketchc.interpreter.tiles import (
     operand_box,
     select,
 )
-from sketchc.ir import lanes
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.symbolic import conjuncts
 
 
@@ -128,7 +128,7 @@ def compile_access(
         axis += isinstance(part, ir.SliceSubscript) or (
             isinstance(part, ir.IndexSubscript) and part.axis is not None
         )
-    elements = lanes.element_indices(access, extents)
+    elements = walk.element_indices(access, extents)
     conditions = () if where is None else tuple(conjuncts(where))
     return Compiled(
         tuple(slices),

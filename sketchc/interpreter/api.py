@@ -16,10 +16,8 @@ from sketchc.base import records
 from sketchc.interpreter.launch import Launch, prepare
 from sketchc.interpreter.machine import Machine
 from sketchc.interpreter.memory import Memory, Places
-from sketchc.interpreter.options import Options
-from sketchc.interpreter.run_coverage import RunCoverage
 from sketchc.interpreter.tiles import Array
-from sketchc.interpreter.violations import Violation, Violations, show_element
+from sketchc.interpreter.violations import Options, RunCoverage, Violation, Violations, show_element
 from sketchc.ir import nodes as ir
 
 __all__ = ["Options", "Result", "Violation", "interpret"]

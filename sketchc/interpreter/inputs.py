@@ -6,15 +6,18 @@ and for stores with `unique=True` or `covers=True` indices that are distinct, or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 import attrs
 import numpy as np
 
 from sketchc.base.types import DType, numpy_dtype
+from sketchc.interpreter.api import Result
+from sketchc.interpreter.memory import STRAY
 from sketchc.interpreter.tiles import Array, to_tensor
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value
 from sketchc.launch.index_inputs import Promise, index_ranges, promises
 from sketchc.launch.symbol_sources import solve_symbols
@@ -191,3 +194,367 @@ def into_range(array: Array, lower: int, upper: int) -> Array:
 def _symbols(sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
     """The symbols that the shapes say."""
     return solve_symbols(sketch, shapes, {})
+
+
+#: Most runs for the inputs of one call, and most elements of an input to search values for.
+MOST_RUNS = 80
+MOST_ELEMENTS = 256
+#: Most rounds to find out which lanes an element decides, each of one run per binary digit, and
+#: most runs in a row that bring values for no more elements.
+CODED_ROUNDS = 6
+PATIENCE = 16
+#: Positions are below this in one tensor.
+_BLOCK = 2**40
+
+#: A run on these inputs with `Options.places`; None where there is none.
+Trial = Callable[[Mapping[str, Array]], Result | None]
+#: Values of one element: one for each tensor searched.
+Values = tuple[int, ...]
+Places = frozenset[int]
+
+
+def keeping_inputs(
+    sketch: ir.Sketch,
+    arrays: Mapping[str, Array],
+    trial: Trial,
+    numbers: Sequence[int],
+    generator: np.random.Generator,
+    most_runs: int = MOST_RUNS,
+) -> dict[str, Array] | None:
+    """`arrays` with other values in integer inputs, such that a run breaks no promise; None where
+    none are found. `numbers`: sizes and params, near which, as near the integers written in the
+    sketch, values are tried, too."""
+    runs = _Runs(trial, most_runs)
+    numbers = (*numbers, *_literals(sketch))
+    for names in _groups(sketch, arrays):
+        search = _Search(names, dict(arrays), runs, numbers, generator)
+        for found in search.candidates():
+            result = runs.run(found)
+            if result is not None and not any(v.promised for v in result.violations):
+                return found
+    return None
+
+
+def _groups(sketch: ir.Sketch, arrays: Mapping[str, Array]) -> list[tuple[str, ...]]:
+    """The inputs that can hold indices: those of one shape, whose elements go together."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for tensor in sketch.tensors:
+        array = arrays.get(tensor.name)
+        if array is None or not tensor.dtype.is_integer or tensor.dtype is DType.BOOL:
+            continue
+        if 0 < array.size <= MOST_ELEMENTS:
+            groups.setdefault(array.shape, []).append(tensor.name)
+    return [tuple(names) for names in groups.values()]
+
+
+def _literals(sketch: ir.Sketch) -> list[int]:
+    """The integers with which values are computed, and their negatives."""
+    found: dict[int, None] = {}
+    for statement in walk.in_phases(sketch.phases):
+        for part in (part for value in _computed(statement) for part in walk.parts(value)):
+            match part:
+                case ir.Literal(bool()):
+                    pass
+                case ir.Literal(int(number)) if abs(number) > 1:
+                    found |= dict.fromkeys((number, -number))
+                case _:
+                    pass
+    return list(found)
+
+
+def _computed(statement: ir.Statement) -> list[ir.Expr]:
+    """The expressions of which a statement computes values, or places that it writes."""
+    match statement:
+        case ir.Compute(operands=operands):
+            return [one.value for one in operands if isinstance(one, ir.ScalarOperand)]
+        case ir.Bind(value=value):
+            return [value]
+        case ir.Store(access=access):
+            return [
+                subscript.value if isinstance(subscript, ir.IndexSubscript) else subscript.index
+                for subscript in access.subscripts
+                if not isinstance(subscript, ir.SliceSubscript)
+            ]
+        case _:
+            return []
+
+
+@attrs.define
+class _Runs:
+    """Runs the sketch, a limited number of times."""
+
+    trial: Trial
+    left: int
+
+    def run(self, arrays: Mapping[str, Array]) -> Result | None:
+        if self.left <= 0:
+            return None
+        self.left -= 1
+        return self.trial(arrays)
+
+
+class _Search:
+    """A search for values of the inputs `names`, which have one shape."""
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        arrays: dict[str, Array],
+        runs: _Runs,
+        numbers: tuple[int, ...],
+        generator: np.random.Generator,
+    ) -> None:
+        self.names = names
+        self.arrays = arrays
+        self.runs = runs
+        self.generator = generator
+        self.count = arrays[names[0]].size
+        self.limits = [np.iinfo(arrays[name].dtype) for name in names]
+        self.numbers = numbers or (1,)
+        self.shape: tuple[tuple[int, str, int], ...] | None = None
+        self.source = np.zeros(0, np.int64)  # the element that decides a lane; -1: none
+        self.open = np.zeros(0, np.bool_)  # lanes that some element decides, or may
+        self.unique = False
+        self.room = 0
+        self.seen: list[tuple[Array, Array]] = []
+        self.known: list[dict[Values, Places | None]] = [{} for _ in range(self.count)]
+        self.good: dict[Values, None] = {}
+        self.matching = _Matching(self.known, generator)
+
+    def candidates(self) -> Iterator[dict[str, Array]]:
+        """Inputs that keep the promise as far as is known."""
+        rounds, patience, most = CODED_ROUNDS, PATIENCE, 0
+        while patience > 0:
+            if rounds > 0 and (not self.seen or (self.open & (self.source < 0)).any()):
+                rounds -= 1
+                if not self._attribute():
+                    return
+                continue
+            deciding = self._deciding()
+            if not deciding or self._too_many(deciding):
+                return
+            chosen = self.matching.chosen(deciding, self.unique)
+            matched = len(self.matching.values)
+            patience = PATIENCE if matched > most else patience - 1
+            most = max(most, matched)
+            if chosen is not None:
+                yield self._arrays(self._with(chosen))
+                self.matching.release()
+            if self._observe(self._draw()) is None:
+                return
+            self._learn()
+
+    def _too_many(self, deciding: Sequence[int]) -> bool:
+        """Whether there are fewer places than the elements need, as far as is known."""
+        if not self.unique:
+            return False
+        needed = 0
+        for element in deciding:
+            counts = [len(p) for p in self.known[element].values() if p is not None]
+            needed += min(counts, default=0)
+        return needed > self.room
+
+    # ------------------------------------------------------------ runs
+
+    def _observe(self, values: Array) -> Array | None:
+        """The places of all lanes with these values; None where a run does not compare."""
+        result = self.runs.run(self._arrays(values))
+        if result is None or not result.places:
+            return None
+        shape = tuple((p.launch, p.tensor, p.positions.size) for p in result.places)
+        if self.shape is None:
+            self.shape = shape
+            self.unique = any(places.unique for places in result.places)
+            rooms = {(p.launch, p.tensor): p.size for p in result.places}
+            self.room = sum(rooms.values())
+        if shape != self.shape:
+            return None
+        blocks = {key: n for n, key in enumerate(dict.fromkeys(part[:2] for part in shape))}
+        lanes = [
+            np.where(p.positions < 0, p.positions, p.positions + blocks[part[:2]] * _BLOCK)
+            for p, part in zip(result.places, shape, strict=True)
+        ]
+        found: Array = np.concatenate(lanes)
+        if not self.seen:
+            self.source, self.open = np.full(found.size, -1), np.zeros(found.size, np.bool_)
+        self.seen.append((values, found))
+        self.open = self.open | (found == STRAY) | (found != self.seen[0][1])
+        return found
+
+    def _arrays(self, values: Array) -> dict[str, Array]:
+        """The inputs with these values, one row for each tensor."""
+        changed = {
+            name: row.reshape(self.arrays[name].shape).astype(self.arrays[name].dtype)
+            for name, row in zip(self.names, values, strict=True)
+        }
+        return {**self.arrays, **changed}
+
+    def _with(self, chosen: Mapping[int, Values]) -> Array:
+        values = np.array([self.arrays[name].reshape(-1) for name in self.names], np.int64)
+        for element, some in chosen.items():
+            values[:, element] = some
+        return values
+
+    # ------------------------------------------------------------ what decides a lane
+
+    def _attribute(self) -> bool:
+        """Find out which element decides each lane: those elements take another value whose number
+        has a certain binary digit, for each digit. False where runs do not say. A lane that changes
+        in none of these runs may do so with other values."""
+        numbers = np.arange(1, self.count + 1)
+        first, other = self._draw(), self._draw()
+        before = self._observe(first)
+        if before is None:
+            return False
+        codes = np.zeros(before.size, np.int64)
+        for digit in range(self.count.bit_length()):
+            after = self._observe(np.where(numbers >> digit & 1, other, first))
+            if after is None:
+                return False
+            codes |= (after != before).astype(np.int64) << digit
+        new = (self.source < 0) & (codes > 0) & (codes <= self.count)
+        self.source = np.where(new, codes - 1, self.source)
+        self._learn(anew=True)
+        return True
+
+    def _deciding(self) -> list[int]:
+        """The elements that decide some lane."""
+        return [int(element) for element in np.unique(self.source) if element >= 0]
+
+    def _learn(self, anew: bool = False) -> None:
+        """Note where values led, from the last run or from all."""
+        order = np.argsort(self.source, kind="stable")
+        elements, starts = np.unique(self.source[order], return_index=True)
+        if anew:
+            self.matching.forget()
+        for values, lanes in self.seen if anew else self.seen[-1:]:
+            for element, part in zip(elements, np.split(lanes[order], starts[1:]), strict=True):
+                places = frozenset(part[part >= 0].tolist())
+                if element < 0:
+                    continue
+                value = tuple(values[:, element].tolist())
+                stray = bool((part == STRAY).any())
+                self.known[element][value] = None if stray else places
+                if not stray:
+                    self.good[value] = None
+        lanes = self.seen[-1][1][~self.open & (self.source < 0)]
+        self.matching.taken = frozenset(lanes[lanes >= 0].tolist())
+
+    # ------------------------------------------------------------ values to try
+
+    def _draw(self) -> Array:
+        """Values for all elements: such as were good elsewhere and are new here, ones near those,
+        and any."""
+        drawn = self._anywhere()
+        if self.good:
+            good = np.array(list(self.good), np.int64).T
+            lower, upper = good.min(axis=1, keepdims=True), good.max(axis=1, keepdims=True)
+            spread = (upper - lower) // 2 + 2
+            near = self.generator.integers(lower - spread, upper + spread + 1, drawn.shape)
+            drawn = np.where(self.generator.random(self.count) < 0.7, near, drawn)
+            for element in np.flatnonzero(self.generator.random(self.count) < 0.6):
+                new = [value for value in self.good if value not in self.known[element]]
+                if new:
+                    drawn[:, element] = new[int(self.generator.integers(len(new)))]
+        for row, limit in zip(drawn, self.limits, strict=True):
+            np.clip(row, max(limit.min, -(2**40)), min(limit.max, 2**40), out=row)
+        return drawn
+
+    def _anywhere(self) -> Array:
+        """Values of all magnitudes up to the sizes met, most of them positive, some near a size or
+        param, and some of those given."""
+        draw, shape = self.generator, (len(self.names), self.count)
+        largest = max(self.room, *(array.size for array in self.arrays.values()))
+        scaled = np.floor(2.0 ** draw.uniform(0.0, np.log2(2.0 * largest + 2.0), shape)) - 1
+        even = draw.integers(0, 2 * largest + 1, shape)
+        near = draw.choice(self.numbers, shape) + draw.integers(0, largest + 1, shape)
+        given = np.array([self.arrays[name].reshape(-1) for name in self.names], np.int64)
+        given = draw.permuted(given, axis=1)
+        kind = draw.random(shape)
+        drawn = np.select([kind < 0.35, kind < 0.5, kind < 0.7], [scaled, even, near], given)
+        return np.where(draw.random(shape) < 0.1, -drawn, drawn).astype(np.int64)
+
+
+class _Matching:
+    """Values for elements such that no two of them lead to one place. `known` says where the values
+    of each element lead (None: out of the tensor); it may grow between calls."""
+
+    def __init__(
+        self, known: list[dict[Values, Places | None]], generator: np.random.Generator
+    ) -> None:
+        self.known = known
+        self.generator = generator
+        self.taken: Places = frozenset()  # places that no element decides
+        self.values: dict[int, Values] = {}
+        self.owner: dict[int, int] = {}
+
+    def forget(self) -> None:
+        """Begin anew: what was known is wrong or out of date."""
+        for known in self.known:
+            known.clear()
+        self.release()
+
+    def release(self) -> None:
+        """Begin anew with what is known."""
+        self.values.clear()
+        self.owner.clear()
+
+    def chosen(self, elements: Sequence[int], unique: bool) -> dict[int, Values] | None:
+        """A value for each of these elements; None where what is known does not suffice. Unless
+        `unique`, those that find no place of their own share one."""
+        rest = {}
+        for element in self.generator.permutation(elements).tolist():
+            if element in self.values or self._put(element, set()):
+                continue
+            options = [v for v, places in self.known[element].items() if places is not None]
+            if options and not unique:
+                rest[element] = options[int(self.generator.integers(len(options)))]
+        found = {**rest, **self.values}
+        return found if len(found) == len(elements) else None
+
+    def _put(self, element: int, tried: set[Places]) -> bool:
+        """Find a value for an element, and others for those in its way."""
+        options = [
+            (value, places)
+            for value, places in self.known[element].items()
+            if places is not None and places.isdisjoint(self.taken)
+        ]
+        options = [options[place] for place in self.generator.permutation(len(options)).tolist()]
+        options.sort(key=lambda option: not option[1])  # rather some place than none
+        for value, places in options:
+            if self.owner.keys().isdisjoint(places):
+                self._take(element, value, places)
+                return True
+        for value, places in options:
+            if places in tried:
+                continue
+            tried.add(places)
+            holders = {self.owner[place] for place in places if place in self.owner}
+            if (
+                element not in holders
+                and len(holders) == 1
+                and self._move(holders.pop(), places, tried)
+            ):
+                self._take(element, value, places)
+                return True
+        return False
+
+    def _move(self, holder: int, wanted: Places, tried: set[Places]) -> bool:
+        """Free `wanted` by another value for the element that holds some of it."""
+        value = self.values[holder]
+        if not self._put(holder, tried):
+            return False
+        if self.owner.keys().isdisjoint(wanted):
+            return True
+        held = self.known[holder][value]
+        if held is not None and self.owner.keys() & held <= {
+            place for place in held if self.owner[place] == holder
+        }:
+            self._take(holder, value, held)
+        return False
+
+    def _take(self, element: int, value: Values, places: Places) -> None:
+        for place in [place for place, owner in self.owner.items() if owner == element]:
+            del self.owner[place]
+        self.values[element] = value
+        self.owner.update(dict.fromkeys(places, element))

@@ -12,9 +12,8 @@ import numpy as np
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.memory import Memory, Window
-from sketchc.interpreter.options import Options
 from sketchc.interpreter.tiles import Array, fits_an_array, poison, tile_dtype, to_tensor, to_tile
-from sketchc.interpreter.violations import launch_error, show_values
+from sketchc.interpreter.violations import Options, launch_error, show_values
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values, param_value
 from sketchc.ir.show import show

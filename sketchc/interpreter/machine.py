@@ -23,11 +23,9 @@ from sketchc.interpreter.expressions import (
     is_index,
     wrapped,
 )
-from sketchc.interpreter.lanes import Outcome
 from sketchc.interpreter.launch import check_condition
-from sketchc.interpreter.memory import Site
-from sketchc.interpreter.operations import Operation, OperationError
-from sketchc.interpreter.state import Action
+from sketchc.interpreter.memory import Action, Site
+from sketchc.interpreter.operations import Operation, OperationError, Outcome
 from sketchc.interpreter.tiles import (
     Box,
     Extents,

@@ -20,8 +20,6 @@ import numpy as np
 
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, numpy_dtype
-from sketchc.interpreter import lanes as ordering
-from sketchc.interpreter.lanes import Outcome, axis_of, box_of
 from sketchc.interpreter.tiles import (
     Array,
     Box,
@@ -34,12 +32,23 @@ from sketchc.interpreter.tiles import (
     is_empty,
     lanes,
     operand_box,
+    relative,
     select,
+    tile_dtype,
     to_tensor,
     to_tile,
+    with_part,
 )
-from sketchc.ops.references import Reference
-from sketchc.ops.table import Category, Op, Partial, Result
+from sketchc.ir.walk import kept_axes
+from sketchc.ops.table import Category, Op, Partial, Result, identity_value
+
+
+@attrs.frozen
+class Outcome:
+    """Values over `box` of the destination's extents."""
+
+    values: Array
+    box: Box
 
 
 @attrs.frozen
@@ -79,61 +88,161 @@ class Operation:
             case Category.REDUCTION:
                 return (self._reduce(operands[0], len(target)),)
             case Category.MATRIX:
-                product = self._product(operands[0], operands[1])
+                product = self._product(*operands)
                 return (_added(product, destinations[0]) if self.row.accumulates else product,)
+            case Category.SORTING if self.row.accumulates:
+                return self._topk(*operands, *destinations)
             case Category.SORTING:
-                return self._order(operands, destinations)
+                return self._sort(*operands)
             case Category.ELEMENTWISE:
                 return (self._elementwise(operands, target),)
-            case Category.SCAN | Category.INDEX | Category.LAYOUT | Category.RANDOM:
-                return (self._across(operands, target),)
+            case Category.SCAN:
+                return (self._scan(operands[0]),)
+            case Category.INDEX:
+                return (self._extremum(operands[0], len(target)),)
+            case Category.LAYOUT:
+                return (self._rearranged(operands, target),)
+            case Category.RANDOM:
+                return (self._random(operands[0], operands[1], target),)
             case Category.COMPOSITE:
                 msg = f"{self.row.name} is expanded before it is executed"
                 raise InternalError(msg)
             case _:
                 assert_never(self.row.category)
 
-    # ------------------------------------------------------------ lanes that move
+    def _axis(self, rank: int) -> int:
+        """The one axis of an operation, from 0."""
+        axis = self.attributes["axis"]
+        return int(axis[0] if isinstance(axis, tuple) else axis) % rank
 
-    def _across(self, operands: Sequence[TileValue], target: Extents) -> Outcome:
-        reference, source = self._reference(), operands[0]
-        match self.row.name:
-            case "cumsum" | "cumprod":
-                array = convert(source.array, source.dtype, self._reduction_dtype(source.dtype))
-                axis = axis_of(self.attributes, array.ndim)
-                return ordering.scan(reference, source, array, axis, self.attributes)
-            case "argmax" | "argmin":
-                axis = axis_of(self.attributes, len(source.extents))
-                return ordering.extremum(reference, source, axis, len(target))
-            case "permute":
-                return ordering.permute(reference, source, tuple(self.attributes["axes"]))
-            case "reshape":
-                return ordering.reshape(reference, source, target)
-            case "concat":
-                arrays = [convert(tile.array, tile.dtype, self.dtype) for tile in operands]
-                axis = axis_of(self.attributes, len(target))
-                return ordering.concat(reference, source, operands[1], arrays, axis)
-            case "rand" | "randn":
-                return ordering.random(reference, source, operands[1], target)
-            case "transpose":
-                return self._transpose(source)
-            case _:
-                return self._elementwise(operands, target)
+    # ------------------------------------------------------------ lanes in an order, or moved
+    #
+    # These see the valid lanes alone (R3), so void ones need no identity: a scan skips them, an
+    # extremum ignores them, and in an order they come after everything.
 
-    def _order(
-        self, operands: Sequence[TileValue], destinations: Sequence[TileValue]
+    def _scan(self, source: TileValue) -> Outcome:
+        """A running sum or product, in the type of accumulation."""
+        array = convert(source.array, source.dtype, self._reduction_dtype(source.dtype))
+        flags = {name: bool(self.attributes.get(name)) for name in ("reverse", "exclusive")}
+        axis = self._axis(array.ndim)
+        values = self.row.reference(np, array[lanes(source.valid)], axis=axis, **flags)
+        return Outcome(values, source.valid)
+
+    def _extremum(self, source: TileValue, rank: int) -> Outcome:
+        """The lane, counted from the tile's first, of the extremum; -1 where no lane is valid."""
+        axis, box = self._axis(len(source.extents)), source.valid
+        array = source.array[lanes(box)]
+        first, last = box[axis]
+        if first >= last:
+            values = np.full([1 if a == axis else n for a, n in enumerate(array.shape)], -1)
+        else:
+            values = self.row.reference(np, array, axis=axis) + first
+        kept = with_part(box, axis, (0, 1))
+        if rank < len(source.extents):
+            values = np.squeeze(values, axis)
+            kept = (*kept[:axis], *kept[axis + 1 :])
+        return Outcome(values.astype(np.int64), kept)
+
+    def _sort(self, source: TileValue, indices: TileValue) -> tuple[Outcome, Outcome]:
+        """Values in order with their indices; void lanes come after everything."""
+        axis = self._axis(len(source.extents))
+        box = intersect(source.valid, operand_box(indices, source.extents))
+        if box[axis][0] > 0 and not is_empty(box):
+            msg = "the valid lanes to sort do not start at the first one"
+            raise InternalError(msg)
+        places = np.broadcast_to(select(indices, source.extents, box), box_shape(box))
+        descending = bool(self.attributes.get("descending", False))
+        values, found = self.row.reference(
+            np, source.array[lanes(box)], places, axis=axis, descending=descending
+        )
+        return Outcome(values, box), Outcome(found, box)
+
+    def _topk(
+        self, source: TileValue, indices: TileValue, best: TileValue, places: TileValue
     ) -> tuple[Outcome, Outcome]:
-        source, indices = operands
-        axis = axis_of(self.attributes, len(source.extents))
-        reference = self._reference()
-        if self.row.name == "sort":
-            return ordering.sort(reference, source, indices, axis, self.attributes)
+        """The best of what the destinations hold and the source's valid lanes: those are rounded to
+        the first destination's type before, so that the result does not depend on how many are
+        merged at a time."""
+        axis = self._axis(len(source.extents))
         candidates = convert(source.array, source.dtype, self.destination)
         if self.destination.is_float:
             candidates = to_tile(candidates, self.destination)
-        return ordering.topk(
-            reference, source, indices, destinations, axis, self.attributes, candidates
+        held = intersect(best.valid, places.valid)
+        box = intersect(source.valid, operand_box(indices, source.extents))
+        shared = with_part(intersect(box, held), axis, box[axis])
+        kept = with_part(shared, axis, held[axis])
+        index = np.broadcast_to(select(indices, source.extents, shared), box_shape(shared))
+        values = np.concatenate((best.array[lanes(kept)], candidates[lanes(shared)]), axis)
+        named = np.concatenate(
+            (places.array[lanes(kept)].astype(np.int64), index.astype(np.int64)), axis
         )
+        largest = bool(self.attributes.get("largest", True))
+        values, named = self.row.reference(np, values, named, axis=axis, largest=largest)
+        first = lanes(with_part(full_box(values.shape), axis, (0, best.extents[axis])))
+        return Outcome(values[first], kept), Outcome(named[first], kept)
+
+    def _rearranged(self, operands: Sequence[TileValue], target: Extents) -> Outcome:
+        source = operands[0]
+        match self.row.name:
+            case "permute":
+                axes = tuple(axis % len(source.extents) for axis in self.attributes["axes"])
+                values = self.row.reference(np, source.array[lanes(source.valid)], axes)
+                return Outcome(values, tuple(source.valid[axis] for axis in axes))
+            case "reshape":
+                return self._reshape(source, target)
+            case "concat":
+                return self._concat(source, operands[1], self._axis(len(target)))
+            case "transpose":
+                array, box = _oriented(source, True)
+                return Outcome(array[lanes(box)], box)
+            case _:
+                return self._elementwise(operands, target)
+
+    def _reshape(self, source: TileValue, target: Extents) -> Outcome:
+        """Axes that map one to one keep their valid lanes; those that are split or merged must be
+        fully valid (all void goes through, too)."""
+        extents, box = source.extents, source.valid
+        places = kept_axes(extents, target, 1)
+        lost = [axis for axis, place in enumerate(places) if place is None]
+        result = full_box(target)
+        for axis, place in enumerate(places):
+            if place is not None:
+                result = with_part(result, place, box[axis])
+        void = any(box[axis] != (0, extents[axis]) for axis in lost)
+        if void:
+            if not is_empty(tuple(box[axis] for axis in lost)):
+                msg = f"an axis of {extents} that is split or merged has void lanes: {box}"
+                raise InternalError(msg)
+            result = ((0, 0),) * len(target)
+        if void or is_empty(result):
+            return Outcome(np.zeros(box_shape(result), source.array.dtype), result)
+        return Outcome(self.row.reference(np, source.array[lanes(box)], box_shape(result)), result)
+
+    def _concat(self, left: TileValue, right: TileValue, axis: int) -> Outcome:
+        """The left's lanes, then the right's."""
+        size = left.extents[axis]
+        (start, stop), (begin, end) = left.valid[axis], right.valid[axis]
+        if begin >= end:
+            joined = (start, stop)
+        elif start >= stop:
+            joined = (size + begin, size + end)
+        else:
+            joined = (start, size + end)
+            if stop != size or begin != 0:
+                msg = "concat would leave void lanes between its operands' valid ones"
+                raise InternalError(msg)
+        both = intersect(left.valid, right.valid)
+        parts = (
+            convert(tile.array, tile.dtype, self.dtype)[lanes(with_part(both, axis, part))]
+            for tile, part in ((left, (start, stop)), (right, (begin, end)))
+        )
+        return Outcome(self.row.reference(np, *parts, axis), with_part(both, axis, joined))
+
+    def _random(self, seed: TileValue, offset: TileValue, target: Extents) -> Outcome:
+        """Numbers at the offsets' valid lanes, one for all lanes of a scalar offset."""
+        box = operand_box(offset, target)
+        values = self.row.reference(np, seed.array, select(offset, target, box))
+        return Outcome(np.broadcast_to(values, box_shape(box)), box)
 
     # ------------------------------------------------------------ element-wise
 
@@ -212,22 +321,16 @@ class Operation:
         if name == "cast":
             return cast(arrays[0], self.destination, self.attributes)
         given = {key: value for key, value in self.attributes.items() if value is not None}
-        result: Array = self._reference()(np, *arrays, **given)
+        result: Array = self.row.reference(np, *arrays, **given)
         return result
-
-    def _reference(self) -> Reference:
-        if self.row.reference is None:
-            msg = f"{self.row.name} has no reference semantics"
-            raise InternalError(msg)
-        return self.row.reference
 
     # ------------------------------------------------------------ cross-lane
 
     def _reduce(self, source: TileValue, rank: int) -> Outcome:
         axes: tuple[int, ...] = tuple(self.attributes["axis"])
-        box = full_box(source.extents) if source.box is None else source.box
+        box = source.valid
         dtype = self._reduction_dtype(source.dtype)
-        unit = identity(self.row.identity or "zero", dtype)
+        unit = tile_dtype(dtype).type(identity_value(self.row.identity or "zero", dtype))
         array = convert(source.array, source.dtype, dtype)
         if self.whole:
             valid = np.zeros(array.shape, np.bool_)
@@ -239,7 +342,7 @@ class Operation:
             shape = [1 if axis in axes else size for axis, size in enumerate(array.shape)]
             values = np.full(shape, unit)
         else:
-            values = self._reference()(np, array, axis=axes)
+            values = self.row.reference(np, array, axis=axes)
         kept = tuple((0, 1) if axis in axes else part for axis, part in enumerate(box))
         if self.whole:
             values = values[lanes(kept)]
@@ -265,9 +368,7 @@ class Operation:
         right = right.astype(np.float64) if floats else convert(right, b.dtype, dtype)
         inner = intersect((left_box[-1],), (right_box[-2],))[0]
         rows, columns = left_box[-2], right_box[-1]
-        outer = tuple(
-            intersect((x,), (y,))[0] for x, y in zip(left_box[:-2], right_box[:-2], strict=True)
-        )
+        outer = intersect(left_box[:-2], right_box[:-2])
         if self.whole:
             left = _only(left, -1, inner)
             right = _only(right, -2, inner)
@@ -278,23 +379,16 @@ class Operation:
             )
         return Outcome(values, (*outer, rows, columns))
 
-    def _transpose(self, source: TileValue) -> Outcome:
-        array, box = _oriented(source, True)
-        return Outcome(array[lanes(box)], box)
-
 
 def _added(product: Outcome, tile: TileValue) -> Outcome:
     """The product added to what the destination holds."""
-    box = intersect(product.box, box_of(tile))
-    part = tuple(
-        slice(start - base, max(start, stop) - base)
-        for (start, stop), (base, _) in zip(box, product.box, strict=True)
-    )
+    box = intersect(product.box, tile.valid)
+    part = lanes(relative(box, product.box))
     return Outcome(tile.array[lanes(box)] + product.values[part], box)
 
 
 def _oriented(tile: TileValue, transposed: bool) -> tuple[Array, Box]:
-    box = full_box(tile.extents) if tile.box is None else tile.box
+    box = tile.valid
     if not transposed:
         return tile.array, box
     return np.swapaxes(tile.array, -1, -2), (*box[:-2], box[-1], box[-2])
@@ -330,24 +424,6 @@ def convert(array: Array, source: DType, target: DType) -> Array:
     if target is DType.BOOL:
         return np.not_equal(array, 0)
     return array.astype(numpy_dtype(target), copy=False)
-
-
-def identity(name: str, dtype: DType) -> Any:
-    """The identity of a reduction in the type in which lanes are combined."""
-    kind = np.dtype(np.float64) if dtype.is_float else numpy_dtype(dtype)
-    match name:
-        case "zero" | "false":
-            return kind.type(0)
-        case "one" | "true":
-            return kind.type(1)
-        case "lowest" | "highest" if dtype.is_float:
-            return kind.type(-math.inf if name == "lowest" else math.inf)
-        case "lowest" | "highest" if dtype is DType.BOOL:
-            return np.bool_(name == "highest")
-        case "lowest":
-            return kind.type(np.iinfo(kind).min)
-        case _:
-            return kind.type(np.iinfo(kind).max)
 
 
 _ROUNDING = {"nearest": np.rint, "down": np.floor, "up": np.ceil, "zero": np.trunc}

@@ -104,6 +104,18 @@ def intersect(left: Box, right: Box) -> Box:
     return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(left, right, strict=True))
 
 
+def relative(box: Box, origin: Box) -> Box:
+    """`box` in the coordinates of an array that starts where `origin` does."""
+    return tuple(
+        (start - base, stop - base) for (start, stop), (base, _) in zip(box, origin, strict=True)
+    )
+
+
+def with_part(box: Box, axis: int, part: tuple[int, int]) -> Box:
+    """`box` with other lanes on one axis, counted from 0."""
+    return (*box[:axis], part, *box[axis + 1 :])
+
+
 def lanes(box: Box) -> tuple[slice, ...]:
     """The index that selects the box of an array."""
     return tuple(slice(start, max(start, stop)) for start, stop in box)
@@ -132,13 +144,17 @@ class TileValue:
     box: Box | None
     fixed: Box | None = None
 
+    @property
+    def valid(self) -> Box:
+        """The box, or all lanes while there is none."""
+        return full_box(self.extents) if self.box is None else self.box
+
 
 def lay_out(tile: TileValue, layout: tuple[bool, ...]) -> TileValue:
     """The tile's axes where `layout` is True, new axes of extent 1 elsewhere."""
     if layout == (True,) * len(tile.extents):
         return tile
-    box = full_box(tile.extents) if tile.box is None else tile.box
-    axes = iter(zip(tile.extents, tile.array.shape, box, strict=True))
+    axes = iter(zip(tile.extents, tile.array.shape, tile.valid, strict=True))
     placed = [next(axes) if own else (1, 1, (0, 1)) for own in layout]
     return TileValue(
         tile.name,
@@ -165,10 +181,11 @@ def operand_box(operand: TileValue, extents: Extents) -> Box:
 
     An axis of extent 1 that is repeated is valid everywhere or nowhere.
     """
-    box = full_box(operand.extents) if operand.box is None else operand.box
     missing = len(extents) - len(operand.extents)
     result = list(full_box(extents[:missing]))
-    for own, (start, stop), extent in zip(operand.extents, box, extents[missing:], strict=True):
+    for own, (start, stop), extent in zip(
+        operand.extents, operand.valid, extents[missing:], strict=True
+    ):
         if own == 1 and extent != 1:
             result.append((0, extent) if start < stop else (0, 0))
         else:

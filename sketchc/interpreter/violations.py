@@ -1,11 +1,11 @@
-"""What an execution can find wrong, as structured data, and the diagnostics made from it."""
+"""What a run is asked for and what it tells: options, coverage, and what it finds wrong."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
-import attrs
-
+from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Diagnostic, DiagnosticError, Severity, Span
 
 #: kind of violation -> (code, words at the carets, what to do about it)
@@ -37,7 +37,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
 }
 
 
-@attrs.frozen
+@records.frozen
 class Violation:
     """One rule broken by one execution.
 
@@ -51,7 +51,7 @@ class Violation:
     element: tuple[int, ...]
     iterations: tuple[Mapping[str, int], ...]
     text: str
-    span: Span = attrs.field(default=NOWHERE, eq=False, repr=False)
+    span: Span = records.field(default=NOWHERE, eq=False, repr=False)
     promised: bool = False
 
     def diagnostic(self, symbols: Mapping[str, int] | None = None) -> Diagnostic:
@@ -75,14 +75,14 @@ class Violation:
         )
 
 
-@attrs.define
+@records.define
 class Violations:
     """Collects violations, the first of each kind, subject and place; raises at the first one
     when `collect` is false."""
 
     collect: bool
     symbols: Mapping[str, int]
-    found: dict[tuple[str, str, Span, int], Violation] = attrs.field(factory=dict)
+    found: dict[tuple[str, str, Span, int], Violation] = records.field(factory=dict)
 
     def add(self, violation: Violation) -> None:
         """Raises `DiagnosticError` unless collecting."""
@@ -107,3 +107,50 @@ def show_values(values: Mapping[str, object]) -> str:
 def show_element(tensor: str, element: tuple[int, ...]) -> str:
     """`X[0, 3]`."""
     return f"{tensor}[{', '.join(str(index) for index in element)}]"
+
+
+@records.define
+class RunCoverage:
+    """`trips`: the most iterations in a row of each loop; `sides`: branches with their outcome.
+    `telling`: its tile sizes differ from one another and from 1, so that one in the place of
+    another shows."""
+
+    trips: dict[int, int] = records.field(factory=dict)
+    sides: set[tuple[int, bool]] = records.field(factory=set)
+    telling: bool = True
+
+    def loop(self, place: int, count: int) -> None:
+        """Note that the loop at `place` ran `count` times."""
+        if count > self.trips.get(place, -1):
+            self.trips[place] = count
+
+    def branch(self, place: int, taken: bool) -> None:
+        """Note the outcome of the condition at `place`."""
+        self.sides.add((place, taken))
+
+
+@records.frozen
+class Options:
+    """Options of `interpret`.
+
+    `collect`: return violations in the result instead of raising at the first one.
+    `check_domains`: compare every static domain with the lanes found; a difference is an
+    `InternalError`, for it is the checker's.
+    `shuffle`: the seed by which the iterations of parallel loops are permuted; None keeps order.
+    `poison`: what void float lanes and unwritten float elements hold (integers have a sentinel).
+    `padding`: this many more lanes on every tile axis that is not of extent 1; operations then
+    work on whole arrays, poison included, and mask as generated code does (LOWERING 1, 4, 19).
+    `rounding`: False keeps all floats in float64, outputs too, so that only reassociation remains.
+    `places`: note where stores write that promise something of their places, and which lanes
+    indices from memory lead out of a tensor.
+    `memory_limit`: bytes that tensors (with their shadow) and each tile may take.
+    """
+
+    collect: bool = False
+    check_domains: bool = False
+    shuffle: int | None = None
+    poison: float = math.nan
+    padding: int = 0
+    rounding: bool = True
+    places: bool = False
+    memory_limit: int = 4 * 2**30

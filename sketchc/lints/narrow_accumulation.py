@@ -11,7 +11,7 @@ from sketchc.ir import walk
 from sketchc.lints.uses import alloc_of
 from sketchc.ops.table import OPS, Fact, Result
 from sketchc.parsing import syntax
-from sketchc.parsing.text import dtype_fix
+from sketchc.parsing.unparse import dtype_fix
 
 #: The narrow types, with the bits that a number of each has.
 _DIGITS = {DType.F16: "11", DType.BF16: "8"}

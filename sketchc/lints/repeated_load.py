@@ -13,7 +13,7 @@ from sketchc.ir.walk import bodies, expressions, names, reads, writes
 from sketchc.lints.unused_load import needless
 from sketchc.lints.uses import alloc_of, loop_of, stored
 from sketchc.parsing import syntax
-from sketchc.parsing.text import statement_text
+from sketchc.parsing.unparse import statement_text
 
 
 def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:

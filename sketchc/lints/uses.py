@@ -8,7 +8,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.walk import reads, writes
 from sketchc.parsing import syntax
-from sketchc.parsing.walk import names, statements
+from sketchc.parsing.syntax import names, statements
 
 
 def stored(sketch: ir.Sketch, body: Iterable[ir.Statement]) -> set[str]:

@@ -3,75 +3,198 @@
 Parser, checker, interpreter, emitters, reference documents, editor completion and agent prompts
 read it. A row states operands, shape rule, dtype rule, identity, reference semantics and its one
 line of documentation. The reference is a function of the NumPy module and the operands, so that
-this module imports no numeric library itself: `row.reference(numpy, x, y)`.
+this module imports no numeric library itself: `row.reference(numpy, x, y)`. References take and
+return float64 (or int64 / bool) arrays; the interpreter rounds at the write. Those of cross-lane
+rows are given the valid lanes alone: what void lanes do (nothing) and where the result is valid
+stands in the interpreter.
 
-References take and return float64 (or int64 / bool) arrays; the interpreter rounds at the write.
+Behind the rows stand the rules of R6 that go with their dtype column: operands promote to a common
+type; f16 and bf16 are evaluated in f32; a scalar never widens a float tile. On a write, float to
+float and widening integer conversions are implicit and everything else needs `cast`.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from enum import Enum
+from functools import partial
+
 from sketchc.base import records
+from sketchc.base.types import DType, promote
 from sketchc.ops import references
 from sketchc.ops.references import Reference
-from sketchc.ops.rows import (
-    Attribute,
-    Category,
-    Fact,
-    Op,
-    Partial,
-    Result,
-    Shape,
-    identity_value,
+
+# ---------------------------------------------------------------- what a row says
+
+Value = float | int | bool
+
+
+class Shape(Enum):
+    """How the result's shape follows from the operands'."""
+
+    SAME = "as the source"
+    BROADCAST = "broadcast of the operands"
+    DESTINATION = "as the destination"
+    REDUCED = "the source less the reduced axes (or with extent 1 there)"
+    MATRIX_PRODUCT = "[M, K] with [K, N] gives [M, N]"
+    TRANSPOSED = "the source with its last two axes exchanged"
+    TOP_K = "the source with K on the axis"
+    REARRANGED = "rearranged"
+
+
+class Result(Enum):
+    """How the result's dtype follows from the operands'."""
+
+    SAME = "as the source"
+    FLOAT = "float; integers and bool give f32"
+    PROMOTE = "the common type of the operands"
+    BOOL = "bool"
+    INTEGER = "the common integer type"
+    ACCUMULATOR = "f32 for f16, bf16 and f32; f64 for f64; integers keep the destination's type"
+    DESTINATION = "the destination's"
+    I64 = "i64"
+
+
+class Category(Enum):
+    ELEMENTWISE = "element-wise"
+    REDUCTION = "reduction"
+    MATRIX = "matrix product"
+    SCAN = "scan"
+    INDEX = "index of an extremum"
+    SORTING = "sorting"
+    LAYOUT = "layout"
+    COMPOSITE = "composite"
+    RANDOM = "random"
+
+
+class Fact(Enum):
+    """What else is true of an operation, for those who reason about its results."""
+
+    NUMERIC = "has no meaning on conditions"
+    INTEGRAL = "has no meaning on anything but integers"
+    ZERO_OF_ZERO = "gives zero where all operands are, in every type"
+    SELECTS = "gives an element of an operand, its negative, or one of two"
+    HANDS_ON = "gives the source's numbers as they are"
+    ADDS = "adds its operands, or the last one to a product"
+    SCALES = "multiplies or divides its first two operands"
+
+
+class Partial(Enum):
+    """What the second of two integers is, where an operation has no value for some of them."""
+
+    QUOTIENT = "a divisor"
+    REMAINDER = "the divisor of a remainder"
+    POWER = "an exponent"
+    SHIFT = "a shift count"
+
+
+@records.frozen
+class Attribute:
+    """A keyword (or, for `axis`, also positional) argument with its allowed values or kind."""
+
+    name: str
+    kind: str  # "int", "axes", "bool", "float", "choice"
+    default: object = None
+    choices: tuple[str, ...] = ()
+    positional: bool = False
+
+
+@records.frozen
+class Op:
+    """One operation. `outputs` destinations stand last."""
+
+    name: str
+    result: Result
+    doc: str
+    reference: Reference
+    attributes: tuple[Attribute, ...] = ()
+    category: Category = records.field(kw_only=True)
+    operands: tuple[str, ...] = records.field(kw_only=True)
+    shape: Shape = records.field(kw_only=True)
+    identity: str | None = None  # "zero", "one", "lowest", "highest", "false", "true"
+    outputs: int = 1
+    accumulates: bool = False  # reads its destination
+    facts: frozenset[Fact] = frozenset()
+    partial: Partial | None = None
+
+    @property
+    def truth(self) -> bool:
+        """Whether it is a reduction of conditions to a condition."""
+        return self.category is Category.REDUCTION and self.result is Result.BOOL
+
+    @property
+    def conditional(self) -> bool:
+        """Whether the first operand is a condition, which has no say in the type."""
+        return self.operands[0] == "condition"
+
+
+def identity_value(identity: str, dtype: DType) -> Value:
+    """The identity of a cross-lane operation in a dtype: "zero", "one", "lowest", "highest"..."""
+    low, high = dtype.limits or (-math.inf, math.inf)
+    values = {"zero": 0, "false": 0, "one": 1, "true": 1, "lowest": low, "highest": high}
+    return bool(values[identity]) if dtype is DType.BOOL else values[identity]
+
+
+# ---------------------------------------------------------------- the rows
+
+_SOURCE = ("source",)
+_PAIR = ("left", "right")
+_AXIS = Attribute("axis", "int", positional=True)
+_AXES = Attribute("axis", "axes", positional=True)
+_EPS = Attribute("eps", "float", 1e-5)
+_SCAN_ATTRIBUTES = (
+    _AXIS,
+    Attribute("reverse", "bool", False),
+    Attribute("exclusive", "bool", False),
 )
-from sketchc.ops.tile_rows import TILE_ROWS
+_MATRIX_ATTRIBUTES = (
+    Attribute("trans_a", "bool", False),
+    Attribute("trans_b", "bool", False),
+    Attribute("precision", "choice", "ieee", ("ieee", "tf32", "tf32x3")),
+)
 
-__all__ = [
-    "OPS",
-    "Attribute",
-    "Category",
-    "Fact",
-    "Op",
-    "Partial",
-    "Result",
-    "Shape",
-    "identity_value",
-]
+_unary = partial(Op, category=Category.ELEMENTWISE, operands=_SOURCE, shape=Shape.SAME)
+_binary = partial(Op, category=Category.ELEMENTWISE, operands=_PAIR, shape=Shape.BROADCAST)
+_reduction = partial(
+    Op,
+    category=Category.REDUCTION,
+    operands=_SOURCE,
+    shape=Shape.REDUCED,
+    attributes=(_AXES,),
+)
+_matrix = partial(
+    Op,
+    result=Result.ACCUMULATOR,
+    reference=lambda np, a, b: np.matmul(a, b),
+    attributes=_MATRIX_ATTRIBUTES,
+    category=Category.MATRIX,
+    operands=("a", "b"),
+    shape=Shape.MATRIX_PRODUCT,
+    identity="zero",
+)
+_layout = partial(Op, category=Category.LAYOUT, operands=_SOURCE)
+_scan = partial(
+    Op,
+    attributes=_SCAN_ATTRIBUTES,
+    category=Category.SCAN,
+    operands=_SOURCE,
+    shape=Shape.SAME,
+)
+_index = partial(
+    Op,
+    attributes=(_AXIS,),
+    category=Category.INDEX,
+    operands=_SOURCE,
+    shape=Shape.REDUCED,
+)
+_sorting = partial(Op, category=Category.SORTING, operands=("values", "indices"), outputs=2)
+_composite = partial(Op, category=Category.COMPOSITE, operands=_SOURCE, shape=Shape.SAME)
+_random = partial(
+    Op, category=Category.RANDOM, operands=("seed", "offset"), shape=Shape.DESTINATION
+)
 
-
-def _unary(name: str, result: Result, doc: str, reference: Reference, *attributes: Attribute) -> Op:
-    return Op(
-        name,
-        Category.ELEMENTWISE,
-        ("source",),
-        Shape.SAME,
-        result,
-        doc,
-        reference,
-        attributes=attributes,
-    )
-
-
-def _binary(name: str, result: Result, doc: str, reference: Reference) -> Op:
-    operands = ("left", "right")
-    return Op(name, Category.ELEMENTWISE, operands, Shape.BROADCAST, result, doc, reference)
-
-
-def _reduction(name: str, identity: str, result: Result, doc: str, reference: Reference) -> Op:
-    axis = Attribute("axis", "axes", positional=True)
-    return Op(
-        name,
-        Category.REDUCTION,
-        ("source",),
-        Shape.REDUCED,
-        result,
-        doc,
-        reference,
-        identity,
-        (axis,),
-    )
-
-
-_ELEMENTWISE = (
+_ROWS = (
     _unary("copy", Result.SAME, "the source", lambda np, x: x),
     _unary("neg", Result.SAME, "-x", lambda np, x: -x),
     _unary("abs", Result.SAME, "|x|", lambda np, x: np.abs(x)),
@@ -81,8 +204,7 @@ _ELEMENTWISE = (
         Result.SAME,
         "min(max(x, low), high)",
         references.clamp,
-        Attribute("low", "float"),
-        Attribute("high", "float"),
+        (Attribute("low", "float"), Attribute("high", "float")),
     ),
     _unary("floor", Result.SAME, "largest integer not above x", references.to_integral("floor")),
     _unary("ceil", Result.SAME, "smallest integer not below x", references.to_integral("ceil")),
@@ -108,7 +230,7 @@ _ELEMENTWISE = (
         Result.FLOAT,
         'x * Phi(x); approximate="tanh" for the tanh form',
         references.gelu_with,
-        Attribute("approximate", "choice", "none", ("none", "tanh")),
+        (Attribute("approximate", "choice", "none", ("none", "tanh")),),
     ),
     _unary("softplus", Result.FLOAT, "log(1 + exp(x)), without overflow", references.softplus),
     _unary("softsign", Result.FLOAT, "x / (1 + |x|)", lambda np, x: x / (1.0 + np.abs(x))),
@@ -131,7 +253,7 @@ _ELEMENTWISE = (
         lambda np, x, alpha=1.0: references.where_positive(
             np, x, alpha * np.expm1(np.minimum(x, 0))
         ),
-        Attribute("alpha", "float", 1.0),
+        (Attribute("alpha", "float", 1.0),),
     ),
     _unary(
         "selu",
@@ -147,7 +269,7 @@ _ELEMENTWISE = (
         Result.FLOAT,
         "x if x > 0 else slope * x",
         lambda np, x, slope=0.01: references.where_positive(np, x, slope * x),
-        Attribute("slope", "float", 0.01),
+        (Attribute("slope", "float", 0.01),),
     ),
     _binary("add", Result.PROMOTE, "a + b", lambda np, a, b: a + b),
     _binary("sub", Result.PROMOTE, "a - b", lambda np, a, b: a - b),
@@ -169,14 +291,12 @@ _ELEMENTWISE = (
         "what floordiv leaves, exactly; it has the sign of b, a zero too (-1 mod inf is inf)",
         lambda np, a, b: np.mod(a, b),
     ),
-    Op(
+    _binary(
         "fma",
-        Category.ELEMENTWISE,
-        ("left", "right", "addend"),
-        Shape.BROADCAST,
         Result.PROMOTE,
         "a * b + c",
         lambda np, a, b, c: a * b + c,
+        operands=("left", "right", "addend"),
     ),
     _binary("eq", Result.BOOL, "a == b", lambda np, a, b: a == b),
     _binary("ne", Result.BOOL, "a != b", lambda np, a, b: a != b),
@@ -196,14 +316,12 @@ _ELEMENTWISE = (
     _unary("bitwise_not", Result.INTEGER, "~x", lambda np, x: np.bitwise_not(x)),
     _binary("shl", Result.INTEGER, "a << b", lambda np, a, b: np.left_shift(a, b)),
     _binary("shr", Result.INTEGER, "a >> b", lambda np, a, b: np.right_shift(a, b)),
-    Op(
+    _binary(
         "where",
-        Category.ELEMENTWISE,
-        ("condition", "then", "otherwise"),
-        Shape.BROADCAST,
         Result.PROMOTE,
         "then where the condition holds, otherwise elsewhere",
         lambda np, c, a, b: np.where(c, a, b),
+        operands=("condition", "then", "otherwise"),
     ),
     _unary(
         "cast",
@@ -211,89 +329,187 @@ _ELEMENTWISE = (
         "the source in the destination's type; integers too take the nearest (ties to even) unless "
         "round= says else; sat=True clamps, without it what does not fit is an error",
         lambda np, x: x,
-        Attribute("round", "choice", "nearest", ("nearest", "down", "up", "zero")),
-        Attribute("sat", "bool", False),
+        (
+            Attribute("round", "choice", "nearest", ("nearest", "down", "up", "zero")),
+            Attribute("sat", "bool", False),
+        ),
     ),
-    Op(
+    _unary(
         "fill",
-        Category.ELEMENTWISE,
-        ("value",),
-        Shape.DESTINATION,
         Result.DESTINATION,
         "every lane becomes the scalar",
         lambda np, c: c,
+        operands=("value",),
+        shape=Shape.DESTINATION,
     ),
-)
-
-_REDUCTIONS = (
     _reduction(
         "reduce_sum",
-        "zero",
         Result.ACCUMULATOR,
         "sum over the axes",
-        lambda np, x, axis: np.sum(x, axis=axis, keepdims=True),
+        references.over_axes("sum"),
+        identity="zero",
     ),
     _reduction(
         "reduce_prod",
-        "one",
         Result.ACCUMULATOR,
         "product over the axes",
-        lambda np, x, axis: np.prod(x, axis=axis, keepdims=True),
+        references.over_axes("prod"),
+        identity="one",
     ),
     _reduction(
         "reduce_max",
-        "lowest",
         Result.SAME,
         "largest over the axes; NaN wins",
-        lambda np, x, axis: np.max(x, axis=axis, keepdims=True),
+        references.over_axes("max"),
+        identity="lowest",
     ),
     _reduction(
         "reduce_min",
-        "highest",
         Result.SAME,
         "smallest over the axes; NaN wins",
-        lambda np, x, axis: np.min(x, axis=axis, keepdims=True),
+        references.over_axes("min"),
+        identity="highest",
     ),
     _reduction(
         "reduce_any",
-        "false",
         Result.BOOL,
         "true if any lane is",
-        lambda np, x, axis: np.any(x, axis=axis, keepdims=True),
+        references.over_axes("any"),
+        identity="false",
     ),
     _reduction(
         "reduce_all",
-        "true",
         Result.BOOL,
         "true if all lanes are",
-        lambda np, x, axis: np.all(x, axis=axis, keepdims=True),
+        references.over_axes("all"),
+        identity="true",
     ),
-)
-
-_MATRIX_ATTRIBUTES = (
-    Attribute("trans_a", "bool", False),
-    Attribute("trans_b", "bool", False),
-    Attribute("precision", "choice", "ieee", ("ieee", "tf32", "tf32x3")),
-)
-
-_MATRIX = tuple(
-    Op(
-        name,
-        Category.MATRIX,
-        ("a", "b"),
-        Shape.MATRIX_PRODUCT,
+    _matrix("gemm", doc="dst += a @ b", accumulates=True),
+    _matrix("matmul", doc="dst = a @ b"),
+    _matrix("dot", doc="dst = a @ b"),
+    _layout(
+        "transpose",
+        Result.SAME,
+        "exchange the last two axes",
+        lambda np, x: np.swapaxes(x, -1, -2),
+        shape=Shape.TRANSPOSED,
+    ),
+    _layout(
+        "broadcast",
+        Result.SAME,
+        "repeat the source to the destination's shape",
+        lambda np, x: x,
+        shape=Shape.DESTINATION,
+    ),
+    _layout(
+        "permute",
+        Result.SAME,
+        "axis a of the result is axis axes[a] of the source",
+        lambda np, x, axes: np.transpose(x, axes),
+        (Attribute("axes", "axes", positional=True),),
+        shape=Shape.REARRANGED,
+    ),
+    _layout(
+        "reshape",
+        Result.SAME,
+        "the same values, row-major, in the destination's shape; axes that are split or merged "
+        "must be fully valid",
+        lambda np, x, shape: np.reshape(x, shape),
+        shape=Shape.REARRANGED,
+    ),
+    _layout(
+        "concat",
+        Result.PROMOTE,
+        "the left, then the right along the axis; the left must be fully valid there",
+        lambda np, a, b, axis: np.concatenate((a, b), axis=axis),
+        (_AXIS,),
+        operands=_PAIR,
+        shape=Shape.REARRANGED,
+    ),
+    _scan(
+        "cumsum",
         Result.ACCUMULATOR,
-        doc,
-        lambda np, a, b: np.matmul(a, b),
-        "zero",
-        _MATRIX_ATTRIBUTES,
-        accumulates=accumulates,
-    )
-    for name, doc, accumulates in (
-        ("gemm", "dst += a @ b", True),
-        ("matmul", "dst = a @ b", False),
-        ("dot", "dst = a @ b", False),
-    )
+        "running sum along the axis; exclusive=True leaves the lane out, reverse=True runs from "
+        "the end",
+        lambda np, x, axis, **flags: references.scan(np.cumsum, 0, np, x, axis, **flags),
+        identity="zero",
+    ),
+    _scan(
+        "cumprod",
+        Result.ACCUMULATOR,
+        "running product, with the flags of cumsum",
+        lambda np, x, axis, **flags: references.scan(np.cumprod, 1, np, x, axis, **flags),
+        identity="one",
+    ),
+    _index(
+        "argmax",
+        Result.I64,
+        "lane of the tile that holds the largest along the axis: NaN wins, ties go to the first, "
+        "-1 where no lane is valid",
+        references.over_axes("argmax"),
+    ),
+    _index(
+        "argmin",
+        Result.I64,
+        "lane of the tile that holds the smallest along the axis: NaN wins, ties go to the first, "
+        "-1 where no lane is valid",
+        references.over_axes("argmin"),
+    ),
+    _sorting(
+        "topk",
+        Result.SAME,
+        "merge into two `init=` tiles the K best values with their indices, best first, K being "
+        "the destinations' extent; NaN is the largest, ties go to the smaller index, a negative "
+        "index (nothing yet) comes after all others",
+        references.topk,
+        (_AXIS, Attribute("largest", "bool", True)),
+        shape=Shape.TOP_K,
+        accumulates=True,
+    ),
+    _sorting(
+        "sort",
+        Result.SAME,
+        "the values in order along the axis and their indices with them; stable both ways, NaN is "
+        "the largest",
+        references.sort,
+        (_AXIS, Attribute("descending", "bool", False)),
+        shape=Shape.SAME,
+    ),
+    _composite(
+        "softmax",
+        Result.FLOAT,
+        "over the last axis; expands to reduce_max, sub, exp, reduce_sum, div",
+        references.softmax,
+    ),
+    _composite(
+        "layer_norm",
+        Result.FLOAT,
+        "(x - mean) / sqrt(variance + eps) over the valid lanes of the last axis; expands to "
+        "reduce_sum, div, sub, mul, reduce_sum, div, add, rsqrt, mul",
+        references.layer_norm,
+        (_EPS,),
+    ),
+    _composite(
+        "rms_norm",
+        Result.FLOAT,
+        "x / sqrt(mean(x * x) + eps) over the valid lanes of the last axis; expands to mul, "
+        "reduce_sum, div, add, rsqrt, mul",
+        references.rms_norm,
+        (_EPS,),
+    ),
+    _random(
+        "rand",
+        Result.DESTINATION,
+        "uniform in [0, 1), a multiple of 2**-24: Philox4x32-10 with the seed as its key and the "
+        "offset, a scalar or one index for each lane, as its counter",
+        references.uniform,
+    ),
+    _random(
+        "randn",
+        Result.DESTINATION,
+        "standard normal by Box-Muller from the first two words that rand's generator gives",
+        references.normal,
+    ),
 )
 
 #: What else is true of operations, a column each: most rows have none of these facts.
@@ -322,6 +538,80 @@ def _complete(row: Op) -> Op:
     return records.evolve(row, facts=facts, partial=_PARTIAL.get(row.name))
 
 
-_ROWS = (*_ELEMENTWISE, *_REDUCTIONS, *_MATRIX, *TILE_ROWS)
 #: Every operation by name.
 OPS: dict[str, Op] = {row.name: _complete(row) for row in _ROWS}
+
+# ---------------------------------------------------------------- types of operands and results
+
+
+def common(tiles: Iterable[DType], scalars: Iterable[DType | None]) -> DType | None:
+    """The type of an operation's operands, in evaluation precision; None without any.
+
+    A scalar of None is *weak*: an integer literal, which takes the type of any tile. Float scalars
+    beside a float tile take its type; beside an integer or bool tile they make it f32.
+    """
+    result: DType | None = None
+    for dtype in tiles:
+        result = dtype if result is None else promote(result, dtype)
+    if result is None:
+        for scalar in scalars:
+            dtype = DType.I64 if scalar is None else scalar
+            result = dtype if result is None else promote(result, dtype)
+        return result
+    if result.is_float:
+        return result.compute
+    for scalar in scalars:
+        if scalar is not None and scalar.is_float:
+            return DType.F32
+        if scalar is None:
+            result = DType.I64 if result is DType.BOOL else result
+        else:
+            result = promote(result, scalar)
+    return result
+
+
+def result_of(row: Op, operand: DType | None) -> DType | None:
+    """The type that an operation gives for operands of the common type `operand` (in evaluation
+    precision); None when only the destination can tell."""
+    match row.result:
+        case Result.SAME | Result.PROMOTE | Result.INTEGER:
+            return operand
+        case Result.FLOAT:
+            return None if operand is None else (operand if operand.is_float else DType.F32)
+        case Result.BOOL:
+            return DType.BOOL
+        case Result.ACCUMULATOR:
+            if operand is None or operand.is_float:
+                return operand
+            return DType.I32 if row.category is Category.MATRIX else DType.I64
+        case Result.I64:
+            return DType.I64
+        case Result.DESTINATION:
+            return None
+
+
+def writes_implicitly(source: DType, destination: DType) -> bool:
+    """Whether a value of type `source` may be written to `destination` without `cast` (R6)."""
+    if source is destination:
+        return True
+    if source.is_float and destination.is_float:
+        return True
+    if not (source.is_integer and destination.is_integer):
+        return False
+    if source.is_signed == destination.is_signed:
+        return source.bytes < destination.bytes
+    return destination.is_signed and source.bytes < destination.bytes
+
+
+def literal_fits(value: int | float | bool, destination: DType) -> bool:
+    """Whether a literal may stand for a value of this type."""
+    if isinstance(value, bool):
+        return destination is DType.BOOL
+    if isinstance(value, float):
+        return destination.is_float
+    if destination.is_float:
+        return True
+    if destination is DType.BOOL:
+        return False
+    low, high = destination.limits or (0, 0)
+    return low <= value <= high

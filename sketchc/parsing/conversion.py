@@ -17,7 +17,7 @@ from sketchc.parsing import conversion_statements as statements
 from sketchc.parsing import syntax
 from sketchc.parsing.conversion_types import Tiling, TupleValue, Type, read_dtype
 from sketchc.parsing.errors import Problem, nearest, replace
-from sketchc.parsing.tokens import Token
+from sketchc.parsing.lexer import Token
 
 _LARGEST = 2**63 - 1
 _SECTIONS = (

@@ -14,7 +14,7 @@ from sketchc.base.diagnostics import Span
 from sketchc.parsing import syntax
 from sketchc.parsing.conversion_types import read_dtype
 from sketchc.parsing.errors import Problem, replace
-from sketchc.parsing.tokens import Token
+from sketchc.parsing.lexer import Token
 
 if TYPE_CHECKING:
     from sketchc.parsing.conversion import Converter

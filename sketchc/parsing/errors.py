@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity, Span
-from sketchc.parsing.vocabulary import SECTIONS
+from sketchc.parsing.syntax import SECTIONS
 
 if TYPE_CHECKING:
-    from sketchc.parsing.tokens import Token
+    from sketchc.parsing.lexer import Token
 
 
 @records.frozen

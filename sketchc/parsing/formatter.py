@@ -90,7 +90,9 @@ class _Planner:
                 case syntax.For():
                     for hint in statement.hints:
                         yield _item(level, unparse.hint(hint), hint.span)
-                    yield _item(level, unparse.loop(statement), statement.span, opens=True)
+                    yield _item(
+                        level, unparse.statement_text(statement), statement.span, opens=True
+                    )
                     yield from self.block(statement.body, level + 1)
                 case syntax.If():
                     yield from self.branch(statement, level)
@@ -109,8 +111,7 @@ class _Planner:
                     assert_never(statement)
 
     def branch(self, node: syntax.If, level: int) -> Iterator[_Item]:
-        head = f"if {unparse.expression(node.condition)}:"
-        yield _item(level, head, node.span, opens=True)
+        yield _item(level, unparse.statement_text(node), node.span, opens=True)
         yield from self.block(node.body, level + 1)
         if node.orelse:
             token = next(self.elses)

@@ -14,10 +14,9 @@ from enum import Enum
 
 from sketchc.base import records
 from sketchc.base.types import DType
-from sketchc.ops.dtypes import common, result_of
-from sketchc.ops.table import OPS
+from sketchc.ops.table import OPS, common, result_of
 from sketchc.parsing import syntax
-from sketchc.parsing.walk import names
+from sketchc.parsing.syntax import names
 
 
 class Use(Enum):

@@ -7,11 +7,13 @@ Comments are kept beside the tree, for the formatter alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
+from sketchc.parsing import syntax
 
 
 def _span() -> Span:
@@ -415,3 +417,39 @@ class File:
     sketches: tuple[Sketch, ...]
     comments: tuple[Comment, ...] = records.field(default=(), eq=False)
     span: Span = _span()
+
+
+#: The sections of a sketch.
+SECTIONS = frozenset(
+    ("symbols", "params", "let", "tensors", "workspace", "views", "constexpr", "require")
+)
+
+
+def parts(node: object) -> Iterator[object]:
+    """A node, or each of a tuple of nodes, and all nodes below it, in the order of their fields;
+    nothing for None and for words."""
+    if isinstance(node, tuple):
+        for part in node:
+            yield from parts(part)
+    elif records.has(kind := type(node)) and not isinstance(node, Span):
+        yield node
+        for field in records.fields(kind):
+            yield from parts(getattr(node, field.name))
+
+
+def names(node: object) -> Iterator[str]:
+    """Every name that an expression (or slice, or None) uses."""
+    return (part.id for part in parts(node) if isinstance(part, syntax.Name))
+
+
+def statements(body: Iterable[syntax.Statement]) -> Iterator[syntax.Statement]:
+    """All statements, in the order of the text."""
+    for statement in body:
+        yield statement
+        match statement:
+            case syntax.For(body=inner):
+                yield from statements(inner)
+            case syntax.If(body=inner, orelse=other):
+                yield from statements((*inner, *other))
+            case _:
+                pass

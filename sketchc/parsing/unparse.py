@@ -1,16 +1,17 @@
 """Syntax nodes as canonical sketch text: expressions, declarations, single statements.
 
-Products are tight (`i*T`), sums written with
-blanks (`a + b`) except inside subscripts and products. `parse` of the text gives the node again.
+Products are tight (`i*T`), sums written with blanks (`a + b`) except inside subscripts and
+products. `parse` of the text gives the node again. Whole files are printed by the formatter, which
+also keeps comments and line breaks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Span
+from sketchc.base.diagnostics import Edit, Fix, Span
 from sketchc.base.precedence import (
     ATOM,
     CHOICE,
@@ -23,12 +24,12 @@ from sketchc.base.precedence import (
 )
 from sketchc.base.types import DType
 from sketchc.parsing import syntax
-from sketchc.parsing.vocabulary import SECTIONS
+from sketchc.parsing.syntax import SECTIONS
 
 Part = syntax.Expression | syntax.Slice | syntax.NewAxis
 
 
-def expression(node: Part, minimum: int = 0, tight: bool = False) -> str:
+def expression_text(node: Part, minimum: int = 0, tight: bool = False) -> str:
     """The text of an expression, in parentheses when it binds less than `minimum`."""
     text, binds = _expression(node, tight or minimum > SUM)
     return bracketed(text, binds, minimum)
@@ -47,20 +48,20 @@ def _expression(node: Part, tight: bool) -> tuple[str, int]:
             return _string(node), ATOM
         case syntax.Unary():
             if node.operator == "not":
-                return f"not {expression(node.operand, PRECEDENCE['not'])}", PRECEDENCE["not"]
-            return node.operator + expression(node.operand, SIGN), SIGN
+                return f"not {expression_text(node.operand, PRECEDENCE['not'])}", PRECEDENCE["not"]
+            return node.operator + expression_text(node.operand, SIGN), SIGN
         case syntax.Binary():
             return _binary(node, tight)
         case syntax.Choice():
-            then, condition = expression(node.then, 1), expression(node.condition, 1)
-            return f"{then} if {condition} else {expression(node.otherwise)}", CHOICE
+            then, condition = expression_text(node.then, 1), expression_text(node.condition, 1)
+            return f"{then} if {condition} else {expression_text(node.otherwise)}", CHOICE
         case syntax.Call():
             return f"{node.function}({', '.join(arguments(node.arguments, node.keywords))})", ATOM
         case syntax.Subscript():
-            inner = ", ".join(expression(part, tight=True) for part in node.subscripts)
-            return f"{expression(node.base, ATOM)}[{inner}]", ATOM
+            inner = ", ".join(expression_text(part, tight=True) for part in node.subscripts)
+            return f"{expression_text(node.base, ATOM)}[{inner}]", ATOM
         case syntax.List():
-            return f"[{', '.join(expression(item) for item in node.items)}]", ATOM
+            return f"[{', '.join(expression_text(item) for item in node.items)}]", ATOM
         case syntax.Slice():
             return _slice(node), 0
         case syntax.NewAxis():
@@ -72,7 +73,10 @@ def _expression(node: Part, tight: bool) -> tuple[str, int]:
 def _binary(node: syntax.Binary, tight: bool) -> tuple[str, int]:
     binds = PRECEDENCE[node.operator]
     lower, upper = operand_levels(node.operator)
-    left, right = expression(node.left, lower, tight), expression(node.right, upper, tight)
+    left, right = (
+        expression_text(node.left, lower, tight),
+        expression_text(node.right, upper, tight),
+    )
     compact = node.operator in ("*", "/", "//") or (binds in (SUM, PRODUCT) and tight)
     blank = "" if compact else " "
     return f"{left}{blank}{node.operator}{blank}{right}", binds
@@ -80,7 +84,7 @@ def _binary(node: syntax.Binary, tight: bool) -> tuple[str, int]:
 
 def _slice(node: syntax.Slice) -> str:
     lower, upper, step = (
-        "" if part is None else expression(part, tight=True)
+        "" if part is None else expression_text(part, tight=True)
         for part in (node.lower, node.upper, node.step)
     )
     return f"{lower}:{upper}:{step}" if node.step is not None else f"{lower}:{upper}"
@@ -95,8 +99,8 @@ def arguments(
 ) -> list[str]:
     """The arguments of a call, one text each."""
     return [
-        *(expression(argument) for argument in positional),
-        *(f"{keyword.name}={expression(keyword.value)}" for keyword in keywords),
+        *(expression_text(argument) for argument in positional),
+        *(f"{keyword.name}={expression_text(keyword.value)}" for keyword in keywords),
     ]
 
 
@@ -114,7 +118,7 @@ def section(node: syntax.Section) -> tuple[str, list[str], str]:
             texts = [_constant(p.name, p.dtype, p.default) for p in node.params]
             return "params", texts, separator
         case syntax.LetSection():
-            return "let", [f"{let.name} = {expression(let.value)}" for let in node.lets], ";"
+            return "let", [f"{let.name} = {expression_text(let.value)}" for let in node.lets], ";"
         case syntax.TensorsSection():
             return "tensors", [_tensor(item) for item in node.tensors], ";"
         case syntax.WorkspaceSection():
@@ -124,7 +128,7 @@ def section(node: syntax.Section) -> tuple[str, list[str], str]:
         case syntax.ConstexprSection():
             return "constexpr", [_constexpr(item) for item in node.constants], ","
         case syntax.RequireSection():
-            return "require", [expression(item) for item in node.conditions], ";"
+            return "require", [expression_text(item) for item in node.conditions], ";"
         case _:
             assert_never(node)
 
@@ -138,24 +142,25 @@ def items(node: syntax.Section) -> tuple[Span, ...]:
 def _symbol(node: syntax.SymbolDeclaration) -> str:
     if node.upper_bound is None:
         return node.name
-    return f"{node.name} <= {expression(node.upper_bound, SUM)}"
+    return f"{node.name} <= {expression_text(node.upper_bound, SUM)}"
 
 
 def _constant(name: str, dtype: DType | None, value: syntax.Expression | None) -> str:
     kind = "" if dtype is None else f": {dtype.value}"
-    return f"{name}{kind}" + ("" if value is None else f" = {expression(value)}")
+    return f"{name}{kind}" + ("" if value is None else f" = {expression_text(value)}")
 
 
 def _constexpr(node: syntax.ConstexprDeclaration) -> str:
     text = _constant(node.name, node.dtype, node.value)
     if not node.choices:
         return text
-    return f"{text} in [{', '.join(expression(choice) for choice in node.choices)}]"
+    return f"{text} in [{', '.join(expression_text(choice) for choice in node.choices)}]"
 
 
 def _extents(extents: Sequence[syntax.Extent]) -> str:
     texts = (
-        expression(e.value, SUM, tight=True) + ("|1" if e.broadcastable else "") for e in extents
+        expression_text(e.value, SUM, tight=True) + ("|1" if e.broadcastable else "")
+        for e in extents
     )
     return f"[{', '.join(texts)}]"
 
@@ -163,13 +168,13 @@ def _extents(extents: Sequence[syntax.Extent]) -> str:
 def _tensor(node: syntax.TensorDeclaration) -> str:
     role = f"{node.role} " if node.role else ""
     optional = "?" if node.optional else ""
-    initial = "" if node.initial is None else f" = {expression(node.initial)}"
+    initial = "" if node.initial is None else f" = {expression_text(node.initial)}"
     return f"{node.name}{_extents(node.extents)}: {role}{node.dtype.value}{optional}{initial}"
 
 
 def point(node: syntax.TilingPoint) -> str:
     """One tuning point of an `available_tiling` block."""
-    return ", ".join(f"{name} = {expression(value, SUM)}" for name, value in node.values)
+    return ", ".join(f"{name} = {expression_text(value, SUM)}" for name, value in node.values)
 
 
 # ---------------------------------------------------------------- statements
@@ -192,21 +197,21 @@ def statement(node: SimpleStatement) -> tuple[str, list[str] | None]:
         case syntax.Alloc():
             return f"{node.name} = alloc", _alloc(node)
         case syntax.Load():
-            pair = f"{expression(node.access)} -> {node.tile.id}"
+            pair = f"{expression_text(node.access)} -> {node.tile.id}"
             return "load", [pair, *arguments((), node.keywords)]
         case syntax.Store():
-            pair = f"{expression(node.tile)} -> {expression(node.access)}"
+            pair = f"{expression_text(node.tile)} -> {expression_text(node.access)}"
             return "store", [pair, *arguments((), node.keywords)]
         case syntax.Atomic():
-            pair = f"{expression(node.tile)} -> {expression(node.access)}"
+            pair = f"{expression_text(node.tile)} -> {expression_text(node.access)}"
             return node.operation, [pair, *arguments((), node.keywords)]
         case syntax.Fetch():
-            return f"{node.name} = fetch", [expression(node.access)]
+            return f"{node.name} = fetch", [expression_text(node.access)]
         case syntax.Compute():
             return node.operation, arguments(node.arguments, node.keywords)
         case syntax.Binding():
             names = ", ".join(name.id for name in node.names)
-            return f"{names} = {', '.join(expression(value) for value in node.values)}", None
+            return f"{names} = {', '.join(expression_text(value) for value in node.values)}", None
         case syntax.Pass():
             return "pass", None
         case _:
@@ -214,11 +219,11 @@ def statement(node: SimpleStatement) -> tuple[str, list[str] | None]:
 
 
 def _alloc(node: syntax.Alloc) -> list[str]:
-    parts = [f"[{', '.join(expression(extent) for extent in node.extents)}]"]
+    parts = [f"[{', '.join(expression_text(extent) for extent in node.extents)}]"]
     if node.dtype is not None:
         parts.append(node.dtype.value)
     if node.init is not None:
-        parts.append(f"init={expression(node.init)}")
+        parts.append(f"init={expression_text(node.init)}")
     if node.hints:
         parts.append(f"llm_hint=[{', '.join(_string(word) for word in node.hints)}]")
     return parts
@@ -229,7 +234,26 @@ def hint(node: syntax.Hint) -> str:
     return f"@llm_hint({', '.join(arguments(node.words, node.keywords))})"
 
 
-def loop(node: syntax.For) -> str:
-    """The header of a loop."""
-    inner = ", ".join(expression(argument) for argument in node.arguments)
-    return f"for {node.variable.id} in range({inner}):"
+def statement_text(node: syntax.Statement) -> str:
+    """A simple statement, or the header of a loop or condition, hints omitted."""
+    match node:
+        case syntax.For():
+            inner = ", ".join(expression_text(argument) for argument in node.arguments)
+            return f"for {node.variable.id} in range({inner}):"
+        case syntax.If():
+            return f"if {expression_text(node.condition)}:"
+        case _:
+            head, arguments = statement(node)
+            return head if arguments is None else f"{head}({', '.join(arguments)})"
+
+
+def line_edit(node: syntax.Statement, lines: Iterable[str]) -> Edit:
+    """The edit that puts these lines in the place of a statement, indented as it is."""
+    indent = " " * (node.span.column - 1)
+    return Edit(node.span, f"\n{indent}".join(lines))
+
+
+def dtype_fix(node: syntax.Alloc, dtype: DType) -> Fix:
+    """Give an alloc this element type."""
+    text = statement_text(records.evolve(node, dtype=dtype))
+    return Fix(f"make `{node.name}` {dtype.value}", (Edit(node.span, text),))

@@ -8,8 +8,8 @@ from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
-from sketchc.ir.lanes import element_indices
 from sketchc.ir.show import show
+from sketchc.ir.walk import element_indices
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
 

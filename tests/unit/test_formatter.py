@@ -14,7 +14,7 @@ from sketchc.cli.main import run
 from sketchc.parsing import syntax
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
-from sketchc.parsing.unparse import expression
+from sketchc.parsing.unparse import expression_text
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
 
@@ -192,7 +192,7 @@ def extend(inner: st.SearchStrategy[syntax.Expression]) -> st.SearchStrategy[syn
 @settings(max_examples=400, deadline=None)
 @given(st.recursive(LEAVES, extend, max_leaves=12))
 def test_expressions_parse_back_to_their_tree(node):
-    file, _ = parsed(f"sketch t {{\n    y, z = {expression(node)}, 0\n}}\n")
+    file, _ = parsed(f"sketch t {{\n    y, z = {expression_text(node)}, 0\n}}\n")
     assert file.sketches[0].body[0].values[0] == node
 
 

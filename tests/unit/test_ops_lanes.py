@@ -14,7 +14,7 @@ from operation_cases import FLOATS, elaborated, inputs
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.api import Options, interpret
 from sketchc.interpreter.inputs import random_array
-from sketchc.ops.random_numbers import normal, uniform
+from sketchc.ops.references import normal, uniform
 
 CHECKED = tuple(Options(check_domains=True, shuffle=5 + p, padding=p) for p in (0, 3))
 SIZES = (0, 1, 3, 7, 8)  # of an axis with 8 lanes

@@ -12,8 +12,7 @@ import pytest
 from sketchc.base.diagnostics import Source, has_errors
 from sketchc.base.types import DType
 from sketchc.parsing import syntax
-from sketchc.parsing.parser import parse, tables
-from sketchc.parsing.tables import cache_folder
+from sketchc.parsing.parser import cache_folder, parse, tables
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
 

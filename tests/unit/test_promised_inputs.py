@@ -9,9 +9,8 @@ from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
 from sketchc.checker.selfcheck import tile_size_verdict
 from sketchc.interpreter.api import Options, interpret
-from sketchc.interpreter.inputs import DRAWINGS, random_inputs
+from sketchc.interpreter.inputs import DRAWINGS, keeping_inputs, random_inputs
 from sketchc.interpreter.launch import bind_values, tensor_shapes
-from sketchc.interpreter.promises import keeping_inputs
 from sketchc.ir import nodes as ir
 
 

@@ -30,7 +30,7 @@ from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.ops.table import OPS, Op, Result, Shape
 from sketchc.parsing.formatter import format_file
-from sketchc.parsing.vocabulary import SECTIONS
+from sketchc.parsing.syntax import SECTIONS
 from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.tasks.torch_task import TaskDescription, TensorSpec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sketchc.ops.random_numbers import normal, philox, uniform, words
+from sketchc.ops.references import normal, philox, uniform, words
 
 ONES = 0xFFFF_FFFF
 

@@ -35,7 +35,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.parsing import syntax
-from sketchc.parsing.walk import names
+from sketchc.parsing.syntax import names
 
 _Part: TypeAlias = syntax.Expression | syntax.Slice | syntax.NewAxis
 

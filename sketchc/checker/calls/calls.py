@@ -24,12 +24,22 @@ from sketchc.checker.context.fixits import accumulate_fix, cast_fix, late_positi
 from sketchc.checker.context.shapes import broadcast, fits, interval, same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
-from sketchc.ir.lanes import laid_out
 from sketchc.ir.show import show
-from sketchc.ops.dtypes import common, literal_fits, result_of, writes_implicitly
-from sketchc.ops.table import Attribute, Category, Fact, Op, Partial, Result
+from sketchc.ir.walk import laid_out
+from sketchc.ops.table import (
+    Attribute,
+    Category,
+    Fact,
+    Op,
+    Partial,
+    Result,
+    common,
+    literal_fits,
+    result_of,
+    writes_implicitly,
+)
 from sketchc.parsing import syntax
-from sketchc.parsing.text import statement_text
+from sketchc.parsing.unparse import statement_text
 
 
 @records.frozen

@@ -35,12 +35,11 @@ from sketchc.checker.context.shapes import broadcast, interval, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
-from sketchc.ir.lanes import laid_out
 from sketchc.ir.show import show
-from sketchc.ir.walk import tiles_read
-from sketchc.ops.dtypes import literal_fits
+from sketchc.ir.walk import laid_out, tiles_read
+from sketchc.ops.table import literal_fits
 from sketchc.parsing import syntax
-from sketchc.parsing.text import expression_text
+from sketchc.parsing.unparse import expression_text
 
 
 def has_lanes(value: ir.Expr) -> bool:

@@ -34,10 +34,10 @@ from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.shapes import broadcast, fits, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
-from sketchc.ir.lanes import laid_out
-from sketchc.ops.dtypes import writes_implicitly
+from sketchc.ir.walk import laid_out
+from sketchc.ops.table import writes_implicitly
 from sketchc.parsing import syntax
-from sketchc.parsing.text import statement_text
+from sketchc.parsing.unparse import statement_text
 
 # ---------------------------------------------------------------- stores
 

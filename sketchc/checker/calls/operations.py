@@ -37,10 +37,9 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import tiles_read
-from sketchc.ops.dtypes import writes_implicitly
-from sketchc.ops.table import OPS, Category, Op, Shape
+from sketchc.ops.table import OPS, Category, Op, Shape, writes_implicitly
 from sketchc.parsing import syntax
-from sketchc.parsing.text import statement_text
+from sketchc.parsing.unparse import statement_text
 
 
 def scan(call: Call, axis: int) -> tuple[int, ...]:

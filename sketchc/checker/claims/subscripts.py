@@ -35,10 +35,9 @@ from sketchc.checker.facts.sites import Site, placed
 from sketchc.ir import guards, walk
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
-from sketchc.ir.lanes import element_indices
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import expressions, names, references, substitute
+from sketchc.ir.walk import element_indices, expressions, names, references, substitute
 
 
 @records.frozen

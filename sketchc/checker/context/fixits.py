@@ -17,7 +17,7 @@ from sketchc.ir import symbolic, walk
 from sketchc.ir.show import show
 from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
-from sketchc.parsing.text import line_edit, statement_text
+from sketchc.parsing.unparse import line_edit, statement_text
 
 
 def _free_name(context: Context, wanted: str) -> str:

@@ -28,9 +28,8 @@ from sketchc.checker.facts.lane_forms import Lanes, lane_name, validity
 from sketchc.checker.facts.scope import Scope
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
-from sketchc.ir.lanes import element_indices
 from sketchc.ir.symbolic import OPPOSITE, Polynomial, normalize, rebuild, simplify
-from sketchc.ir.walk import names
+from sketchc.ir.walk import element_indices, names
 
 _LANE = "'lane"
 

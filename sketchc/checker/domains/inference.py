@@ -41,9 +41,8 @@ from sketchc.checker.facts.affine import constant
 from sketchc.checker.facts.lane_forms import parts, validity
 from sketchc.checker.facts.scope import Branch, Scope, Step, phase_scope, root_scope
 from sketchc.ir import nodes as ir
-from sketchc.ir.lanes import element_indices, kept_axes, laid_out
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import tiles_read
+from sketchc.ir.walk import element_indices, kept_axes, laid_out, tiles_read
 from sketchc.ops.table import OPS, Category, Shape, identity_value
 
 #: For each axis of an operand, the destination's axis that it becomes; None for one that is

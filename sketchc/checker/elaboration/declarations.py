@@ -46,10 +46,10 @@ from sketchc.checker.context.shapes import interval, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.show import show
-from sketchc.ops.dtypes import literal_fits
+from sketchc.ops.table import literal_fits
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import Use
-from sketchc.parsing.text import dtype_fix, expression_text
+from sketchc.parsing.unparse import dtype_fix, expression_text
 
 #: What a tile-shaping constexpr without value is checked at; the plan picks its own (see tuning).
 DEFAULT_TILE = 64

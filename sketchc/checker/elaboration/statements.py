@@ -51,8 +51,8 @@ from sketchc.ir.show import show
 from sketchc.ir.walk import expressions
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import is_parallel
-from sketchc.parsing.text import expression_text, statement_text
-from sketchc.parsing.walk import names
+from sketchc.parsing.syntax import names
+from sketchc.parsing.unparse import expression_text, statement_text
 
 #: What is reported of a branch that is not taken: the rest may depend on the constants.
 _ALWAYS_WRONG = frozenset(["SK0201", "SK0210"])

@@ -25,10 +25,9 @@ from sketchc.checker.facts.lane_forms import loaded_names, pointwise
 from sketchc.checker.facts.scope import Branch, Scope, Step, host_path, is_float, phase_scope
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.lanes import element_indices
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import OPPOSITE
-from sketchc.ir.walk import names, references
+from sketchc.ir.walk import element_indices, names, references
 
 
 @records.frozen

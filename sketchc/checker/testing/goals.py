@@ -22,7 +22,7 @@ from sketchc.checker.facts.scope import Branch, Scope, Step, root_scope
 from sketchc.checker.facts.sites import ALWAYS, CASE_LIMIT, Cases, both, cases
 from sketchc.checker.testing.settings import Setting, Settings, volume
 from sketchc.checker.testing.workload import Workload, rehearse
-from sketchc.interpreter.run_coverage import RunCoverage
+from sketchc.interpreter.violations import RunCoverage
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show

@@ -38,8 +38,7 @@ from sketchc.checker.testing.settings import Setting, Settings, literal_settings
 from sketchc.checker.testing.workload import LANES_PER_UNIT, workload
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
-from sketchc.ir.lanes import element_indices
-from sketchc.ir.walk import references
+from sketchc.ir.walk import element_indices, references
 
 if TYPE_CHECKING:
     from sketchc.interpreter.api import Violation

@@ -12,7 +12,7 @@ from typing import assert_never
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
 from sketchc.checker.facts import budget
-from sketchc.interpreter.run_coverage import RunCoverage
+from sketchc.interpreter.violations import RunCoverage
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
 
