@@ -62,8 +62,7 @@ class Verifier:
 
     def _verify_again(self, candidate: Candidate, state: RunState, session: Session) -> Verdict:
         """A model says that nothing is wrong: with the inputs that failed, and with others."""
-        from sketchc.runtime.verify.again import taken_again
-        from sketchc.runtime.verify.verdict import from_json
+        from sketchc.runtime.verify.verdict import from_json, taken_again
 
         assert state.verdict is not None
         session.progress.note("verifier", "takes the disputed evidence again")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sketchc.runtime.bench.statistics import fast_p, geometric_mean
+from sketchc.runtime.bench.measurement import fast_p, geometric_mean
 from sketchc.runtime.bench.suite import THRESHOLDS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

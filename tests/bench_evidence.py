@@ -10,10 +10,8 @@ import numpy as np
 from sketchc.runtime.bench.driver import Burst, Run, Sample, turn_order
 from sketchc.runtime.bench.judgement import problems
 from sketchc.runtime.bench.machine import Machine
-from sketchc.runtime.bench.measurement import Baseline, Measurement, Settings
-from sketchc.runtime.bench.precision import Precision
-from sketchc.runtime.bench.roofline import Work, floor_of
-from sketchc.runtime.bench.statistics import speedup, summarise
+from sketchc.runtime.bench.measurement import Baseline, Measurement, Settings, speedup, summarise
+from sketchc.runtime.bench.roofline import Precision, Work, floor_of
 from sketchc.runtime.bench.variation import draw_variation
 from sketchc.runtime.verify.compare import Comparison
 

@@ -12,7 +12,7 @@ from sketchc.lowering.plan import Plan
 from sketchc.parsing import syntax
 from sketchc.parsing.parser import parse
 from sketchc.runtime.toolchains.base import toolchain
-from sketchc.runtime.verify.sketch_task import SketchTask
+from sketchc.runtime.verify.design import SketchTask
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.verify import Candidate, verify
 

@@ -130,7 +130,7 @@ def _next(
 
 def _again(last: Attempt, number: int, check: Check) -> Attempt:
     """The candidate before once more: with the inputs of that verdict, and with others."""
-    from sketchc.runtime.verify.again import taken_again
+    from sketchc.runtime.verify.verdict import taken_again
 
     kernel, verdict = last.checked
     same = check(kernel, last.number)

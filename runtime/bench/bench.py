@@ -31,27 +31,37 @@ from sketchc.runtime.bench.driver import (
 )
 from sketchc.runtime.bench.judgement import outdone, problems
 from sketchc.runtime.bench.launcher import MODEL
-from sketchc.runtime.bench.machine import Machine, better, this_machine, versions
-from sketchc.runtime.bench.measurement import Baseline, Measurement, Settings, surroundings
-from sketchc.runtime.bench.other_work import OtherWork, busy_note
-from sketchc.runtime.bench.own_lists import OwnList, bound_to
-from sketchc.runtime.bench.precision import precision_of
-from sketchc.runtime.bench.roofline import Floor, Work, floor_of, work_of
-from sketchc.runtime.bench.statistics import speedup, summarise
+from sketchc.runtime.bench.machine import (
+    Machine,
+    OtherWork,
+    better,
+    busy_note,
+    this_machine,
+    versions,
+)
+from sketchc.runtime.bench.measurement import (
+    Baseline,
+    Measurement,
+    Settings,
+    speedup,
+    summarise,
+    surroundings,
+)
+from sketchc.runtime.bench.roofline import Floor, Work, floor_of, precision_of, work_of
 from sketchc.runtime.bench.variation import varied
 from sketchc.runtime.cases.binding import Binding
-from sketchc.runtime.cases.chains import reduction_length
 from sketchc.runtime.cases.drawing import Inputs, draw
 from sketchc.runtime.cases.free import find_freedom
-from sketchc.runtime.cases.lists import bind_task
+from sketchc.runtime.cases.lists import OwnList, bind_task, bound_to
 from sketchc.runtime.cases.reach import find_reach
 from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.cases.sums import reduction_length
 from sketchc.runtime.process.arrays import Array, write_array
 from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.description import Readings, Scalar
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.verify.classify import classify
 from sketchc.runtime.verify.compare import Comparison
+from sketchc.runtime.verify.evidence import classify
 from sketchc.runtime.verify.references import References
 from sketchc.runtime.verify.verify import Candidate
 

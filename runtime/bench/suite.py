@@ -7,8 +7,7 @@ from typing import Any
 
 import attrs
 
-from sketchc.runtime.bench.measurement import Measurement
-from sketchc.runtime.bench.statistics import fast_p, geometric_mean
+from sketchc.runtime.bench.measurement import Measurement, fast_p, geometric_mean
 from sketchc.runtime.verify.words import INCOMPLETE
 
 #: fast_p is given for these p: right at all, faster, twice as fast.

@@ -11,8 +11,7 @@ from rich.table import Table
 
 from sketchc.base.json_form import to_plain
 from sketchc.runtime.bench.judgement import poisoned_share
-from sketchc.runtime.bench.measurement import Baseline, Measurement
-from sketchc.runtime.bench.statistics import ENOUGH_SAMPLES, Summary
+from sketchc.runtime.bench.measurement import ENOUGH_SAMPLES, Baseline, Measurement, Summary
 from sketchc.runtime.verify.words import sizes_text
 
 

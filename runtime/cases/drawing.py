@@ -6,13 +6,25 @@ symbol that it seems to follow, and with the axes that the sketch subscripts wit
 of the task says of an input's values comes before the range of its own. A model that
 defines `valid_inputs(inputs)` has the last word: it gets what was drawn and returns what forward
 takes. Optional tensors are absent in every second case.
+
+Elements at the values where results bend are planted among those that were drawn. A histogram with
+`lt` for `le` at its upper bound, `gt` for `ge`, a missing clamp of the last bin: random floats
+hardly ever equal a bound. So some elements are set to the numbers that the task and the sketch
+compare with, clamp to or take beside their inputs, to their neighbours in the type, to sums and
+differences of two, to zeros of both signs, and to elements of other inputs. A task that does
+nothing but select gets the extremes of the type, too: elsewhere they would overflow, also in the
+framework's own kernels. Most elements stay as they were drawn.
+
+A kernel that recognises an input by some of it (its corners, its sum) hands out the answer of
+another. So the last of the ragged cases is run twice more (`neighbour`): with one element changed,
+and with two elements in each other's place, which leaves sums as they are.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -22,7 +34,6 @@ from sketchc.interpreter.inputs import into_range
 from sketchc.launch.index_inputs import index_ranges
 from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.free import receiving
-from sketchc.runtime.cases.planting import Plants, plant_floats, plant_integers
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.hints import Domain
@@ -30,6 +41,170 @@ from sketchc.runtime.tasks.inputs import LIKE, generate
 from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.tasks.torch_task import Scalar
 from sketchc.runtime.tasks.values import within
+
+if TYPE_CHECKING:
+    from sketchc.runtime.cases.shapes import ShapeCase
+import itertools
+from collections.abc import Iterator, Sequence
+
+from sketchc.ir import nodes as ir
+from sketchc.ir import walk
+from sketchc.ir.evaluate import Value
+from sketchc.ir.walk import children
+from sketchc.runtime.tasks.description import Thresholds
+from sketchc.runtime.tasks.inputs import LARGE
+
+#: So many numbers count, and of the first of them sums and differences.
+_MOST, _PAIRED = 32, 6
+#: At most one of so many elements is planted.
+_SHARE = 4
+#: So many elements are those of another input of the same shape.
+_EQUAL = 32
+#: Elements up to which another input's elements are numbers like the task's own.
+_FEW = 64
+#: Elements up to which places are distinct.
+_SHUFFLED = 1 << 12
+
+
+@attrs.frozen
+class Plants:
+    """What is planted: `numbers` of the task and the sketch; see `description.Thresholds`."""
+
+    numbers: tuple[Value, ...] = ()
+    selects: bool = False
+    shown: bool = False
+
+    def floats(self, dtype: DType, more: Sequence[float] = ()) -> list[float]:
+        """The values for tensors of a type, those of the numbers themselves first."""
+        most = LARGE.get(dtype, 1e3)
+        numbers = [float(n) for n in self.numbers] + list(more)
+        pairs = itertools.permutations(numbers[:_PAIRED], 2)
+        sums = [value for one, other in pairs for value in (one - other, one + other)]
+        found: dict[float, None] = {}
+        for number in (*numbers, *(-n for n in numbers), *sums):
+            with np.errstate(over="ignore"):
+                value = np.asarray(number, np.float64).astype(numpy_dtype(dtype))
+            if not math.isfinite(number) or not abs(float(value)) <= most:
+                continue
+            if float(value) != number and not self.shown:
+                continue  # the reference compares with what the type cannot hold
+            found |= dict.fromkeys(float(one) for one in _with_neighbours(value))
+        return list(found)
+
+    def extremes(self, dtype: DType) -> list[float]:
+        """The largest and the smallest values of a type, where no result can overflow."""
+        if not self.selects:
+            return []
+        if dtype is DType.BF16:
+            largest, tiny = 3.3895313892515355e38, 2.0**-126
+        else:
+            information = np.finfo(dtype.numpy_name)
+            largest, tiny = float(information.max), float(information.tiny)
+        return [largest, -largest, tiny, -tiny]
+
+    def integers(self, lower: int, upper: int) -> list[int]:
+        """The whole numbers in a half-open range, with its ends."""
+        whole = [int(n) for n in self.numbers if float(n).is_integer()]
+        pairs = itertools.permutations(whole[:_PAIRED], 2)
+        wanted = [*whole, *(-n for n in whole), *(v for a, b in pairs for v in (a - b, a + b))]
+        near = [value + step for value in wanted for step in (0, -1, 1)]
+        found = dict.fromkeys([lower, upper - 1, *(v for v in near if lower <= v < upper)])
+        return list(found) if lower < upper else []
+
+
+def plants_of(sketch: ir.Sketch, params: Mapping[str, Value], task: Thresholds) -> Plants:
+    """The numbers of the params first, then the task's, then the sketch's."""
+    given = [value for value in params.values() if not isinstance(value, bool)]
+    numbers = dict.fromkeys([*given, *task.numbers, *literals(sketch)])
+    finite = [number for number in numbers if math.isfinite(number)]
+    return Plants(tuple(finite[:_MOST]), task.selects, task.shown)
+
+
+def literals(sketch: ir.Sketch) -> Iterator[Value]:
+    """The numbers that a sketch computes and compares with: not those of loops and slices."""
+    constants = {constant.name: constant.value for constant in sketch.constants}
+    pending: list[ir.Expr] = [let.value for let in sketch.lets]
+    for phase in sketch.phases:
+        for statement in walk.statements(phase.body):
+            match statement:
+                case ir.Compute(operands=operands):
+                    pending += [o.value for o in operands if not isinstance(o, ir.TileOperand)]
+                    attributes = statement.attributes.values()
+                    yield from (v for v in attributes if isinstance(v, float))
+                case ir.If(condition=condition):
+                    pending.append(condition)
+                case (
+                    ir.Load(where=ir_where) | ir.Store(where=ir_where) | ir.Atomic(where=ir_where)
+                ) if ir_where is not None:
+                    pending.append(ir_where)
+                case _:
+                    pass
+    while pending:
+        part = pending.pop(0)
+        match part:
+            case ir.Literal(value) if not isinstance(value, bool):
+                yield value
+            case ir.Ref(name, ir.NameKind.CONSTANT) if not isinstance(constants[name], bool):
+                yield constants[name]
+            case _:
+                pending.extend(children(part))
+
+
+def plant_floats(
+    array: Array,
+    dtype: DType,
+    plants: Plants,
+    others: Sequence[Array],
+    holds: Callable[[float], bool],
+    random: np.random.Generator,
+    *,
+    extremes: bool,
+) -> Array:
+    """The array with elements planted that `holds` allows; `others` are further float inputs, and
+    `extremes` says whether values of any magnitude may be among them."""
+    small = [float(v) for o in others if o.size <= _FEW for v in o.reshape(-1)[:_PAIRED]]
+    wanted = [*plants.floats(dtype, small), 0.0, -0.0]
+    wanted += plants.extremes(dtype) if extremes else []
+    found = _planted(array, [v for v in wanted if holds(v)], random)
+    for other in others:
+        if other.shape == found.shape and other.dtype == found.dtype and found.size > 1:
+            places = random.integers(0, found.size, min(_EQUAL, found.size // _SHARE))
+            same = other.reshape(-1)[places]
+            kept = np.array([holds(float(value)) for value in same], bool)
+            found.reshape(-1)[places[kept]] = same[kept]
+    return found
+
+
+def plant_integers(
+    array: Array, plants: Plants, lower: int, upper: int, random: np.random.Generator
+) -> Array:
+    """The array with elements planted in a half-open range, its ends among them."""
+    return _planted(array, plants.integers(lower, upper), random)
+
+
+def _planted(array: Array, values: Sequence[float | int], random: np.random.Generator) -> Array:
+    """The array with some of its elements replaced; of few elements, sometimes none."""
+    count = min(array.size // _SHARE, 2 * len(values))
+    if not count and array.size and values:
+        count = int(random.random() < array.size / _SHARE)
+    if not count:
+        return array
+    if array.size <= _SHUFFLED:
+        places = random.permutation(array.size)[:count]
+    else:
+        places = random.integers(0, array.size, count)
+    order = random.permutation(len(values))
+    chosen = [values[order[number % len(values)]] for number in range(count)]
+    found = array.copy()
+    found.reshape(-1)[places] = np.asarray(chosen).astype(array.dtype)
+    return found
+
+
+def _with_neighbours(value: Array) -> list[Array]:
+    """A value of a type, and the next ones below and above."""
+    infinity = np.asarray(np.inf).astype(value.dtype)
+    return [value, np.nextafter(value, -infinity), np.nextafter(value, infinity)]
+
 
 Argument: TypeAlias = "Array | Scalar | None"
 
@@ -286,3 +461,72 @@ def _corrected(
         dtype = numpy_dtype(source.tensor.dtype)
         found[source.tensor.name] = np.ascontiguousarray(array, dtype).reshape(array.shape)
     return list(corrected)
+
+
+#: Kinds of input are "KIND/changed" and "KIND/swapped".
+CHANGED, SWAPPED = "changed", "swapped"
+
+
+def with_neighbours(
+    cases: list[tuple[ShapeCase, str]],
+) -> list[tuple[ShapeCase, str]]:
+    """The cases, with two neighbours behind the last one that has not the task's own sizes; behind
+    the last of all where the task's sizes are the only ones."""
+    if not cases:
+        return cases
+    ragged = [place for place, (case, _) in enumerate(cases) if not case.own]
+    place = ragged[-1] if ragged else len(cases) - 1
+    case, kind = cases[place]
+    near = [(case, f"{kind}/{change}") for change in (CHANGED, SWAPPED)]
+    return [*cases[: place + 1], *near, *cases[place + 1 :]]
+
+
+def is_neighbour(kind: str) -> bool:
+    """Whether inputs of this kind are those of the case before, nearly."""
+    return "/" in kind
+
+
+def base_kind(kind: str) -> str:
+    """The kind of the case that it is a neighbour of; any other kind is its own."""
+    return kind.partition("/")[0]
+
+
+def neighbour(inputs: Inputs, kind: str, seed: int) -> Inputs:
+    """The inputs with one element changed, or two swapped, in each tensor of floats that has two
+    different ones. The element is the largest of all: a result that does not follow shows."""
+    _, _, change = kind.partition("/")
+    if not change:
+        return inputs
+    random = np.random.default_rng(seed + 1)
+    moved = {
+        id(array): _moved(array, change, random)
+        for array in [*inputs.values.values(), *inputs.arguments, *inputs.state.values()]
+        if isinstance(array, np.ndarray)
+    }
+
+    def new(value: Any) -> Any:
+        return moved.get(id(value), value)
+
+    return attrs.evolve(
+        inputs,
+        values={name: new(array) for name, array in inputs.values.items()},
+        arguments=[new(argument) for argument in inputs.arguments],
+        state={name: new(array) for name, array in inputs.state.items()},
+    )
+
+
+def _moved(array: Array, change: str, random: np.random.Generator) -> Array:
+    flat = np.asarray(array, np.float64).reshape(-1)
+    if array.dtype.kind in "iub" or not flat.size:
+        return array
+    largest = int(np.argmax(np.abs(flat)))
+    others = np.flatnonzero(flat != flat[largest])
+    if not others.size:
+        return array
+    place = int(random.choice(others))
+    found = array.copy()
+    elements = found.reshape(-1)
+    elements[place] = array.reshape(-1)[largest]
+    if change == SWAPPED:
+        elements[largest] = array.reshape(-1)[place]
+    return found

@@ -78,3 +78,48 @@ def list_name(description: TaskDescription, number: int) -> str:
     if number < len(description.lists):
         return description.lists[number]
     return f"list {number + 1}"
+
+
+@attrs.frozen
+class OwnList:
+    """One list: its `number`, what people call it, and why it is not timed ("" where it is)."""
+
+    number: int
+    name: str
+    refused: str = ""
+
+
+def other_lists(
+    sketch: ir.Sketch, task: WorkerTask, seed: int, settings: Mapping[str, Scalar]
+) -> tuple[OwnList, ...]:
+    """The lists besides the one that leads now, which leads afterwards, too. Of lists with the same
+    sizes and numbers the first one stands for all."""
+    lead = task.lead
+    task.follow(0)
+    first = task.describe(seed)
+    found: list[OwnList] = []
+    known = set()
+    try:
+        for number in sorted(range(len(first.others) + 1), key=lambda number: number != lead):
+            name = list_name(first, number)
+            try:
+                binding = bound_to(sketch, task, number, seed, settings)
+            except UsageError as error:
+                found.append(OwnList(number, name, str(error)))
+                continue
+            sizes = (*binding.symbols.values(), *binding.params.values())
+            if number != lead and sizes not in known:
+                found.append(OwnList(number, name, "; ".join(binding.other_types)))
+            known.add(sizes)
+    finally:
+        task.follow(lead)
+        task.describe(seed)
+    return tuple(found)
+
+
+def bound_to(
+    sketch: ir.Sketch, task: WorkerTask, number: int, seed: int, settings: Mapping[str, Scalar]
+) -> Binding:
+    """The sketch bound to one list of the task, which leads from now on. Raises `UsageError`."""
+    task.follow(number)
+    return bind(sketch, task.describe(seed), settings)

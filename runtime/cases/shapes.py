@@ -6,30 +6,162 @@ others, so that every symbol meets each of its sizes, beside different neighbour
 a `require` give way to the next larger ones that do not; where a case still breaks one, the symbols
 out of focus move to the nearest sizes that do not. Where hints of the task say which sizes it is
 meant for, each size gives way to the next that they allow; their ends are tried, too, sizes between
-them, and all upper ends at once. For kernels by others, some of the sizes are drawn
-(`drawn_sizes`).
+them, and all upper ends at once.
+
+A kernel that holds a list of the sizes that are tried is right at these and wrong elsewhere. So for
+kernels that others wrote, the prime, one more size, and T where nothing says how the kernel is
+tiled, are drawn from the secret seed of a verdict (`Draws`). Where hints restrict a size, a prime
+and one more size between their ends are drawn for every kernel, since the sizes around its tiles
+may all lie outside.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 import attrs
+import numpy as np
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import InternalError, UsageError
+from sketchc.checker.testing.workload import LANES_PER_STATEMENT
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_sample
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.binding import Binding, OtherSignatureError
-from sketchc.runtime.cases.chains import host_scope
-from sketchc.runtime.cases.drawn_sizes import LEAST, MOST, Draws, next_prime
-from sketchc.runtime.cases.effort import effort
 from sketchc.runtime.cases.lists import list_name
 from sketchc.runtime.cases.sizes import elements, nearest, refusal, tensor_shapes
+from sketchc.runtime.cases.sums import host_scope
 from sketchc.runtime.tasks.hints import Domain
+
+_NO_VALUE = (KeyError, ArithmeticError, ValueError, InternalError)
+
+
+def effort(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value]) -> int:
+    """Statements, of which each counts as many lanes as take as long, and lanes. Of a kernel
+    without a sketch nothing is known: as if each symbol were a grid."""
+    sketch = plan.sketch
+    moved = elements(tensor_shapes(sketch, symbols, params))
+    if not plan.phases:
+        return moved + LANES_PER_STATEMENT * sum(symbols.values())
+    host = host_sample(sketch, symbols, params)
+    host |= {tensor.name: True for tensor in sketch.tensors if tensor.optional}
+    sizes = {
+        tile.name: prod(max(_value(extent, host), 1) for extent in tile.extents)
+        for tile in sketch.tiles
+    }
+    total = moved
+    for number, phase in enumerate(sketch.phases):
+        try:
+            scope, launches = host_scope(sketch, number, host)
+        except _NO_VALUE:
+            scope, launches = dict(host), 1
+        total += launches * _body(phase.body, scope, sizes)
+    return total
+
+
+def _body(
+    body: tuple[ir.Statement, ...], values: dict[str, Value], sizes: Mapping[str, int]
+) -> int:
+    total = 0
+    for statement in body:
+        match statement:
+            case ir.For(variable, start, stop, step):
+                bounds = [_value(bound, values) for bound in (start, stop, step)]
+                trips = len(range(bounds[0], bounds[1], bounds[2] or 1))
+                inner = {**values, variable: bounds[0]}
+                each = _body(statement.body, inner, sizes) if trips else 0
+                total += trips * (LANES_PER_STATEMENT // 10 + each)
+            case ir.If(_, then, orelse):
+                total += max(_body(then, values, sizes), _body(orelse, values, sizes))
+            case ir.Bind(name, value):
+                try:
+                    values = {**values, name: evaluate(value, values)}
+                except _NO_VALUE:
+                    total += LANES_PER_STATEMENT
+            case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
+                total += LANES_PER_STATEMENT + sizes[tile]
+            case ir.Compute(destination=tile):
+                total += LANES_PER_STATEMENT + sizes[tile]
+            case ir.Alloc() | ir.Fetch():
+                total += LANES_PER_STATEMENT
+    return total
+
+
+def _value(expression: ir.Expr, values: Mapping[str, Value]) -> int:
+    try:
+        return int(evaluate(expression, values))
+    except _NO_VALUE:
+        return 1
+
+
+#: Sets the sizes apart from the inputs, which come from the same seed.
+_STREAM = 0x512E5
+#: T is one of these multiples of 32: a multiple of every small tile.
+_TILE, _MULTIPLES = 32, (1, 2, 3)
+#: How far above 2 T the prime may lie.
+_BEYOND = 32
+#: The largest size that is drawn, where the range of a size goes further; where nothing says how
+#: far it goes, sizes up to the least of these are drawn in any case.
+MOST, LEAST = 4096, 512
+#: How often a size is drawn until one is a prime.
+_TRIES = 64
+
+
+def is_prime(number: int) -> bool:
+    return number > 1 and all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
+
+
+def next_prime(number: int) -> int:
+    """The smallest prime that is at least `number`."""
+    candidate = max(number, 2)
+    while not is_prime(candidate):
+        candidate += 1
+    return candidate
+
+
+@attrs.frozen
+class Draws:
+    """The sizes of one verdict. Symbols have draws of their own, by their place in the sketch."""
+
+    seed: int
+
+    def _random(self, place: int, purpose: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, _STREAM, place, purpose])
+
+    def tile(self, place: int) -> int:
+        """What stands in for T where nothing says how a kernel is tiled."""
+        return _TILE * int(self._random(place, 0).choice(_MULTIPLES))
+
+    def prime(self, place: int, tile: int, limit: int | None = None) -> int:
+        """A prime above `tile` + 1; one below it where `limit` leaves no other, and 1 where it
+        leaves none at all."""
+        high = 2 * tile + _BEYOND
+        high = high if limit is None else min(high, limit)
+        primes = [n for n in range(tile + 2, high + 1) if is_prime(n)]
+        primes = primes or [n for n in range(2, high + 1) if is_prime(n)] or [1]
+        return int(self._random(place, 1).choice(primes))
+
+    def inner(self, place: int, domain: Domain, most: int = MOST, *, prime: bool = False) -> int:
+        """A size of `domain` between its ends, rather a small one than a large one, up to `most` or
+        near its lower end; a prime where one is found, if that is wanted. An end where there is
+        nothing between them."""
+        random = self._random(place, 3 if prime else 2)
+        low, high = domain.whole
+        low, high = max(low, 1), min(high, max(most, 4 * low))
+        found = domain.near(low)
+        for _ in range(_TRIES):
+            drawn = low + int((high - low) * random.random() ** 2)
+            size = domain.near(min(max(drawn, low + 1), max(high - 1, low)))
+            if size not in domain.whole:
+                found = size
+                if not prime or is_prime(size):
+                    break
+        return found
+
 
 #: Sizes that replace those of the symbols out of focus where a case would be too large.
 _SMALL = (17, 5, 3, 2, 1)

@@ -17,8 +17,7 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.report.content import OPEN, Code, Measurement, Page, Verified
 from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.measurements import is_measurement, measurement_of
-from sketchc.runtime.report.numbers import times
-from sketchc.runtime.report.text import clean_line
+from sketchc.runtime.report.text import clean_line, times
 from sketchc.runtime.report.verdicts import Reproduce, pairs, verified_of
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED, sizes_text

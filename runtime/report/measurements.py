@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from sketchc.base.json_form import from_plain
-from sketchc.runtime.bench.statistics import speedup, summarise
+from sketchc.runtime.bench.measurement import speedup, summarise
 from sketchc.runtime.report.content import Contender, Gain, Measurement
 from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.text import clean_line

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from sketchc import __version__
-from sketchc.runtime.report import numbers, plots, verdicts
+from sketchc.runtime.report import plots, text, verdicts
 from sketchc.runtime.report.content import OPEN, Measurement, Page, Step
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
@@ -73,11 +73,11 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "short": numbers.short,
-        "seconds": numbers.seconds,
-        "rate": numbers.rate,
-        "share": numbers.share,
-        "times": numbers.times,
+        "short": text.short,
+        "seconds": text.seconds,
+        "rate": text.rate,
+        "share": text.share,
+        "times": text.times,
         "exact": repr,
         "pairs": verdicts.pairs,
         "sizes": verdicts.sizes,
@@ -145,13 +145,13 @@ def tiles(page: Page) -> list[Tile]:
         if errors:
             worst = max(errors, key=lambda value: math.inf if math.isnan(value) else value)
             state = PASSED if worst <= 1 else FAILED
-            found.append(Tile(numbers.short(worst), "largest error / allowed", state))
+            found.append(Tile(text.short(worst), "largest error / allowed", state))
     if len(page.measurements) == 1:
         one = page.measurements[0]
-        found += [Tile(numbers.times(g.of_medians), f"of {g.baseline}") for g in one.gains]
+        found += [Tile(text.times(g.of_medians), f"of {g.baseline}") for g in one.gains]
         share = next((c.share for c in one.contenders if c.own and c.share is not None), None)
         if share is not None:
-            found.append(Tile(numbers.share(share), "of the roofline"))
+            found.append(Tile(text.share(share), "of the roofline"))
     if page.trace:
         totals = dict(page.trace.totals)
         found.append(Tile(str(len(page.trace.steps)), "steps of agents"))

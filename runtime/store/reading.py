@@ -288,7 +288,7 @@ def _claim(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, An
 
 def _run(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
     """A run with its ledger: every question, every reply."""
-    from sketchc.runtime.store.runs import ledger_lines
+    from sketchc.runtime.store.writing import ledger_lines
 
     row = connection.execute("SELECT name FROM tasks WHERE id = ?", (data["task"],)).fetchone()
     data["task_name"] = row["name"]

@@ -20,10 +20,53 @@ if TYPE_CHECKING:
     import sqlite3
 
     from sketchc.runtime.bench.bench import Measurement
-    from sketchc.runtime.store.runs import RunRow
+    from sketchc.runtime.store.writing import RunRow
     from sketchc.runtime.tasks.task import Task
     from sketchc.runtime.verify.verdict import Verdict
     from sketchc.runtime.verify.verify import Candidate
+import platform
+import re
+from functools import lru_cache
+from importlib import metadata
+
+from sketchc import __version__
+from sketchc.runtime.bench.machine import processor_name
+
+_PACKAGES = ("torch", "triton", "triton-ascend", "numpy")
+#: What a driver says of itself: file, and the pattern of its version there.
+_DRIVERS = {
+    "nvidia driver": ("/proc/driver/nvidia/version", r"Kernel Module\D*([\d.]+)"),
+    "ascend driver": ("/usr/local/Ascend/driver/version.info", r"(?i)version=([\w.]+)"),
+}
+
+
+def environment(versions: Mapping[str, str]) -> dict[str, str]:
+    """This machine's versions, with those that the toolchain or the task's process told."""
+    return {**_machine(), **{str(name): str(value) for name, value in versions.items()}}
+
+
+@lru_cache(maxsize=1)
+def _machine() -> Mapping[str, str]:
+    found = {
+        "sketchc": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": processor_name(),
+    }
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    for name, (path, pattern) in _DRIVERS.items():
+        try:
+            match = re.search(pattern, Path(path).read_text("utf-8", "replace"))
+        except OSError:
+            continue
+        if match:
+            found[name] = match[1]
+    return found
+
 
 #: Seconds that a command waits for other writers before it gives up recording.
 _PATIENCE = 10.0
@@ -109,7 +152,7 @@ class Recorder:
     ) -> str | None:
         """Keep a run as far as it has come, with the lines of its ledger behind the header; what is
         there already is not written again. Returns its id, or None."""
-        from sketchc.runtime.store.runs import put_run
+        from sketchc.runtime.store.writing import put_run
 
         def write(connection: sqlite3.Connection, task: str) -> str:
             found = run()
@@ -121,7 +164,7 @@ class Recorder:
     # ------------------------------------------------------------ how
 
     def _environment(self, connection: sqlite3.Connection, versions: Mapping[str, str]) -> str:
-        from sketchc.runtime.store.environment import environment
+        from sketchc.runtime.store.recording import environment
 
         return writing.put_environment(connection, environment(versions))
 

@@ -2,24 +2,220 @@
 
 `check_design` runs the sketch itself, in the reference interpreter, against a task: what the
 Designer's work is judged by before anything is generated. `verify_against_sketch` runs code against
-the sketch's interpretation, where there is no task.
+the sketch's interpretation, where there is no task: a `SketchTask` stands for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.interpreter.inputs import into_range
+from sketchc.ir import nodes as ir
+from sketchc.launch.index_inputs import UNBOUNDED, index_ranges
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
+from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes
+from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.description import Readings, Thresholds
 from sketchc.runtime.tasks.task import Task
-from sketchc.runtime.tasks.torch_task import Scalar
+from sketchc.runtime.tasks.torch_task import Scalar, TaskDescription, TaskFailure, TensorSpec
 from sketchc.runtime.toolchains import interpreter
-from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT
+from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, ToolchainError
+from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify.running import Progress
-from sketchc.runtime.verify.sketch_task import SketchTask
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.verify import Candidate, verify
+
+#: After the sizes that the tiles suggest.
+_FALLBACK = (37, 19, 11, 7, 5, 3, 2, 1, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
+
+
+class SketchTask:
+    """A sketch as its own task (see `tasks.task.Task`): the reference is its own interpretation.
+
+    The inputs are the sketch's in and inout tensors in call order, then its params as numbers; the
+    outputs its out and inout tensors. Its "own" sizes are chosen here: beyond the tile sizes, no
+    multiples of them, within every bound and require, and small enough for the interpreter. No
+    process is kept: each interpretation has its own.
+    """
+
+    is_sketch = True
+
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Mapping[str, Scalar] | None = None,
+        path: Path | None = None,
+        timeout: float = 300.0,
+    ) -> None:
+        """`settings` are values of params; `path` is the sketch's file, for people.
+
+        Raises `UsageError` when no sizes can be found at which the sketch may be launched.
+        """
+        self.plan = plan
+        self.sketch = plan.sketch
+        self.path = path or Path(f"{plan.sketch.name}.sketch")
+        self.timeout = timeout
+        self.params: dict[str, Scalar] = example_params(plan.sketch, settings)
+        self.symbols = own_sizes(plan, self.params)
+
+    def _tensors(self, *roles: ir.Role) -> list[ir.Tensor]:
+        return [tensor for tensor in self.sketch.tensors if tensor.role in roles]
+
+    def describe(self, seed: int = 0) -> TaskDescription:
+        """The parameters of the sketch at its own sizes."""
+        del seed
+        shapes = tensor_shapes(self.sketch, self.symbols, self.params)
+
+        def specified(*roles: ir.Role) -> tuple[TensorSpec, ...]:
+            return tuple(TensorSpec(t.name, t.dtype, shapes[t.name]) for t in self._tensors(*roles))
+
+        numbers = tuple(self.params[param.name] for param in self.sketch.params)
+        return TaskDescription(
+            self.path,
+            (*specified(ir.Role.IN, ir.Role.INOUT), *numbers),
+            (),
+            (),
+            {},
+            specified(ir.Role.OUT, ir.Role.INOUT),
+            defaults=frozenset(
+                place
+                for place, tensor in enumerate(self._tensors(ir.Role.IN, ir.Role.INOUT))
+                if tensor.optional
+            ),
+        )
+
+    def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
+        """Signed inputs of one scale, indices in range; there are no variants."""
+        del variant
+        from sketchc.runtime.tasks.inputs import generate
+
+        random = np.random.default_rng(seed)
+        ranges = index_ranges(self.sketch, self.symbols, self.params)
+        found: list[Array | Scalar | None] = []
+        for value in self.describe().inputs:
+            if isinstance(value, TensorSpec):
+                array = generate("normal", value.dtype, value.shape, random)
+                found.append(into_range(array, *ranges.get(value.name, UNBOUNDED)))
+            elif isinstance(value, bool | int | float):
+                found.append(value)
+        return found
+
+    def valid_inputs(
+        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, Scalar]
+    ) -> list[Array | Scalar | None]:
+        """As they are: which values are valid indices is read off the sketch."""
+        del substitutes
+        return list(inputs)
+
+    def state_shapes(self, substitutes: Mapping[int, Scalar]) -> dict[str, tuple[int, ...]]:
+        """A sketch has no parameters besides its inputs."""
+        del substitutes
+        return {}
+
+    def state_scales(self, substitutes: Mapping[int, Scalar]) -> dict[str, float]:
+        """A sketch has no parameters besides its inputs."""
+        del substitutes
+        return {}
+
+    def reference(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
+        double: bool = True,
+    ) -> list[Array]:
+        """The interpretation. Raises `TaskFailure` with the rule of the language that is broken."""
+        del state, substitutes
+        read = self._tensors(ir.Role.IN, ir.Role.INOUT)
+        given = {t.name: value for t, value in zip(read, inputs, strict=False)}
+        arrays = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
+        symbols = self._symbols(arrays)
+        numbers = zip(self.sketch.params, inputs[len(read) :], strict=False)
+        params = dict(self.params)
+        params |= {p.name: v for p, v in numbers if isinstance(v, bool | int | float)}
+        try:
+            found = interpret_apart(self.sketch, arrays, symbols, params, self.timeout)
+        except ToolchainError as error:
+            msg = f"{self.path.name}: {error}"
+            raise TaskFailure(msg) from error
+        outputs = [found[t.name] for t in self._tensors(ir.Role.OUT, ir.Role.INOUT)]
+        return [
+            output.astype(np.float64) if double and tensor.dtype.is_float else output
+            for tensor, output in zip(
+                self._tensors(ir.Role.OUT, ir.Role.INOUT), outputs, strict=True
+            )
+        ]
+
+    def scalars_of(self, substitutes: Mapping[int, Scalar]) -> dict[str, Scalar]:
+        """Its numbers are inputs."""
+        del substitutes
+        return {}
+
+    def readings(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
+        rtol: float = 0.0,
+    ) -> Readings:
+        """Nothing else: an interpretation is as exact as the code should be."""
+        del inputs, state, substitutes, rtol
+        return Readings()
+
+    def thresholds(
+        self,
+        inputs: Sequence[Array | Scalar | None],
+        state: Mapping[str, Array] | None = None,
+        substitutes: Mapping[int, Scalar] | None = None,
+    ) -> Thresholds:
+        """Nothing but what the sketch says, which is looked at in any case."""
+        del inputs, state, substitutes
+        return Thresholds()
+
+    def _symbols(self, arrays: Mapping[str, Array]) -> dict[str, int]:
+        from sketchc.runtime.cases.binding import bind_symbols
+
+        return bind_symbols(self.sketch, {name: array.shape for name, array in arrays.items()})
+
+
+def own_sizes(plan: Plan, params: Mapping[str, Scalar]) -> dict[str, int]:
+    """Sizes at which every bound and require holds and the interpreter is quick.
+
+    Raises `UsageError` when none of the sizes tried fits.
+    """
+    from sketchc.runtime.cases.shapes import INTERPRETED, cost_at, tile_sizes
+
+    sketch = plan.sketch
+    options = {}
+    for name, tiles in tile_sizes(plan).items():
+        tile = max(tiles, default=0)
+        around = [2 * tile + 3, tile + 3, tile + 1] if tile > 1 else [5] if tile else [37]
+        multiples = [2 * tile, tile, 3 * tile] if tile > 1 else []
+        options[name] = tuple(dict.fromkeys([*around, *_FALLBACK, *multiples]))
+
+    def accepted(symbols: Mapping[str, int]) -> bool:
+        if refusal(sketch, symbols, params):
+            return False
+        shapes = tensor_shapes(sketch, symbols, params)
+        if any(extent == 0 for shape in shapes.values() for extent in shape):
+            return False
+        needed = cost_at(plan, symbols, params)
+        return needed.elements <= INTERPRETED.elements and needed.programs <= INTERPRETED.programs
+
+    found = choose(options, accepted)
+    if found is None:
+        conditions = "; ".join(require.text for require in sketch.requires)
+        msg = (
+            f"no sizes were found at which {sketch.name} may be launched and interpreted quickly"
+            f"{f' (it requires: {conditions})' if conditions else ''}"
+        )
+        raise UsageError(msg)
+    return found
 
 
 def check_design(

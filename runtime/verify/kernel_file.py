@@ -1,15 +1,26 @@
-"""An existing kernel file as a `Kernel`: what `verifier-only` and `coder-only` start from."""
+"""An existing kernel file as a `Kernel`: what `verifier-only` and `coder-only` start from.
+
+A look at the text that somebody else wrote asks whether it does the work itself. What evidence
+cannot see (modules that lead out of the process, files, processes, frames, inline assembly) is
+refused before anything runs. What is merely suspicious (torch computing in the wrapper, `try`
+around a launch) explains: the decision about it comes from the worker, which counts launches and
+sees every operation (`toolchains.wrapper_guard`).
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
+
+import attrs
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.registry import load_language, load_target
+from sketchc.lowering.registry import load_language, load_target, targets_in
+from sketchc.lowering.target import Target
 
 #: The class of a file in KernelBench's format, in place of a function.
 MODULE_CLASS = "ModelNew"
@@ -138,3 +149,321 @@ def _source(path: Path) -> str:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         msg = f"cannot read the kernel {path}: {why}"
         raise UsageError(msg) from error
+
+
+Targets = tuple[Target, ...]
+#: Parts of torch that run code which no dispatcher sees, or read files.
+_TORCH_EXITS = frozenset(
+    {
+        *("compile", "jit", "ops", "classes", "utils", "load", "save", "hub", "package", "export"),
+        *("from_file", "library", "multiprocessing", "distributed", "onnx", "fx", "cpp_extension"),
+        *("numpy", "tolist", "from_numpy", "from_dlpack", "to_dlpack", "untyped_storage"),
+        *("__dlpack__", "__array__", "__array_interface__", "__cuda_array_interface__"),
+    }
+)
+#: Names that reach the interpreter itself.
+_BUILTINS = frozenset(
+    {
+        *("eval", "exec", "compile", "open", "__import__", "globals", "locals", "vars", "input"),
+        *("breakpoint", "memoryview", "setattr", "delattr"),
+    }
+)
+#: What a file with a `ModelNew` may import besides: it may build and load a library of its own.
+MODULE_MODULES = (
+    *("os", "sys", "pathlib", "tempfile", "subprocess", "ctypes", "hashlib", "shutil", "textwrap"),
+    *("uuid", "numpy", "contextlib", "logging", "warnings", "platform", "struct", "time", "string"),
+    *(
+        "re",
+        "copy",
+        "abc",
+        "types",
+        "numbers",
+        "sysconfig",
+        "importlib",
+        "json",
+        "random",
+        "atexit",
+    ),
+    *("typing_extensions", "threading"),
+)
+_MODULE_BUILTINS = frozenset({"eval", "exec", "compile", "__import__", "globals", "breakpoint"})
+#: Parts of torch that run code behind the guard's back, or take it off.
+_MODULE_TORCH_EXITS = frozenset(
+    {
+        *("compile", "jit", "hub", "package", "export", "multiprocessing", "distributed", "onnx"),
+        *("fx", "_C", "_dynamo", "_inductor", "_python_dispatch", "overrides", "library"),
+    }
+)
+_MODULE_ATTRIBUTES = frozenset(
+    {
+        *("_disable_current_modes", "_pop_mode", "_pop_mode_temporarily", "_DisableTorchDispatch"),
+        *("DisableTorchFunction", "DisableTorchFunctionSubclass", "addaudithook", "settrace"),
+        *("setprofile", "pythonapi", "modules", "meta_path", "path_hooks"),
+    }
+)
+_ATTRIBUTES = frozenset(
+    {
+        *("__globals__", "__builtins__", "__subclasses__", "__code__", "__closure__", "__bases__"),
+        *("__mro__", "__getattribute__", "__loader__", "__spec__", "f_back", "f_globals"),
+        *("f_locals", "gi_frame", "tb_frame", "_getframe"),
+    }
+)
+#: What a wrapper may call on torch; other functions of it compute.
+_TORCH_CALLS = frozenset(
+    {
+        *("empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like"),
+        *("full", "full_like", "device", "Size", "no_grad", "is_tensor", "finfo", "iinfo"),
+        *("device_of", "current_device", "synchronize", "get_device_properties"),
+        *("inference_mode", "reshape", "permute", "transpose", "flatten", "squeeze", "unsqueeze"),
+    }
+)
+#: What a C++ kernel must not say, and why, in order.
+_CPP_WORDS = (
+    (r"\b(__)?asm(__)?\b", "inline assembly"),
+    (r"\.incbin\b", "a file embedded by the assembler"),
+    (r"\b__has_include|\b__has_embed|#\s*embed\b", "a look at the machine's files"),
+    (r"\b(system|popen|v?fork|exec[lv]p?e?|posix_spawnp?|syscall|ptrace)\b", "a process"),
+    (r"\b(dlopen|dlsym|dlmopen)\b", "code from elsewhere"),
+    (r"\b(fopen|freopen|openat|creat|unlink|mmap|mprotect)\b|\bopen\s*\(", "files"),
+    (r"\b(i|o)?fstream\b|\bstd::filesystem\b", "files"),
+    (r"\b(socket|getaddrinfo)\s*\(", "the network"),
+    (r"\b(secure_)?(getenv|setenv|putenv|environ)\b", "the environment"),
+    (r"\b(sigaction|signal|setjmp|longjmp|atexit|on_exit)\s*\(", "signals or jumps"),
+    (r"__attribute__\s*\(\(\s*(constructor|destructor|ifunc)", "code that runs by itself"),
+)
+
+
+@attrs.frozen
+class Finding:
+    """One thing in the text. `refused`: it alone is a failure of the class "policy"."""
+
+    line: int
+    text: str
+    refused: bool
+
+
+def inspect_kernel(kernel: Kernel) -> tuple[Finding, ...]:
+    """What stands out, in the order of the lines; nothing for Python that does not parse."""
+    if load_language(kernel.language).syntax == "c":
+        findings = _c(kernel.source, load_target(kernel.target))
+    else:
+        try:
+            tree = ast.parse(kernel.source.encode("utf-8", "replace").decode())
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return ()
+        if kernel.entry == MODULE_CLASS:
+            findings = _module(tree, targets_in(kernel.language))
+        else:
+            findings = _python(tree, (load_target(kernel.target),))
+    return tuple(sorted(dict.fromkeys(findings), key=lambda finding: finding.line))
+
+
+def refusal_of(findings: tuple[Finding, ...]) -> str:
+    """The findings that are failures as one sentence; "" when there are none."""
+    refused = [finding for finding in findings if finding.refused]
+    return "; ".join(f"line {finding.line}: {finding.text}" for finding in refused[:5])
+
+
+def explanation(findings: tuple[Finding, ...]) -> str:
+    """The merely suspicious findings, one a line."""
+    return "\n".join(
+        f"line {finding.line}: {finding.text}" for finding in findings if not finding.refused
+    )
+
+
+# ---------------------------------------------------------------- Python
+
+
+def _modules(targets: Targets) -> tuple[str, ...]:
+    """The modules that a kernel for one of the targets may import."""
+    return tuple(dict.fromkeys(name for target in targets for name in target.imports))
+
+
+def _exits(package: str, targets: Targets) -> frozenset[str]:
+    """The parts of a target's own package that lead out of a kernel; none of other packages."""
+    return frozenset(
+        name for target in targets if target.dsl_package == package for name in target.exits
+    )
+
+
+def _python(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
+    modules = _modules(targets)
+    for statement, path in _imports(tree):
+        yield from _imported(statement, path, modules, _TORCH_EXITS, targets)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(name) if name in _BUILTINS:
+                yield Finding(node.lineno, f"it uses {name}", refused=True)
+            case ast.Attribute(_, name) if name in _ATTRIBUTES:
+                yield Finding(node.lineno, f"it reaches for {name}", refused=True)
+            case ast.Attribute():
+                yield from _attribute(node, targets)
+            case _:
+                pass
+    kernels = _jitted(tree, targets)
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and function.name not in kernels:
+            yield from _wrapper(function, kernels)
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
+    """Everything that is imported, by its dotted path."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names):
+                for alias in names:
+                    yield node, alias.name
+            case ast.ImportFrom(module, names, level):
+                path = "." * level + (module or "")
+                for alias in names:
+                    yield node, f"{path}.{alias.name}" if path else alias.name
+            case _:
+                pass
+
+
+def _imported(
+    node: ast.stmt,
+    path: str,
+    modules: tuple[str, ...],
+    torch_exits: frozenset[str],
+    targets: Targets,
+) -> Iterator[Finding]:
+    parts = path.split(".")
+    fits = any(path == known or path.startswith(f"{known}.") for known in modules)
+    inner = parts[1:]
+    private = any(part.startswith("_") and part != "__future__" for part in parts)
+    hidden = set(inner) & (torch_exits if parts[0] == "torch" else _exits(parts[0], targets))
+    if path == "collections":
+        fits = True
+    if not fits or private or hidden:
+        known = ", ".join(modules)
+        yield Finding(node.lineno, f"it imports {path}; a kernel may import {known}", refused=True)
+
+
+# ---------------------------------------------------------------- ModelNew
+
+
+def _module(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
+    """A file that may build and load libraries, so that most is for the guard to see."""
+    modules = (*_modules(targets), *MODULE_MODULES)
+    for statement, path in _imports(tree):
+        yield from _imported(statement, path, modules, _MODULE_TORCH_EXITS, targets)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(name) if name in _MODULE_BUILTINS:
+                yield Finding(node.lineno, f"it uses {name}", refused=True)
+            case ast.Attribute(_, name) if name in _ATTRIBUTES | _MODULE_ATTRIBUTES:
+                # Models have a method `modules`.
+                if name != "modules" or ast.unparse(node).endswith("sys.modules"):
+                    yield Finding(node.lineno, f"it reaches for {name}", refused=True)
+            case ast.Attribute(_, name) if _root(node) == "torch":
+                if name in _MODULE_TORCH_EXITS or (_private(name) and name != "__file__"):
+                    yield Finding(node.lineno, f"it uses torch's {name}", refused=True)
+            case ast.Call(ast.Name("getattr"), [ast.Name("torch" | "sys"), *_]):
+                yield Finding(node.lineno, "it looks up a name of torch or sys", refused=True)
+            case ast.Attribute(ast.Name("np" | "numpy"), "ndarray"):
+                yield Finding(node.lineno, "it uses numpy.ndarray itself", refused=False)
+            case ast.FunctionDef(name="forward"):
+                yield from _wrapper(node, _jitted(tree, targets))
+            case _:
+                pass
+
+
+def _attribute(node: ast.Attribute, targets: Targets) -> Iterator[Finding]:
+    """`torch.compile`, `torch._C`, `x.numpy()`, `triton.runtime`."""
+    root = _root(node)
+    known = {name for target in targets for name in target.dsl_names}
+    packages = {target.dsl_package for target in targets}
+    if root in packages and (node.attr in _exits(root, targets) or node.attr.startswith("_")):
+        yield Finding(node.lineno, f"it uses {root}'s {node.attr}", refused=True)
+    elif root == "torch" and (node.attr in _TORCH_EXITS or _private(node.attr)):
+        yield Finding(node.lineno, f"it uses torch's {node.attr}", refused=True)
+    elif root not in known | {"torch"} and node.attr in _HANDED_OUT:
+        yield Finding(node.lineno, f"it takes a tensor's memory by {node.attr}", refused=True)
+
+
+#: Methods of tensors by which their elements leave torch.
+_HANDED_OUT = frozenset(
+    {
+        *("numpy", "tolist", "untyped_storage", "__dlpack__", "__array__", "add_pre_run_hook"),
+        *("__array_interface__", "__cuda_array_interface__"),
+    }
+)
+
+
+def _private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__version")
+
+
+def _root(node: ast.expr) -> str:
+    """The name that a chain of attributes starts from; "" for anything else."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _jitted(tree: ast.Module, targets: Targets) -> set[str]:
+    """Names of functions that a target's compiler compiles."""
+    packages = {target.dsl_package for target in targets}
+    marks = {target.kernel_mark.rpartition(".")[2] for target in targets}
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if _root(called) in packages or ast.unparse(called) in marks:
+                    found.add(node.name)
+    return found
+
+
+def _wrapper(function: ast.FunctionDef, kernels: set[str]) -> Iterator[Finding]:
+    """Host code that computes with torch, or that catches what a launch raises."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if _root(node.func) == "torch" and name.rpartition(".")[2] not in _TORCH_CALLS:
+                yield Finding(node.lineno, f"the wrapper calls {name}", refused=False)
+        if isinstance(node, ast.Try) and any(_launches(inner, kernels) for inner in node.body):
+            yield Finding(node.lineno, "a launch stands inside of try", refused=False)
+
+
+def _launches(statement: ast.stmt, kernels: set[str]) -> bool:
+    return any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in kernels
+        for node in ast.walk(statement)
+    )
+
+
+# ---------------------------------------------------------------- C and C++
+
+
+def _c(source: str, target: Target) -> Iterator[Finding]:
+    headers = target.tolerated.union(target.imports)
+    # A line that ends in a backslash goes on in the next; trigraphs are off in C++17.
+    text = without_comments(re.sub(r"\\\r?\n", "", source))
+    for number, line in enumerate(text.splitlines(), 1):
+        include = re.match(r"\s*(?:#|%:|\?\?=)\s*include(?:_next)?\b\s*(.*)", line)
+        if include is not None:
+            name = re.fullmatch(r"[<\"]([^>\"]*)[>\"]\s*", include[1])
+            if name is None or name[1].strip() not in headers:
+                what = f"it includes {include[1].strip() or 'nothing'}"
+                yield Finding(number, f"{what}, which no kernel needs", refused=True)
+        for pattern, what in _CPP_WORDS:
+            found = re.search(pattern, line)
+            if found is not None:
+                yield Finding(number, f"`{found[0].strip()}`: {what}", refused=True)
+        if "##" in line:
+            yield Finding(number, "`##`: names pasted together by the preprocessor", refused=True)
+
+
+def without_comments(source: str) -> str:
+    """The source with comments blanked, so that a word in one means nothing."""
+
+    def blank(found: re.Match[str]) -> str:
+        text = found[0]
+        return text if text[0] in "\"'" else re.sub(r"[^\n]", " ", text)
+
+    pattern = r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
+    return re.sub(pattern, blank, source, flags=re.DOTALL)

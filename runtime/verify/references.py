@@ -39,12 +39,12 @@ from sketchc.runtime.verify.compare import (
     Comparison,
     Waiver,
     compare,
+    differs_on_ties_only,
     limits,
     relative_tolerance,
     root_mean_square,
     wrong_elements,
 )
-from sketchc.runtime.verify.ties import differs_on_ties_only
 
 #: How far from the exact value an element may be, in the largest error of the task's own result.
 FACTOR = 2.0

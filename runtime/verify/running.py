@@ -20,12 +20,9 @@ import attrs
 from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.ir.evaluate import Value
 from sketchc.lowering.registry import load_language
-from sketchc.runtime.cases.drawing import RISING
-from sketchc.runtime.cases.effort import effort
-from sketchc.runtime.cases.marks import Marks, marks_of, smaller
-from sketchc.runtime.cases.neighbours import SWAPPED, is_neighbour
-from sketchc.runtime.cases.reaching import Clock, Reaching
-from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at
+from sketchc.runtime.cases.drawing import RISING, SWAPPED, is_neighbour
+from sketchc.runtime.cases.reaching import Clock, Marks, Reaching, marks_of, smaller
+from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at, effort
 from sketchc.runtime.cases.sizes import nearest
 from sketchc.runtime.verify.session import Session
 from sketchc.runtime.verify.verdict import CaseResult

@@ -1,6 +1,10 @@
 """One candidate bound to one task: builds it, runs cases, and finds who is to blame.
 
 What a case shows becomes a `Finding`; `verify` makes a verdict of them.
+
+NaN agrees with NaN: where the root of a negative sum is most of what a case asks for, a kernel that
+adds up nothing passes. So a case of which most elements are NaN or infinite is drawn again, from
+what the task's own inputs look like; it counts as telling nothing where that does not help.
 """
 
 from __future__ import annotations
@@ -17,13 +21,19 @@ import numpy as np
 
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.binding import Binding
-from sketchc.runtime.cases.chains import adds_in_any_order, reduction_lengths
-from sketchc.runtime.cases.drawing import PLANTED, RISING, Inputs, draw
+from sketchc.runtime.cases.drawing import (
+    PLANTED,
+    RISING,
+    Inputs,
+    Plants,
+    draw,
+    neighbour,
+    plants_of,
+)
 from sketchc.runtime.cases.free import Freedom
-from sketchc.runtime.cases.neighbours import neighbour
-from sketchc.runtime.cases.planting import Plants, plants_of
 from sketchc.runtime.cases.reach import UNKNOWN_REACH, Reach, find_reach
 from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.cases.sums import adds_in_any_order, reduction_lengths
 from sketchc.runtime.guards.binary import NotElfError, in_libc, inspect_elf, refusal
 from sketchc.runtime.process import slots
 from sketchc.runtime.process.arrays import Array
@@ -35,23 +45,143 @@ from sketchc.runtime.toolchains import base as toolchains
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify import machine
-from sketchc.runtime.verify.buffers import Buffers
-from sketchc.runtime.verify.classify import classify, headline
 from sketchc.runtime.verify.compare import Comparison
-from sketchc.runtime.verify.policy import (
+from sketchc.runtime.verify.evidence import classify, headline
+from sketchc.runtime.verify.kernel_file import (
     explanation,
     inspect_kernel,
     refusal_of,
     without_comments,
 )
 from sketchc.runtime.verify.references import EXTREME_KINDS, References, nudged
-from sketchc.runtime.verify.telling import LEAST_SHARE, again_kinds, share_of_numbers
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
     from sketchc.runtime.verify.running import Cases
     from sketchc.runtime.verify.verify import Candidate
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from sketchc.runtime.tasks.description import TensorSpec
+from sketchc.runtime.tasks.inputs import LIKE
+
+if TYPE_CHECKING:
+    from sketchc.runtime.verify.verdict import CaseResult
+
+import numpy.typing as npt
+
+from sketchc.base.types import numpy_dtype
+from sketchc.ir import nodes as ir
+from sketchc.runtime.tasks.inputs import poison
+
+#: Bytes on either side of every tensor, and what they hold. 128 keeps the tensor aligned.
+_GUARD_BYTES = 4096
+_PATTERN = 0xA5
+
+
+class Buffers:
+    """The tensors of one run, with guard zones around each: a toolchain that runs the kernel in
+    this process hands these very addresses to it. `tensors` maps in, inout (filled) and out
+    (poisoned) by name."""
+
+    def __init__(
+        self,
+        binding: Binding,
+        symbols: Mapping[str, int],
+        values: Mapping[str, Array],
+        second: bool = False,
+    ) -> None:
+        """`values` are the in and inout tensors that are given; `second`: the other poison."""
+        shapes = binding.shapes(symbols)
+        self.tensors: dict[str, Array] = {}
+        self._whole: dict[str, npt.NDArray[np.uint8]] = {}
+        self._inputs: dict[str, Array] = {}
+        for tensor in binding.sketch.tensors:
+            if tensor.role is ir.Role.WORKSPACE:
+                continue
+            if tensor.name in values:
+                content = values[tensor.name]
+            elif tensor.role is ir.Role.IN:
+                continue  # an optional tensor that is absent
+            else:
+                content = poison(tensor.dtype, shapes[tensor.name], second=second)
+            self.tensors[tensor.name] = self._guarded(tensor, content)
+            if tensor.name in values:
+                # The kernel never sees `values`: whatever differs from it later was written.
+                self._inputs[tensor.name] = content
+
+    def _guarded(self, tensor: ir.Tensor, content: Array) -> Array:
+        whole = np.full(content.nbytes + 2 * _GUARD_BYTES, _PATTERN, np.uint8)
+        self._whole[tensor.name] = whole
+        inner = whole[_GUARD_BYTES : _GUARD_BYTES + content.nbytes]
+        array = inner.view(numpy_dtype(tensor.dtype)).reshape(content.shape)
+        array[...] = content
+        return array
+
+    def stray_writes(self) -> str:
+        """What the kernel wrote where it must not, as a sentence; "" for nothing.
+
+        A toolchain returns inout tensors as copies, so these buffers too must be unchanged.
+        """
+        for name, whole in self._whole.items():
+            before, after = whole[:_GUARD_BYTES], whole[whole.size - _GUARD_BYTES :]
+            if (before != _PATTERN).any():
+                return f"memory before {name} was overwritten"
+            if (after != _PATTERN).any():
+                return f"memory after {name} was overwritten"
+        for name, content in self._inputs.items():
+            if not np.array_equal(_bits(self.tensors[name]), _bits(content)):
+                return f"the input {name} was changed"
+        return ""
+
+
+def _bits(array: Array) -> npt.NDArray[np.uint8]:
+    """The bytes of an array, so that NaNs compare equal to themselves."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+#: A case tells something where this share of its reference's elements are numbers.
+LEAST_SHARE = 0.5
+#: The task's own inputs are made up to so many elements, where parts of them are wanted.
+_MOST = 1 << 26
+
+
+def share_of_numbers(references: Sequence[Array]) -> float:
+    """The share of elements, over all outputs, that are neither NaN nor infinite."""
+    total = sum(array.size for array in references)
+    floats = [array for array in references if array.dtype.kind not in "iub"]
+    strange = sum(int(np.count_nonzero(~np.isfinite(array))) for array in floats)
+    return 1.0 - strange / total if total else 1.0
+
+
+def again_kinds(binding: Binding, kind: str) -> tuple[str, ...]:
+    """The kinds of input to draw instead of one that tells nothing: what comes nearest to the
+    task's own inputs."""
+    if kind in ("task", LIKE):
+        return ()
+    return (LIKE,) if has_own(binding) else ("non_negative",)
+
+
+def has_own(binding: Binding) -> bool:
+    """Whether the task's own inputs are few enough to be made where only parts are wanted."""
+    specs = [v for v in binding.description.inputs if isinstance(v, TensorSpec)]
+    return sum(prod(spec.shape) for spec in specs) <= _MOST
+
+
+def too_few(results: Sequence[CaseResult]) -> str:
+    """Why the cases that ran tell too little; "" where they tell enough."""
+    ran = [result for result in results if result.failure != "skipped"]
+    silent = [result for result in ran if not result.telling]
+    if not silent or 2 * len(silent) <= len(ran):
+        return ""
+    return (
+        f"in {len(silent)} of {len(ran)} cases most of the reference is NaN or infinite, also on "
+        "inputs like the task's own: they show little. A `# @hint: x in [..]` beside the task says "
+        "which values it is meant for"
+    )
+
 
 #: How much of what a tool printed is kept.
 LOG_CHARACTERS = 20_000

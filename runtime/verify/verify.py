@@ -21,14 +21,14 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.branches import Branches
-from sketchc.runtime.cases.drawn_sizes import Draws
+from sketchc.runtime.cases.drawing import with_neighbours
 from sketchc.runtime.cases.free import Freedom, find_freedom, tied_note
 from sketchc.runtime.cases.lists import bind_task
-from sketchc.runtime.cases.neighbours import with_neighbours
 from sketchc.runtime.cases.shapes import (
     INTERPRETED,
     NATIVE,
     OWN,
+    Draws,
     Limits,
     OtherLists,
     at_least,
@@ -49,8 +49,7 @@ from sketchc.runtime.tasks.torch_task import Scalar
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Toolchain
 from sketchc.runtime.verify.machine import memory_note, within_memory
 from sketchc.runtime.verify.running import KINDS, Cases, Progress, Runner
-from sketchc.runtime.verify.session import Session
-from sketchc.runtime.verify.telling import has_own, too_few
+from sketchc.runtime.verify.session import Session, has_own, too_few
 from sketchc.runtime.verify.verdict import CaseResult, Verdict
 
 #: Kinds for the task's own sizes ("task": its own get_inputs) and, in rotation, for the others.

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sketchc.base.json_form import to_plain
-from sketchc.runtime.store.runs import RunRow
-from sketchc.runtime.store.writing import KernelRow, RunStep, digest_of
+from sketchc.runtime.store.writing import KernelRow, RunRow, RunStep, digest_of
 
 if TYPE_CHECKING:
     from sketchc.agents.run.run import RunFolder, RunOptions

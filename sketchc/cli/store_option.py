@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -12,6 +13,20 @@ import click
 if TYPE_CHECKING:
     from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.tasks.task import Task
+
+#: Names another file than the default one.
+VARIABLE = "SKETCHC_STORE"
+
+
+def default_store() -> Path:
+    """$SKETCHC_STORE, else `sketchc/store.sqlite` in the user's data folder ($XDG_DATA_HOME, else
+    ~/.local/share). The file need not exist."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local/share") / "sketchc" / "store.sqlite"
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -46,7 +61,7 @@ def existing_store_option(command: Command) -> Command:
 
 def store_path(given: str | None) -> Path:
     """The store's file: as given, else the default one."""
-    from sketchc.runtime.store.location import default_store
+    from sketchc.cli.store_option import default_store
 
     return default_store() if given is None else Path(given)
 

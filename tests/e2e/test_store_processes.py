@@ -17,9 +17,8 @@ from pathlib import Path
 import store_cases
 
 from sketchc.runtime.store import reading
-from sketchc.runtime.store.collecting import collect
-from sketchc.runtime.store.database import check_integrity, open_store, read_store
-from sketchc.runtime.store.schema import claims
+from sketchc.runtime.store.database import check_integrity, collect, open_store, read_store
+from sketchc.runtime.store.schema import CLAIMS
 
 WRITERS = 4
 
@@ -114,7 +113,7 @@ def test_one_of_many_migrates_an_older_store(tmp_path: Path) -> None:
     """All come at once, each writes, and one copy is kept."""
     path, count = tmp_path / "store.sqlite", 3
     with closing(sqlite3.connect(path)) as connection:
-        for statement in claims.STATEMENTS:
+        for statement in CLAIMS:
             connection.execute(statement)
         connection.executescript(
             f"PRAGMA application_id={store_cases.APPLICATION_ID}; PRAGMA user_version=1;"

@@ -22,10 +22,9 @@ from sketchc.runtime.tasks.signature import signature_of, signature_plan
 from sketchc.runtime.tasks.torch_task import TorchTask
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.toolchains.interpreter import interpret_apart
-from sketchc.runtime.verify.design import check_design, verify_against_sketch
+from sketchc.runtime.verify.design import SketchTask, check_design, verify_against_sketch
 from sketchc.runtime.verify.evidence import evidence
 from sketchc.runtime.verify.kernel_file import load_kernel
-from sketchc.runtime.verify.sketch_task import SketchTask
 from sketchc.runtime.verify.verify import Candidate, verify
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -9,8 +9,7 @@ import pytest
 
 from sketchc.cli.commands.verify import prepare
 from sketchc.lowering.plan import Plan
-from sketchc.runtime.bench.precision import precision_of
-from sketchc.runtime.bench.roofline import Work, work_of
+from sketchc.runtime.bench.roofline import Work, precision_of, work_of
 from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 from sketchc.runtime.verify.verify import Candidate

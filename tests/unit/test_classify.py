@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.verify.classify import TABLE, after_the_source, classify, headline
+from sketchc.runtime.verify.evidence import TABLE, after_the_source, classify, headline
 from sketchc.runtime.verify.verdict import FAILURES
 
 QUOTED = """at 2:8:

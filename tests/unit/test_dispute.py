@@ -31,8 +31,7 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.tasks.torch_task import TorchTask
-from sketchc.runtime.verify.again import taken_again
-from sketchc.runtime.verify.verdict import CaseResult, Verdict, to_json
+from sketchc.runtime.verify.verdict import CaseResult, Verdict, taken_again, to_json
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DISPUTE = {NOTHING_WRONG: "the process was killed, and the machine had no memory left"}

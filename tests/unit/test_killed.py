@@ -23,7 +23,7 @@ from sketchc.runtime.tasks.description import TaskKilledError
 from sketchc.runtime.tasks.torch_task import TorchTask
 from sketchc.runtime.toolchains.base import Artefact, Session, ToolchainError
 from sketchc.runtime.verify import machine
-from sketchc.runtime.verify.classify import classify
+from sketchc.runtime.verify.evidence import classify
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.verify import Candidate, verify
 

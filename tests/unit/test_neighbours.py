@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sketchc.runtime.cases.drawing import Inputs
-from sketchc.runtime.cases.neighbours import (
+from sketchc.runtime.cases.drawing import (
     CHANGED,
     SWAPPED,
+    Inputs,
     base_kind,
     is_neighbour,
     neighbour,

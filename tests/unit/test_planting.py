@@ -14,12 +14,18 @@ from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
 from sketchc.parsing.parser import parse
 from sketchc.runtime.cases.branches import Branches
-from sketchc.runtime.cases.drawing import fitted
-from sketchc.runtime.cases.planting import Plants, literals, plant_floats, plant_integers, plants_of
+from sketchc.runtime.cases.drawing import (
+    Plants,
+    fitted,
+    literals,
+    plant_floats,
+    plant_integers,
+    plants_of,
+)
 from sketchc.runtime.cases.variants import other_values
 from sketchc.runtime.tasks.description import Thresholds
 from sketchc.runtime.tasks.task import load_task
-from sketchc.runtime.verify.telling import share_of_numbers
+from sketchc.runtime.verify.session import share_of_numbers
 
 SKETCH = """sketch f {
     symbols: M, N;

@@ -12,7 +12,7 @@ from foreign_kernels import CPP, TRITON, candidate, edited
 from sketchc.cli.options import load_sketch
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
-from sketchc.runtime.verify.policy import explanation, inspect_kernel, refusal_of
+from sketchc.runtime.verify.kernel_file import explanation, inspect_kernel, refusal_of
 
 
 @pytest.mark.parametrize(("name", "target"), LOWERED)

@@ -19,8 +19,7 @@ from sketchc.cli.main import run
 from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.listings import lines_of
 from sketchc.runtime.report.measurements import measurement_of
-from sketchc.runtime.report.plots import times_plot
-from sketchc.runtime.report.svg import linear_scale, log_scale
+from sketchc.runtime.report.plots import linear_scale, log_scale, times_plot
 from sketchc.runtime.report.text import clean, clean_line
 
 ROOT = Path(__file__).parents[2]

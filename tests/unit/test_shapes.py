@@ -11,13 +11,14 @@ from sketchc.cli import options
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.binding import Binding, bind
-from sketchc.runtime.cases.drawn_sizes import Draws, is_prime
 from sketchc.runtime.cases.shapes import (
     INTERPRETED,
     NATIVE,
+    Draws,
     candidates,
     corner_cases,
     drawn_cases,
+    is_prime,
     ragged_cases,
 )
 from sketchc.runtime.tasks.description import TaskDescription, TensorSpec

@@ -15,17 +15,17 @@ import pytest
 from store_cases import kernel, measurement, put, verdict
 
 from sketchc.base.diagnostics import UsageError
+from sketchc.cli.store_option import default_store
 from sketchc.runtime.store import reading, writing
-from sketchc.runtime.store.collecting import collect
 from sketchc.runtime.store.database import (
     StoreError,
     check_integrity,
+    collect,
     open_store,
     read_store,
     transaction,
 )
-from sketchc.runtime.store.location import default_store
-from sketchc.runtime.store.schema import APPLICATION_ID, VERSION, claims
+from sketchc.runtime.store.schema import APPLICATION_ID, CLAIMS, VERSION
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def first_version(path: Path, more: str = "") -> None:
     """A store as version 1 left it, with content."""
     path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(path)) as connection:
-        for statement in claims.STATEMENTS:
+        for statement in CLAIMS:
             connection.execute(statement)
         connection.executescript(
             f"""

@@ -21,7 +21,7 @@ from sketchc.cli.store_option import recorder
 from sketchc.runtime.store import reading, writing
 from sketchc.runtime.store.database import open_store, read_store, transaction
 from sketchc.runtime.store.exporting import export_jsonl, import_rows, parse_export
-from sketchc.runtime.store.runs import RunRow, ledger_lines, put_run
+from sketchc.runtime.store.writing import RunRow, ledger_lines, put_run
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LEDGER = EXAMPLES / "ledgers" / "attention_ascend.jsonl"

@@ -10,8 +10,8 @@ import torch
 
 from sketchc.base.types import DType
 from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.verify.compare import differs_on_ties_only
 from sketchc.runtime.verify.references import References
-from sketchc.runtime.verify.ties import differs_on_ties_only
 
 RANDOM = np.random.default_rng(3)
 #: Few different values: many ties in every row.

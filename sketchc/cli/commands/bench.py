@@ -26,8 +26,8 @@ from sketchc.runtime.verify.words import INCOMPLETE
 
 if TYPE_CHECKING:
     from sketchc.runtime.bench.measurement import Measurement, Settings
-    from sketchc.runtime.bench.own_lists import OwnList
     from sketchc.runtime.bench.suite import Entry
+    from sketchc.runtime.cases.lists import OwnList
     from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.tasks.client import WorkerTask
     from sketchc.runtime.verify.verify import Candidate
@@ -378,7 +378,7 @@ def _other_lists(
     command: _Command, candidate: Candidate, task: WorkerTask
 ) -> tuple[list[OwnList], list[str]]:
     """The task's lists of inputs that are still to be measured, and notes on those that are not."""
-    from sketchc.runtime.bench.own_lists import other_lists
+    from sketchc.runtime.cases.lists import other_lists
 
     settings = command.settings
     if settings.sizes:

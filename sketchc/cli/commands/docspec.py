@@ -252,7 +252,7 @@ def verify_example(
     """
     from sketchc.cli.commands.targets import load_toolchain
     from sketchc.lowering.kernel import Kernel
-    from sketchc.runtime.verify.sketch_task import SketchTask
+    from sketchc.runtime.verify.design import SketchTask
     from sketchc.runtime.verify.verify import Candidate, verify
 
     toolchain = load_toolchain(spec.target)

@@ -234,8 +234,7 @@ def gc(keep: int, older_than: float, dry_run: bool, store: Path, as_json: bool) 
     Example:
       sketchc store gc --older-than 90 --dry-run
     """
-    from sketchc.runtime.store.collecting import collect
-    from sketchc.runtime.store.database import open_store
+    from sketchc.runtime.store.database import collect, open_store
 
     if not store.exists():
         msg = f"there is no store at {store}"

@@ -1,0 +1,177 @@
+"""The store's schema as ordered migrations: `MIGRATIONS[n]` leads from version n to n + 1.
+
+A migration that was released is never edited: a change is a further entry. Statements run one by
+one in a single transaction, with the new version (`PRAGMA user_version`) set in it.
+"""
+
+#: Version 1: what a claim about a kernel consists of.
+#:
+#: Texts are named by their SHA-256 and stand here once, however many rows need them. Verdicts and
+#: measurements are JSON documents in the form of their `to_json`, with a version, so that a new
+#: field of theirs needs no migration; the columns beside are what is searched by.
+CLAIMS = (
+    "CREATE TABLE texts (digest TEXT PRIMARY KEY, content TEXT NOT NULL) STRICT",
+    # `id`: SHA-256 over the text, the modules beside the file that it imports, and `subject`: which
+    # class or function of the file is the task.
+    """CREATE TABLE tasks (
+        id TEXT PRIMARY KEY,
+        name TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        text TEXT NOT NULL REFERENCES texts (digest),
+        recorded TEXT NOT NULL
+    ) STRICT""",
+    """CREATE TABLE task_modules (
+        task TEXT NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        text TEXT NOT NULL REFERENCES texts (digest),
+        PRIMARY KEY (task, name)
+    ) STRICT""",
+    # `id`: the canonical hash, of version `form`. Each spelling that was seen stands below.
+    """CREATE TABLE sketches (
+        id TEXT PRIMARY KEY,
+        form INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        recorded TEXT NOT NULL
+    ) STRICT""",
+    # `name` picks the sketch in a text that holds several.
+    """CREATE TABLE sketch_texts (
+        sketch TEXT NOT NULL REFERENCES sketches (id) ON DELETE CASCADE,
+        text TEXT NOT NULL REFERENCES texts (digest),
+        name TEXT NOT NULL,
+        PRIMARY KEY (sketch, text, name)
+    ) STRICT""",
+    # `sketch` and `sketch_text` are NULL for a kernel that somebody wrote without a sketch.
+    """CREATE TABLE kernels (
+        id TEXT PRIMARY KEY,
+        sketch TEXT REFERENCES sketches (id),
+        sketch_text TEXT REFERENCES texts (digest),
+        target TEXT NOT NULL,
+        hardware TEXT NOT NULL,
+        name TEXT NOT NULL,
+        entry TEXT NOT NULL,
+        language TEXT NOT NULL,
+        origin TEXT NOT NULL,
+        constants TEXT NOT NULL,
+        text TEXT NOT NULL REFERENCES texts (digest),
+        recorded TEXT NOT NULL
+    ) STRICT""",
+    """CREATE TABLE kernel_files (
+        kernel TEXT NOT NULL REFERENCES kernels (id) ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        text TEXT NOT NULL REFERENCES texts (digest),
+        PRIMARY KEY (kernel, name)
+    ) STRICT""",
+    "CREATE TABLE environments (id TEXT PRIMARY KEY, versions TEXT NOT NULL) STRICT",
+    # Seeds are text: they may exceed 64 bits.
+    """CREATE TABLE verdicts (
+        id TEXT PRIMARY KEY,
+        kernel TEXT NOT NULL REFERENCES kernels (id),
+        task TEXT NOT NULL REFERENCES tasks (id),
+        environment TEXT NOT NULL REFERENCES environments (id),
+        passed INTEGER NOT NULL,
+        failure TEXT NOT NULL,
+        cases INTEGER NOT NULL,
+        how_it_runs TEXT NOT NULL,
+        seed TEXT NOT NULL,
+        format INTEGER NOT NULL,
+        evidence TEXT NOT NULL,
+        recorded TEXT NOT NULL
+    ) STRICT""",
+    "CREATE INDEX verdicts_of ON verdicts (kernel, task)",
+    "CREATE INDEX verdicts_on ON verdicts (task)",
+    # `device` is the machine that was timed on; times in seconds; `symbols` sorted by name.
+    """CREATE TABLE measurements (
+        id TEXT PRIMARY KEY,
+        kernel TEXT NOT NULL REFERENCES kernels (id),
+        task TEXT NOT NULL REFERENCES tasks (id),
+        environment TEXT NOT NULL REFERENCES environments (id),
+        device TEXT NOT NULL,
+        symbols TEXT NOT NULL,
+        precision TEXT NOT NULL,
+        passed INTEGER NOT NULL,
+        failure TEXT NOT NULL,
+        median REAL NOT NULL,
+        speedup REAL,
+        seed TEXT NOT NULL,
+        format INTEGER NOT NULL,
+        evidence TEXT NOT NULL,
+        recorded TEXT NOT NULL
+    ) STRICT""",
+    "CREATE INDEX measurements_of ON measurements (kernel, task)",
+    "CREATE INDEX measurements_on ON measurements (task, device, median)",
+)
+
+#: Version 2: runs of `sketchc gen`, with every call to a language model.
+#:
+#: A call is the line of the run's ledger, whose long texts (messages, replies) stand in `texts`:
+#: the same system prompt of a hundred calls is kept once, and the line can be made again as it was.
+RUNS = (
+    # `folder` is where the run's files are; `trace` the steps, routes and versions, as JSON.
+    """CREATE TABLE runs (
+        id TEXT PRIMARY KEY,
+        task TEXT NOT NULL REFERENCES tasks (id),
+        environment TEXT NOT NULL REFERENCES environments (id),
+        target TEXT NOT NULL,
+        hardware TEXT NOT NULL,
+        workflow TEXT NOT NULL,
+        coder TEXT NOT NULL,
+        seed TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        attempts INTEGER NOT NULL,
+        folder TEXT NOT NULL,
+        header TEXT NOT NULL,
+        trace TEXT NOT NULL,
+        recorded TEXT NOT NULL
+    ) STRICT""",
+    """CREATE TABLE calls (
+        run TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        started TEXT NOT NULL,
+        provider TEXT NOT NULL,
+        purpose TEXT NOT NULL,
+        model TEXT NOT NULL,
+        input_tokens INTEGER NOT NULL,
+        output_tokens INTEGER NOT NULL,
+        cost REAL,
+        seconds REAL NOT NULL,
+        error TEXT NOT NULL,
+        line TEXT NOT NULL,
+        PRIMARY KEY (run, number)
+    ) STRICT""",
+    # Which texts `line` names, so that none of them is ever dropped before it.
+    """CREATE TABLE call_texts (
+        run TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        text TEXT NOT NULL REFERENCES texts (digest),
+        PRIMARY KEY (run, number, text),
+        FOREIGN KEY (run, number) REFERENCES calls (run, number) ON DELETE CASCADE
+    ) STRICT""",
+    "CREATE INDEX runs_of ON runs (task)",
+    # Which run a verdict or a measurement was made in; NULL for `sketchc verify` and `bench`.
+    "ALTER TABLE verdicts ADD COLUMN run TEXT REFERENCES runs (id) ON DELETE SET NULL",
+    "ALTER TABLE measurements ADD COLUMN run TEXT REFERENCES runs (id) ON DELETE SET NULL",
+    # Foreign keys are looked up from the other side when rows are dropped.
+    "CREATE INDEX verdicts_in ON verdicts (run)",
+    "CREATE INDEX measurements_in ON measurements (run)",
+    "CREATE INDEX call_texts_in ON call_texts (text)",
+    "CREATE INDEX kernels_of ON kernels (sketch)",
+)
+
+#: Version 3: the sketch that a kernel by others was called by, where `--signature` named one.
+#:
+#: It belongs to the verdict and not to the kernel: the same file may be verified with and without,
+#: and what was refuted once stays so. NULL where nothing was named; a kernel of a run has its own
+#: sketch.
+SIGNATURES = (
+    "ALTER TABLE verdicts ADD COLUMN signature TEXT REFERENCES texts (digest)",
+    "CREATE INDEX verdicts_by ON verdicts (signature)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (CLAIMS, RUNS, SIGNATURES)
+
+#: The version that this sketchc reads and writes.
+VERSION = len(MIGRATIONS)
+
+#: `PRAGMA application_id`: an SQLite file with another one is not a store ("sktc" in ASCII).
+APPLICATION_ID = 0x736B7463
