@@ -115,6 +115,36 @@ class Diagnostic:
     fixes: tuple[Fix, ...] = ()
 
 
+def error(
+    span: Span,
+    code: str,
+    message: str,
+    label: str = "",
+    *,
+    labels: tuple[Label, ...] = (),
+    notes: tuple[str, ...] = (),
+    help: str = "",
+    fixes: tuple[Fix, ...] = (),
+) -> Diagnostic:
+    """An error at `span`."""
+    return Diagnostic(code, Severity.ERROR, message, span, label, labels, notes, help, fixes)
+
+
+def warning(
+    span: Span,
+    code: str,
+    message: str,
+    label: str = "",
+    *,
+    labels: tuple[Label, ...] = (),
+    notes: tuple[str, ...] = (),
+    help: str = "",
+    fixes: tuple[Fix, ...] = (),
+) -> Diagnostic:
+    """A warning at `span`."""
+    return Diagnostic(code, Severity.WARNING, message, span, label, labels, notes, help, fixes)
+
+
 def once(
     found: Iterable[tuple[str, Diagnostic]], known: Iterable[Diagnostic] = ()
 ) -> tuple[Diagnostic, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
-from sketchc.interpreter.addresses import Addresses, Locator, compile_access
+from sketchc.interpreter.addresses import Addresses, Locator, compile_access, holds
 from sketchc.interpreter.expressions import compile_domain, compile_scalar
 from sketchc.interpreter.memory import MASKED, STRAY, Action, Index, Places, Site, State, Window
 from sketchc.interpreter.operations import Outcome, convert
@@ -22,26 +22,21 @@ from sketchc.interpreter.tiles import (
     Array,
     Box,
     Extents,
-    TileValue,
     box_shape,
     full_box,
     intersect,
     is_empty,
     lanes,
-    operand_box,
     poison,
-    select,
     tile_dtype,
     to_tensor,
 )
-from sketchc.interpreter.violations import Violation, launch_error, show_element, show_values
+from sketchc.interpreter.violations import launch_error, show_element, show_values
 from sketchc.ir import nodes as ir
 
-#: Where plain slices go for a tile of given extents: the tensor's index, or None when a scalar
-#: subscript is out of range, and the tile's lanes.
+#: A basic index of a tensor.
 BasicIndex: TypeAlias = tuple[int | slice, ...]
-Locate: TypeAlias = Callable[[Extents], tuple[BasicIndex | None, Box]]
-#: The same for every form, for a tile of given extents and the lanes considered; `Addresses.wrong`
+#: Where an access goes, for a tile of given extents and the lanes considered; `Addresses.wrong`
 #: says that a scalar subscript was out of range, which has been told.
 Addressing: TypeAlias = Callable[[Extents, Box], Addresses]
 
@@ -64,7 +59,8 @@ class Accesses(State):
 
     # ------------------------------------------------------------ where an access goes
 
-    def _locate(self, access: ir.Access, site: Site) -> Locate:
+    def _sliced(self, access: ir.Access, site: Site) -> Addressing:
+        """The short cut for scalars and slices of step 1: a basic index of the tensor."""
         window = self.windows[access.tensor]
         promised = self._promised(access)
         parts: list[tuple[Any, Any]] = []
@@ -80,7 +76,7 @@ class Accesses(State):
                 case _:
                     assert_never(subscript)
 
-        def locate(extents: Extents) -> tuple[BasicIndex | None, Box]:
+        def addressing(extents: Extents, valid: Box) -> Addresses:
             index: list[int | slice] = []
             box: list[tuple[int, int]] = []
             bad = None
@@ -102,23 +98,19 @@ class Accesses(State):
             if bad is not None:
                 element = tuple(p.start if isinstance(p, slice) else p for p in index)
                 self._out_of_range(window, site, element, bad, promised)
-                return None, here
-            return tuple(index), here
+                return Addresses(here, tuple(index), wrong=(element, bad))
+            within = intersect(here, valid)
+            return Addresses(within, _narrow(tuple(index), here, within))
 
-        return locate
+        return addressing
 
     def _addressing(
-        self,
-        access: ir.Access,
-        tile: str,
-        where: ir.Expr | None,
-        padded: bool,
-        site: Site,
-        fills: bool = False,
+        self, statement: Moved, site: Site, *, padded: bool, fills: bool = False
     ) -> Addressing:
         """The general path."""
+        access, where = statement.access, statement.where
         window = self.windows[access.tensor]
-        extents = self.declared[tile].extents
+        extents = self.declared[statement.tile].extents
         compiled = compile_access(access, extents, where, self.indices)
         locator = Locator(compiled, window.shape, window.steps(), padded, fills)
         promised = self._promised(access)
@@ -143,8 +135,7 @@ class Accesses(State):
         self, window: Window, site: Site, axis: int, length: int, extent: int
     ) -> None:
         text = f"the slice of axis {axis} of {window.name} has {length} lanes, the tile {extent}"
-        where = (site.iteration(self.values),)
-        self.violations.add(Violation("slice-fits", window.name, (), where, text, site.span))
+        self.shadow.told("slice-fits", window.name, (), text, site)
 
     def _promised(self, access: ir.Access) -> bool:
         """Whether a scalar subscript comes from memory: its range is the caller's promise."""
@@ -161,9 +152,7 @@ class Accesses(State):
             f"{show_element(window.name, element)} is out of range: axis {axis} has "
             f"{window.shape[axis]} elements"
         )
-        where = (site.iteration(self.values),)
-        violation = Violation("in-bounds", window.name, element, where, text, site.span, promised)
-        self.violations.add(violation)
+        self.shadow.told("in-bounds", window.name, element, text, site, promised=promised)
 
     def _report_stray(self, reach: Addresses, window: Window, site: Site) -> bool:
         """R13: an index that was loaded and lies outside; True when there was one."""
@@ -178,20 +167,22 @@ class Accesses(State):
 
     def _expected_mask(
         self, domain: ir.Domain, guards: tuple[ir.Expr, ...], site: Site, what: str
-    ) -> Callable[[Box, Array, Extents], None]:
-        """The comparison of an inferred domain with guards and the lanes found."""
+    ) -> Callable[[Addresses, Extents], None]:
+        """The comparison of an inferred domain with guards and the lanes found one by one."""
         if not self.options.check_domains or not domain:
-            return lambda box, mask, extents: None
+            return lambda reach, extents: None
         domain_of = compile_domain(domain)
         functions = tuple(self.indices.compile(guard) for guard in guards)
 
-        def expect(box: Box, mask: Array, extents: Extents) -> None:
+        def expect(reach: Addresses, extents: Extents) -> None:
+            if reach.mask is None:
+                return  # a box, which has its own comparison
             static = np.zeros(extents, np.bool_)
             static[lanes(domain_of(self.values, extents))] = True
             for function in functions:
-                static &= _spread(function(self.values), extents)
+                static &= holds(function(self.values), extents, full_box(extents))
             found = np.zeros(extents, np.bool_)
-            found[lanes(box)] = mask
+            found[lanes(reach.box)] = reach.mask
             if not np.array_equal(static, found):
                 lane = tuple(int(n) for n in np.argwhere(static != found)[0])
                 verb = "holds" if static[lane] else "does not hold"
@@ -207,58 +198,17 @@ class Accesses(State):
     # ------------------------------------------------------------ loads
 
     def _load(self, statement: ir.Load) -> Action:
-        if _plain(statement.access) and statement.pad is None and statement.where is None:
-            return self._load_slice(statement)
-        return self._load_lanes(statement)
-
-    def _load_slice(self, statement: ir.Load) -> Action:
         site = self._site(statement)
-        locate = self._locate(statement.access, site)
-        window = self.windows[statement.access.tensor]
-        source = window.memory.tensor.dtype
-        data = window.of(window.memory.data)
-        expect = self.expected(statement.domain, site, f"load of {statement.tile}")
-        note = self.noted_write(statement.tile, site)
-
-        def load() -> None:
-            self._require_present(window, site)
-            tile = self.tiles[statement.tile]
-            note()
-            index, box = locate(tile.extents)
-            if self.options.places:
-                place = STRAY if index is None else MASKED
-                self._note_places(statement, window, np.array([place]))
-            if index is None:
-                self.poisoned(tile, box)
-                return
-            if is_empty(box):
-                values = np.zeros(box_shape(box), tile_dtype(source))
-            else:
-                self.shadow.read(window, index, site)
-                values = np.asarray(data[index]).reshape(box_shape(box))
-                values = values.astype(tile_dtype(source))
-            self.assign(tile, Outcome(self._entering(values, source, tile.dtype), box))
-            expect(tile.box, tile.extents)
-
-        return load
-
-    def _entering(self, values: Array, source: DType, dtype: DType) -> Array:
-        """Elements of a tensor as a tile of another type keeps them."""
-        if dtype is source:
-            return values
-        return self.rounded(convert(values, source, dtype), dtype)
-
-    def _load_lanes(self, statement: ir.Load) -> Action:
-        site = self._site(statement)
-        pad, where = statement.pad, statement.where
-        padded = pad is not None
-        fill_of = compile_scalar(_pad_value(pad))
-        addressing = self._addressing(
-            statement.access, statement.tile, where, padded, site, fills=padded
-        )
+        padded = statement.pad is not None
+        plain = _plain(statement.access) and not padded and statement.where is None
+        if plain:
+            addressing = self._sliced(statement.access, site)
+        else:
+            addressing = self._addressing(statement, site, padded=padded, fills=padded)
         window = self.windows[statement.access.tensor]
         source = window.memory.tensor.dtype
         what = f"load of {statement.tile}"
+        fill_of = compile_scalar(_pad_value(statement.pad))
         expect = self.expected(statement.domain, site, what)
         expect_read = self._expected_mask(statement.read, statement.guards, site, what)
         note = self.noted_write(statement.tile, site)
@@ -269,59 +219,37 @@ class Accesses(State):
             note()
             reach = addressing(tile.extents, full_box(tile.extents))
             if self.options.places and not padded:
-                self._note_places(statement, window, reach.places)
+                alone = np.array([MASKED if reach.wrong is None else STRAY])
+                self._note_places(statement, window, alone if plain else reach.places(window))
             if reach.wrong is not None:
                 self.poisoned(tile, reach.box)
                 return
-            if pad is None and self._report_stray(reach, window, site):
-                pass  # the lane stays poisoned
+            # A lane without pad= whose index is astray stays poisoned.
+            if padded or not self._report_stray(reach, window, site):
+                expect_read(reach, tile.extents)
+            self.shadow.read(window, reach.chosen, site)
+            read = window.part(window.memory.data, reach.chosen).astype(tile_dtype(source))
+            values = self._entering(read, source, tile.dtype)
+            if reach.mask is None:
+                values = values.reshape(box_shape(reach.box))
             else:
-                expect_read(reach.box, reach.mask, tile.extents)
-            positions = reach.chosen
-            self.shadow.read(window, positions, site)
-            fill = fill_of(self.values) if padded else poison(tile.dtype, self.options.poison)
-            values = np.full(box_shape(reach.box), self.rounded(np.asarray(fill), tile.dtype))
-            read = window.part(window.memory.data, positions).astype(tile_dtype(source))
-            values[reach.mask] = self._entering(read, source, tile.dtype)
+                fill = fill_of(self.values) if padded else poison(tile.dtype, self.options.poison)
+                whole = np.full(reach.mask.shape, self.rounded(np.asarray(fill), tile.dtype))
+                whole[reach.mask] = values
+                values = whole
             self.assign(tile, Outcome(values, reach.box))
-            if tile.fixed is None:
+            if plain or tile.fixed is None:
                 expect(tile.box, tile.extents)
 
         return load
 
+    def _entering(self, values: Array, source: DType, dtype: DType) -> Array:
+        """Elements of a tensor as a tile of another type keeps them."""
+        if dtype is source:
+            return values
+        return self.rounded(convert(values, source, dtype), dtype)
+
     # ------------------------------------------------------------ stores
-
-    def _store(self, statement: ir.Store) -> Action:
-        if _plain(statement.access) and statement.where is None:
-            return self._store_slice(statement)
-        return self._store_lanes(statement)
-
-    def _store_slice(self, statement: ir.Store) -> Action:
-        site = self._site(statement)
-        locate = self._locate(statement.access, site)
-        window = self.windows[statement.access.tensor]
-        expect = self.expected(statement.domain, site, f"store of {statement.tile}")
-
-        def store() -> None:
-            tile = self.tiles[statement.tile]
-            valid = self.read(tile, site)
-            index, reach = locate(tile.extents)
-            if index is None:
-                self._note_places(statement, window, np.full(box_shape(reach), STRAY))
-                return
-            box = intersect(valid, reach)
-            expect(box, tile.extents)
-            if is_empty(box):
-                return
-            index = _narrow(index, reach, box)
-            if self.options.places:
-                storage = np.arange(window.memory.data.size).reshape(window.memory.data.shape)
-                self._note_places(statement, window, window.part(storage, index))
-            self.shadow.write(window, index, site, statement.unique)
-            shape = window.part(window.memory.data, index).shape
-            self._write(window, index, tile.array[lanes(box)].reshape(shape), tile.dtype)
-
-        return store
 
     def _write(self, window: Window, index: Index, values: Array, dtype: DType) -> None:
         """Values of a tile, rounded to the tensor's type."""
@@ -336,24 +264,34 @@ class Accesses(State):
 
     def _leaving(
         self, statement: ir.Store | ir.Atomic, site: Site, what: str
-    ) -> Callable[[], tuple[TileValue, Addresses] | None]:
-        """The general path out of a tile: the tile and where its lanes go; None for nowhere."""
-        addressing = self._addressing(
-            statement.access, statement.tile, statement.where, padded=True, site=site
-        )
+    ) -> Callable[[], tuple[Addresses, Array, DType] | None]:
+        """The way out of a tile: where its lanes go, and what they hold; None for nowhere."""
+        plain = _plain(statement.access) and statement.where is None
+        if plain and isinstance(statement, ir.Store):
+            addressing = self._sliced(statement.access, site)
+        else:
+            addressing = self._addressing(statement, site, padded=True)
         window = self.windows[statement.access.tensor]
+        expect_box = self.expected(statement.domain, site, what)
         expect = self._expected_mask(statement.domain, statement.guards, site, what)
 
-        def leaving() -> tuple[TileValue, Addresses] | None:
+        def leaving() -> tuple[Addresses, Array, DType] | None:
             tile = self.tiles[statement.tile]
             reach = addressing(tile.extents, self.read(tile, site))
+            if reach.mask is None and reach.wrong is None:
+                expect_box(reach.box, tile.extents)
+                if is_empty(reach.box):
+                    return None
             if self.options.places:
-                self._note_places(statement, window, reach.places)
+                self._note_places(statement, window, reach.places(window))
             if reach.wrong is not None:
                 return None
+            values = tile.array[lanes(reach.box)]
+            if reach.mask is None:
+                return reach, values.reshape(_shape(reach.chosen)), tile.dtype
             if not self._report_stray(reach, window, site):
-                expect(reach.box, reach.mask, tile.extents)
-            return tile, reach
+                expect(reach, tile.extents)
+            return reach, values[reach.mask], tile.dtype
 
         return leaving
 
@@ -376,7 +314,7 @@ class Accesses(State):
         name, lanes_of = memory.tensor.name, positions.reshape(-1)
         self.places.append(Places(launch, name, memory.data.size, unique, lanes_of))
 
-    def _store_lanes(self, statement: ir.Store) -> Action:
+    def _store(self, statement: ir.Store) -> Action:
         site = self._site(statement)
         leaving = self._leaving(statement, site, f"store of {statement.tile}")
         window = self.windows[statement.access.tensor]
@@ -386,12 +324,11 @@ class Accesses(State):
             found = leaving()
             if found is None:
                 return
-            tile, reach = found
-            positions = reach.chosen
+            reach, values, dtype = found
             if indexed:
-                self.shadow.write_lanes(window, positions, site, statement.unique)
-            self.shadow.write(window, positions, site, statement.unique)
-            self._write(window, positions, tile.array[lanes(reach.box)][reach.mask], tile.dtype)
+                self.shadow.write_lanes(window, np.asarray(reach.chosen), site, statement.unique)
+            self.shadow.write(window, reach.chosen, site, statement.unique)
+            self._write(window, reach.chosen, values, dtype)
 
         return store
 
@@ -407,10 +344,9 @@ class Accesses(State):
             found = leaving()
             if found is None:
                 return
-            tile, reach = found
+            reach, values, dtype = found
             self.shadow.update(window, reach.chosen, site, statement.operation)
-            values = tile.array[lanes(reach.box)][reach.mask]
-            self._combine(window, reach.chosen, values, tile.dtype, statement.operation)
+            self._combine(window, np.asarray(reach.chosen), values, dtype, statement.operation)
 
         return atomic
 
@@ -440,17 +376,17 @@ class Accesses(State):
     def _fetch(self, statement: ir.Fetch, site: Site) -> Action:
         """A scalar, as a Python number; 0 for an element out of range."""
         self.from_memory.add(statement.name)
-        locate = self._locate(statement.access, site)
+        addressing = self._sliced(statement.access, site)
         window = self.windows[statement.access.tensor]
         kind = window.memory.tensor.dtype
 
         def fetch() -> None:
             self._require_present(window, site)
-            index, _ = locate(())
+            reach = addressing((), ())
             number: Any = np.zeros((), tile_dtype(kind))
-            if index is not None:
-                self.shadow.read(window, index, site)
-                number = window.part(window.memory.data, index)
+            if reach.wrong is None:
+                self.shadow.read(window, reach.chosen, site)
+                number = window.part(window.memory.data, reach.chosen)
             if kind.is_float:
                 number = number.astype(np.float64)
             self.values[statement.name] = number.item()
@@ -467,12 +403,9 @@ def _plain(access: ir.Access) -> bool:
     )
 
 
-def _spread(tile: TileValue, extents: Extents) -> Array:
-    """Where a predicate is valid and true, over all lanes of `extents`."""
-    result = np.zeros(extents, np.bool_)
-    box = operand_box(tile, extents)
-    result[lanes(box)] = np.broadcast_to(select(tile, extents, box), box_shape(box))
-    return result
+def _shape(index: Index) -> tuple[int, ...]:
+    """The shape of what a basic index of slices in bounds selects."""
+    return tuple(part.stop - part.start for part in index if isinstance(part, slice))
 
 
 def _narrow(index: BasicIndex, reach: Box, box: Box) -> BasicIndex:
@@ -482,7 +415,8 @@ def _narrow(index: BasicIndex, reach: Box, box: Box) -> BasicIndex:
     for part in index:
         if isinstance(part, slice):
             (origin, _), (start, stop) = next(axes)
-            result.append(slice(part.start + start - origin, part.start + stop - origin))
+            first = part.start - origin
+            result.append(slice(first + start, first + max(start, stop)))
         else:
             result.append(part)
     return tuple(result)

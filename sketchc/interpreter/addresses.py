@@ -21,7 +21,7 @@ from sketchc.interpreter.expressions import (
     Values,
     compile_scalar,
 )
-from sketchc.interpreter.memory import MASKED, STRAY
+from sketchc.interpreter.memory import MASKED, STRAY, Index, Window
 from sketchc.interpreter.tiles import (
     Array,
     Box,
@@ -30,8 +30,11 @@ from sketchc.interpreter.tiles import (
     box_shape,
     full_box,
     intersect,
+    lanes,
     operand_box,
+    relative,
     select,
+    with_part,
 )
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
@@ -40,31 +43,28 @@ from sketchc.ir.symbolic import conjuncts
 
 @attrs.frozen
 class Addresses:
-    """The lanes of `box` at which `mask` holds name the elements `positions` of the storage.
+    """The elements `chosen` are named by the lanes of `box`, in row-major order: by all of them, or
+    by those for which `mask` holds. `placed` are the positions in storage of all lanes, with what
+    `Places` has for lanes without one.
 
-    `wanted`: the lanes that should have one, be it outside the tensor.
     `stray`: the first element that a loaded index names outside the tensor, if any.
     `wrong`: the first element that a scalar subscript names outside, if any."""
 
     box: Box
-    mask: Array
-    positions: Array
-    wanted: Array
+    chosen: Index
+    mask: Array | None = None
+    placed: Array | None = None
     stray: tuple[tuple[int, ...], int] | None = None
     wrong: tuple[tuple[int, ...], int] | None = None
 
-    @property
-    def chosen(self) -> Array:
-        """The positions of the lanes for which the mask holds, in row-major order of lanes."""
-        found: Array = self.positions[self.mask]
-        return found
-
-    @property
-    def places(self) -> Array:
-        """The positions of all lanes of the box, with what `Places` has for lanes without one."""
+    def places(self, window: Window) -> Array:
+        """What `placed` is, also where a short cut left it out."""
         if self.wrong is not None:
-            return np.full(self.mask.shape, STRAY)
-        return np.where(self.mask, self.positions, np.where(self.wanted, STRAY, MASKED))
+            return np.full(box_shape(self.box), STRAY)
+        if self.placed is not None:
+            return self.placed
+        data = window.memory.data
+        return window.part(np.arange(data.size).reshape(data.shape), self.chosen)
 
 
 #: A lane predicate: its index tile, and the axes on which it can vary.
@@ -160,28 +160,28 @@ class Locator:
         for tile, _ in wheres:
             box = intersect(box, operand_box(tile, extents))
         inside, loaded = self._bounds(tiles)
+        conditions = (*wheres, *inside)
         if not self.padded:
-            for condition in (*wheres, *inside):
+            for condition in conditions:
                 box = _narrowed(box, extents, condition)
         wanted = np.ones(box_shape(box), np.bool_)
-        for tile, _ in wheres:
-            wanted = wanted & _holds(tile, extents, box)
-        for tile, _ in inside:
-            wanted = wanted & _holds(tile, extents, box)
+        for tile, _ in conditions:
+            wanted = wanted & holds(tile, extents, box)
         if not self.padded and not wanted.all():
             msg = "the valid lanes of a load without pad= are not intervals"
             raise InternalError(msg)
         wrong = self._outside(tiles, extents, box, wanted, ir.ScalarSubscript)
         mask = wanted
         for tile in loaded:
-            mask = mask & _holds(tile, extents, box)
+            mask = mask & holds(tile, extents, box)
         stray = None
         if loaded:
             stray = self._outside(tiles, extents, box, wanted, ir.IndexSubscript)
         positions = np.zeros(mask.shape, np.int64)
         for tile, step in zip(tiles, self.steps, strict=True):
             positions = positions + select(tile, extents, box).astype(np.int64) * step
-        return Addresses(box, mask, positions, wanted, stray, wrong)
+        placed = np.where(mask, positions, np.where(wanted, STRAY, MASKED))
+        return Addresses(box, positions[mask], mask, placed, stray, wrong)
 
     def _bounds(self, tiles: Tiles) -> tuple[list[Condition], list[TileValue]]:
         """That each index lies in the tensor: computed ones, and loaded ones."""
@@ -226,16 +226,12 @@ class Locator:
 Tiles: TypeAlias = tuple[TileValue, ...]
 
 
-def _holds(tile: TileValue, extents: Extents, box: Box) -> Array:
+def holds(tile: TileValue, extents: Extents, box: Box) -> Array:
     """Where a predicate is valid and true, over the lanes of `box`."""
-    shape = box_shape(box)
-    result = np.zeros(shape, np.bool_)
+    result = np.zeros(box_shape(box), np.bool_)
     common = intersect(box, operand_box(tile, extents))
-    part = tuple(
-        slice(start - base, max(start, stop) - base)
-        for (start, stop), (base, _) in zip(common, box, strict=True)
-    )
-    result[part] = np.broadcast_to(select(tile, extents, common), box_shape(common))
+    found = np.broadcast_to(select(tile, extents, common), box_shape(common))
+    result[lanes(relative(common, box))] = found
     return result
 
 
@@ -250,26 +246,26 @@ def _narrowed(box: Box, extents: Extents, condition: Condition) -> Box:
     if len(axes) == 1:
         (own,) = axes
         return _with(box, own + rank, _line(box, extents, tile, own))
-    holds = _holds(tile, extents, box)
-    if holds.all():
+    found = holds(tile, extents, box)
+    if found.all():
         return box
-    if not holds.any():
+    if not found.any():
         return tuple((start, start) for start, _ in box)
     result = box
     for axis in range(rank):
         others = tuple(n for n in range(rank) if n != axis)
-        result = _with(result, axis, np.flatnonzero(holds.any(axis=others)))
+        result = _with(result, axis, np.flatnonzero(found.any(axis=others)))
     return result
 
 
 def _line(box: Box, extents: Extents, tile: TileValue, own: int) -> Array:
     """Where a predicate holds along the one axis on which it varies, counted from the box's start;
     the other axes may have no lanes."""
-    parts = full_box(tile.extents) if tile.box is None else tile.box
+    parts = tile.valid
     if any(start >= stop for start, stop in (*parts[:own], *parts[own:][1:])):
         return np.zeros(0, np.int64)
     alone = TileValue("", tile.dtype, (tile.extents[own],), tile.array.reshape(-1), (parts[own],))
-    return np.flatnonzero(_holds(alone, (extents[own],), (box[own],)))
+    return np.flatnonzero(holds(alone, (extents[own],), (box[own],)))
 
 
 def _with(box: Box, axis: int, found: Array) -> Box:
@@ -282,4 +278,4 @@ def _with(box: Box, axis: int, found: Array) -> Box:
             msg = "the valid lanes of a load without pad= are not an interval"
             raise InternalError(msg)
         part = (start + first, start + last + 1)
-    return (*box[:axis], part, *box[axis + 1 :])
+    return with_part(box, axis, part)

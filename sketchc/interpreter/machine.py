@@ -40,7 +40,7 @@ from sketchc.interpreter.tiles import (
     same_lanes,
     tile_dtype,
 )
-from sketchc.interpreter.violations import Violation, launch_error
+from sketchc.interpreter.violations import launch_error
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.launch.conditions import fetched_conditions
@@ -371,10 +371,9 @@ class Machine(Accesses):
             try:
                 outcomes = operation.apply(arguments, tiles)
             except OperationError as error:
-                where = (site.iteration(self.values),)
-                text = f"{error.text} in lane {list(error.lane)} of {destination.source_name}"
                 name = destination.source_name
-                self.violations.add(Violation(error.kind, name, error.lane, where, text, site.span))
+                text = f"{error.text} in lane {list(error.lane)} of {name}"
+                self.shadow.told(error.kind, name, error.lane, text, site)
                 for tile in tiles:
                     self.poisoned(tile, error.box)
                 return

@@ -246,7 +246,15 @@ class Shadow:
         promise = ", against the promise unique=True" if unique else ""
         text = f"two lanes of one store write {show_element(window.name, element)}{promise}"
         here = site.iteration(self.values)
-        self._add("independent", window.name, element, (here, here), text, site, unique)
+        self.told(
+            "independent",
+            window.name,
+            element,
+            text,
+            site,
+            promised=unique,
+            iterations=(here, here),
+        )
 
     def _defined(self, window: Window, index: Index, site: Site) -> None:
         written = window.memory.written
@@ -256,8 +264,7 @@ class Shadow:
         if not part.all():
             element = first_element(~part, index, window)
             text = f"{show_element(window.name, element)} is read before anything wrote it"
-            where = (site.iteration(self.values),)
-            self._add("initialised", window.name, element, where, text, site)
+            self.told("initialised", window.name, element, text, site)
 
     def _note(self, window: Window, shadow: Array, index: Index) -> None:
         """One that is ordered before this iteration is replaced, a parallel one is kept."""
@@ -305,19 +312,31 @@ class Shadow:
                 f"{show_element(window.name, element)}, which iteration ({show_values(right)}) "
                 f"{here}"
             )
-        self._add("independent", window.name, element, (left, right), text, site, bool(promise))
+        self.told(
+            "independent",
+            window.name,
+            element,
+            text,
+            site,
+            promised=bool(promise),
+            iterations=(left, right),
+        )
 
-    def _add(
+    def told(
         self,
         kind: str,
-        tensor: str,
+        subject: str,
         element: tuple[int, ...],
-        iterations: tuple[dict[str, int], ...],
         text: str,
         site: Site,
+        *,
         promised: bool = False,
+        iterations: tuple[dict[str, int], ...] = (),
     ) -> None:
-        violation = Violation(kind, tensor, element, iterations, text, site.span, promised)
+        """Note a broken rule, of this iteration unless others are given; raises `DiagnosticError`
+        unless violations are collected."""
+        where = iterations or (site.iteration(self.values),)
+        violation = Violation(kind, subject, element, where, text, site.span, promised)
         self.violations.add(violation)
 
 
@@ -375,9 +394,7 @@ class State:
         if tile.box is None:
             name = self.declared[tile.name].source_name
             text = f"tile {name} is read before anything is assigned to it"
-            where = (site.iteration(self.values),)
-            element = (0,) * len(tile.extents)
-            self.violations.add(Violation("initialised", name, element, where, text, site.span))
+            self.shadow.told("initialised", name, (0,) * len(tile.extents), text, site)
             tile.box = full_box(tile.extents)
         return tile.box
 
@@ -443,8 +460,7 @@ class State:
                 f"write the tile {tile}, which is allocated outside their loop"
             )
             element = (0,) * len(self.tiles[name].extents)
-            violation = Violation("independent", tile, element, (left, right), text, site.span)
-            self.violations.add(violation)
+            self.shadow.told("independent", tile, element, text, site, iterations=(left, right))
 
         return note
 

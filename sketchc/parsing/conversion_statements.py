@@ -1,4 +1,4 @@
-"""Conversion of statements and calls: the part of sketchc.parsing.conversion that reads arguments.
+"""Conversion of statements and calls, on top of that of declarations and expressions.
 
 The grammar reads every call alike; here `load(X[...] -> tile)`, `alloc([...], f32, init=0)`, loops
 and hints get their own nodes, and what does not fit gets its own message.
@@ -7,17 +7,14 @@ and hints get their own nodes, and what does not fit gets its own message.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Span
 from sketchc.parsing import syntax
-from sketchc.parsing.conversion_types import read_dtype
-from sketchc.parsing.errors import Problem, replace
+from sketchc.parsing.conversion import Conversion, nodes
+from sketchc.parsing.errors import replace
 from sketchc.parsing.lexer import Token
-
-if TYPE_CHECKING:
-    from sketchc.parsing.conversion import Converter
 
 #: Functions of integer expressions; any other call that is assigned is an operation.
 _INTEGER_FUNCTIONS = frozenset(("ceil", "cdiv", "min", "max", "abs", "iota", "present", "int"))
@@ -45,253 +42,345 @@ class Arguments:
     late: syntax.Expression | None  # a positional argument behind a keyword
 
 
-def transfer(converter: Converter, children: list[Any]) -> Transfer:
-    return Transfer(children[0], children[2], converter.span(children))
+class Converter(Conversion):
+    """Builds the tree of one source: declarations and expressions, and the statements here."""
 
+    def on_transfer(self, children: list[Any]) -> Transfer:
+        return Transfer(children[0], children[2], self.span(children))
 
-def block(children: list[Any]) -> tuple[syntax.Statement, ...]:
-    return tuple(child for child in children if not isinstance(child, Token))
+    def on_pass(self, children: list[Any]) -> syntax.Pass:
+        return syntax.Pass(span=self.span(children))
 
+    def on_block(self, children: list[Any]) -> tuple[syntax.Statement, ...]:
+        return nodes(children)
 
-def _arguments(converter: Converter, children: Sequence[Any]) -> Arguments:
-    positional: list[syntax.Expression] = []
-    keywords: list[syntax.Keyword] = []
-    transfers: list[Transfer] = []
-    late = None
-    for child in children:
-        match child:
-            case Token():
-                continue
-            case syntax.Keyword():
-                keywords.append(child)
-            case Transfer():
-                transfers.append(child)
-            case _:
-                late = late or (child if keywords else None)
-                positional.append(child)
-    converter.unique([(keyword.name, keyword.span) for keyword in keywords])
-    return Arguments(tuple(positional), tuple(keywords), tuple(transfers), late)
+    def _arguments(self, children: Sequence[Any]) -> Arguments:
+        positional: list[syntax.Expression] = []
+        keywords: list[syntax.Keyword] = []
+        transfers: list[Transfer] = []
+        late = None
+        for child in children:
+            match child:
+                case Token():
+                    continue
+                case syntax.Keyword():
+                    keywords.append(child)
+                case Transfer():
+                    transfers.append(child)
+                case _:
+                    late = late or (child if keywords else None)
+                    positional.append(child)
+        self.unique([(keyword.name, keyword.span) for keyword in keywords])
+        return Arguments(tuple(positional), tuple(keywords), tuple(transfers), late)
 
+    def _without_arrow(self, arguments: Arguments) -> None:
+        if arguments.transfers:
+            span = arguments.transfers[0].span
+            self.error(span, "SK0115", "`->` stands in `load`, `store` and atomics only")
 
-def call(converter: Converter, children: list[Any]) -> syntax.Call:
-    """A call inside an expression."""
-    arguments = _arguments(converter, children[2:-1])
-    if arguments.transfers:
-        problem = Problem("SK0115", "`->` stands in `load`, `store` and atomics only")
-        converter.report(problem, arguments.transfers[0].span)
-    if arguments.late is not None:
-        problem = Problem("SK0126", "positional arguments stand before keywords")
-        converter.report(problem, arguments.late.span)
-    return syntax.Call(
-        children[0].text,
-        arguments.positional,
-        arguments.keywords,
-        function_span=converter.span_of(children[0]),
-        span=converter.span(children),
-    )
-
-
-# ---------------------------------------------------------------- commands
-
-
-def command(converter: Converter, children: list[Any]) -> syntax.Statement:
-    """A call as a statement."""
-    name = children[0].text
-    span = converter.span(children)
-    arguments = _arguments(converter, children[2:-1])
-    if name in _TRANSFERS:
-        return _transfer_command(converter, name, arguments, span)
-    if arguments.transfers:
-        problem = Problem(
-            "SK0115",
-            f"`{name}` is not a memory access: `->` stands in `load`, `store` and atomics only",
-            help="the destination of an operation is its last argument",
-        )
-        converter.report(problem, arguments.transfers[0].span)
-    if name in ("alloc", "fetch"):
-        problem = Problem(
-            "SK0116",
-            f"the result of `{name}` needs a name",
-            label="bound to nothing",
-            help=f"write `tile = {name}(...)`",
-        )
-        converter.report(problem, span)
-        return syntax.Pass(span=span)
-    return syntax.Compute(
-        name,
-        arguments.positional,
-        arguments.keywords,
-        arguments.late is not None,
-        span=span,
-        operation_span=converter.span_of(children[0]),
-    )
-
-
-def _transfer_command(
-    converter: Converter, name: str, arguments: Arguments, span: Span
-) -> syntax.Statement:
-    """`load(X[...] -> tile)`, or `store(tile -> X[...])` and the atomics."""
-    form = "load(X[...] -> tile)" if name == "load" else f"{name}(tile -> X[...])"
-    if len(arguments.transfers) != 1 or arguments.positional:
-        problem = Problem(
-            "SK0115",
-            f"`{name}` needs one `->` between its source and its destination",
-            label="`->` is missing" if not arguments.transfers else "one access only",
-            help=f"write `{form}`",
-            fixes=_arrow(converter, arguments),
-        )
-        converter.report(problem, span)
-        return syntax.Pass(span=span)
-    pair = arguments.transfers[0]
-    access, tile = (pair.left, pair.right) if name == "load" else (pair.right, pair.left)
-    if isinstance(access, syntax.Name) and isinstance(tile, syntax.Subscript):
-        text = f"{converter.text(pair.right.span)} -> {converter.text(pair.left.span)}"
-        problem = Problem(
-            "SK0115",
-            f"the sides of `->` are exchanged: it is written `{form}`",
-            label="the wrong way round",
-            fixes=replace("exchange the sides", pair.span, text, safe=True),
-        )
-        converter.report(problem, pair.span)
-        return syntax.Pass(span=span)
-    if not isinstance(access, syntax.Subscript) or not isinstance(access.base, syntax.Name):
-        problem = Problem(
-            "SK0115",
-            "a memory access names its tensor and every subscript",
-            label="not an access",
-            help=f"write `{form}`, with `0:N` for a whole axis",
-        )
-        converter.report(problem, access.span)
-        return syntax.Pass(span=span)
-    match tile:
-        case syntax.Name() if name == "load":
-            return syntax.Load(access, tile, arguments.keywords, span=span)
-        case _ if name == "store":
-            return syntax.Store(tile, access, arguments.keywords, span=span)
-        case _ if name != "load":
-            return syntax.Atomic(name, tile, access, arguments.keywords, span=span)
-        case _:
-            problem = Problem(
+    def on_call(self, children: list[Any]) -> syntax.Call:
+        """A call inside an expression."""
+        arguments = self._arguments(children[2:-1])
+        if arguments.transfers:
+            self.error(
+                arguments.transfers[0].span,
                 "SK0115",
-                "a whole tile is loaded: its name stands alone",
-                label="not the name of a tile",
+                "`->` stands in `load`, `store` and atomics only",
+            )
+        if arguments.late is not None:
+            self.error(arguments.late.span, "SK0126", "positional arguments stand before keywords")
+        return syntax.Call(
+            children[0].text,
+            arguments.positional,
+            arguments.keywords,
+            function_span=self.span_of(children[0]),
+            span=self.span(children),
+        )
+
+    # ------------------------------------------------------------ commands
+
+    def on_command(self, children: list[Any]) -> syntax.Statement:
+        """A call as a statement."""
+        name = children[0].text
+        span = self.span(children)
+        arguments = self._arguments(children[2:-1])
+        if name in _TRANSFERS:
+            return self._transfer_command(name, arguments, span)
+        if arguments.transfers:
+            self.error(
+                arguments.transfers[0].span,
+                "SK0115",
+                f"`{name}` is not a memory access: `->` stands in `load`, `store` and atomics only",
+                help="the destination of an operation is its last argument",
+            )
+        if name in ("alloc", "fetch"):
+            self.error(
+                span,
+                "SK0116",
+                f"the result of `{name}` needs a name",
+                label="bound to nothing",
+                help=f"write `tile = {name}(...)`",
+            )
+            return syntax.Pass(span=span)
+        return syntax.Compute(
+            name,
+            arguments.positional,
+            arguments.keywords,
+            arguments.late is not None,
+            span=span,
+            operation_span=self.span_of(children[0]),
+        )
+
+    def _transfer_command(self, name: str, arguments: Arguments, span: Span) -> syntax.Statement:
+        """`load(X[...] -> tile)`, or `store(tile -> X[...])` and the atomics."""
+        form = "load(X[...] -> tile)" if name == "load" else f"{name}(tile -> X[...])"
+        if len(arguments.transfers) != 1 or arguments.positional:
+            self.error(
+                span,
+                "SK0115",
+                f"`{name}` needs one `->` between its source and its destination",
+                label="`->` is missing" if not arguments.transfers else "one access only",
+                help=f"write `{form}`",
+                fixes=self._arrow(arguments),
+            )
+            return syntax.Pass(span=span)
+        pair = arguments.transfers[0]
+        access, tile = (pair.left, pair.right) if name == "load" else (pair.right, pair.left)
+        if isinstance(access, syntax.Name) and isinstance(tile, syntax.Subscript):
+            text = f"{self.text(pair.right.span)} -> {self.text(pair.left.span)}"
+            self.error(
+                pair.span,
+                "SK0115",
+                f"the sides of `->` are exchanged: it is written `{form}`",
+                label="the wrong way round",
+                fixes=replace("exchange the sides", pair.span, text, safe=True),
+            )
+            return syntax.Pass(span=span)
+        if not isinstance(access, syntax.Subscript) or not isinstance(access.base, syntax.Name):
+            self.error(
+                access.span,
+                "SK0115",
+                "a memory access names its tensor and every subscript",
+                label="not an access",
+                help=f"write `{form}`, with `0:N` for a whole axis",
+            )
+            return syntax.Pass(span=span)
+        match tile:
+            case syntax.Name() if name == "load":
+                return syntax.Load(access, tile, arguments.keywords, span=span)
+            case _ if name == "store":
+                return syntax.Store(tile, access, arguments.keywords, span=span)
+            case _ if name != "load":
+                return syntax.Atomic(name, tile, access, arguments.keywords, span=span)
+            case _:
+                self.error(
+                    tile.span,
+                    "SK0115",
+                    "a whole tile is loaded: its name stands alone",
+                    label="not the name of a tile",
+                    help=f"write `{form}`",
+                )
+                return syntax.Pass(span=span)
+
+    def _arrow(self, arguments: Arguments) -> Any:
+        """The fix for `load(X[...], tile)`."""
+        if arguments.transfers or len(arguments.positional) != 2:
+            return ()
+        left, right = arguments.positional
+        between = records.evolve(
+            left.span,
+            start=left.span.end,
+            line=left.span.end_line,
+            column=left.span.end_column,
+            end=right.span.start,
+            end_line=right.span.line,
+            end_column=right.span.column,
+        )
+        return replace("write `->`", between, " -> ", safe=True)
+
+    # ------------------------------------------------------------ bindings
+
+    def on_binding(self, children: list[Any]) -> syntax.Statement:
+        """`name = ...`: a tile, a fetched value, or immutable integers."""
+        split = next(
+            index
+            for index, child in enumerate(children)
+            if isinstance(child, Token) and child.type == "="
+        )
+        names = tuple(self.name(child) for child in children[:split] if child.type == "NAME")
+        values = nodes(children[split + 1 :])
+        span = self.span(children)
+        if len(names) != len(values):
+            self.error(
+                span,
+                "SK0124",
+                f"{len(names)} names on the left, {len(values)} values on the right",
+                label="the numbers differ",
+            )
+            return syntax.Pass(span=span)
+        if len(names) == 1 and isinstance(values[0], syntax.Call):
+            value = values[0]
+            if value.function == "alloc":
+                return self._alloc(names[0], value, span)
+            if value.function == "fetch":
+                return self._fetch(names[0], value, span)
+        for name, value in zip(names, values, strict=True):
+            self._check_value(name, value, span if len(names) == 1 else None)
+        return syntax.Binding(names, values, span=span)
+
+    def _check_value(self, name: syntax.Name, value: syntax.Expression, span: Span | None) -> None:
+        """An operation does not return a value: it writes to its last argument."""
+        if not isinstance(value, syntax.Call) or value.function in _INTEGER_FUNCTIONS:
+            return
+        inner = ", ".join(
+            self.text(part.span) for part in (*value.arguments, name, *value.keywords)
+        )
+        better = f"{value.function}({inner})"
+        known = value.function not in ("alloc", "fetch", *_TRANSFERS) and span is not None
+        self.error(
+            value.span,
+            "SK0116",
+            f"`{value.function}` does not return a value",
+            label="only `alloc`, `fetch` and integers are bound to a name",
+            help=f"write `{better}`, with `{name.id}` allocated before" if known else "",
+            fixes=replace("make it a statement", span, better, safe=True) if known and span else (),
+        )
+
+    def _alloc(self, name: syntax.Name, value: syntax.Call, span: Span) -> syntax.Statement:
+        """`name = alloc([extents], dtype, init=, llm_hint=)`."""
+        form = "alloc([extents], dtype, init=..., llm_hint=...)"
+        arguments = value.arguments
+        if not arguments or not isinstance(arguments[0], syntax.List) or len(arguments) > 2:
+            self.error(
+                value.span, "SK0117", "`alloc` takes a list of extents", help=f"write `{form}`"
+            )
+            return syntax.Pass(span=span)
+        keywords = {keyword.name: keyword for keyword in value.keywords}
+        for keyword in value.keywords:
+            if keyword.name not in _ALLOC_KEYWORDS:
+                advice = self.misspelt(keyword.name, _ALLOC_KEYWORDS, _name_span(keyword))
+                self.error(
+                    keyword.span, "SK0117", f"`alloc` has no argument `{keyword.name}`", **advice
+                )
+        written = arguments[1] if len(arguments) == 2 else None
+        if written is not None and "dtype" in keywords:
+            self.error(keywords["dtype"].span, "SK0126", "the element type is given twice")
+        elif "dtype" in keywords:
+            written = keywords["dtype"].value
+        dtype = None
+        if isinstance(written, syntax.Name):
+            dtype = self.dtype(written)
+        elif written is not None:
+            self.error(
+                written.span,
+                "SK0117",
+                "an element type such as `f32` was expected",
                 help=f"write `{form}`",
             )
-            converter.report(problem, tile.span)
-            return syntax.Pass(span=span)
-
-
-def _arrow(converter: Converter, arguments: Arguments) -> Any:
-    """The fix for `load(X[...], tile)`."""
-    if arguments.transfers or len(arguments.positional) != 2:
-        return ()
-    left, right = arguments.positional
-    between = records.evolve(
-        left.span,
-        start=left.span.end,
-        line=left.span.end_line,
-        column=left.span.end_column,
-        end=right.span.start,
-        end_line=right.span.line,
-        end_column=right.span.column,
-    )
-    return replace("write `->`", between, " -> ", safe=True)
-
-
-# ---------------------------------------------------------------- bindings
-
-
-def binding(converter: Converter, children: list[Any]) -> syntax.Statement:
-    """`name = ...`: a tile, a fetched value, or immutable integers."""
-    split = next(
-        index
-        for index, child in enumerate(children)
-        if isinstance(child, Token) and child.type == "="
-    )
-    names = tuple(converter.name(child) for child in children[:split] if child.type == "NAME")
-    values = tuple(child for child in children[split + 1 :] if not isinstance(child, Token))
-    span = converter.span(children)
-    if len(names) != len(values):
-        problem = Problem(
-            "SK0124",
-            f"{len(names)} names on the left, {len(values)} values on the right",
-            label="the numbers differ",
+        initial = keywords["init"].value if "init" in keywords else None
+        hints = keywords["llm_hint"].value if "llm_hint" in keywords else None
+        return syntax.Alloc(
+            name.id,
+            arguments[0].items,
+            dtype,
+            initial,
+            () if hints is None else self._words((hints,)),
+            span=span,
+            name_span=name.span,
         )
-        converter.report(problem, span)
-        return syntax.Pass(span=span)
-    if len(names) == 1 and isinstance(values[0], syntax.Call):
-        value = values[0]
-        if value.function == "alloc":
-            return _alloc(converter, names[0], value, span)
-        if value.function == "fetch":
-            return _fetch(converter, names[0], value, span)
-    for name, value in zip(names, values, strict=True):
-        _check_value(converter, name, value, span if len(names) == 1 else None)
-    return syntax.Binding(names, values, span=span)
 
-
-def _check_value(
-    converter: Converter, name: syntax.Name, value: syntax.Expression, span: Span | None
-) -> None:
-    """An operation does not return a value: it writes to its last argument."""
-    if not isinstance(value, syntax.Call) or value.function in _INTEGER_FUNCTIONS:
-        return
-    inner = ", ".join(
-        converter.text(part.span) for part in (*value.arguments, name, *value.keywords)
-    )
-    better = f"{value.function}({inner})"
-    known = value.function not in ("alloc", "fetch", *_TRANSFERS) and span is not None
-    problem = Problem(
-        "SK0116",
-        f"`{value.function}` does not return a value",
-        label="only `alloc`, `fetch` and integers are bound to a name",
-        help=f"write `{better}`, with `{name.id}` allocated before" if known else "",
-        fixes=replace("make it a statement", span, better, safe=True) if known and span else (),
-    )
-    converter.report(problem, value.span)
-
-
-def _alloc(
-    converter: Converter, name: syntax.Name, value: syntax.Call, span: Span
-) -> syntax.Statement:
-    """`name = alloc([extents], dtype, init=, llm_hint=)`."""
-    form = "alloc([extents], dtype, init=..., llm_hint=...)"
-    arguments = value.arguments
-    if not arguments or not isinstance(arguments[0], syntax.List) or len(arguments) > 2:
-        problem = Problem("SK0117", "`alloc` takes a list of extents", help=f"write `{form}`")
-        converter.report(problem, value.span)
-        return syntax.Pass(span=span)
-    keywords = {keyword.name: keyword for keyword in value.keywords}
-    for keyword in value.keywords:
-        if keyword.name not in _ALLOC_KEYWORDS:
-            advice = converter.misspelt(keyword.name, _ALLOC_KEYWORDS, _name_span(keyword))
-            problem = Problem("SK0117", f"`alloc` has no argument `{keyword.name}`", **advice)
-            converter.report(problem, keyword.span)
-    written = arguments[1] if len(arguments) == 2 else None
-    if written is not None and "dtype" in keywords:
-        problem = Problem("SK0126", "the element type is given twice")
-        converter.report(problem, keywords["dtype"].span)
-    elif "dtype" in keywords:
-        written = keywords["dtype"].value
-    dtype = None
-    if isinstance(written, syntax.Name):
-        dtype = read_dtype(converter, written)
-    elif written is not None:
-        problem = Problem(
-            "SK0117", "an element type such as `f32` was expected", help=f"write `{form}`"
+    def _fetch(self, name: syntax.Name, value: syntax.Call, span: Span) -> syntax.Statement:
+        """`name = fetch(T[i])`."""
+        arguments = value.arguments
+        if len(arguments) == 1 and not value.keywords:
+            access = arguments[0]
+            if isinstance(access, syntax.Subscript) and isinstance(access.base, syntax.Name):
+                return syntax.Fetch(name.id, access, span=span)
+        self.error(
+            value.span, "SK0117", "`fetch` reads one element", help="write `n = fetch(T[i])`"
         )
-        converter.report(problem, written.span)
-    initial = keywords["init"].value if "init" in keywords else None
-    hints = keywords["llm_hint"].value if "llm_hint" in keywords else None
-    return syntax.Alloc(
-        name.id,
-        arguments[0].items,
-        dtype,
-        initial,
-        () if hints is None else _words(converter, (hints,)),
-        span=span,
-        name_span=name.span,
-    )
+        return syntax.Pass(span=span)
+
+    # ------------------------------------------------------------ loops, branches, hints
+
+    def _words(self, values: Sequence[Any]) -> tuple[syntax.String, ...]:
+        """Hint words, one by one or in lists."""
+        words: list[syntax.String] = []
+        for value in values:
+            parts = value.items if isinstance(value, syntax.List) else (value,)
+            for part in parts:
+                if isinstance(part, syntax.String):
+                    words.append(part)
+                    continue
+                self.error(
+                    part.span,
+                    "SK0120",
+                    "a hint is a word in quotes",
+                    label="not a string",
+                    help='write "parallel"',
+                )
+        return tuple(words)
+
+    def on_hint(self, children: list[Any]) -> syntax.Hint:
+        """One `@llm_hint(...)` line."""
+        name = children[1]
+        if name.text != "llm_hint":
+            span = self.span_of(name)
+            self.error(
+                span,
+                "SK0120",
+                f"there is no decorator `@{name.text}`",
+                label="only `@llm_hint(...)` stands before a loop",
+                fixes=replace("write `llm_hint`", span, "llm_hint", safe=True),
+            )
+        arguments = self._arguments(children[3:-2])
+        if arguments.transfers:
+            self.error(
+                arguments.transfers[0].span,
+                "SK0115",
+                "`->` stands in `load`, `store` and atomics only",
+            )
+        words = self._words(arguments.positional)
+        return syntax.Hint(words, arguments.keywords, span=self.span(children[:-1]))
+
+    def on_for(self, children: list[Any]) -> syntax.For:
+        """`for variable in range(...)` with its hints and body."""
+        start = next(index for index, child in enumerate(children) if isinstance(child, Token))
+        hints = tuple(children[:start])
+        head = children[start:-1]
+        variable, function = head[1], head[3]
+        arguments = self._arguments(head[5:-2])
+        range_span = self.span(head[3:-1])
+        if function.text != "range":
+            span = self.span_of(function)
+            self.error(
+                span,
+                "SK0118",
+                f"a loop runs over `range(...)`, not `{function.text}(...)`",
+                label="not a range",
+                fixes=replace("write `range`", span, "range"),
+            )
+        elif arguments.keywords or arguments.transfers or not 1 <= len(arguments.positional) <= 3:
+            self.error(
+                range_span,
+                "SK0118",
+                "`range` takes a stop, a start and a stop, or a start, a stop and a step",
+                label="one to three expressions",
+                help="write `range(N)`, `range(start, stop)` or `range(start, stop, step)`",
+            )
+        return syntax.For(
+            self.name(variable),
+            arguments.positional,
+            hints,
+            children[-1],
+            span=self.span(head),
+            range_span=range_span,
+        )
+
+    def on_if(self, children: list[Any]) -> syntax.If:
+        """`if condition:` with its body, and the body of its `else`."""
+        orelse = children[6] if len(children) > 4 else ()
+        return syntax.If(children[1], children[3], orelse, span=self.span(children[:3]))
 
 
 def _name_span(keyword: syntax.Keyword) -> Span:
@@ -303,100 +392,3 @@ def _name_span(keyword: syntax.Keyword) -> Span:
         end_line=start.line,
         end_column=start.column + size,
     )
-
-
-def _fetch(
-    converter: Converter, name: syntax.Name, value: syntax.Call, span: Span
-) -> syntax.Statement:
-    """`name = fetch(T[i])`."""
-    arguments = value.arguments
-    if len(arguments) == 1 and not value.keywords:
-        access = arguments[0]
-        if isinstance(access, syntax.Subscript) and isinstance(access.base, syntax.Name):
-            return syntax.Fetch(name.id, access, span=span)
-    problem = Problem("SK0117", "`fetch` reads one element", help="write `n = fetch(T[i])`")
-    converter.report(problem, value.span)
-    return syntax.Pass(span=span)
-
-
-# ---------------------------------------------------------------- loops, branches, hints
-
-
-def _words(converter: Converter, values: Sequence[Any]) -> tuple[syntax.String, ...]:
-    """Hint words, one by one or in lists."""
-    words: list[syntax.String] = []
-    for value in values:
-        parts = value.items if isinstance(value, syntax.List) else (value,)
-        for part in parts:
-            if isinstance(part, syntax.String):
-                words.append(part)
-                continue
-            problem = Problem(
-                "SK0120",
-                "a hint is a word in quotes",
-                label="not a string",
-                help='write "parallel"',
-            )
-            converter.report(problem, part.span)
-    return tuple(words)
-
-
-def hint(converter: Converter, children: list[Any]) -> syntax.Hint:
-    """One `@llm_hint(...)` line."""
-    name = children[1]
-    if name.text != "llm_hint":
-        span = converter.span_of(name)
-        problem = Problem(
-            "SK0120",
-            f"there is no decorator `@{name.text}`",
-            label="only `@llm_hint(...)` stands before a loop",
-            fixes=replace("write `llm_hint`", span, "llm_hint", safe=True),
-        )
-        converter.report(problem, span)
-    arguments = _arguments(converter, children[3:-2])
-    if arguments.transfers:
-        problem = Problem("SK0115", "`->` stands in `load`, `store` and atomics only")
-        converter.report(problem, arguments.transfers[0].span)
-    words = _words(converter, arguments.positional)
-    return syntax.Hint(words, arguments.keywords, span=converter.span(children[:-1]))
-
-
-def loop(converter: Converter, children: list[Any]) -> syntax.For:
-    """`for variable in range(...)` with its hints and body."""
-    start = next(index for index, child in enumerate(children) if isinstance(child, Token))
-    hints = tuple(children[:start])
-    head = children[start:-1]
-    variable, function = head[1], head[3]
-    arguments = _arguments(converter, head[5:-2])
-    range_span = converter.span(head[3:-1])
-    if function.text != "range":
-        span = converter.span_of(function)
-        problem = Problem(
-            "SK0118",
-            f"a loop runs over `range(...)`, not `{function.text}(...)`",
-            label="not a range",
-            fixes=replace("write `range`", span, "range"),
-        )
-        converter.report(problem, span)
-    elif arguments.keywords or arguments.transfers or not 1 <= len(arguments.positional) <= 3:
-        problem = Problem(
-            "SK0118",
-            "`range` takes a stop, a start and a stop, or a start, a stop and a step",
-            label="one to three expressions",
-            help="write `range(N)`, `range(start, stop)` or `range(start, stop, step)`",
-        )
-        converter.report(problem, range_span)
-    return syntax.For(
-        converter.name(variable),
-        arguments.positional,
-        hints,
-        children[-1],
-        span=converter.span(head),
-        range_span=range_span,
-    )
-
-
-def branch(converter: Converter, children: list[Any]) -> syntax.If:
-    """`if condition:` with its body, and the body of its `else`."""
-    orelse = children[6] if len(children) > 4 else ()
-    return syntax.If(children[1], children[3], orelse, span=converter.span(children[:3]))

@@ -1,7 +1,6 @@
 """Messages of the syntax stage (SK01xx): from what the tables accept to what the user did.
 
-`explain` turns a token that the parse tables refuse, with its surroundings, into a diagnostic; the
-lexer and the conversion build theirs with `Problem`.
+`explain` turns a token that the parse tables refuse, with its surroundings, into a diagnostic.
 """
 
 from __future__ import annotations
@@ -10,37 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Span, error
 from sketchc.parsing.syntax import SECTIONS
 
 if TYPE_CHECKING:
     from sketchc.parsing.lexer import Token
-
-
-@records.frozen
-class Problem:
-    """A syntax error without its place; `at` completes it."""
-
-    code: str
-    message: str
-    label: str = ""
-    labels: tuple[Label, ...] = ()
-    notes: tuple[str, ...] = ()
-    help: str = ""
-    fixes: tuple[Fix, ...] = ()
-
-    def at(self, span: Span) -> Diagnostic:
-        return Diagnostic(
-            self.code,
-            Severity.ERROR,
-            self.message,
-            span,
-            self.label,
-            self.labels,
-            self.notes,
-            self.help,
-            self.fixes,
-        )
 
 
 def replace(title: str, span: Span, text: str, safe: bool = False) -> tuple[Fix, ...]:
@@ -104,14 +77,15 @@ def invalid_character(character: str, span: Span) -> Diagnostic:
     meant = _CHARACTERS.get(character)
     fixes = replace(f"write `{meant}`", span, meant, safe=True) if meant is not None else ()
     note = "names are made of the letters a-z and A-Z, digits and `_`"
-    return Problem(
+    return error(
+        span,
         "SK0101",
         f"the character {shown} has no meaning in a sketch",
         label="this character",
         notes=(note,) if character.isalpha() else (),
         help="" if meant is None else f"write `{meant}`",
         fixes=fixes,
-    ).at(span)
+    )
 
 
 def invalid_operator(text: str, span: Span) -> Diagnostic:
@@ -122,13 +96,14 @@ def invalid_operator(text: str, span: Span) -> Diagnostic:
     fixes: tuple[Fix, ...] = ()
     if text in _EXACT:  # `=>` may be `->` or `>=`
         fixes = replace(f"write `{_EXACT[text]}`", span, _EXACT[text], safe=text != "=>")
-    return Problem(
+    return error(
+        span,
         "SK0127",
         f"the language has no operator `{text}`",
         label="unknown operator",
         help=help_text,
         fixes=fixes,
-    ).at(span)
+    )
 
 
 # ---------------------------------------------------------------- what the tables refuse
@@ -187,31 +162,32 @@ def _behind(refusal: Refusal) -> Span:
 def _layout(refusal: Refusal) -> Diagnostic | None:
     kind, line = refusal.token.type, refusal.line
     if kind == "INDENT":
-        return Problem(
+        return error(
+            _widened(refusal),
             "SK0108",
             "unexpected indentation",
             label="this line is indented deeper than its block",
             help="only the body of a `for` or an `if` is indented deeper",
-        ).at(_widened(refusal))
+        )
     if "INDENT" in refusal.accepted:
-        return Problem(
+        return error(
+            _widened(refusal),
             "SK0110",
             "an indented block must follow",
             label="the body is missing here",
             help="indent the body, or write `pass`",
-        ).at(_widened(refusal))
-    if kind == "else":
-        return Problem("SK0128", "`else` without its `if`", label="no `if` ends here").at(
-            refusal.span
         )
+    if kind == "else":
+        return error(refusal.span, "SK0128", "`else` without its `if`", label="no `if` ends here")
     if line and line[0].type == "@" and refusal.token.first:
-        return Problem(
+        return error(
+            _widened(refusal),
             "SK0120",
             "a loop hint stands before something that is not a `for`",
             label="no loop begins here",
             labels=(Label(_first_line(refusal), "the hint"),),
             help="move the hint to the line above its `for`",
-        ).at(_widened(refusal))
+        )
     return None
 
 
@@ -238,34 +214,38 @@ def _header(refusal: Refusal) -> Diagnostic | None:
     if first in ("for", "if", "else") and ":" in refusal.accepted and refusal.token.first is False:
         if kind == "NEWLINE" or (kind in _EXPRESSION_STARTS and line[-1].type in (")", first)):
             behind = _behind(refusal)
-            return Problem(
+            return error(
+                behind,
                 "SK0111",
                 f"`{first}` needs a `:` before its body",
                 label="`:` is missing here",
                 fixes=replace("add the colon", behind, ":", safe=True),
-            ).at(behind)
+            )
         if kind == "=" and first == "if":
-            return Problem(
+            return error(
+                refusal.span,
                 "SK0127",
                 "`=` is not a comparison",
                 label="write `==`",
                 fixes=replace("compare with `==`", refusal.span, "==", safe=True),
-            ).at(refusal.span)
+            )
     if first == "for" and refusal.accepted == {"in"}:
-        return Problem(
-            "SK0118", "a loop is written `for NAME in range(...)`", label="`in` was expected here"
-        ).at(refusal.span)
+        return error(
+            refusal.span,
+            "SK0118",
+            "a loop is written `for NAME in range(...)`",
+            label="`in` was expected here",
+        )
     if first == "for" and len(line) >= 4 and line[2].type == "in" and refusal.accepted == {"("}:
-        return Problem(
+        return error(
+            line[3].span(refusal.source),
             "SK0118",
             "a loop runs over `range(...)`",
             label="this is not a range",
             help=f"write `range({line[3].text})`",
-        ).at(line[3].span(refusal.source))
-    if first == "for" and len(line) == 3 and "NAME" in refusal.accepted:
-        return Problem("SK0118", "a loop runs over `range(...)`", label="not a range").at(
-            refusal.span
         )
+    if first == "for" and len(line) == 3 and "NAME" in refusal.accepted:
+        return error(refusal.span, "SK0118", "a loop runs over `range(...)`", label="not a range")
     return None
 
 
@@ -275,38 +255,42 @@ def _section(refusal: Refusal) -> Diagnostic | None:
         word = line[0].text
         span = line[0].span(refusal.source)
         if word in ("available_tiling", "avaliable_tiling"):
-            return Problem(
+            return error(
+                span,
                 "SK0125",
                 f"`{word}` stands behind the closing `}}` of its sketch",
                 label="not a section of the sketch",
-            ).at(span)
+            )
         meant = nearest(word, SECTIONS)
-        return Problem(
+        return error(
+            span,
             "SK0112",
             f"there is no section `{word}`",
             label="unknown section",
             notes=("the sections are " + ", ".join(sorted(SECTIONS)),),
             help=f"did you mean `{meant}`?" if meant else "",
             fixes=replace(f"write `{meant}`", span, meant) if meant else (),
-        ).at(span)
+        )
     if kind in SECTIONS and refusal.token.first:
-        return Problem(
+        return error(
+            refusal.span,
             "SK0113",
             f"the section `{kind}` stands inside a block",
             label="sections stand directly in the sketch",
             help="move it to the top of the sketch, before the first statement",
-        ).at(refusal.span)
+        )
     section = next((token.type for token in reversed(line) if token.type in SECTIONS), "")
     if section in ("tensors", "workspace") and refusal.accepted <= {":", "["}:
         what = f"`{line[-1].text}` needs its extents"
         if line[-1].type == "]":
             what = "a tensor needs its element type"
-        return Problem(
+        return error(
+            _visible(refusal),
             "SK0119",
             what,
             label=_expected(refusal.accepted),
             help="write `X[M, N]: f32`, or `X[]: f32` for a scalar",
-        ).at(_visible(refusal))
+        )
     return None
 
 
@@ -322,37 +306,41 @@ def _name(refusal: Refusal) -> Diagnostic | None:
     if reserved and "NAME" in refusal.accepted and kind not in refusal.accepted:
         declares = "NUMBER" not in refusal.accepted
         if declares or kind not in ("and", "or", "not"):
-            return Problem(
+            return error(
+                refusal.span,
                 "SK0114",
                 f"`{word}` is a word of the language and cannot be a name",
                 label="choose another name",
-            ).at(refusal.span)
+            )
     if kind == "=" and len(refusal.line) == 1 and refusal.line[0].type in _RESERVED:
         first = refusal.line[0]
-        return Problem(
+        return error(
+            first.span(refusal.source),
             "SK0114",
             f"`{first.text}` is a word of the language and cannot be a name",
             label="choose another name",
-        ).at(first.span(refusal.source))
+        )
     return None
 
 
 def _operator(refusal: Refusal) -> Diagnostic | None:
     kind, line = refusal.token.type, refusal.line
     if kind in _COMPARISONS and any(token.type in _COMPARISONS for token in line):
-        return Problem(
+        return error(
+            refusal.span,
             "SK0123",
             "comparisons do not chain",
             label="second comparison",
             help="write `a <= b and b < c`",
-        ).at(refusal.span)
+        )
     if kind == "[" and len(line) == 1 and line[0].type == "NAME":
-        return Problem(
+        return error(
+            refusal.span,
             "SK0115",
             "a tensor is not assigned to",
             label="subscripts stand in `load` and `store` only",
             help=f"write `store(tile -> {line[0].text}[...])`",
-        ).at(refusal.span)
+        )
     if kind == "|" and line and line[0].type not in ("tensors", "views", "workspace"):
         return invalid_operator_or(refusal.span)
     return None
@@ -360,32 +348,39 @@ def _operator(refusal: Refusal) -> Diagnostic | None:
 
 def invalid_operator_or(span: Span) -> Diagnostic:
     """`|` outside a tensor's extents."""
-    return Problem(
+    return error(
+        span,
         "SK0127",
         "the language has no operator `|`",
         label="unknown operator",
         help="write `or` for conditions, or the operation `bitwise_or(a, b, destination)`",
-    ).at(span)
+    )
 
 
 def _outside(refusal: Refusal) -> Diagnostic | None:
     if "sketch" not in refusal.accepted:
         return None
-    return Problem(
+    return error(
+        refusal.span,
         "SK0122",
         "only sketches and their `available_tiling` blocks stand in a file",
         label="this is outside every sketch",
         help="write `sketch NAME { ... }`",
-    ).at(refusal.span)
+    )
 
 
 def _general(refusal: Refusal) -> Diagnostic:
     token = refusal.token
     what = f"`{token.text}`" if token.text else _ENDS.get(token.type, token.type)
     expected = _expected(refusal.accepted)
-    return Problem(
-        "SK0100", f"unexpected {what}", label=expected, help="", notes=_help(refusal)
-    ).at(_visible(refusal))
+    return error(
+        _visible(refusal),
+        "SK0100",
+        f"unexpected {what}",
+        label=expected,
+        help="",
+        notes=_help(refusal),
+    )
 
 
 def _help(refusal: Refusal) -> tuple[str, ...]:

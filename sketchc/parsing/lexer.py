@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Label, Source, Span
-from sketchc.parsing.errors import Problem, invalid_character, invalid_operator
+from sketchc.base.diagnostics import Diagnostic, Label, Source, Span, error
+from sketchc.parsing.errors import invalid_character, invalid_operator
 from sketchc.parsing.syntax import SECTIONS, Comment
 
 if TYPE_CHECKING:
@@ -290,28 +290,34 @@ class _Lexer:
         self.tokens.append(self._token(kind, "", start))
 
     def _mixed_tabs(self, start: int) -> Diagnostic:
-        return Problem(
+        return error(
+            self._span(self.line_start, max(start - self.line_start, 1)),
             "SK0109",
             "tabs and spaces are mixed in a way that leaves the indentation open",
             label="how deep this line stands depends on the width of a tab",
             help="indent with four spaces; `sketchc fmt` does it once the file parses",
-        ).at(self._span(self.line_start, max(start - self.line_start, 1)))
+        )
 
     def _bad_dedent(self, start: int, stack: list[tuple[int, int]]) -> Diagnostic:
         levels = ", ".join(str(column[0]) for column in stack)
-        return Problem(
+        return error(
+            self._span(start, 1),
             "SK0108",
             "the indentation of this line matches no enclosing block",
             label="unindented to a column that no block begins at",
             notes=(f"the enclosing blocks are indented by {levels} columns",),
-        ).at(self._span(start, 1))
+        )
 
     def _too_deep(self, what: str, limit: int, start: int) -> None:
         """Nesting beyond the limit: say so once, and read no further."""
         message = f"{what} are nested more than {limit} deep"
-        problem = Problem(
-            "SK0121", message, label="too deep here", help="bind parts to names, or use fewer loops"
-        ).at(self._span(start, 1))
+        problem = error(
+            self._span(start, 1),
+            "SK0121",
+            message,
+            label="too deep here",
+            help="bind parts to names, or use fewer loops",
+        )
         self.tokens.append(self._token("STOP", "", start))
         self.tokens[-1].problem = problem
         self.position = len(self.text)
@@ -372,12 +378,13 @@ class _Lexer:
         if rest is not None:
             self.position = rest.end()
             whole = self.text[start : self.position]
-            problem = Problem(
+            problem = error(
+                self._span(start, self.position - start),
                 "SK0102",
                 f"`{_short(whole)}` is not a number",
                 label="malformed number",
                 help="numbers are written as in Python: 12, 1_024, 0xff, 1.5, 1e-5",
-            ).at(self._span(start, self.position - start))
+            )
             self._error(problem, whole, start)
             return
         self._emit("NUMBER", text, start)
@@ -429,8 +436,9 @@ class _Lexer:
         if opener is not None:
             labels = (Label(opener.span(self.source.name), f"`{opener.text}` was opened here"),)
             self.brackets.pop()
-        problem = Problem("SK0106", f"`{text}` closes nothing", label="unmatched", labels=labels)
-        self._error(problem.at(self._span(start, len(text))), text, start)
+        span = self._span(start, len(text))
+        problem = error(span, "SK0106", f"`{text}` closes nothing", "unmatched", labels=labels)
+        self._error(problem, text, start)
 
     def _ends_brackets(self, text: str, start: int) -> bool:
         """The line that begins here cannot stand inside the open brackets: one was forgotten."""
@@ -449,12 +457,13 @@ class _Lexer:
         opener = self.brackets[-1]
         span = opener.span(self.source.name)
         closer = _CLOSER[opener.type]
-        problem = Problem(
+        problem = error(
+            span,
             "SK0105",
             f"`{opener.text}` is never closed",
             label="opened here",
             help=f"write the missing `{closer}`",
-        ).at(span)
+        )
         self.brackets.clear()
         last = self.tokens[-1]
         self.tokens.append(
@@ -469,12 +478,13 @@ class _Lexer:
         self._dedent_to(0, start)
         self.layout = None
         if missing:
-            problem = Problem(
+            problem = error(
+                opener.span(self.source.name),
                 "SK0107",
                 "the sketch has no closing `}`",
                 label="opened here",
                 help="write `}` behind the last statement of the sketch",
-            ).at(opener.span(self.source.name))
+            )
             self._error(problem, "", start)
             self.first = True
         self._emit("}", "" if missing else "}", start)
@@ -492,12 +502,13 @@ class _Lexer:
             end = len(self.text) if end < 0 else end
             text = self.text[start:end].rstrip("\r")
             escaped = "\\" in text and text.count(character) > 1
-            problem = Problem(
+            problem = error(
+                self._span(start, len(text)),
                 "SK0104",
                 "a string has no escapes" if escaped else "the string has no closing quote",
                 label="this string",
                 help="strings are hint words and modes: they stand on one line, without backslash",
-            ).at(self._span(start, len(text)))
+            )
             self.position = end
             self._error(problem, text, start)
             return

@@ -16,10 +16,10 @@ from functools import cache
 from typing import Any
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, InternalError, Source, has_errors
+from sketchc.base.diagnostics import Diagnostic, InternalError, Source, error, has_errors
 from sketchc.parsing import syntax
-from sketchc.parsing.conversion import Converter
-from sketchc.parsing.errors import Problem, Refusal, explain
+from sketchc.parsing.conversion_statements import Converter
+from sketchc.parsing.errors import Refusal, explain
 from sketchc.parsing.lexer import MAXIMUM_BRACKETS, Token, tokenize
 
 #: Raised whenever the layout below or the driver's reading of it changes.
@@ -217,11 +217,11 @@ def parse(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
     if len(source.text) > MAXIMUM_SIZE:
         message = f"the file holds {len(source.text):,} characters; the limit is {MAXIMUM_SIZE:,}"
         help_text = "is this a sketch? Split it into one file per kernel"
-        return None, [Problem("SK0132", message, help=help_text).at(span)]
+        return None, [error(span, "SK0132", message, help=help_text)]
     nul = source.text.find("\0")
     if nul >= 0:
         message = f"the file is not text: character {nul} is NUL"
-        return None, [Problem("SK0131", message, help="give the path of a sketch").at(span)]
+        return None, [error(span, "SK0131", message, help="give the path of a sketch")]
     tokens, comments = tokenize(source, tables())
     driver = _Driver(source, tables(), tokens)
     tree = driver.run()
@@ -230,7 +230,7 @@ def parse(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
         return None, diagnostics
     if not tree.sketches:
         help_text = "write `sketch NAME { ... }`; `sketchc explain SK0133` shows a small one"
-        return None, [Problem("SK0133", "the file holds no sketch", help=help_text).at(span)]
+        return None, [error(span, "SK0133", "the file holds no sketch", help=help_text)]
     return records.evolve(tree, comments=comments), diagnostics
 
 
@@ -318,8 +318,8 @@ class _Driver:
         if not any(found.code == "SK0121" for found in self.diagnostics):
             message = f"the expression is nested more than {MAXIMUM_DEPTH} deep"
             help_text = "bind parts of it to names"
-            problem = Problem("SK0121", message, label="too deep", help=help_text)
-            self.diagnostics.append(problem.at(value.span))
+            found = error(value.span, "SK0121", message, "too deep", help=help_text)
+            self.diagnostics.append(found)
         return syntax.Name("_", span=value.span), 0
 
     # ------------------------------------------------------------ errors

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Source, Span, UsageError
-from sketchc.parsing.errors import Problem
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Source, Span, UsageError, error
 from sketchc.parsing.parser import MAXIMUM_SIZE
 
 STANDARD_INPUT = "-"
@@ -60,19 +59,21 @@ def _start(name: str) -> Span:
 def _too_large(name: str, path: str) -> Diagnostic:
     size = os.path.getsize(path) if os.path.isfile(path) else 0
     held = f"{size:,} bytes" if size else f"more than {MAXIMUM_SIZE:,} bytes"
-    return Problem(
+    return error(
+        _start(name),
         "SK0132",
         f"the file holds {held}; the limit is {MAXIMUM_SIZE:,}",
         help="a sketch is a page or two: give the path of one, or split the file",
-    ).at(_start(name))
+    )
 
 
 def _binary(name: str, offset: int, what: str) -> Diagnostic:
-    return Problem(
+    return error(
+        _start(name),
         "SK0131",
         f"the file is not text: {what} at byte offset {offset}",
         help="give the path of a sketch, saved as UTF-8",
-    ).at(_start(name))
+    )
 
 
 def sketch_files(path: str) -> list[str]:
