@@ -141,9 +141,9 @@ def _promise_taken(site: Site) -> Finding:
 
 
 def _unproved(first: Site, second: Site, allow_unproved: bool) -> Finding:
-    """A pair that could be neither proved nor _refuted_pair."""
+    """A pair that could be neither proved nor refuted."""
     name = first.tensor.name
-    detail = "could be neither proved nor _refuted_pair"
+    detail = "could be neither proved nor refuted"
     labels: tuple[Label, ...] = ()
     if second is not first:
         labels = (Label(second.access.span, "against this access"),)
