@@ -159,7 +159,7 @@ def _too_wide(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
 def _refused_sizes(sketch: ir.Sketch, shapes: Mapping[str, int]) -> tuple[Diagnostic, ...]:
     """Why no launch has these sizes of all symbols (SK0801); conditions on params without a value
     are left to the launch."""
-    from sketchc.checker.testing.testing import sample_params
+    from sketchc.checker.testing.settings import sample_params
     from sketchc.interpreter.launch import bind_values
     from sketchc.ir.walk import names
 

@@ -41,7 +41,7 @@ from sketchc.checker.elaboration.elaborate import tuning_points
 from sketchc.checker.facts.answers import severity
 from sketchc.checker.testing.crossing_plans import CrossingPlan, tile_size_plan
 from sketchc.checker.testing.goals import Planner, sizes_text, told, told_missed
-from sketchc.checker.testing.settings import Setting, Settings
+from sketchc.checker.testing.settings import Setting, Settings, sample_params
 from sketchc.checker.testing.workload import workload
 from sketchc.interpreter.api import Options, Result, interpret
 from sketchc.interpreter.inputs import (
@@ -147,8 +147,7 @@ class Execution:
         self.blank = 0  # settings at which nothing was shown
         self.ragged: list[Setting] = []  # where `telling` took part
         self.plan: CrossingPlan | None = None
-        params = {p.name: sample_param(p) for p in base.params if p.default is None}
-        self.settings = Settings(base, params, seed)
+        self.settings = Settings(base, sample_params(base), seed)
         free = [c for c in base.constants if c.dtype.is_integer and c.name not in constants]
         self.tunable = tuple(constant.name for constant in free if constant.tunable)
         shaping = {n for tile in base.tiles for extent in tile.extents for n in names(extent)}
@@ -468,13 +467,6 @@ def _finite(result: Result) -> float | None:
     one; None where all outputs are empty."""
     parts = [float(np.isfinite(a).mean()) for a in result.outputs.values() if a.size]
     return min(parts, default=None)
-
-
-def sample_param(param: ir.Param) -> Scalar:
-    """A value for a param that has none."""
-    if param.dtype.is_float:
-        return 0.5
-    return 2 if param.dtype.is_integer else True
 
 
 def _broken(variant: Variant, result: Result) -> Iterator[Diagnostic]:

@@ -103,7 +103,7 @@ def sample_let(let: ir.Let, values: Mapping[str, Value]) -> Value:
 
 
 def host_values(
-    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value] | None = None
+    sketch: ir.Sketch, symbols: Mapping[str, Value], params: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:
     """All host scalars by name: constants, symbols, params (defaults filled in), lets in order.
 
@@ -116,7 +116,7 @@ def host_values(
 
 
 def host_sample(
-    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value] | None = None
+    sketch: ir.Sketch, symbols: Mapping[str, Value], params: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:
     """The same for a launch that may be one to refuse, where lets may have no value: see
     `sample_let`."""
@@ -139,7 +139,7 @@ def sample_extents(tensor: ir.Tensor, values: Mapping[str, Value]) -> list[int]:
 
 
 def given_values(
-    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value] | None = None
+    sketch: ir.Sketch, symbols: Mapping[str, Value], params: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:
     """Constants, symbols and params (defaults filled in); a param without a value is not there."""
     values: dict[str, Value] = {**constants_of(sketch), **symbols}
@@ -151,7 +151,7 @@ def given_values(
 
 
 def _all_given(
-    sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value] | None
+    sketch: ir.Sketch, symbols: Mapping[str, Value], params: Mapping[str, Value] | None
 ) -> dict[str, Value]:
     """The same; raises `KeyError` for a param without a value."""
     values = given_values(sketch, symbols, params)

@@ -18,11 +18,14 @@ from sketchc.checker.context.fixits import tile_index_fixes
 from sketchc.checker.facts import budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.facts.answers import (
+    OPEN,
     RECHECKED,
     Finding,
     assignments,
+    contested,
     element_text,
     for_sizes,
+    proved,
     severity,
     undecided,
 )
@@ -112,10 +115,7 @@ def _output(
         outcome = written_everywhere(prover, candidate, group)
         name = candidate
         if outcome.verdict is Verdict.PROVED:
-            proof = ir.Proof(
-                "covered", tensor.name, ir.Tier.PROVED, "every element is written", span=tensor.span
-            )
-            return Finding(proof)
+            return proved("covered", tensor.name, "every element is written", tensor.span)
     if len(names) == 1:
         finding = _uncovered(prover, tensor, name, stores, outcome)
         if finding is not None:
@@ -152,39 +152,33 @@ def _promised(claim: str, tensor: ir.Tensor, store: Site) -> Finding:
 
 def _broken_promise(tensor: ir.Tensor, store: Site, example: ir.CounterExample) -> Finding:
     """A promise to cover that does not hold, whatever the data."""
-    span = store.access.span
     diagnostic = Diagnostic(
         "SK0514",
         Severity.ERROR,
         "the promise `covers=True` does not hold",
-        span,
+        store.access.span,
         example.text,
         (Label(tensor.span, "declared here as an output"),),
         notes=("`covers=True` promises that every element of the tensor is written (R7)",),
         help="let the loops and slices reach every element, or give the output `= c`",
     )
-    tier = ir.Tier.REFUTED
-    proof = ir.Proof("covered", tensor.name, tier, example.text, example, span=span)
-    return Finding(proof, (diagnostic,))
+    return contested("covered", tensor.name, diagnostic, example)
 
 
 def _scattered(tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool) -> Finding:
     """An output whose stores go where the data says."""
     store = next(store for store in stores if from_memory(store))
-    span = store.access.span
-    detail = "which elements it writes depends on data"
     diagnostic = Diagnostic(
         "SK0513",
         severity(allow_unproved),
         f"a store through loaded indices does not cover `{tensor.name}`",
-        span,
-        detail,
+        store.access.span,
+        "which elements it writes depends on data",
         (Label(tensor.span, "declared here as an output"),),
         notes=("its target needs an initial value (`= c`), `inout`, or `covers=True` (R7)",),
         help=f"declare `{tensor.name}` with `= 0` or as `inout`, or promise `covers=True`",
     )
-    proof = ir.Proof("covered", tensor.name, ir.Tier.UNPROVED, detail, span=span)
-    return Finding(proof, (diagnostic,), testable=False)
+    return records.evolve(contested("covered", tensor.name, diagnostic), testable=False)
 
 
 def written_everywhere(prover: Prover, name: str, stores: Sequence[Site]) -> Outcome:
@@ -263,8 +257,7 @@ def _missing(
         ),
         fixes=tuple(dict.fromkeys(fixes)),
     )
-    proof = ir.Proof("covered", tensor.name, ir.Tier.REFUTED, text, example, span=diagnostic.span)
-    return Finding(proof, (diagnostic,))
+    return contested("covered", tensor.name, diagnostic, example)
 
 
 def _is_written(stores: Sequence[Site], host: concrete.Values, element: tuple[int, ...]) -> bool:
@@ -291,14 +284,8 @@ def _load(prover: Prover, load: Site, stores: Sequence[Site], allow_unproved: bo
     if outcome.verdict is not Verdict.PROVED and _written_as_another(prover, load, stores):
         outcome = PROVED
     if outcome.verdict is Verdict.PROVED:
-        proof = ir.Proof(
-            "initialised",
-            tensor.name,
-            ir.Tier.PROVED,
-            "an earlier phase writes what is loaded",
-            span=load.access.span,
-        )
-        return Finding(proof)
+        words = "an earlier phase writes what is loaded"
+        return proved("initialised", tensor.name, words, load.access.span)
     promise = next((s for s in stores if _covers(s) and s.phase < load.phase), None)
     if promise is not None:
         return _promised("initialised", tensor, promise)
@@ -409,57 +396,52 @@ def _orders(store: Site, load: Site, renamed: Scope, host: Scope) -> list[tuple[
 def _read_too_early(
     prover: Prover, load: Site, stores: Sequence[Site], elements: Elements, outcome: Outcome
 ) -> Finding | None:
-    for params, host in prover.hosts(outcome.point):
-        finding = _read_too_early_at(prover, load, stores, elements, outcome, params, host)
-        if finding is not None:
-            return finding
-    return None
-
-
-def _read_too_early_at(
-    prover: Prover,
-    load: Site,
-    stores: Sequence[Site],
-    elements: Elements,
-    outcome: Outcome,
-    params: ParamValues,
-    host: concrete.Values,
-) -> Finding | None:
-    """A load that finds nothing written at these numbers."""
-    symbols = prover.sizes(outcome.point)
+    """A load that finds nothing written, once the numbers have been tried."""
     element = tuple(outcome.point[atom] for atom in elements.variables)
-    try:
+    sketch, name = prover.sketch, load.access.tensor
+
+    def failure(params: ParamValues, host: concrete.Values) -> Finding | None:
         where = iteration(load.path, touched(load, prover.root).scope, outcome.point, host)
         values = concrete.runs(load, host, where)
         if values is None or element not in concrete.box(load, values):
             return None
-        name = load.access.tensor
-        written = any(
-            earlier(values) and place in concrete.box(store, values)
-            for store in stores
-            for earlier in (_before(store, load, where),)
-            for place in (
-                concrete.same_element(prover.sketch, name, element, store.access.tensor, host),
-            )
-            for values in concrete.iterations(store, host)
-        )
-    except (concrete.Untried, ArithmeticError):
-        return None
-    if written or not concrete.admissible(prover.sketch, host):
-        return None
-    tensor = load.tensor
+        for store in stores:
+            earlier = _before(store, load, where)
+            place = concrete.same_element(sketch, name, element, store.access.tensor, host)
+            for values in concrete.iterations(store, host):
+                if earlier(values) and place in concrete.box(store, values):
+                    return None
+        if not concrete.admissible(sketch, host):
+            return None
+        symbols = prover.sizes(outcome.point)
+        return _too_early(prover, load, stores, symbols, where, element, params, host)
+
+    return prover.shown(outcome, failure)
+
+
+def _too_early(
+    prover: Prover,
+    load: Site,
+    stores: Sequence[Site],
+    symbols: dict[str, int],
+    where: dict[str, int],
+    element: tuple[int, ...],
+    params: ParamValues,
+    host: concrete.Values,
+) -> Finding:
+    """A load that finds nothing written at these numbers."""
+    name, tensor = load.access.tensor, load.tensor
     at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
     what = f"{element_text(name, element)}, which no earlier phase has written"
     params = named_params(prover.sketch, (load, *stores), params)
     text = f"{for_sizes({**symbols, **params})}{at} {what}"
     place = concrete.base_element(prover.sketch, name, element, host)
     example = ir.CounterExample(symbols, (where,) if where else (), place, text, params)
-    span = load.access.span
     diagnostic = Diagnostic(
         "SK0530",
         Severity.ERROR,
         f"`{tensor.name}` is loaded before it is written",
-        span,
+        load.access.span,
         text,
         (Label(tensor.span, f"declared here as {tensor.role.value}"),),
         notes=(
@@ -468,8 +450,7 @@ def _read_too_early_at(
         ),
         help=_way_out(load, stores),
     )
-    proof = ir.Proof("initialised", tensor.name, ir.Tier.REFUTED, text, example, span=span)
-    return Finding(proof, (diagnostic,))
+    return contested("initialised", tensor.name, diagnostic, example)
 
 
 def _way_out(load: Site, stores: Sequence[Site]) -> str:
@@ -538,16 +519,13 @@ def _unproved(
     tensor: ir.Tensor,
     allow_unproved: bool,
 ) -> Finding:
-    span = site.access.span if site is not None else tensor.span
-    detail = "could be neither proved nor refuted"
-    proof = ir.Proof(claim, tensor.name, ir.Tier.UNPROVED, detail, span=span)
     diagnostic = Diagnostic(
         code,
         severity(allow_unproved),
         message,
-        span,
-        detail,
+        tensor.span if site is None else site.access.span,
+        OPEN,
         notes=undecided(),
         help="use slices like `i*T:(i+1)*T` over `range(ceil(M, T))`, and one view per tensor",
     )
-    return Finding(proof, (diagnostic,))
+    return contested(claim, tensor.name, diagnostic)

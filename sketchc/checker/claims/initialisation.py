@@ -12,7 +12,7 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
 from sketchc.checker.facts import concrete
 from sketchc.checker.facts.affine import Fact, add
-from sketchc.checker.facts.answers import Finding, assignments, for_sizes
+from sketchc.checker.facts.answers import Finding, assignments, contested, for_sizes, proved
 from sketchc.checker.facts.prover import Prover, Verdict, counters, iteration
 from sketchc.checker.facts.scope import Branch, Scope, Step, host_path, phase_scope
 from sketchc.ir import nodes as ir
@@ -52,8 +52,7 @@ def findings(prover: Prover) -> list[Finding]:
         if name not in walk.gaps:
             tile = walk.tiles[name]
             words = "initialised by `init=`" if tile.initial is not None else "assigned before read"
-            proof = ir.Proof("initialised", tile.source_name, ir.Tier.PROVED, words, span=span)
-            result.append(Finding(proof))
+            result.append(proved("initialised", tile.source_name, words, span))
     return result
 
 
@@ -147,8 +146,7 @@ def _refuted(prover: Prover, gap: _Gap) -> Finding:
     outcome = prover.search(facts, counters(scope))
     if outcome.verdict is not Verdict.REFUTED:
         detail = f"`{name}` is assigned only inside a loop that ended before this read"
-        proof = ir.Proof("initialised", name, ir.Tier.UNPROVED, detail, span=gap.span)
-        return Finding(proof, (_diagnostic(gap, detail),))
+        return contested("initialised", name, _diagnostic(gap, detail))
     symbols = prover.sizes(outcome.point)
     host = concrete.host_sample(prover.sketch, symbols)
     try:
@@ -161,8 +159,7 @@ def _refuted(prover: Prover, gap: _Gap) -> Finding:
         reason = f"but the loop over `{gap.loop.variable}` that assigns it runs no iteration"
     text = f"{for_sizes(symbols)}{at} `{name}`, {reason}"
     example = ir.CounterExample(symbols, (where,) if where else (), (), text)
-    proof = ir.Proof("initialised", name, ir.Tier.REFUTED, text, example, span=gap.span)
-    return Finding(proof, (_diagnostic(gap, text),))
+    return contested("initialised", name, _diagnostic(gap, text), example)
 
 
 def _diagnostic(gap: _Gap, text: str) -> Diagnostic:

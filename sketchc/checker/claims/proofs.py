@@ -26,12 +26,13 @@ from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, Usag
 from sketchc.checker.claims import coverage, initialisation, races, subscripts
 from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.facts import budget
-from sketchc.checker.facts.answers import UNDECIDED, Finding, severity
+from sketchc.checker.facts.answers import OPEN, UNDECIDED, Finding, contested, severity
 from sketchc.checker.facts.enumeration import admissible_hosts
 from sketchc.checker.facts.prover import Prover, Verdict
 from sketchc.checker.facts.sites import collect
+from sketchc.checker.testing.settings import Setting
 from sketchc.checker.testing.testing import try_out
-from sketchc.checker.testing.workload import LANES_PER_UNIT, workload
+from sketchc.checker.testing.workload import executed
 from sketchc.ir import nodes as ir
 from sketchc.ir.guards import alternatives
 from sketchc.ir.symbolic import conjuncts
@@ -92,42 +93,32 @@ def _run(
 ) -> frozenset[tuple[str, str]] | None:
     import numpy as np
 
-    from sketchc.interpreter.api import Options, interpret
-    from sketchc.interpreter.inputs import indices_exist, random_inputs
-    from sketchc.interpreter.launch import bind_values, tensor_shapes
-
     params = {**{p.name: 1 for p in sketch.params if p.default is None}, **example.params}
-    options = Options(collect=True, shuffle=1, memory_limit=MEMORY_LIMIT)
+    setting = Setting(dict(example.symbols), params)
     try:
-        values = bind_values(sketch, example.symbols, params)
-        shapes = tensor_shapes(sketch, values, options.memory_limit)
-        cost = workload(sketch, values, RUN_LIMIT)
-        if cost is None or not indices_exist(sketch, shapes, params):
-            return None
-        budget.spend(cost // LANES_PER_UNIT)
-        inputs = random_inputs(sketch, shapes, np.random.default_rng(0), params)
-        result = interpret(sketch, inputs, dict(example.symbols), params, options)
+        done = executed(sketch, setting, RUN_LIMIT, MEMORY_LIMIT, np.random.default_rng(0))
     except (DiagnosticError, UsageError):
         return frozenset()
-    return frozenset((v.kind, bases.get(v.tensor, v.tensor)) for v in result.violations)
+    if done is None:
+        return None
+    return frozenset((v.kind, bases.get(v.tensor, v.tensor)) for v in done[1].violations)
 
 
 def _opened(finding: Finding, why: str, allow_unproved: bool) -> Finding:
     """The claim as one that is neither proved nor refuted."""
     proof = finding.proof
     code, message = _OPEN[proof.claim]
-    detail = "could be neither proved nor refuted"
     diagnostic = Diagnostic(
         code,
         severity(allow_unproved),
         message.format(proof.subject),
         proof.span,
-        detail,
+        OPEN,
         notes=(UNDECIDED, f"tried: a counter-example that {why}: {proof.detail}"),
         help="state what makes it true in a `require:`",
     )
-    opened = records.evolve(proof, tier=ir.Tier.UNPROVED, detail=detail, counter_example=None)
-    return records.evolve(finding, proof=opened, diagnostics=(diagnostic,))
+    opened = contested(proof.claim, proof.subject, diagnostic)
+    return records.evolve(finding, proof=opened.proof, diagnostics=opened.diagnostics)
 
 
 def without_contradictions(findings: Sequence[Finding]) -> list[Finding]:

@@ -18,11 +18,14 @@ from sketchc.checker.context.fixits import tile_index_fixes
 from sketchc.checker.facts import budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
 from sketchc.checker.facts.answers import (
+    OPEN,
     RECHECKED,
     Finding,
     assignments,
+    contested,
     element_text,
     for_sizes,
+    proved,
     severity,
     undecided,
 )
@@ -90,7 +93,7 @@ def _refuted_pair(
         help=help_text,
         fixes=tile_index_fixes(first.loops[:1]),
     )
-    return _finding(first, ir.Tier.REFUTED, text, diagnostic, records.evolve(example, text=text))
+    return contested("independent", tensor, diagnostic, records.evolve(example, text=text))
 
 
 def _repeated(
@@ -107,19 +110,19 @@ def _repeated(
     text = f"{sizes}{at}lanes {lane} both write {element_text(name, element)}"
     place = concrete.base_element(sketch, name, element, concrete.host_sample(sketch, symbols))
     example = ir.CounterExample(symbols, (where, where) if where else (), place, text, params)
-    _promise_taken = isinstance(site.statement, ir.Store) and site.statement.unique
+    promised = isinstance(site.statement, ir.Store) and site.statement.unique
     diagnostic = Diagnostic(
-        "SK0525" if _promise_taken else "SK0526",
+        "SK0525" if promised else "SK0526",
         Severity.ERROR,
         "the promise `unique=True` does not hold"
-        if _promise_taken
+        if promised
         else f"lanes of one store write the same element of `{site.tensor.name}`",
         site.access.span,
         text,
-        notes=(_PROMISE,) if _promise_taken else ("which of the lanes stays is not defined (R7)",),
+        notes=(_PROMISE,) if promised else ("which of the lanes stays is not defined (R7)",),
         help="give every lane an element of its own, or combine them with an atomic",
     )
-    return _finding(site, ir.Tier.REFUTED, text, diagnostic, example)
+    return contested("independent", site.tensor.name, diagnostic, example)
 
 
 def _first_repeat(
@@ -137,13 +140,13 @@ def _first_repeat(
 def _promise_taken(site: Site) -> Finding:
     """A store whose promise is taken."""
     detail = "`unique=True` promises that no two lanes or iterations write one element"
-    return _finding(site, ir.Tier.ASSUMED, detail)
+    tier, span = ir.Tier.ASSUMED, site.access.span
+    return Finding(ir.Proof("independent", site.tensor.name, tier, detail, span=span))
 
 
 def _unproved(first: Site, second: Site, allow_unproved: bool) -> Finding:
     """A pair that could be neither proved nor refuted."""
     name = first.tensor.name
-    detail = "could be neither proved nor refuted"
     labels: tuple[Label, ...] = ()
     if second is not first:
         labels = (Label(second.access.span, "against this access"),)
@@ -163,12 +166,12 @@ def _unproved(first: Site, second: Site, allow_unproved: bool) -> Finding:
             severity(allow_unproved),
             f"cannot prove that parallel iterations are independent in `{name}`",
             first.access.span,
-            detail,
+            OPEN,
             labels,
             notes=undecided(),
             help="access the tensor through one view, with slices like `i*T:(i+1)*T`",
         )
-    finding = _finding(first, ir.Tier.UNPROVED, detail, diagnostic)
+    finding = contested("independent", name, diagnostic, detail=OPEN)
     return records.evolve(finding, testable=diagnostic.code != "SK0523")
 
 
@@ -178,18 +181,6 @@ def from_memory(site: Site) -> bool:
     resolved = resolve(site)
     behind = (concrete.names_behind(index, site.scope) for index in resolved.indices)
     return resolved.loaded or any(names & fetched for names in behind)
-
-
-def _finding(
-    site: Site,
-    tier: ir.Tier,
-    detail: str,
-    diagnostic: Diagnostic | None = None,
-    example: ir.CounterExample | None = None,
-) -> Finding:
-    span = site.access.span
-    proof = ir.Proof("independent", site.tensor.name, tier, detail, example, span=span)
-    return Finding(proof, () if diagnostic is None else (diagnostic,))
 
 
 @records.frozen
@@ -241,8 +232,7 @@ def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> lis
             words = "no two parallel iterations touch what one of them writes"
             if all(isinstance(site.statement, ir.Atomic) for site in group):
                 words = "parallel iterations meet only in one atomic operation"
-            proof = ir.Proof("independent", name, ir.Tier.PROVED, words, span=stores[0].access.span)
-            found = [Finding(proof)]
+            found = [proved("independent", name, words, stores[0].access.span)]
         order = list(ir.Tier)
         result.append(max(found, key=lambda finding: order.index(finding.proof.tier)))
     return result
@@ -362,19 +352,13 @@ def _position(prover: Prover, name: str, indices: Sequence[Linear]) -> Linear:
 
 def _refuted(prover: Prover, pair: Pair, outcome: Outcome) -> Finding | None:
     """The failure with its counter-example, once the numbers have been tried."""
-    if outcome.verdict is not Verdict.REFUTED:
-        return None
-    symbols = prover.sizes(outcome.point)
-    for params, host in prover.hosts(outcome.point):
-        try:
-            one = iteration(pair.first.path, pair.one.scope, outcome.point, host)
-            two = iteration(pair.second.path, pair.two.scope, outcome.point, host)
-            finding = _failure(prover, pair, symbols, one, two, params)
-        except (concrete.Untried, ArithmeticError):
-            continue
-        if finding is not None:
-            return finding
-    return None
+
+    def failure(params: ParamValues, host: concrete.Values) -> Finding | None:
+        one = iteration(pair.first.path, pair.one.scope, outcome.point, host)
+        two = iteration(pair.second.path, pair.two.scope, outcome.point, host)
+        return _failure(prover, pair, prover.sizes(outcome.point), one, two, params)
+
+    return prover.shown(outcome, failure)
 
 
 def _enumerated(prover: Prover, pair: Pair) -> Finding | None:

@@ -20,14 +20,22 @@ from sketchc.checker.domains.bounds import is_loaded
 from sketchc.checker.facts import budget, concrete
 from sketchc.checker.facts.affine import ONE, Fact, add, constant, constant_value, scale
 from sketchc.checker.facts.answers import (
+    OPEN,
     Finding,
     assignments,
+    contested,
     element_text,
     for_sizes,
+    proved,
     severity,
     undecided,
 )
-from sketchc.checker.facts.enumeration import ParamValues, failing_iteration, named_params
+from sketchc.checker.facts.enumeration import (
+    ParamValues,
+    failing_iteration,
+    iteration_of,
+    named_params,
+)
 from sketchc.checker.facts.lane_forms import lane_name, pointwise, proves
 from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.facts.scope import Branch, Scope, contains_iota, inlined, root_scope, slope
@@ -118,8 +126,7 @@ def _group(
         words = (
             "scalar subscripts stay inside" if claim == "in-bounds" else "slices fit their tiles"
         )
-        proof = ir.Proof(claim, name, ir.Tier.PROVED, words, span=sites[0].access.span)
-        yield Finding(proof)
+        yield proved(claim, name, words, sites[0].access.span)
     seen: set[tuple[Span, str]] = set()
     for finding in failures:
         key = (finding.proof.span, finding.proof.detail)
@@ -150,8 +157,7 @@ def _index_tiles(name: str, sites: Sequence[Site]) -> Iterator[Finding]:
             words = "lanes whose indices from memory leave the tensor are masked"
         elif any(site.guards for site in subject):
             words = "lanes whose indices leave the tensor are masked"
-        span = subject[0].access.span
-        yield Finding(ir.Proof("in-bounds", name, ir.Tier.PROVED, words, span=span))
+        yield proved("in-bounds", name, words, subject[0].access.span)
 
 
 def _decide(prover: Prover, site: Site, goal: Goal, allow_unproved: bool) -> Finding | None:
@@ -254,27 +260,24 @@ def _as_comparison(gap: ir.Expr) -> ir.Expr:
 
 
 def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Finding | None:
-    """The failure with its counter-example, once the numbers have been tried."""
-    if outcome.verdict is not Verdict.REFUTED:
-        return None
-    symbols = prover.sizes(outcome.point)
-    for params, host in prover.hosts(outcome.point):
+    """The failure with its counter-example, once the numbers have been tried; none for loops whose
+    bounds come from memory, which have no numbers to show."""
+
+    def failure(params: ParamValues, host: concrete.Values) -> Finding | None:
         if not concrete.admissible(prover.sketch, host):
-            continue
-        try:
-            where = iteration(site.path, site.scope, outcome.point, host)
-            finding = _failure(prover, site, goal, symbols, where, params)
-        except (concrete.Untried, ArithmeticError):
-            continue  # loops whose bounds come from memory have no numbers to show
-        if finding is not None:
-            return finding
-    return None
+            return None
+        where = iteration(site.path, site.scope, outcome.point, host)
+        return _failure(prover, site, goal, prover.sizes(outcome.point), where, params)
+
+    return prover.shown(outcome, failure)
 
 
 def _enumerated(prover: Prover, site: Site, goal: Goal) -> Finding | None:
     """The failure, where small sizes show one."""
     found = failing_iteration(prover.sketch, site, lambda values: _fails(site, goal, values))
-    return None if found is None else _failure(prover, site, goal, *found, {})
+    if found is None:
+        return None
+    return _failure(prover, site, goal, found[0], iteration_of(site, found[1]), {})
 
 
 def _failure(
@@ -318,12 +321,10 @@ def _failure(
         notes = ("a slice is at most as long as the tile's axis (R1)",)
         advice = "make the tile as long as the slice, or shorten the slice"
     example = ir.CounterExample(symbols, (where,) if where else (), element, text, params)
-    tier = ir.Tier.REFUTED
-    proof = ir.Proof(goal.claim, name, tier, text, example, span=goal.span)
     diagnostic = Diagnostic(
         code, Severity.ERROR, message, goal.span, text, notes=notes, help=advice
     )
-    return Finding(proof, (diagnostic,))
+    return contested(goal.claim, name, diagnostic, example)
 
 
 def _fails(site: Site, goal: Goal, values: Mapping[str, Value]) -> bool:
@@ -366,8 +367,6 @@ def _tile_axis(site: Site, axis: int) -> int:
 def _unproved(site: Site, goal: Goal, allow_unproved: bool) -> Finding:
     name = site.access.tensor
     claim = f"{show(simplify(goal.left))} <= {show(simplify(goal.right))}"
-    detail = f"`{claim}` could be neither proved nor refuted"
-    proof = ir.Proof(goal.claim, name, ir.Tier.UNPROVED, detail, span=goal.span)
     in_bounds = goal.claim == "in-bounds"
     diagnostic = Diagnostic(
         "SK0502" if in_bounds else "SK0504",
@@ -375,11 +374,11 @@ def _unproved(site: Site, goal: Goal, allow_unproved: bool) -> Finding:
         f"cannot prove that the {'subscript' if in_bounds else 'slice'} of `{name}` "
         f"{'stays inside' if in_bounds else 'fits its tile'}",
         goal.span,
-        detail,
+        f"`{claim}` {OPEN}",
         notes=undecided(),
         help="state what makes it true in a `require:`",
     )
-    return Finding(proof, (diagnostic,))
+    return contested(goal.claim, name, diagnostic)
 
 
 def extent_findings(prover: Prover) -> list[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Severity
+from sketchc.base.diagnostics import Diagnostic, Severity, Span
 from sketchc.checker.facts import budget
 from sketchc.ir import nodes as ir
 
@@ -15,6 +15,9 @@ UNDECIDED = (
     "squares and other products of loop variables are not"
 )
 
+
+#: What is told of a claim that is open.
+OPEN = "could be neither proved nor refuted"
 
 #: What is told of a counter-example that needs too many iterations to be tried.
 RECHECKED = "a counter-example was found that takes too long to try"
@@ -31,6 +34,26 @@ class Finding:
     diagnostics: tuple[Diagnostic, ...] = ()
     requires: tuple[ir.Require, ...] = ()
     testable: bool = True
+
+
+def proved(claim: str, subject: str, words: str, span: Span) -> Finding:
+    """A claim that holds at every launch."""
+    return Finding(ir.Proof(claim, subject, ir.Tier.PROVED, words, span=span))
+
+
+def contested(
+    claim: str,
+    subject: str,
+    diagnostic: Diagnostic,
+    example: ir.CounterExample | None = None,
+    detail: str = "",
+) -> Finding:
+    """A claim that the example refutes, or that is open where there is none; told as at the
+    diagnostic's carets where no detail is given."""
+    tier = ir.Tier.UNPROVED if example is None else ir.Tier.REFUTED
+    told = detail or diagnostic.label
+    proof = ir.Proof(claim, subject, tier, told, example, span=diagnostic.span)
+    return Finding(proof, (diagnostic,))
 
 
 def assignments(values: Mapping[str, object]) -> str:

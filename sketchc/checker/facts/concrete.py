@@ -13,8 +13,9 @@ from sketchc.base import records
 from sketchc.checker.facts import budget
 from sketchc.checker.facts.scope import Branch, Scope, Step, contains_iota
 from sketchc.checker.facts.sites import Resolved, Site, resolve
+from sketchc.ir import evaluate as evaluation
 from sketchc.ir import nodes as ir
-from sketchc.ir.evaluate import Value, evaluate, param_value, sample_let
+from sketchc.ir.evaluate import Value, evaluate
 from sketchc.ir.walk import names
 from sketchc.launch.index_width import index_width
 
@@ -38,35 +39,20 @@ class NeedsData(Untried):
     """What is touched depends on elements of a tensor."""
 
 
-def host_values(sketch: ir.Sketch, symbols: Mapping[str, Value]) -> Values:
-    """Host scalars for given symbols. Params that `symbols` does not name take their default, or
+def host_values(sketch: ir.Sketch, given: Mapping[str, Value]) -> Values:
+    """Host scalars for given symbols. Params that `given` does not name take their default, or
     1."""
-    values = host_scalars(sketch, symbols)
-    for let in sketch.lets:
-        values[let.name] = evaluate(let.value, values)
-    return values
+    return evaluation.host_values(sketch, given, _params(sketch, given))
 
 
-def host_sample(sketch: ir.Sketch, symbols: Mapping[str, Value]) -> Values:
+def host_sample(sketch: ir.Sketch, given: Mapping[str, Value]) -> Values:
     """The same, where a let may have no value for the params assumed: see `sample_let`."""
-    values = host_scalars(sketch, symbols)
-    for let in sketch.lets:
-        values[let.name] = sample_let(let, values)
-    return values
+    return evaluation.host_sample(sketch, given, _params(sketch, given))
 
 
-def host_scalars(sketch: ir.Sketch, symbols: Mapping[str, Value]) -> Values:
-    """Constants, params and symbols, without lets."""
-    values: Values = {constant.name: constant.value for constant in sketch.constants}
-    for param in sketch.params:
-        values[param.name] = 1 if param.default is None else param.default
-    for tensor in sketch.tensors:
-        if tensor.optional:
-            values[tensor.name] = True
-    values.update(symbols)
-    for param in sketch.params:
-        values[param.name] = param_value(param, values[param.name])
-    return values
+def _params(sketch: ir.Sketch, given: Mapping[str, Value]) -> Values:
+    usual = {param.name: 1 if param.default is None else param.default for param in sketch.params}
+    return {name: given.get(name, default) for name, default in usual.items()}
 
 
 def admissible(sketch: ir.Sketch, values: Mapping[str, Value]) -> bool:

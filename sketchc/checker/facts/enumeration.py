@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice, product
 from typing import TypeAlias, TypeVar, assert_never
 
@@ -70,12 +71,32 @@ def admissible_hosts(sketch: ir.Sketch) -> Iterator[tuple[dict[str, int], Values
             yield symbols, host
 
 
+def _searched(
+    sketch: ir.Sketch, look: Callable[[Values], Found | None]
+) -> tuple[dict[str, int], Found] | None:
+    """The first small sizes at which `look` finds something, given the host's scalars, and what it
+    finds; within the work that such a search may do."""
+
+    def search() -> tuple[dict[str, int], Found] | None:
+        for symbols, host in admissible_hosts(sketch):
+            with suppress(Untried, ArithmeticError, KeyError):
+                if (found := look(host)) is not None:
+                    return symbols, found
+        return None
+
+    found = budget.attempt(_STOPPED, budget.SEARCH, search, lambda: None)
+    if found is None:
+        budget.note(_IN_VAIN)
+    return found
+
+
 def failing_iteration(
     sketch: ir.Sketch, site: Site, fails: Callable[[Values], bool]
-) -> tuple[dict[str, int], dict[str, int]] | None:
-    """Sizes and an iteration of `site` at which `fails` holds."""
-    found = _failing(sketch, site, fails)
-    return None if found is None else (found[0], iteration_of(site, found[1]))
+) -> tuple[dict[str, int], Values] | None:
+    """Sizes and an iteration of `site`, with all names there, at which `fails` holds."""
+    return _searched(
+        sketch, lambda host: next(filter(fails, concrete.iterations(site, host)), None)
+    )
 
 
 def repeating_iteration(sketch: ir.Sketch, site: Site) -> tuple[dict[str, int], Values] | None:
@@ -85,63 +106,25 @@ def repeating_iteration(sketch: ir.Sketch, site: Site) -> tuple[dict[str, int], 
         elements = [element for element, _ in concrete.touches(site, values)]
         return len(set(elements)) < len(elements)
 
-    return _failing(sketch, site, repeats)
-
-
-def _failing(
-    sketch: ir.Sketch, site: Site, fails: Callable[[Values], bool]
-) -> tuple[dict[str, int], Values] | None:
-    return _searched(lambda: _first_failure(sketch, site, fails))
-
-
-def _searched(search: Callable[[], Found | None]) -> Found | None:
-    """What a search among small sizes finds, with the work that it may do."""
-    found = budget.attempt(_STOPPED, budget.SEARCH, search, lambda: None)
-    if found is None:
-        budget.note(_IN_VAIN)
-    return found
-
-
-def _first_failure(
-    sketch: ir.Sketch, site: Site, fails: Callable[[Values], bool]
-) -> tuple[dict[str, int], Values] | None:
-    for symbols, host in admissible_hosts(sketch):
-        try:
-            for values in concrete.iterations(site, host):
-                if fails(values):
-                    return symbols, values
-        except (Untried, ArithmeticError, KeyError):
-            continue
-    return None
+    return failing_iteration(sketch, site, repeats)
 
 
 def unwritten_element(
     sketch: ir.Sketch, stores: Sequence[Site], extents: Sequence[ir.Expr]
 ) -> tuple[dict[str, int], tuple[int, ...]] | None:
     """Sizes and an element that no store writes; all stores are through one tensor or view."""
-    return _searched(lambda: _first_unwritten(sketch, stores, extents))
 
+    def unwritten(host: Values) -> tuple[int, ...] | None:
+        written = {element for store in stores for _, element in _touched(store, host)}
+        shape = [int(evaluate(extent, host)) for extent in extents]
+        budget.spend(sum(shape))
+        for element in product(*(range(extent) for extent in shape)):
+            budget.spend(1)
+            if element not in written:
+                return element
+        return None
 
-def _first_unwritten(
-    sketch: ir.Sketch, stores: Sequence[Site], extents: Sequence[ir.Expr]
-) -> tuple[dict[str, int], tuple[int, ...]] | None:
-    for symbols, host in admissible_hosts(sketch):
-        try:
-            written = {
-                element
-                for store in stores
-                for values in concrete.iterations(store, host)
-                for element in _elements(store, values)
-            }
-            shape = [int(evaluate(extent, host)) for extent in extents]
-            budget.spend(sum(shape))
-            for element in product(*(range(extent) for extent in shape)):
-                budget.spend(1)
-                if element not in written:
-                    return symbols, element
-        except (Untried, ArithmeticError, KeyError):
-            continue
-    return None
+    return _searched(sketch, unwritten)
 
 
 def conflicting_iterations(
@@ -149,29 +132,30 @@ def conflicting_iterations(
 ) -> tuple[dict[str, int], dict[str, int], dict[str, int]] | None:
     """Sizes and iterations of two accesses that touch one element and first differ in a parallel
     loop around both."""
-    return _searched(lambda: _first_conflict(sketch, first, second))
-
-
-def _first_conflict(
-    sketch: ir.Sketch, first: Site, second: Site
-) -> tuple[dict[str, int], dict[str, int], dict[str, int]] | None:
     shared = shared_loops(first, second)
-    for symbols, host in admissible_hosts(sketch):
+
+    def conflict(host: Values) -> tuple[dict[str, int], dict[str, int]] | None:
         touched: dict[tuple[int, ...], list[dict[str, int]]] = {}
-        try:
-            for values in concrete.iterations(first, host):
-                for element in _elements(first, values):
-                    touched.setdefault(element, []).append(iteration_of(first, values))
-            for values in concrete.iterations(second, host):
-                here = iteration_of(second, values)
-                for element in _elements(second, values):
-                    for there in touched.get(element, ()):
-                        budget.spend(1)
-                        if first_difference(shared, there, here) is not None:
-                            return symbols, there, here
-        except (Untried, ArithmeticError, KeyError):
-            continue
-    return None
+        for values, element in _touched(first, host):
+            touched.setdefault(element, []).append(iteration_of(first, values))
+        for values, element in _touched(second, host):
+            here = iteration_of(second, values)
+            for there in touched.get(element, ()):
+                budget.spend(1)
+                if first_difference(shared, there, here) is not None:
+                    return there, here
+        return None
+
+    found = _searched(sketch, conflict)
+    return None if found is None else (found[0], *found[1])
+
+
+def _touched(site: Site, host: Values) -> Iterator[tuple[Values, tuple[int, ...]]]:
+    """Every element that an access touches, each a step, with the names of that iteration."""
+    for values in concrete.iterations(site, host):
+        for element in concrete.box(site, values):
+            budget.spend(1)
+            yield values, element
 
 
 def shared_loops(first: Site, second: Site) -> tuple[ir.For | ir.HostFor, ...]:
@@ -197,13 +181,6 @@ def first_difference(
 def iteration_of(site: Site, values: Values) -> dict[str, int]:
     """The loop variables around a site."""
     return {loop.variable: int(values[loop.variable]) for loop in loops_of(site)}
-
-
-def _elements(site: Site, values: Values) -> Iterator[tuple[int, ...]]:
-    """The elements that an access touches, each a step."""
-    for element in concrete.box(site, values):
-        budget.spend(1)
-        yield element
 
 
 ParamValues: TypeAlias = dict[str, int | float | bool]

@@ -9,7 +9,7 @@ S. Verdoolaege, isl: An Integer Set Library for the Polyhedral Model, ICMS 2010.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Any, assert_never
@@ -28,7 +28,7 @@ from sketchc.checker.facts.affine import (
     Product,
     Quotient,
 )
-from sketchc.checker.facts.enumeration import ParamValues, other_params, size_assignments
+from sketchc.checker.facts.enumeration import Found, ParamValues, other_params, size_assignments
 from sketchc.checker.facts.scope import Scope, Step, contains_iota, root_scope, ties, with_ties
 from sketchc.checker.facts.sites import HOST_CONDITION
 from sketchc.checker.facts.systems import refuted
@@ -396,6 +396,19 @@ class Prover:
                 except (ArithmeticError, ValueError):
                     continue  # a launch would refuse these values
                 yield numbers, host
+
+    def shown(
+        self, outcome: Outcome, failure: Callable[[ParamValues, dict[str, Any]], Found | None]
+    ) -> Found | None:
+        """What `failure` finds at the numbers of a refuted query, given params and all host
+        scalars; None where it finds nothing, or what it needs has no numbers."""
+        if outcome.verdict is not Verdict.REFUTED:
+            return None
+        for params, host in self.hosts(outcome.point):
+            with suppress(concrete.Untried, ArithmeticError):
+                if (found := failure(params, host)) is not None:
+                    return found
+        return None
 
 
 def counters(scope: Scope) -> tuple[int, ...]:

@@ -516,22 +516,7 @@ def phase_scope(sketch: ir.Sketch, root: Scope, phase: int) -> Scope:
 
 def launches(steps: tuple[ir.HostStep, ...], phase: int) -> bool:
     """Whether these steps of the host launch a phase."""
-    for step in steps:
-        match step:
-            case ir.Launch(index):
-                if index == phase:
-                    return True
-            case ir.HostFor():
-                if launches(step.body, phase):
-                    return True
-            case ir.HostIf():
-                if launches((*step.body, *step.orelse), phase):
-                    return True
-            case ir.Fetch() | ir.Bind():
-                pass
-            case _:
-                assert_never(step)
-    return False
+    return any(isinstance(s, ir.Launch) and s.phase == phase for s in walk.steps(steps))
 
 
 def _factors_positive(atoms: Atoms, fact: Fact) -> list[Fact]:

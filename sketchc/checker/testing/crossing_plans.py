@@ -127,7 +127,7 @@ class CrossingPlan:
         unseen = set(combinations(sorted(candidate.outcomes), 2)) - self.pairs
         params = sum(one[0] == other[0] == _PARAM for one, other in unseen)
         telling = len(self.needs(candidate)) + params / 2
-        size = volume(candidate.setting).bit_length()
+        size = volume(candidate.setting.symbols.values()).bit_length()
         return (len(unseen) + telling * (len(self.pairs) + 1)) / (LEVEL + size)
 
     def needs(self, candidate: Candidate) -> Collection[Outcome]:
@@ -139,7 +139,7 @@ class CrossingPlan:
         how tiles end, or only of comparisons."""
         found: dict[str, Setting] = {}
         for candidate in sorted(
-            (*self.candidates, *self.refused), key=lambda one: volume(one.setting)
+            (*self.candidates, *self.refused), key=lambda one: volume(one.setting.symbols.values())
         ):
             for outcome in sorted(candidate.outcomes - self.seen):
                 if outcome in self.crossings.needed and ends in (None, outcome[1] == ENDS_BEFORE):

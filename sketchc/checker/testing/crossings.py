@@ -25,8 +25,8 @@ from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
 from sketchc.checker.facts import budget
 from sketchc.checker.facts.enumeration import accessed, computed_from
-from sketchc.checker.facts.scope import Branch, Step, host_path, root_scope
-from sketchc.checker.facts.sites import Computation, Site, collect
+from sketchc.checker.facts.scope import Branch, Step, root_scope
+from sketchc.checker.facts.sites import Computation, Site, collect, placed
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import BINARY, FUNCTION, Value
@@ -437,9 +437,9 @@ class TileCrossings(Crossings):
         super().__init__(sketch, collect(sketch, root_scope(sketch)))
         #: The ways to loops without an access inside, which lie on the way to no site.
         self.bare = [
-            way
-            for phase, nest in enumerate(sketch.phases)
-            for way in _bare(nest.body, host_path(sketch, phase))
+            (*path, statement)
+            for statement, _, path, _ in placed(sketch, root_scope(sketch))
+            if isinstance(statement, ir.For) and not _accesses(statement.body)
         ]
         self.marks: set[Mark] = set()
         #: The tiled axes of the last run: the longest that each was, and its tile.
@@ -535,25 +535,6 @@ def behind(length: int, width: int) -> Iterator[str]:
         yield SECOND
         if 4 * (length % width) >= width:
             yield TAIL
-
-
-def _bare(body: tuple[ir.Statement, ...], path: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
-    """The ways to loops of a body that hold no access, the loops themselves at their ends."""
-    for statement in body:
-        match statement:
-            case ir.For():
-                if not _accesses(statement.body):
-                    yield (*path, statement)
-                yield from _bare(statement.body, (*path, statement))
-            case ir.If(condition, body=then, orelse=orelse):
-                for holds, part in ((True, then), (False, orelse)):
-                    yield from _bare(part, (*path, Branch(condition, holds)))
-            case ir.Bind() | ir.Fetch():
-                path = (*path, statement)
-            case ir.Alloc() | ir.Compute() | ir.Load() | ir.Store() | ir.Atomic():
-                pass
-            case _:
-                assert_never(statement)
 
 
 def _accesses(body: tuple[ir.Statement, ...]) -> bool:

@@ -107,43 +107,28 @@ class _Walk:
             found |= {DATA} if name in tiles else self.roots.get(name, {name})
         return frozenset(found)
 
-    def steps(self, steps: tuple[ir.HostStep, ...], path: tuple[Step, ...]) -> Iterator[Goal]:
+    def steps(
+        self, steps: Sequence[ir.HostStep | ir.Statement], path: tuple[Step, ...]
+    ) -> Iterator[Goal]:
+        """The goals among these steps, of the host or of a launch, that `path` leads to."""
         for step in steps:
             match step:
                 case ir.Launch(index):
-                    yield from self.block(self.sketch.phases[index].body, path)
-                case ir.HostFor():
+                    yield from self.steps(self.sketch.phases[index].body, path)
+                case ir.For() | ir.HostFor():
                     yield self.loop(step, path)
                     yield from self.steps(step.body, (*path, step))
-                case ir.HostIf():
+                case ir.If() | ir.HostIf():
                     for goal in self.branch(step, path):
                         yield goal
-                        inner = step.body if goal.side else step.orelse
-                        yield from self.steps(inner, goal.path)
+                        yield from self.steps(step.body if goal.side else step.orelse, goal.path)
                 case ir.Fetch() | ir.Bind():
                     self.named(step)
                     path = (*path, step)
-                case _:
-                    assert_never(step)
-
-    def block(self, body: tuple[ir.Statement, ...], path: tuple[Step, ...]) -> Iterator[Goal]:
-        for statement in body:
-            match statement:
-                case ir.For():
-                    yield self.loop(statement, path)
-                    yield from self.block(statement.body, (*path, statement))
-                case ir.If():
-                    for goal in self.branch(statement, path):
-                        yield goal
-                        inner = statement.body if goal.side else statement.orelse
-                        yield from self.block(inner, goal.path)
-                case ir.Fetch() | ir.Bind():
-                    self.named(statement)
-                    path = (*path, statement)
                 case ir.Alloc() | ir.Load() | ir.Store() | ir.Atomic() | ir.Compute():
                     pass
                 case _:
-                    assert_never(statement)
+                    assert_never(step)
 
     def named(self, step: ir.Fetch | ir.Bind) -> None:
         data = frozenset({DATA})
@@ -347,7 +332,7 @@ class Planner:
                 if empty:
                     continue
                 empty = True
-            if volume(setting) <= LARGEST_VOLUME or attempt >= ATTEMPTS // 8:
+            if volume(setting.symbols.values()) <= LARGEST_VOLUME or attempt >= ATTEMPTS // 8:
                 yield setting
 
     def _mixed(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -401,7 +386,7 @@ class Planner:
             setting = self._aim(goal, attempt)
             if (
                 setting is None
-                or volume(setting) > LARGEST_AIMED
+                or volume(setting.symbols.values()) > LARGEST_AIMED
                 or self.settings.is_empty(setting)
             ):
                 continue

@@ -13,7 +13,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import product
+from functools import reduce
+from itertools import chain, product
 from math import prod
 from typing import Literal, assert_never
 
@@ -24,7 +25,8 @@ from sketchc.checker.facts.sites import Site
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, constants_of, evaluate, host_values, param_value
-from sketchc.ir.walk import children, expressions, names
+from sketchc.ir.symbolic import conjuncts
+from sketchc.ir.walk import expressions, names
 
 #: Sizes tried first for a symbol that does not suit, then larger ones.
 _SMALL = tuple(range(1, 17))
@@ -239,89 +241,72 @@ class Settings:
         values = self._values(given)
         for condition in self.conditions:
             match condition.values[0]:
-                case ir.Binary("==" | "<=" | "<" | ">=" | ">", ir.Ref(other), value) if (
-                    other == name
-                ):
-                    pass
-                case ir.Binary("==" | "<=" | "<" | ">=" | ">", value, ir.Ref(other)) if (
-                    other == name
-                ):
-                    pass
-                case _:
-                    continue
-            with suppress(ArithmeticError, ValueError, KeyError):
-                yield int(evaluate(value, values))
+                case ir.Binary("==" | "<=" | "<" | ">=" | ">", left, right):
+                    for side, other in ((left, right), (right, left)):
+                        if isinstance(side, ir.Ref) and side.name == name:
+                            with suppress(ArithmeticError, ValueError, KeyError):
+                                yield int(evaluate(other, values))
 
 
 def _conditions(sketch: ir.Sketch, roots: Callable[..., frozenset[str]]) -> Iterator[_Condition]:
     for let in sketch.lets:
         yield _Condition(roots(let.value), (let.value,), "has a value")
     for require in sketch.requires:
-        for part in _parts(require.condition):
+        for part in conjuncts(require.condition):
             yield _Condition(roots(part), (part,), "holds")
     shapes = [tensor.extents for tensor in sketch.tensors] + [v.extents for v in sketch.views]
     for extents in shapes:
         for extent in extents:
             if not isinstance(extent, ir.Literal | ir.Ref):
                 yield _Condition(roots(extent), (extent,), "not negative")
+    one: ir.Expr = ir.Literal(1)
     for view in sketch.views:
-        whole = [_product(extents) for extents in (view.extents, sketch.tensor(view.name).extents)]
+        whole = [
+            reduce(lambda left, right: ir.Binary("*", left, right), extents, one)
+            for extents in (view.extents, sketch.tensor(view.name).extents)
+        ]
         yield _Condition(roots(*whole), tuple(whole), "as many")
-
-
-def _parts(condition: ir.Expr) -> Iterator[ir.Expr]:
-    """What must hold for a condition to hold."""
-    if isinstance(condition, ir.Binary) and condition.operator == "and":
-        yield from _parts(condition.left)
-        yield from _parts(condition.right)
-    else:
-        yield condition
-
-
-def _product(extents: Sequence[ir.Expr]) -> ir.Expr:
-    product: ir.Expr = ir.Literal(1)
-    for extent in extents:
-        product = ir.Binary("*", product, extent)
-    return product
 
 
 def _numbers(sketch: ir.Sketch) -> set[int]:
     """The integers that conditions, bounds, subscripts and extents name, but 0 and 1."""
     constants = {c.name: c.value for c in sketch.constants if not c.tunable}
-    parts = [let.value for let in sketch.lets]
+    parts = _declared(sketch)
     parts += [require.condition for require in sketch.requires]
-    parts += [extent for tensor in sketch.tensors for extent in tensor.extents]
     parts += [extent for view in sketch.views for extent in view.extents]
-    pending: list[ir.Statement | ir.HostStep] = [*sketch.steps]
-    pending += [statement for phase in sketch.phases for statement in phase.body]
-    while pending:
-        step = pending.pop()
-        match step:
-            case ir.For() | ir.HostFor():
-                parts += [step.start, step.stop, step.step]
-                pending += step.body
-            case ir.If() | ir.HostIf():
-                parts.append(step.condition)
-                pending += (*step.body, *step.orelse)
-            case ir.Launch():
-                pass
-            case _:
-                parts += expressions(step)
-    found: set[int] = set()
-    while parts:
-        part = parts.pop()
+    parts += [part for step in walk.steps(sketch.steps) for part in walk.step_expressions(step)]
+    parts += [part for each in walk.in_phases(sketch.phases) for part in expressions(each)]
+    return {number for number in _integers(parts, constants) if number > 1}
+
+
+def _declared(sketch: ir.Sketch) -> list[ir.Expr]:
+    """The values of lets, and the extents of tensors."""
+    extents = [extent for tensor in sketch.tensors for extent in tensor.extents]
+    return [*(let.value for let in sketch.lets), *extents]
+
+
+def _integers(expressions: Iterable[ir.Expr], constants: Mapping[str, Value]) -> Iterator[int]:
+    """The integers in expressions, without their signs: literals, and the constants named."""
+    for part in chain.from_iterable(map(walk.parts, expressions)):
         value = part.value if isinstance(part, ir.Literal) else None
         if isinstance(part, ir.Ref):
             value = constants.get(part.name)
-        if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 1:
-            found.add(abs(value))
-        parts.extend(children(part))
-    return found
+        if isinstance(value, int) and not isinstance(value, bool):
+            yield abs(value)
 
 
-def volume(setting: Setting) -> int:
-    """The product of the sizes, the empty ones left out."""
-    return prod(max(1, size) for size in setting.symbols.values())
+def volume(sizes: Iterable[int]) -> int:
+    """The product of sizes, the empty ones left out."""
+    return prod(max(1, size) for size in sizes)
+
+
+def sample_params(sketch: ir.Sketch) -> ParamValues:
+    """A value for each param that has no default."""
+    return {
+        param.name: 0.5 if param.dtype.is_float else 2 if param.dtype.is_integer else True
+        for param in sketch.params
+        if param.default is None
+    }
 
 
 #: The largest number whose sizes are tried, and how many numbers are: the largest ones, since the
@@ -359,16 +344,6 @@ def _literal_numbers(sketch: ir.Sketch, sites: Sequence[Site], tried: Collection
     constants = {c.name: c.value for c in sketch.constants if c.value not in tried}
     parts = [expression for site in sites for expression in accessed(site)]
     parts += [step.value for site in sites for step in site.path if isinstance(step, ir.Bind)]
-    parts += [let.value for let in sketch.lets]
-    parts += [extent for tensor in sketch.tensors for extent in tensor.extents]
+    parts += _declared(sketch)
     parts += [require.condition for require in sketch.requires if not require.generated]
-    found: set[int] = set()
-    while parts:
-        part = parts.pop()
-        value = part.value if isinstance(part, ir.Literal) else None
-        if isinstance(part, ir.Ref):
-            value = constants.get(part.name)
-        if isinstance(value, int) and not isinstance(value, bool) and 2 < abs(value) <= LARGEST:
-            found.add(abs(value))
-        parts.extend(children(part))
-    return found
+    return {number for number in _integers(parts, constants) if 2 < number <= LARGEST}

@@ -34,8 +34,14 @@ from sketchc.checker.testing.goals import (
     sizes_text,
     told,
 )
-from sketchc.checker.testing.settings import Setting, Settings, literal_settings
-from sketchc.checker.testing.workload import LANES_PER_UNIT, workload
+from sketchc.checker.testing.settings import (
+    Setting,
+    Settings,
+    literal_settings,
+    sample_params,
+    volume,
+)
+from sketchc.checker.testing.workload import executed
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
 from sketchc.ir.walk import element_indices, references
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
 #: Work of one run and of all runs for one sketch, in lanes (some 20 ns each).
 RUN_LIMIT = 5_000_000
 TOTAL_LIMIT = 30_000_000
+MEMORY_LIMIT = 64 * 2**20
 
 #: Work of the one run that proves a claim for given shapes: some seconds.
 SHAPE_LIMIT = 200_000_000
@@ -244,7 +251,7 @@ class _Runs:
                 break  # where little work is left, small sizes still find room
         self.sizes = len(used)
         self.tried.extend(used)
-        used.sort(key=lambda symbols: _weight(tuple(symbols.values())), reverse=True)
+        used.sort(key=lambda symbols: volume(symbols.values()), reverse=True)
         # Every value of the params in turn, each at other sizes than the one before.
         pairs = (
             (used[(shift + place) % len(used)], params)
@@ -333,30 +340,18 @@ class _Runs:
     ) -> int | None:
         """The work of one run; None where it would be more than `limit`, or a launch refuses.
         `absent`: the optional tensors that are; where nothing is said, all in every second run."""
-        from sketchc.interpreter.api import Options, interpret
-        from sketchc.interpreter.inputs import indices_exist, random_inputs
-        from sketchc.interpreter.launch import bind_values, tensor_shapes
-
-        options = Options(collect=True, shuffle=1, memory_limit=64 * 2**20)
-        given = {**sample_params(self.sketch), **params}
         if absent is None:
             absent = self.optional if self.count % 2 else ()
+        setting = Setting(symbols, {**sample_params(self.sketch), **params}, absent)
         try:
-            values = bind_values(self.sketch, symbols, given)
-            shapes = tensor_shapes(self.sketch, values, options.memory_limit)
-            if not indices_exist(self.sketch, shapes, given):
-                return None
-            cost = workload(self.sketch, values, limit)
-            if cost is None:
-                return None
-            inputs = random_inputs(self.sketch, shapes, self.generator, given)
-            inputs = {name: array for name, array in inputs.items() if name not in absent}
-            budget.spend(cost // LANES_PER_UNIT)
-            result = interpret(self.sketch, inputs, symbols, given, options)
+            done = executed(self.sketch, setting, limit, MEMORY_LIMIT, self.generator)
         except (DiagnosticError, UsageError):
             return None
+        if done is None:
+            return None
+        cost, result = done
         self.count += 1
-        self.launches.append(Setting(symbols, given, absent))
+        self.launches.append(setting)
         self.missed = [goal for goal in self.missed if not goal.met([result.reached])]
         for violation in result.violations:
             if violation.promised:
@@ -477,15 +472,6 @@ def _told(violation: Violation) -> str:
 # ---------------------------------------------------------------- sizes
 
 
-def sample_params(sketch: ir.Sketch) -> ParamValues:
-    """A value for each param that has no default."""
-    return {
-        param.name: 0.5 if param.dtype.is_float else 2 if param.dtype.is_integer else True
-        for param in sketch.params
-        if param.default is None
-    }
-
-
 def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
     """Sizes that a launch may accept, small products first: all equal, one or two unlike the
     others, and mixed ones."""
@@ -532,7 +518,7 @@ def _small_and_varied(
     """The sizes to run at, in this order: two of the smallest ones without a 0, one of a choice of
     larger ones (first those with one `large` size at least), and so on, with a few between them
     that have a 0, or are `blank`, without an element of some output."""
-    ordered = sorted(accepted, key=_weight)
+    ordered = sorted(accepted, key=volume)
     empty = [key for key in ordered if 0 in key or key in blank]
     full = [key for key in ordered if 0 not in key and key not in blank]
     small, others = full[:SMALL_RUNS], full[SMALL_RUNS:][: 4 * MOST_RUNS]
@@ -547,13 +533,6 @@ def _small_and_varied(
         yield from small[2 * place + 1 : 2 * place + 2]
         if place % 3 == 2:
             yield from empty[place // 3 : place // 3 + 1]
-
-
-def _weight(key: tuple[int, ...]) -> int:
-    total = 1
-    for size in key:
-        total *= max(1, size)
-    return total
 
 
 def _sizes(sketch: ir.Sketch) -> tuple[int, ...]:
