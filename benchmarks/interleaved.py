@@ -27,12 +27,11 @@ import attrs
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli.commands.verify import prepare
 from sketchc.cli.options import SketchError
-from sketchc.runtime.bench import suite
+from sketchc.runtime.bench import text
 from sketchc.runtime.bench.bench import bench
 from sketchc.runtime.bench.machine import Machine, this_machine
 from sketchc.runtime.bench.measurement import Measurement, Settings
-from sketchc.runtime.bench.suite import Entry
-from sketchc.runtime.bench.text import summary, to_json
+from sketchc.runtime.bench.text import Entry, summary, to_json
 from sketchc.runtime.bench.timing import Schedule
 from sketchc.runtime.tasks.task import load_task
 
@@ -135,8 +134,8 @@ def main() -> int:
         results[name] = plain(entries[-1])
         if options.json:  # after each: a run that is stopped has measured what it has
             write(options.json, {"results": results})
-    for total in suite.against(entries, baselines):
-        print(suite.text(total))
+    for total in text.against(entries, baselines):
+        print(text.total_text(total))
     return 0 if all(entry.passed for entry in entries) else 1
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sketchc.runtime.bench.measurement import fast_p, geometric_mean
-from sketchc.runtime.bench.suite import THRESHOLDS
+from sketchc.runtime.bench.text import THRESHOLDS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "BENCHMARKS.md"

@@ -16,6 +16,7 @@ from sketchc.agents.llm.messages import Reply
 from sketchc.base.diagnostics import UsageError
 from sketchc.lowering.registry import language_of_file
 from sketchc.lowering.source_map import digest
+from sketchc.runtime.bench.text import is_measurement
 from sketchc.runtime.report.content import (
     OPEN,
     Call,
@@ -30,7 +31,7 @@ from sketchc.runtime.report.content import (
 from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.files import facts_of, read_json, versions_of
 from sketchc.runtime.report.listings import LINKED, code_of, links_of, quotations
-from sketchc.runtime.report.measurements import is_measurement, measurement_of
+from sketchc.runtime.report.measurements import measured_of
 from sketchc.runtime.report.text import clean, clean_line
 from sketchc.runtime.report.verdicts import Reproduce, verified_of
 from sketchc.runtime.verify.words import FAILED, PASSED, sizes_text
@@ -76,7 +77,7 @@ def page_of_run(folder: Path) -> Page:
     files = _Files(folder, trace)
     verdict, measured = result.within("verdict"), result.within("measurement")
     verdicts = (verified_of(verdict.data, files.reproduce()),) if verdict.mapping else ()
-    measurements = (measurement_of(measured),) if is_measurement(measured) else ()
+    measurements = (measured_of(measured.mapping),) if is_measurement(measured.mapping) else ()
     word = trace.text("outcome") or "unfinished"
     target = trace.text("target")
     facts = dict(facts_of(verdicts, measurements))

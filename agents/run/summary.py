@@ -373,29 +373,23 @@ def _diagnostics(state: RunState) -> str:
 def _measured(measurement: Mapping[str, Any] | None) -> str:
     if measurement is None:
         return ""
-    if measurement.get("speedup") is None:
-        why = "PyTorch has nothing of its class of precision" if "kernel" in measurement else ""
+    from sketchc.runtime.bench.text import from_json, is_measurement, seconds_text
+
+    found = from_json(measurement) if is_measurement(measurement) else None
+    gain = None if found is None else found.speedup
+    if found is None or gain is None:
+        why = "PyTorch has nothing of its class of precision" if found is not None else ""
         return f"Not measured: {measurement.get('not_measured', why or 'no reason is known')}."
-    gain = measurement["speedup"]
     rows = [
-        (who, seconds_of(measurement[key]["median"]), number(measurement[key]["samples"]))
-        for who, key in (("PyTorch eager", "eager"), ("the kernel", "kernel"))
+        (who, seconds_text(times.median), number(times.samples))
+        for who, times in (("PyTorch eager", found.eager), ("the kernel", found.kernel))
     ]
-    sizes = sizes_text(measurement["symbols"])
     text = table(("", "median time", "samples"), rows, ("median time", "samples"))
     return text + (
-        f"\n\nAt {sizes or 'the fixed sizes'}: {number(gain['of_medians'])}x of eager (95 % "
-        f"interval {number(gain['low'])} to {number(gain['high'])}), "
-        f"{100 * float(measurement['roofline']):.0f} % of the roofline. The raw samples are "
-        "in verdict.json."
+        f"\n\nAt {sizes_text(found.symbols) or 'the fixed sizes'}: {number(gain.of_medians)}x of "
+        f"eager (95 % interval {number(gain.low)} to {number(gain.high)}), "
+        f"{100 * found.roofline:.0f} % of the roofline. The raw samples are in verdict.json."
     )
-
-
-def seconds_of(value: float) -> str:
-    """A measured time with a fitting unit."""
-    from sketchc.runtime.bench.text import seconds_text
-
-    return seconds_text(value)
 
 
 def _files(facts: Facts) -> list[tuple[str, str]]:

@@ -195,10 +195,6 @@ class Measurement:
         return self.baselines["eager"].roofline
 
     @property
-    def eager_comparisons(self) -> tuple[Comparison, ...]:
-        return self.baselines["eager"].comparisons
-
-    @property
     def speedup(self) -> Speedup | None:
         """Over eager; None where eager is not of the same class of precision."""
         return self.baselines["eager"].speedup

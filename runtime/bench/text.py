@@ -1,7 +1,9 @@
-"""A measurement as text and as JSON."""
+"""Measurements as text, as JSON and read from JSON again: one, and several kernels together."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -9,10 +11,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sketchc.base.json_form import to_plain
+from sketchc.base.json_form import from_plain, number, to_plain
 from sketchc.runtime.bench.judgement import poisoned_share
-from sketchc.runtime.bench.measurement import ENOUGH_SAMPLES, Baseline, Measurement, Summary
-from sketchc.runtime.verify.words import sizes_text
+from sketchc.runtime.bench.measurement import (
+    ENOUGH_SAMPLES,
+    Baseline,
+    Measurement,
+    Summary,
+    fast_p,
+    geometric_mean,
+    speedup,
+    summarise,
+)
+from sketchc.runtime.verify.words import INCOMPLETE, sizes_text
 
 
 def seconds_text(seconds: float) -> str:
@@ -119,6 +130,72 @@ def to_json(measured: Measurement) -> dict[str, Any]:
     return found
 
 
+#: Samples of one contender that are read.
+_MOST_SAMPLES = 2000
+
+
+def is_measurement(data: Mapping[str, Any]) -> bool:
+    """Whether a JSON object is one that `to_json` gave."""
+    return all(isinstance(data.get(key), Mapping) and data[key] for key in ("kernel", "samples"))
+
+
+def from_json(data: Mapping[str, Any], text: Callable[[str], str] = str) -> Measurement:
+    """The measurement that `to_json` gave, of this version or another; each text goes through
+    `text`. Of the run, only the samples are known. What is missing is taken to be nothing; times
+    and speedups that are missing are made of the samples."""
+    samples = {name: _numbers(values) for name, values in data["samples"].items()}
+    samples = {name: values for name, values in samples.items() if values}
+    names = [name for name in samples if name != "kernel"]
+    precision, kernel = data.get("precision"), samples.get("kernel", [])
+    taken = [{"contender": n, "seconds": value} for n in samples for value in samples[n]]
+    whole = {
+        "work": {"moved": data.get("bytes"), "operations": data.get("flops")},
+        "settings": {"seed": data.get("seed")},
+        **data,
+        "precision": {"name": precision} if isinstance(precision, str) else precision,
+        "kernel": _times(data["kernel"], kernel),
+        "baselines": {name: _baseline(data, name, samples[name], kernel) for name in names},
+        "run": {"baselines": names, "samples": taken},
+    }
+    return from_plain(Measurement, whole, text=text)
+
+
+def _numbers(values: object) -> list[float]:
+    """The finite ones of a list of numbers."""
+    found = [number(value) for value in values] if isinstance(values, list) else []
+    return [value for value in found if value is not None and math.isfinite(value)][:_MOST_SAMPLES]
+
+
+def _times(given: object, samples: Sequence[float]) -> dict[str, Any]:
+    """A summary as it was reported, and from the samples where it was not."""
+    found = attrs.asdict(summarise(samples)) if samples else {}
+    reported = given.items() if isinstance(given, Mapping) else ()
+    return found | {
+        name: value for name, value in reported if 0 < (number(value) or 0.0) < math.inf
+    }
+
+
+def _baseline(
+    data: Mapping[str, Any], name: str, samples: Sequence[float], kernel: Sequence[float]
+) -> dict[str, Any]:
+    """One baseline. Once there was only eager, of which all stood at the top. A speedup that is
+    there and null was withheld on purpose (another precision), so that none is made up."""
+    every = data.get("baselines")
+    given = every.get(name) if isinstance(every, Mapping) else None
+    given = given if isinstance(given, Mapping) else {}
+    keys = [f"{name}_speedup", *(["speedup"] if name == "eager" else [])]
+    said = [data[key] for key in keys if key in data]
+    known = [one for one in said if isinstance(one, Mapping) and "of_medians" in one]
+    own = attrs.asdict(speedup(samples, kernel)) if kernel else None
+    return {
+        "name": name,
+        "roofline": data.get(f"{name}_roofline"),
+        **given,
+        "times": _times(data.get(name) or given.get("times"), samples),
+        "speedup": known[0] if known else None if said and not any(said) else own,
+    }
+
+
 def _timer(measured: Measurement) -> dict[str, Any]:
     """What the judgement of the clocks rests on, by contender and in the order of the samples."""
     run = measured.run
@@ -134,4 +211,101 @@ def _timer(measured: Measurement) -> dict[str, Any]:
         "alone_bursts": [attrs.asdict(burst) for burst in run.alone_bursts],
         "poisoned": poisoned_share(run.samples),
         "changes": list(run.changes),
+    }
+
+
+#: fast_p is given for these p: right at all, faster, twice as fast.
+THRESHOLDS = (0.0, 1.0, 2.0)
+
+
+@attrs.frozen
+class Entry:
+    """One kernel and its task: what was measured, or the class of failure and why not.
+
+    A `broken` task is nobody's failure: the kernel is not counted. One that is "incomplete" is: it
+    is not known to be right. `own_list`: which of several lists of the task's inputs it is.
+    """
+
+    kernel: str
+    task: str
+    measurement: Measurement | None = None
+    failure: str = ""
+    reason: str = ""
+    broken: bool = False
+    own_list: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the kernel, and of the list where it is not the leading one."""
+        return f"{self.kernel} ({self.own_list})" if self.own_list else self.kernel
+
+    @property
+    def passed(self) -> bool:
+        return self.measurement is not None and self.measurement.passed
+
+    @property
+    def incomplete(self) -> bool:
+        return self.failure == INCOMPLETE
+
+    def gain(self, baseline: str) -> float | None:
+        """The speedup of medians; None for a kernel that failed, or has no such baseline."""
+        if self.measurement is None or not self.measurement.passed:
+            return None
+        found = self.measurement.baselines.get(baseline)
+        return None if found is None or found.speedup is None else found.speedup.of_medians
+
+
+@attrs.frozen
+class Against:
+    """All kernels against one baseline. `fast` maps p to fast_p, in which a kernel that failed, or
+    may not be compared, counts as not fast; `geometric_mean` is of the `compared` ones alone."""
+
+    baseline: str
+    kernels: int
+    compared: int
+    fast: dict[float, float]
+    geometric_mean: float | None
+    incomplete: int = 0
+
+
+def against(entries: Sequence[Entry], baselines: Sequence[str]) -> tuple[Against, ...]:
+    """The summary for each baseline, of the kernels whose tasks do."""
+    entries = [entry for entry in entries if not entry.broken]
+    found = []
+    for baseline in baselines:
+        gains = [entry.gain(baseline) for entry in entries]
+        known = [gain for gain in gains if gain is not None]
+        found.append(
+            Against(
+                baseline,
+                len(entries),
+                len(known),
+                {threshold: fast_p(gains, threshold) for threshold in THRESHOLDS},
+                geometric_mean(known) if known else None,
+                sum(entry.incomplete for entry in entries),
+            )
+        )
+    return tuple(found)
+
+
+def total_text(total: Against) -> str:
+    """One line."""
+    shares = ", ".join(f"fast_{p:g} {share:.0%}" for p, share in total.fast.items())
+    beside = f" ({total.incomplete} incomplete)" if total.incomplete else ""
+    mean = "none" if total.geometric_mean is None else f"{total.geometric_mean:.2f}x"
+    return (
+        f"against {total.baseline}: {shares} of {total.kernels} kernels{beside}; "
+        f"geometric mean {mean} over {total.compared}"
+    )
+
+
+def total_json(total: Against) -> dict[str, Any]:
+    """Plain data."""
+    return {
+        "baseline": total.baseline,
+        "kernels": total.kernels,
+        "compared": total.compared,
+        "incomplete": total.incomplete,
+        "fast_p": {f"{p:g}": share for p, share in total.fast.items()},
+        "geometric_mean": total.geometric_mean,
     }

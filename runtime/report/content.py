@@ -6,9 +6,11 @@ rates in bytes/s and FLOP/s.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
-from sketchc.runtime.verify.compare import Comparison
+from sketchc.runtime.bench.measurement import Measurement, Speedup, Summary
 from sketchc.runtime.verify.verdict import CaseResult, Verdict
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
 
@@ -55,21 +57,19 @@ class Verified:
 
 @attrs.frozen
 class Contender:
-    """One side of a measurement. `low` and `high` bound the median with 95 % confidence; `share` is
-    the attained share of the roofline."""
+    """One side of a measurement. `share` is the attained share of the roofline, `gain` how many
+    times faster the kernel is; `withheld` says why that is not quoted."""
 
     key: str
     name: str
-    samples: tuple[float, ...]
-    median: float
-    low: float | None
-    high: float | None
-    minimum: float | None
-    mean: float | None
+    samples: Sequence[float]
+    times: Summary
     bandwidth: float | None
     rate: float | None
     share: float | None
     precision: str = ""
+    gain: Speedup | None = None
+    withheld: str = ""
 
     @property
     def own(self) -> bool:
@@ -77,46 +77,26 @@ class Contender:
 
 
 @attrs.frozen
-class Gain:
-    """How many times faster the kernel is than `baseline` (a name): of the medians, with its 95 %
-    interval, and of the means."""
+class Measured:
+    """One measurement, and what is said of it. `bandwidth` is the memory's; `peak` is None where no
+    peak is known: the roof is the memory's alone."""
 
-    baseline: str
-    of_medians: float
-    low: float | None
-    high: float | None
-    of_means: float | None = None
-
-
-@attrs.frozen
-class Measurement:
-    """One measurement. `peak` is None where no peak is known: the roof is the memory's alone.
-    `problems` say why its times do not count, `withheld` why a speedup is not quoted. `sketch_text`
-    and `source` are "" where the file does not hold them."""
-
-    title: str
-    task: str
-    target: str
-    hardware: str
-    machine: str
-    sizes: str
-    seed: str
+    measurement: Measurement
     state: str
     contenders: tuple[Contender, ...]
-    gains: tuple[Gain, ...]
-    bytes: float | None
-    flops: float | None
     bandwidth: float | None
     peak: float | None
-    precision: str
     notes: tuple[str, ...]
-    constants: tuple[tuple[str, str], ...]
     facts: tuple[tuple[str, str], ...]
-    outputs: tuple[Comparison, ...] = ()
-    problems: tuple[str, ...] = ()
-    withheld: tuple[str, ...] = ()
-    sketch_text: str = ""
-    source: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.measurement.sketch or "kernel"
+
+    @property
+    def gains(self) -> list[tuple[str, Speedup]]:
+        """The speedups, with the names of the baselines."""
+        return [(one.name, one.gain) for one in self.contenders if one.gain is not None]
 
 
 @attrs.frozen
@@ -240,7 +220,7 @@ class Page:
     conclusion: str
     facts: tuple[tuple[str, str], ...]
     verdicts: tuple[Verified, ...] = ()
-    measurements: tuple[Measurement, ...] = ()
+    measurements: tuple[Measured, ...] = ()
     not_measured: str = ""
     code: Code | None = None
     trace: Trace | None = None

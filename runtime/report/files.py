@@ -14,9 +14,11 @@ from typing import Any
 import attrs
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.runtime.report.content import OPEN, Code, Measurement, Page, Verified
+from sketchc.runtime.bench.measurement import Measurement
+from sketchc.runtime.bench.text import is_measurement
+from sketchc.runtime.report.content import OPEN, Code, Measured, Page, Verified
 from sketchc.runtime.report.fields import Fields
-from sketchc.runtime.report.measurements import is_measurement, measurement_of
+from sketchc.runtime.report.measurements import machine, measured_of
 from sketchc.runtime.report.text import clean_line, times
 from sketchc.runtime.report.verdicts import Reproduce, pairs, verified_of
 from sketchc.runtime.verify.verdict import Verdict
@@ -63,7 +65,7 @@ def found_in(data: object, depth: int = 0) -> Iterator[Fields]:
     """The verdicts and measurements in a file, in order: it may be one, a list, or hold them by
     name."""
     fields = Fields(data)
-    if is_verdict(fields) or is_measurement(fields):
+    if is_verdict(fields) or is_measurement(fields.mapping):
         yield fields
         return
     if depth > 2:
@@ -102,14 +104,14 @@ def page_of(results: Sequence[Result], code: Code | None = None, notes: Sequence
     verdicts = [
         verified_of(one.data.data, one.reproduce) for one in results if is_verdict(one.data)
     ]
-    measurements = [measurement_of(one.data) for one in results if not is_verdict(one.data)]
+    measurements = [measured_of(one.data.mapping) for one in results if not is_verdict(one.data)]
     states = {*(one.state for one in verdicts), *(one.state for one in measurements)}
     wrong = FAILED in states
     word, state = "passed" if verdicts else "measured", PASSED
     if OPEN in states:
         word, state = "incomplete", OPEN
     subjects = [(one.title, one.verdict.target) for one in verdicts]
-    subjects += [(one.title, one.target) for one in measurements]
+    subjects += [(one.title, one.measurement.target) for one in measurements]
     names = list(dict.fromkeys(f"{title} for {target}" for title, target in subjects))
     return Page(
         title=names[0] if len(names) == 1 else f"{len(names)} kernels",
@@ -125,7 +127,7 @@ def page_of(results: Sequence[Result], code: Code | None = None, notes: Sequence
     )
 
 
-def conclusion(verdicts: Sequence[Verified], measurements: Sequence[Measurement]) -> str:
+def conclusion(verdicts: Sequence[Verified], measurements: Sequence[Measured]) -> str:
     """One sentence on what was found."""
     said = []
     if len(verdicts) == 1:
@@ -143,30 +145,33 @@ def conclusion(verdicts: Sequence[Verified], measurements: Sequence[Measurement]
         beside = f", {unknown} incomplete" if unknown else ""
         said.append(f"{right} of {len(verdicts)} kernels are right{beside}")
     if len(measurements) == 1:
-        gains = [f"{times(g.of_medians)} of {g.baseline}" for g in measurements[0].gains]
-        said.append(" and ".join(gains) if gains else "no speedup is quoted")
+        said.append(" and ".join(_speedups(measurements[0])) or "no speedup is quoted")
     elif measurements:
         said.append(f"{len(measurements)} measurements")
     return "; ".join(said)
 
 
 def facts_of(
-    verdicts: Sequence[Verified], measurements: Sequence[Measurement]
+    verdicts: Sequence[Verified], measurements: Sequence[Measured]
 ) -> tuple[tuple[str, str], ...]:
     """The facts of the headline; where several differ, all of them."""
     found = [one.verdict for one in verdicts]
-    of_all: list[Verdict | Measurement] = [*found, *measurements]
+    of_all: list[Verdict | Measurement] = [*found, *(one.measurement for one in measurements)]
     rows = [
         ("task", [one.task for one in of_all]),
         ("target", [one.target for one in of_all]),
         ("chip", [one.hardware for one in of_all]),
         ("runs", [one.how_it_runs for one in found]),
-        ("machine", [one.machine for one in measurements]),
-        ("seed", [str(one.seed) for one in of_all]),
+        ("machine", [machine(one) for one in measurements]),
+        (
+            "seed",
+            [str(one.seed) for one in found]
+            + [str(one.measurement.settings.seed) for one in measurements],
+        ),
         ("constants", [sizes_text(dict(pairs(one.constants))) for one in found]),
     ]
     if len(measurements) == 1:
-        rows.append(("speedup", [speedup_text(measurements[0])]))
+        rows.append(("speedup", [", ".join(_speedups(measurements[0]))]))
     shown = [(name, _few(list(dict.fromkeys(v for v in values if v)))) for name, values in rows]
     return tuple((name, value) for name, value in shown if value)
 
@@ -177,9 +182,8 @@ def _few(values: list[str]) -> str:
     return ", ".join(values[:3]) + more
 
 
-def speedup_text(measurement: Measurement) -> str:
-    """All speedups in one line."""
-    return ", ".join(f"{times(g.of_medians)} of {g.baseline}" for g in measurement.gains)
+def _speedups(measured: Measured) -> list[str]:
+    return [f"{times(gain.of_medians)} of {name}" for name, gain in measured.gains]
 
 
 def versions_of(verdicts: Sequence[Verified]) -> tuple[tuple[str, str], ...]:

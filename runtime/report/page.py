@@ -19,8 +19,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from sketchc import __version__
+from sketchc.runtime.report import measurements as results
 from sketchc.runtime.report import plots, text, verdicts
-from sketchc.runtime.report.content import OPEN, Measurement, Page, Step
+from sketchc.runtime.report.content import OPEN, Measured, Page, Step
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
 
@@ -81,6 +82,8 @@ def _environment() -> Environment:
         "exact": repr,
         "pairs": verdicts.pairs,
         "sizes": verdicts.sizes,
+        "measured_at": results.sizes,
+        "machine": results.machine,
         "paper": verdicts.paper,
         "relaxed": verdicts.relaxed,
         "place": verdicts.place,
@@ -115,13 +118,13 @@ class _Plots:
     def errors(self, verdict: Verdict, identifier: str) -> Markup:
         return Markup(plots.errors_plot(verdict, identifier))
 
-    def times(self, measurement: Measurement, identifier: str) -> Markup:
+    def times(self, measurement: Measured, identifier: str) -> Markup:
         return Markup(plots.times_plot(measurement, identifier))
 
-    def speedups(self, measurements: Sequence[Measurement], identifier: str) -> Markup:
+    def speedups(self, measurements: Sequence[Measured], identifier: str) -> Markup:
         return Markup(plots.speedups_plot(measurements, identifier))
 
-    def roofline(self, measurements: Sequence[Measurement], identifier: str) -> Markup:
+    def roofline(self, measurements: Sequence[Measured], identifier: str) -> Markup:
         return Markup(plots.roofline_plot(measurements, identifier))
 
 
@@ -148,7 +151,7 @@ def tiles(page: Page) -> list[Tile]:
             found.append(Tile(text.short(worst), "largest error / allowed", state))
     if len(page.measurements) == 1:
         one = page.measurements[0]
-        found += [Tile(text.times(g.of_medians), f"of {g.baseline}") for g in one.gains]
+        found += [Tile(text.times(gain.of_medians), f"of {name}") for name, gain in one.gains]
         share = next((c.share for c in one.contenders if c.own and c.share is not None), None)
         if share is not None:
             found.append(Tile(text.share(share), "of the roofline"))
@@ -173,7 +176,7 @@ def _sections(page: Page, failures: bool) -> list[tuple[str, str]]:
     return [(name, place) for name, place, there in every if there]
 
 
-def _others(measurements: Sequence[Measurement]) -> list[str]:
+def _others(measurements: Sequence[Measured]) -> list[str]:
     """Names of baselines other than eager."""
     names = [c.name for m in measurements for c in m.contenders if not c.own and c.key != "eager"]
     return list(dict.fromkeys(names))

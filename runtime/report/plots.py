@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from sketchc.runtime.report.content import Contender, Gain, Measurement
+from sketchc.runtime.bench.measurement import Speedup
+from sketchc.runtime.report.content import Contender, Measured
 from sketchc.runtime.report.text import power, rate, seconds, short, times
 from sketchc.runtime.report.verdicts import sizes
 from sketchc.runtime.verify.verdict import Verdict
@@ -246,10 +247,10 @@ def errors_plot(verdict: Verdict, identifier: str) -> str:
 # ---------------------------------------------------------------- times
 
 
-def times_plot(measurement: Measurement, identifier: str) -> str:
+def times_plot(measured: Measured, identifier: str) -> str:
     """Every raw sample of every contender, with a box from quartile to quartile, a line at the
     median and whiskers to the last sample within 1.5 boxes."""
-    contenders = measurement.contenders
+    contenders = measured.contenders
     if not contenders:
         return ""
     samples = [value for one in contenders for value in one.samples if value > 0]
@@ -260,9 +261,10 @@ def times_plot(measurement: Measurement, identifier: str) -> str:
     bottom = height - 42.0
     drawing = Drawing(
         identifier,
-        f"Samples of {measurement.title}",
+        f"Samples of {measured.title}",
         "; ".join(
-            f"{one.name}: median {seconds(one.median)} of {len(one.samples)}" for one in contenders
+            f"{one.name}: median {seconds(one.times.median)} of {len(one.samples)}"
+            for one in contenders
         ),
         height,
     )
@@ -277,7 +279,7 @@ def times_plot(measurement: Measurement, identifier: str) -> str:
 
 def _samples(drawing: Drawing, scale: Scale, top: float, one: Contender) -> None:
     colour = f"who-{_colour(one)}"
-    drawing.words(_LEFT, top + 4, f"{one.name}: {seconds(one.median)}", "row")
+    drawing.words(_LEFT, top + 4, f"{one.name}: {seconds(one.times.median)}", "row")
     middle = top + 27
     ordered = sorted(one.samples)
     low, high = quantile(ordered, 0.25), quantile(ordered, 0.75)
@@ -289,7 +291,7 @@ def _samples(drawing: Drawing, scale: Scale, top: float, one: Contender) -> None
     for place, value in enumerate(one.samples):
         y = middle + 20 * spread(place)
         drawing.dot(scale(value), y, 2.6, f"sample {colour}", seconds(value, 4))
-    at = scale(one.median)
+    at = scale(one.times.median)
     drawing.line(at, middle - 13, at, middle + 13, f"median {colour}")
 
 
@@ -320,17 +322,17 @@ def _colour(one: Contender) -> str:
 # ---------------------------------------------------------------- speedups
 
 
-def speedups_plot(measurements: Sequence[Measurement], identifier: str) -> str:
+def speedups_plot(measurements: Sequence[Measured], identifier: str) -> str:
     """A bar for each speedup with its 95 % interval, and a line at 1; "" without any."""
-    rows: list[tuple[str, Gain]] = []
+    rows: list[tuple[str, Speedup]] = []
     for one in measurements:
-        for gain in one.gains:
-            about = f"{one.title}, {one.target}: " if len(measurements) > 1 else ""
-            rows.append((f"{about}against {gain.baseline}", gain))
+        for baseline, gain in one.gains:
+            about = f"{one.title}, {one.measurement.target}: " if len(measurements) > 1 else ""
+            rows.append((f"{about}against {baseline}", gain))
     rows = [row for row in rows if math.isfinite(row[1].of_medians)][:_MOST_ROWS]
     if not rows:
         return ""
-    ends = [v for _, g in rows for v in (g.of_medians, g.high or 0.0) if math.isfinite(v)]
+    ends = [v for _, g in rows for v in (g.of_medians, g.high) if math.isfinite(v)]
     scale = linear_scale([*ends, 1.2], _LEFT, _RIGHT)
     height = 58 + 46 * len(rows)
     bottom = height - 42.0
@@ -347,11 +349,10 @@ def speedups_plot(measurements: Sequence[Measurement], identifier: str) -> str:
         kind = "bar faster" if gain.of_medians >= 1 else "bar slower"
         tip = f"{times(gain.of_medians)} ({short(gain.low)} to {short(gain.high)})"
         drawing.box(_LEFT, top + 12, scale(gain.of_medians) - _LEFT, 18, kind, tip)
-        if gain.low is not None and gain.high is not None:
-            left, right, y = scale(gain.low), scale(gain.high), top + 21
-            drawing.line(left, y, right, y, "interval")
-            for x in (left, right):
-                drawing.line(x, y - 5, x, y + 5, "interval")
+        left, right, y = scale(gain.low), scale(gain.high), top + 21
+        drawing.line(left, y, right, y, "interval")
+        for x in (left, right):
+            drawing.line(x, y - 5, x, y + 5, "interval")
     drawing.line(scale(1.0), 6, scale(1.0), bottom, "limit")
     return drawing.text()
 
@@ -359,19 +360,19 @@ def speedups_plot(measurements: Sequence[Measurement], identifier: str) -> str:
 # ---------------------------------------------------------------- roofline
 
 
-def roofline_plot(measurements: Sequence[Measurement], identifier: str) -> str:
+def roofline_plot(measurements: Sequence[Measured], identifier: str) -> str:
     """FLOP/s over FLOPs per byte, both logarithmic: the slope of the memory's bandwidth, the peak
     where it is known, and a point for each contender. Measurements of one machine share a roof;
     "" where there is nothing to draw."""
-    drawn = [m for m in measurements if m.flops and m.bytes and m.bandwidth]
+    drawn = [m for m in measurements if m.measurement.flops and m.measurement.bytes and m.bandwidth]
     if not drawn:
         return ""
     roofs = _roofs(drawn)
     points = [
-        (m.flops / m.bytes, one.rate, one, m)
+        (m.measurement.flops / m.measurement.bytes, one.rate, one, m)
         for m in drawn
         for one in m.contenders
-        if m.flops and m.bytes and one.rate
+        if one.rate
     ]
     if not points:
         return ""
@@ -406,7 +407,7 @@ def roofline_plot(measurements: Sequence[Measurement], identifier: str) -> str:
     return drawing.text()
 
 
-def _roofs(measurements: Sequence[Measurement]) -> list[tuple[float, float | None]]:
+def _roofs(measurements: Sequence[Measured]) -> list[tuple[float, float | None]]:
     """(bandwidth, peak) of each machine and precision class."""
     return list(dict.fromkeys((m.bandwidth, m.peak) for m in measurements if m.bandwidth))
 

@@ -45,7 +45,7 @@ def code_of_sketch(path: str, page: Page) -> Code | None:
     """The sketch in a file beside what it is lowered to for the target and with the constants of
     the page's first result. Raises `UsageError` and `SketchError` for a sketch that does not fit.
     """
-    first = page.verdicts[0].verdict if page.verdicts else page.measurements[0]
+    first = page.verdicts[0].verdict if page.verdicts else page.measurements[0].measurement
     source = options.read_source(path)
     kernel = _lowered(source, first.target, first.hardware, pairs(dict(first.constants)))
     name = f"{kernel.name}{load_language(kernel.language).suffix}"
@@ -84,15 +84,17 @@ def code_of_texts(texts: Texts) -> Code | None:
 def texts_of_page(page: Page) -> Texts | None:
     """The texts that came with the first measurement that has any."""
     for one in page.measurements:
-        if one.source:
+        found = one.measurement
+        if found.source:
+            known = found.target in TARGETS
             return Texts(
                 one.title,
-                one.sketch_text,
-                one.source,
-                load_target(one.target).language.name if one.target in TARGETS else "python",
-                one.target,
-                one.hardware,
-                one.constants,
+                found.sketch_text,
+                found.source,
+                load_target(found.target).language.name if known else "python",
+                found.target,
+                found.hardware,
+                pairs(found.constants),
             )
     return None
 

@@ -19,8 +19,7 @@ from sketchc.runtime.bench.driver import turn_order
 from sketchc.runtime.bench.machine import Machine, OtherWork, better, busy_note, read_probe
 from sketchc.runtime.bench.measurement import fast_p, geometric_mean, speedup, summarise
 from sketchc.runtime.bench.roofline import Precision, Work, floor_of
-from sketchc.runtime.bench.suite import Entry, against
-from sketchc.runtime.bench.text import seconds_text, summary, to_json
+from sketchc.runtime.bench.text import Entry, against, seconds_text, summary, to_json
 from sketchc.runtime.bench.variation import Turn, draw_variation, varied, write_varied
 
 

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from sketchc.base.json_form import number
 from sketchc.cli.main import run
-from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.listings import lines_of
-from sketchc.runtime.report.measurements import measurement_of
+from sketchc.runtime.report.measurements import measured_of
 from sketchc.runtime.report.plots import linear_scale, log_scale, times_plot
 from sketchc.runtime.report.text import clean, clean_line
 
@@ -197,13 +196,14 @@ def test_the_speedup_over_another_precision_is_not_made_up(tmp_path: Path) -> No
     compiled = {"name": "compile", "precision": "tf32", "times": {"median": 1e-3}, "speedup": None}
     data = measurement(baselines={"compile": compiled}, compile_speedup=None)
     data["samples"]["compile"] = [1e-3, 1.1e-3]
-    found = measurement_of(Fields(data))
-    assert [gain.baseline for gain in found.gains] == ["PyTorch eager"]
-    assert found.withheld == ("No speedup over torch.compile is quoted: it computes in tf32",)
+    found = measured_of(data)
+    assert [name for name, _ in found.gains] == ["PyTorch eager"]
+    withheld = [one.withheld for one in found.contenders if one.withheld]
+    assert withheld == ["No speedup over torch.compile is quoted: it computes in tf32"]
     assert found.peak == 1e11
     assert [one.name for one in found.contenders][-1] == "sketchc kernel"
     compiled["speedup"] = data["compile_speedup"] = {"of_medians": 0.5, "low": 0.4, "high": 0.6}
-    assert [gain.of_medians for gain in measurement_of(Fields(data)).gains] == [2.0, 0.5]
+    assert [gain.of_medians for _, gain in measured_of(data).gains] == [2.0, 0.5]
     text = page_of(
         tmp_path, measurement(problems=[{"failure": "policy", "reason": "too fast"}])
     ).text
@@ -318,7 +318,7 @@ def test_ticks_are_few_and_inside(values: list[float]) -> None:
 
 
 def test_a_plot_says_what_it_shows() -> None:
-    drawn = times_plot(measurement_of(Fields(measurement(sketch="<b>"))), "t")
+    drawn = times_plot(measured_of(measurement(sketch="<b>")), "t")
     assert drawn.count("<circle") == 6
     assert "&lt;b&gt;" in drawn
     assert "PyTorch eager: median 4.00 ms of 3" in drawn

@@ -18,7 +18,7 @@ from sketchc.cli.verify_files import Outcome, VerifyRequest
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.parsing.parser import parse
-from sketchc.runtime.bench.suite import Entry, against, text
+from sketchc.runtime.bench.text import Entry, against, total_text
 from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.cases.free import Freedom
 from sketchc.runtime.cases.shapes import NATIVE, ShapeCase
@@ -208,4 +208,4 @@ def test_shares_count_what_is_incomplete_and_name_it() -> None:
     entries = [Entry("a", "t", failure="incomplete"), Entry("b", "t", failure="numerical")]
     (total,) = against(entries, ("eager",))
     assert (total.kernels, total.incomplete, total.fast[0.0]) == (2, 1, 0.0)
-    assert "of 2 kernels (1 incomplete)" in text(total)
+    assert "of 2 kernels (1 incomplete)" in total_text(total)

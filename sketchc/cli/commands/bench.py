@@ -26,7 +26,7 @@ from sketchc.runtime.verify.words import INCOMPLETE
 
 if TYPE_CHECKING:
     from sketchc.runtime.bench.measurement import Measurement, Settings
-    from sketchc.runtime.bench.suite import Entry
+    from sketchc.runtime.bench.text import Entry
     from sketchc.runtime.cases.lists import OwnList
     from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.tasks.client import WorkerTask
@@ -235,11 +235,11 @@ def _many(command: _Command, pairs: list[tuple[str, str]], as_json: bool) -> int
 
 def _tell(command: _Command, entries: list[Entry], as_json: bool) -> int:
     """Several measurements, and what they come to; the exit status."""
-    from sketchc.runtime.bench import suite, text
+    from sketchc.runtime.bench import text
 
-    totals = suite.against(entries, command.settings.baselines)
+    totals = text.against(entries, command.settings.baselines)
     if as_json:
-        summaries = [suite.to_json(total) for total in totals]
+        summaries = [text.total_json(total) for total in totals]
         results = [_result(one) for one in entries]
         click.echo(json.dumps({"results": results, "against": summaries}, indent=2))
     else:
@@ -255,7 +255,7 @@ def _tell(command: _Command, entries: list[Entry], as_json: bool) -> int:
             else:
                 click.echo(f"{one.name}: {text.summary(one.measurement)}")
         for total in totals:
-            click.echo(suite.text(total))
+            click.echo(text.total_text(total))
     if any(one.broken for one in entries):
         return 2
     if all(one.passed or one.incomplete for one in entries):
@@ -290,7 +290,7 @@ def _guarded(
 ) -> list[Entry]:
     """What was measured; a failure as an entry of its own."""
     from sketchc.runtime.bench.driver import MeasurementFailedError
-    from sketchc.runtime.bench.suite import Entry
+    from sketchc.runtime.bench.text import Entry
     from sketchc.runtime.tasks.description import TaskFailure
 
     named = Entry(file, task, own_list=own_list)
@@ -338,7 +338,7 @@ def _measure(command: _Command, file: str, task: str, number: int = 1, of: int =
     """Kernel `number` of `of`, on each list of the task's inputs that it serves; with --symbols, at
     these sizes alone. Raises `SketchError`, `UsageError`, and `MeasurementFailedError` where the
     kernel fails on the first."""
-    from sketchc.runtime.bench.suite import Entry
+    from sketchc.runtime.bench.text import Entry
 
     request = attrs.evolve(command.request, file=file)
     if not request.is_kernel:
