@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from example_sizes import sizes_for
+from native_kernel import NativeKernel
 
 from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
@@ -126,7 +127,7 @@ def check(
     _, kernel = lower(text, constants)
     artefact = TOOLCHAIN.compile(kernel, folder)
     assert artefact.details["warnings"] == ""
-    native = TOOLCHAIN.load(artefact)
+    native = NativeKernel(artefact)
     for seed, symbols in enumerate(sizes):
         tensors = inputs(kernel.sketch, symbols, params or {}, seed)
         expected = reference(kernel.sketch, tensors, symbols, params or {})

@@ -13,8 +13,7 @@ from triton_cases import Array, Case, lower, make_case, run_cases
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.toolchains.cpp.calls import signature
-from sketchc.runtime.toolchains.cpp.toolchain import FLAGS, LIBRARIES, UNHURRIED, _build
+from sketchc.runtime.toolchains.cpp.toolchain import FLAGS, LIBRARIES, UNHURRIED, _build, signature
 from sketchc.runtime.toolchains.triton_cuda.toolchain import TOOLCHAIN as TRITON_CUDA
 
 CPP_BATCH = Path(__file__).parent / "e2e" / "cpp_random_batch.py"

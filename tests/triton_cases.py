@@ -21,11 +21,11 @@ from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
+from sketchc.runtime.toolchains.launching import call_request
 from sketchc.runtime.toolchains.triton_cuda.toolchain import (
     INTERPRETED,
-    _request,
-    _write,
     example_values,
+    placed,
 )
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -99,8 +99,8 @@ def run_cases(
     error as "Type: message"."""
     requests, arrays = [], {}
     for index, case in enumerate(cases):
-        source = _write(case.kernel, folder / str(index))
-        requests.append(_request(case.kernel, source, case.symbols, case.params))
+        source = placed(case.kernel, folder / str(index))
+        requests.append(call_request(case.kernel, source, case.symbols, case.params))
         arrays |= {f"{index}/{name}": array for name, array in case.tensors.items()}
         if poison:
             for name, array in case.expected.items():
@@ -138,9 +138,9 @@ def compile_all(kernels: list[Kernel], folder: Path, architectures: tuple[int, .
     """The compiled variants of every kernel, in one worker."""
     requests = []
     for index, kernel in enumerate(kernels):
-        source = _write(kernel, folder / str(index))
+        source = placed(kernel, folder / str(index))
         symbols, params = example_values(kernel.sketch)
-        request = _request(kernel, source, symbols, params)
+        request = call_request(kernel, source, symbols, params)
         request |= {"architectures": list(architectures), "folder": str(folder / str(index))}
         # The 64-bit variant has the same code with other types; one of them per kernel is enough.
         request["index_widths"] = ["int32" if index % 2 else "int64"]

@@ -19,7 +19,7 @@ from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench.timing import as_sequence
 from sketchc.runtime.sandbox.inside import import_file
 from sketchc.runtime.tasks.worker.torch_worker import DTYPES, state
-from sketchc.runtime.toolchains.cpp.calls import signature
+from sketchc.runtime.toolchains.cpp.toolchain import signature
 from sketchc.runtime.toolchains.cpp.worker import call
 
 Scalar = int | float | bool

@@ -26,6 +26,7 @@ from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.free import Freedom
 from sketchc.runtime.tasks.description import OtherSpec, Scalar
 from sketchc.runtime.tasks.layout import is_text, paths
+from sketchc.runtime.toolchains.base import toolchain
 
 _MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
 
@@ -48,13 +49,10 @@ def write_dropin(
     """
     _require_model(binding)
     folder.mkdir(parents=True, exist_ok=True)
-    rebuild = ""
-    if not load_language(kernel.language).hosted:
-        rebuild = _build(kernel, folder)
-    else:
-        (folder / f"{kernel.name}.py").write_text(kernel.source, "utf-8")
-        for name, text in kernel.extras:
-            (folder / name).write_text(text, "utf-8")
+    tool = toolchain(kernel.target)
+    tool.build_module(kernel, folder)
+    command = tool.module_command(kernel)
+    rebuild = f"; build it with: {command}" if command else ""
     task_file = f"{kernel.name}_task.py"
     shutil.copyfile(task_path, folder / task_file)
     neighbours = _copy_neighbours(task_path, folder)
@@ -81,23 +79,6 @@ def _require_model(binding: Binding) -> None:
             "(`sketchc lower --module` makes a module for any sketch)"
         )
         raise UsageError(msg)
-
-
-def _build(kernel: Kernel, folder: Path) -> str:
-    """Build the pybind11 module; returns a clause with the command that builds it again."""
-    from sketchc.lowering.cpp.python_module import module_source
-    from sketchc.runtime.toolchains.cpp.toolchain import FLAGS, LIBRARIES, CppToolchain
-
-    glue = f"{kernel.name}_module.cpp"
-    if glue not in dict(kernel.extras):
-        extra = (glue, module_source(kernel.sketch, kernel.entry))
-        kernel = attrs.evolve(kernel, extras=(*kernel.extras, extra))
-    CppToolchain().build_module(kernel, folder)
-    command = (
-        f"g++ {' '.join(FLAGS)} $(python3 -m pybind11 --includes) {kernel.name}.cpp {glue} "
-        f"{' '.join(LIBRARIES)} -o {kernel.name}_module$(python3-config --extension-suffix)"
-    )
-    return f"; build it with: {command}"
 
 
 def _copy_neighbours(task_path: Path, folder: Path) -> list[str]:

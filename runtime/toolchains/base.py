@@ -1,11 +1,12 @@
-"""What every toolchain offers: is it here, compile, run. One file per target beside this one."""
+"""What every toolchain offers: is it here, compile, run; and what several of them do alike."""
 
 from __future__ import annotations
 
+import ast
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
@@ -15,10 +16,17 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sketchc.lowering.kernel import Kernel
+    from sketchc.runtime.sandbox.worker import WorkerResult
 
+Tensors: TypeAlias = "Mapping[str, np.ndarray[Any, Any]]"
+Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
+Sizes: TypeAlias = Mapping[str, int]
+Params: TypeAlias = Mapping[str, int | float | bool]
 
 #: Seconds that building one kernel may take.
 COMPILE_TIMEOUT = 300.0
+#: How much of what a worker printed is kept.
+_LOG_LINES = 200
 
 
 @attrs.frozen
@@ -89,33 +97,53 @@ class ModelRun:
     compiled_by: str = ""
 
 
-class Toolchain(Protocol):
-    """The `TOOLCHAIN` of the module that a target's record names implements this."""
+class Toolchain(ABC):
+    """The `TOOLCHAIN` of the module that a target's record names is one of these. A subclass has
+    `run`, or `open` where a process can be kept from run to run."""
 
     target: str
 
+    @abstractmethod
     def status(self) -> ToolchainStatus:
         """Cheap: looks, compiles nothing."""
 
+    @abstractmethod
     def install(self) -> str:
         """Set up what can be set up without root; returns what to do for the rest."""
 
+    @abstractmethod
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
         """Build into `folder`, in `timeout` seconds at most. Raises `ToolchainError`."""
+
+    def build_module(self, kernel: Kernel, folder: Path) -> Path:
+        """Put the importable module of a kernel into `folder`; returns the file, which need not be
+        loaded. Raises `ToolchainError`."""
+        return written(kernel, folder, f"{kernel.name}.py")[0]
+
+    def module_command(self, kernel: Kernel) -> str:
+        """What a user types to build that module from its sources; "" where nothing is built."""
+        del kernel
+        return ""
 
     def run(
         self,
         artefact: Artefact,
-        tensors: Mapping[str, np.ndarray[Any, Any]],
-        symbols: Mapping[str, int],
-        params: Mapping[str, int | float | bool],
+        tensors: Tensors,
+        symbols: Sizes,
+        params: Params,
         timeout: float = 300.0,
-    ) -> dict[str, np.ndarray[Any, Any]]:
+    ) -> Arrays:
         """Run once on C-contiguous arrays (bf16 as ml_dtypes.bfloat16). `tensors` holds every in
         and inout tensor; out tensors may be given as pre-filled (poisoned) buffers. Returns all out
         and inout tensors by name; the inputs given are never modified. Runs in a worker process
         unless the docstring of the toolchain says otherwise. Raises `ToolchainError`; a failed
         launch check (`require`) has stage "launch"."""
+        with self.open(artefact) as session:
+            return session.run(tensors, symbols, params, timeout)
+
+    def open(self, artefact: Artefact) -> Session:
+        """For several runs of one kernel."""
+        return _Runs(self, artefact)
 
 
 class Session(ABC):
@@ -124,12 +152,8 @@ class Session(ABC):
 
     @abstractmethod
     def run(
-        self,
-        tensors: Mapping[str, np.ndarray[Any, Any]],
-        symbols: Mapping[str, int],
-        params: Mapping[str, int | float | bool],
-        timeout: float = 300.0,
-    ) -> dict[str, np.ndarray[Any, Any]]:
+        self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
+    ) -> Arrays:
         """As `Toolchain.run`."""
 
     @abstractmethod
@@ -151,12 +175,9 @@ class _Runs(Session):
     artefact: Artefact
 
     def run(
-        self,
-        tensors: Mapping[str, np.ndarray[Any, Any]],
-        symbols: Mapping[str, int],
-        params: Mapping[str, int | float | bool],
-        timeout: float = 300.0,
-    ) -> dict[str, np.ndarray[Any, Any]]:
+        self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
+    ) -> Arrays:
+        """See `Toolchain.run`."""
         return self.toolchain.run(self.artefact, tensors, symbols, params, timeout)
 
     def close(self) -> None:
@@ -166,8 +187,48 @@ class _Runs(Session):
 def open_session(toolchain: Toolchain, artefact: Artefact) -> Session:
     """A session of this toolchain: its own `open`, where it has one."""
     opened = getattr(toolchain, "open", None)
-    session: Session = _Runs(toolchain, artefact) if opened is None else opened(artefact)
-    return session
+    return _Runs(toolchain, artefact) if opened is None else opened(artefact)
+
+
+def reply_of(result: WorkerResult, timeout: float, log: str) -> dict[str, Any] | None:
+    """What a worker replied; None where it died. Raises `ToolchainError` where its time was up, and
+    for a reply {"failure": {"stage", "message"}}, in which "log" and "kinds" may stand."""
+    if result.reply is None:
+        if result.timed_out:
+            msg = f"no answer within {timeout:g} s"
+            raise ToolchainError(stage="timeout", message=msg, log=log)
+        return None
+    failure = result.reply.get("failure")
+    if failure is not None:
+        kinds = tuple(failure.get("kinds", ()))
+        raise ToolchainError(failure["stage"], failure["message"], failure.get("log", ""), kinds)
+    return dict(result.reply)
+
+
+def last_lines(result: WorkerResult) -> str:
+    """What a worker printed, and its traceback, as far as people read it."""
+    whole = f"{result.output}\n{result.traceback}".strip()
+    return "\n".join(whole.splitlines()[-_LOG_LINES:])
+
+
+def written(kernel: Kernel, folder: Path, name: str) -> list[Path]:
+    """Write the source of a kernel as this file, and what goes beside it, for a user. Returns the
+    files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {name: kernel.source, **dict(kernel.extras)}
+    for file, text in files.items():
+        (folder / file).write_text(text, "utf-8")
+    return [folder / file for file in files]
+
+
+def place(kernel: Kernel, folder: Path, name: str) -> Path:
+    """Write the source of a kernel as this file, and what goes beside it, for workers. Returns the
+    file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_source(folder / name, kernel.source)
+    for other, text in kernel.extras:
+        write_source(folder / other, text)
+    return folder / name
 
 
 def write_source(path: Path, text: str) -> None:
@@ -185,3 +246,22 @@ def toolchain(target: str) -> Toolchain:
     from sketchc.lowering.registry import load_target
 
     return importlib.import_module(load_target(target).toolchain).TOOLCHAIN  # type: ignore[no-any-return]
+
+
+def check_python(source: str) -> None:
+    """Raise `ToolchainError` ("compile", kind SyntaxError) for text that does not parse."""
+    # As the file will hold it: see `base.write_source`.
+    text = source.encode("utf-8", "replace").decode()
+    kinds = ("SyntaxError",)
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        msg = f"line {error.lineno}: {error.msg}"
+        line = (error.text or "").rstrip("\n")
+        caret = " " * max((error.offset or 1) - 1, 0) + "^"
+        raise ToolchainError(
+            stage="compile", message=msg, log=f"{line}\n{caret}", kinds=kinds
+        ) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        msg = f"the file is not Python: {error or 'nested too deeply'}"
+        raise ToolchainError(stage="compile", message=msg, kinds=kinds) from error

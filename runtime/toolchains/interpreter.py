@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import pickle
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +16,18 @@ from sketchc.ir import nodes as ir
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
+    Arrays,
     Artefact,
+    Params,
+    Sizes,
+    Tensors,
+    Toolchain,
     ToolchainError,
     ToolchainStatus,
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from sketchc.lowering.kernel import Kernel
-
-    Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 HOW_IT_RUNS = "the sketch itself, in the reference interpreter"
 #: Address space of one interpretation.
@@ -36,7 +36,7 @@ _HANDLER = "sketchc.runtime.toolchains.interpreter:execute"
 _SKETCH = "the sketch"  # no tensor has this name
 
 
-class InterpreterToolchain:
+class InterpreterToolchain(Toolchain):
     """See `base.Toolchain`. Kernels need no source here: their `sketch` is what runs."""
 
     target = "interpreter"
@@ -63,11 +63,11 @@ class InterpreterToolchain:
     def run(
         self,
         artefact: Artefact,
-        tensors: Arrays,
-        symbols: Mapping[str, int],
-        params: Mapping[str, int | float | bool],
+        tensors: Tensors,
+        symbols: Sizes,
+        params: Params,
         timeout: float = 300.0,
-    ) -> dict[str, np.ndarray[Any, Any]]:
+    ) -> Arrays:
         """One interpretation in a worker process; see `interpret_apart`."""
         sketch = artefact.kernel.sketch
         read = {tensor.name for tensor in sketch.tensors if tensor.role is not ir.Role.OUT}
@@ -77,11 +77,11 @@ class InterpreterToolchain:
 
 def interpret_apart(
     sketch: ir.Sketch,
-    tensors: Arrays,
-    symbols: Mapping[str, int],
-    params: Mapping[str, int | float | bool],
+    tensors: Tensors,
+    symbols: Sizes,
+    params: Params,
     timeout: float,
-) -> dict[str, np.ndarray[Any, Any]]:
+) -> Arrays:
     """The out and inout tensors of a sketch, by name; `tensors` are its in and inout ones.
 
     Raises `ToolchainError` with stage "design" for a condition or a rule of the language that does
@@ -115,9 +115,7 @@ def interpret_apart(
     return dict(result.arrays)
 
 
-def execute(
-    request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
-) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """The worker's handler. The reply is {} or {"refused": one sentence, "log": the notes}."""
     from sketchc.base.diagnostics import DiagnosticError, UsageError
     from sketchc.interpreter.api import interpret

@@ -1,28 +1,49 @@
-"""Launch what this project lowered: a process that holds only what was compiled has the tensors.
+"""Calls of Python wrappers, and launches of what this project lowered.
 
-A trace of the wrapper (`tracer`) says what is launched; a launcher, another process, executes it.
-The launcher loads no Python but its own.
+A process that holds only what was compiled has the tensors: a trace of the wrapper (`tracer`) says
+what is launched; a launcher, another process, executes it, and loads no Python but its own.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.evaluate import Value, host_sample, sample_extents
-from sketchc.runtime.toolchains.base import ToolchainError
+from sketchc.ir.evaluate import host_sample, sample_extents
+from sketchc.lowering.abi import passed
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.python_host.names import Names
+from sketchc.runtime.toolchains.base import Arrays, Params, Sizes, Tensors, ToolchainError
 
-if TYPE_CHECKING:
-    import numpy as np
-
-Arrays = dict[str, "np.ndarray[Any, Any]"]
 Reply = tuple[Mapping[str, Any], Arrays]
 #: A request's own part, arrays and seconds -> reply and arrays. Raises `ToolchainError`.
 Call = Callable[[Mapping[str, Any], Arrays, float], Reply]
 #: A wrapper's own code looks at what launches wrote this often at most.
 _MOST_STOPS = 10_000
+
+
+def call_request(kernel: Kernel, source: Path, symbols: Sizes, params: Params) -> dict[str, Any]:
+    """What a worker needs to call the wrapper in a Python file: JSON-able."""
+    values = host_sample(kernel.sketch, symbols, params)
+    names = Names(kernel.sketch)  # a param called `len` is `len_` in Python
+    return {
+        "source": str(source),
+        "entry": kernel.entry,
+        "foreign": kernel.foreign,
+        "params": {names[name]: value for name, value in params.items()},
+        "tensors": [
+            {
+                "name": tensor.name,
+                "role": tensor.role.value,
+                "dtype": tensor.dtype.value,
+                "extents": sample_extents(tensor, values),
+            }
+            for tensor in passed(kernel.sketch)
+        ],
+    }
 
 
 def run_launches(
@@ -56,12 +77,7 @@ def run_launches(
     raise ToolchainError(stage="timeout", message=msg)
 
 
-def complete(
-    sketch: ir.Sketch,
-    symbols: Mapping[str, int],
-    params: Mapping[str, Value],
-    given: Mapping[str, np.ndarray[Any, Any]],
-) -> Arrays:
+def complete(sketch: ir.Sketch, symbols: Sizes, params: Params, given: Tensors) -> Arrays:
     """An array for every parameter: those given, else ones for what is read and NaN (or -1) for
     outputs, so that an element that is not written shows."""
     import ml_dtypes  # NumPy knows "bfloat16" from here on
@@ -71,9 +87,7 @@ def complete(
     # What has no value, or a negative one, is for the wrapper's checks to refuse.
     values = host_sample(sketch, symbols, params)
     arrays: Arrays = {}
-    for tensor in sketch.tensors:
-        if tensor.role is ir.Role.WORKSPACE:
-            continue
+    for tensor in passed(sketch):
         if tensor.name in given:
             arrays[tensor.name] = given[tensor.name]
             continue

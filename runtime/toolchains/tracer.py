@@ -1,4 +1,4 @@
-"""In a worker: what a generated wrapper launches, without launching it.
+"""In a worker: calls of generated wrappers, and what one launches, without launching it.
 
 The wrapper runs on tensors of this process; each launch is written down with its grid and its
 arguments, which are parts of buffers and numbers. Whoever executes the launches needs no line of
@@ -10,6 +10,7 @@ with what the buffers hold by then, and goes on from there.
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from sketchc.runtime.guards.wrapper_guard import takes_out
 
 #: What a buffer holds: bytes.
 Contents = dict[str, "np.ndarray[Any, Any]"]
@@ -117,6 +120,44 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _contents(self, names: Mapping[str, None]) -> Contents:
         return {name: _bytes(self._kept[name]) for name in names}
+
+
+class MissingEntryError(Exception):
+    """The file has no function of the wrapper's name."""
+
+
+def require_entry(found: Any, name: str) -> Callable[..., Any]:
+    """The wrapper, where it is one. Raises `MissingEntryError`."""
+    if not callable(found):
+        msg = f"the file defines no function `{name}`"
+        raise MissingEntryError(msg)
+    wrapper: Callable[..., Any] = found
+    return wrapper
+
+
+def names_of(request: Mapping[str, Any], *roles: str) -> list[str]:
+    """The tensors of a call with these roles, in call order; see `launching.call_request`."""
+    return [tensor["name"] for tensor in request["tensors"] if tensor["role"] in roles]
+
+
+def bound_call(
+    wrapper: Callable[..., Any],
+    request: Mapping[str, Any],
+    tensors: Mapping[str, torch.Tensor],
+    *,
+    needed: bool = False,
+) -> Callable[[], Any]:
+    """The call that a request asks for. Outputs are passed where the wrapper takes them (with
+    `needed`: where it cannot do without) and all are there."""
+    # An optional tensor that is not given is None.
+    inputs = [tensors.get(name) for name in names_of(request, "in", "inout")]
+    outputs = names_of(request, "out")
+    keywords = dict(request["params"])
+    given = outputs and all(name in tensors for name in outputs)
+    if given and takes_out(wrapper, needed=needed):
+        filled = tuple(tensors[name] for name in outputs)
+        keywords["out"] = filled if len(filled) > 1 else filled[0]
+    return functools.partial(wrapper, *inputs, **keywords)
 
 
 def states_of(arrays: Contents, count: int) -> tuple[Contents, list[Contents]]:

@@ -23,6 +23,7 @@ from cpp_cases import (
     sizes,
 )
 from example_sizes import params_for
+from native_kernel import NativeKernel
 from toolchains import require
 from triton_sketches import SKETCHES
 
@@ -59,7 +60,7 @@ def test_features_equal_the_interpreter(name: str, tmp_path: Path) -> None:
 
 def kernel_for(text: str, folder: Path) -> tuple[Kernel, Any]:
     _, kernel = lower(text)
-    return kernel, TOOLCHAIN.load(TOOLCHAIN.compile(kernel, folder))
+    return kernel, NativeKernel(TOOLCHAIN.compile(kernel, folder))
 
 
 # ---------------------------------------------------------------- special values

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cpp_cases import assert_equal, check, inputs, lower, reference
+from native_kernel import NativeKernel
 from toolchains import require
 
 from sketchc.ops.table import OPS, Category, Shape
@@ -133,7 +134,7 @@ def test_operations_along_an_axis(dtype: str, wide: str, axis: int, tmp_path: Pa
 
 def test_nan_wins_extrema_and_is_the_largest_in_orders(tmp_path: Path) -> None:
     _, kernel = lower(along(1, "f32", "f32"))
-    native = TOOLCHAIN.load(TOOLCHAIN.compile(kernel, tmp_path))
+    native = NativeKernel(TOOLCHAIN.compile(kernel, tmp_path))
     symbols = {"M": 5, "N": 11}
     tensors = inputs(kernel.sketch, symbols, {})
     special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 4.0, 4.0], np.float32)

@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 import pytest
 from cpp_cases import assert_equal, example, inputs, lower, reference
+from native_kernel import NativeKernel
 from toolchains import require
 
 from sketchc.lowering.kernel import Kernel
@@ -75,7 +76,7 @@ def test_streamed_outputs_equal_the_interpreter(
     kernel = always(lower(text)[1])
     artefact = TOOLCHAIN.compile(kernel, tmp_path)
     assert artefact.details["warnings"] == ""
-    native = TOOLCHAIN.load(artefact)
+    native = NativeKernel(artefact)
     for seed, (rows, columns) in enumerate(sizes):
         symbols = {"M": rows, "N": columns}
         tensors = inputs(kernel.sketch, symbols, {}, seed)
@@ -87,7 +88,7 @@ def test_streamed_outputs_equal_the_interpreter(
 def test_streams_stay_inside_their_tensor(tmp_path: Path) -> None:
     """Rows that begin and end within a line leave their neighbours alone."""
     kernel = always(lower(example("relu"))[1])
-    native = TOOLCHAIN.load(TOOLCHAIN.compile(kernel, tmp_path))
+    native = NativeKernel(TOOLCHAIN.compile(kernel, tmp_path))
     for before in (0, 1, 7, 15):
         memory = np.full(5000, 77.0, np.float32)
         place = memory[before : before + 1291]

@@ -31,8 +31,11 @@ from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.triton_ascend import frontend
 from sketchc.runtime.toolchains.triton_ascend.environment import find_tools, frontend_python
-from sketchc.runtime.toolchains.triton_ascend.library import UnsupportedLinalgError
-from sketchc.runtime.toolchains.triton_ascend.pipeline import BuildError, build
+from sketchc.runtime.toolchains.triton_ascend.linalg import (
+    BuildError,
+    UnsupportedLinalgError,
+    build,
+)
 
 BATCH = Path(__file__).with_name("docspec_batch.py")
 Array = np.ndarray[Any, Any]

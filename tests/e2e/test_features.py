@@ -34,11 +34,11 @@ from sketchc.parsing import syntax
 from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
+from sketchc.runtime.toolchains.launching import call_request
 from sketchc.runtime.toolchains.triton_cuda.toolchain import (
     INTERPRETED,
     TOOLCHAIN,
-    _request,
-    _write,
+    placed,
 )
 
 FEATURES = Path(__file__).parent / "features"
@@ -291,8 +291,8 @@ def test_tensors_that_are_not_dense(tmp_path: Path) -> None:
         kernel = lower(sketches(name)[0], "triton_cuda")
         assert kernel is not None
         run = runs(name, kernel.sketch)[1]
-        source = _write(kernel, tmp_path)
-        request = _request(kernel, source, run.symbols, run.params)
+        source = placed(kernel, tmp_path)
+        request = call_request(kernel, source, run.symbols, run.params)
         result = run_worker(
             f"{BATCH}:run_strided",
             request,

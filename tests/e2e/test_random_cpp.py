@@ -24,8 +24,7 @@ from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.toolchains.cpp.calls import signature
-from sketchc.runtime.toolchains.cpp.toolchain import LIBRARIES, UNHURRIED, _build
+from sketchc.runtime.toolchains.cpp.toolchain import LIBRARIES, UNHURRIED, _build, signature
 
 BATCH = 64
 HANDLER = Path(__file__).parent / "cpp_random_batch.py"

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from native_kernel import NativeKernel
 from toolchains import require
 from triton_cases import Case, make_case, run_cases
 
@@ -145,7 +146,7 @@ def test_the_function_itself_refuses(name: str, tmp_path: Path) -> None:
     kernel = lower(name, "cpp")
     artefact = TOOLCHAIN.compile(kernel, tmp_path)
     assert artefact.details["warnings"] == ""
-    native = TOOLCHAIN.load(artefact)
+    native = NativeKernel(artefact)
     for expected, launches in ((True, CASES[name].fits), (False, CASES[name].leaves)):
         for size, params in launches:
             memory = np.full(size + 2 * GUARD, POISON, np.float32)
@@ -268,7 +269,7 @@ def test_loaded_numbers_that_leave_64_bits(name: str, tmp_path: Path) -> None:
     """An error of the interpreter where they do; C++ stays within its tensors all the same."""
     require("cpp")
     kernel = loaded(name, "cpp")
-    native = TOOLCHAIN.load(TOOLCHAIN.compile(kernel, tmp_path))
+    native = NativeKernel(TOOLCHAIN.compile(kernel, tmp_path))
     refused = []
     for far in FAR:
         given = {**tensors(8), "I": np.full(8, far, np.int64)}
@@ -392,7 +393,7 @@ def test_sizes_that_no_memory_has(tmp_path: Path) -> None:
     tree, found = parse(Source("empty.sketch", EMPTY))
     assert tree is not None, found
     plan = build_plan(tree.sketches[0], "cpp", None, {}).plan
-    native = TOOLCHAIN.load(TOOLCHAIN.compile(load_target("cpp").emit(plan), tmp_path))
+    native = NativeKernel(TOOLCHAIN.compile(load_target("cpp").emit(plan), tmp_path))
     for columns, fits in ((1, True), (2**48 - 1, True), (2**48, False), (2**60, False)):
         arrays = {name: np.zeros((0, columns), np.float32) for name in "XY"}
         status = native(arrays, {"M": 0, "N": columns}, {})

@@ -12,14 +12,14 @@ import pytest
 
 from sketchc.runtime.guards.pages import GuardedBuffer
 from sketchc.runtime.toolchains.triton_ascend import standin
-from sketchc.runtime.toolchains.triton_ascend.library import UnsupportedLinalgError
 from sketchc.runtime.toolchains.triton_ascend.linalg import (
     KERNEL,
     Argument,
+    UnsupportedLinalgError,
+    glue_source,
     normalise,
     read_function,
 )
-from sketchc.runtime.toolchains.triton_ascend.pipeline import glue_source
 
 LINALG = """\
 module {

@@ -237,7 +237,7 @@ def test_the_compiler_does_not_see_it(
 def test_the_ascend_tools_do_not_see_it(
     marker: str, started: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sketchc.runtime.toolchains.triton_ascend import environment, pipeline
+    from sketchc.runtime.toolchains.triton_ascend import environment, linalg
 
     require("triton_ascend")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -245,8 +245,8 @@ def test_the_ascend_tools_do_not_see_it(
     assert tools is not None
     (tmp_path / "kernel.mlir").write_text("this is no MLIR")
     (tmp_path / "launcher.c").write_text("")
-    with pytest.raises(pipeline.BuildError):
-        pipeline._build_in(tmp_path, tools)
+    with pytest.raises(linalg.BuildError):
+        linalg._build_in(tmp_path, tools)
     assert environment._version(tools.gcc, "--version", r"(\d+)")
 
 

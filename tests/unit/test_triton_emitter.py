@@ -223,7 +223,7 @@ def load_module(kernel: Kernel, folder: Path) -> ModuleType:
 def test_the_wrapper_widens_indices_beyond_two_gigaelements(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from sketchc.runtime.toolchains.triton_cuda.launches import record_launches
+    from sketchc.runtime.toolchains.triton_cuda.worker import record_launches
 
     module = load_module(lower(example("relu"))[1], tmp_path)
     for rows, expected in ((1000, "int32"), (60_000, "int64")):

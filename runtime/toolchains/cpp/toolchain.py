@@ -2,7 +2,7 @@
 
 Builds are kept in the user's cache folder, keyed by source, flags, compiler and CPU; several
 processes may build at once (each writes beside the place and renames). Generated kernels run in a
-worker process; `load` gives an in-process function for benchmarks of code that we made ourselves.
+worker process.
 """
 
 from __future__ import annotations
@@ -16,31 +16,42 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sketchc.launch.conditions import launch_conditions, refusal
+import attrs
+
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import host_sample, sample_extents
+from sketchc.launch.conditions import launch_conditions, may_repeat, refusal
+from sketchc.launch.symbol_sources import absent_symbols
+from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process.environment import compiler_environment
 from sketchc.runtime.sandbox.persistent_worker import KeptWorker
 from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult, kill_group
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
+    Arrays,
     Artefact,
     ModelRun,
+    Params,
     Session,
+    Sizes,
+    Tensors,
+    Toolchain,
     ToolchainError,
     ToolchainStatus,
-    write_source,
+    place,
+    reply_of,
+    written,
 )
-from sketchc.runtime.toolchains.cpp.calls import NativeKernel, signature
 from sketchc.runtime.toolchains.cpp.headers import precompiled
 
 if TYPE_CHECKING:
     import numpy as np
-
 #: Never -ffast-math: it drops roundings to f16 and tests for NaN. Reassociation happens only where
 #: the code says so (`omp simd reduction`).
 FLAGS = (
@@ -78,7 +89,7 @@ UNHURRIED = {"OMP_WAIT_POLICY": "passive"}
 _CPU_FEATURES = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16")
 
 
-class CppToolchain:
+class CppToolchain(Toolchain):
     """Compiles with g++ (or `$CXX`) and runs through the C entry point."""
 
     target = "cpp"
@@ -128,11 +139,7 @@ class CppToolchain:
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
         """Build `<name>.so` into `folder`; `details` holds warnings and seconds."""
-        folder.mkdir(parents=True, exist_ok=True)
-        source = folder / f"{kernel.name}.cpp"
-        write_source(source, kernel.source)
-        for name, text in kernel.extras:
-            write_source(folder / name, text)
+        source = place(kernel, folder, f"{kernel.name}.cpp")
         library = folder / f"{kernel.name}.so"
         started = time.perf_counter()
         warnings, cached = _build([source], FLAGS, LIBRARIES, library, timeout)
@@ -144,26 +151,9 @@ class CppToolchain:
         }
         return Artefact(kernel, folder, library, details)
 
-    def run(
-        self,
-        artefact: Artefact,
-        tensors: Mapping[str, np.ndarray[Any, Any]],
-        symbols: Mapping[str, int],
-        params: Mapping[str, int | float | bool],
-        timeout: float = 300.0,
-    ) -> dict[str, np.ndarray[Any, Any]]:
-        """Run once in a worker process; see `base.Toolchain.run`."""
-        with self.open(artefact) as session:
-            return session.run(tensors, symbols, params, timeout)
-
     def open(self, artefact: Artefact) -> Session:
         """For several runs of one kernel; see `base.Session`."""
         return CppSession(artefact)
-
-    def load(self, artefact: Artefact) -> NativeKernel:
-        """The kernel as a function of this process: for our own code only."""
-        assert artefact.library is not None
-        return NativeKernel(artefact.kernel, artefact.library)
 
     def build_module(self, kernel: Kernel, folder: Path) -> Path:
         """Build the importable Python module `<name>_module` into `folder`; returns its path.
@@ -175,19 +165,32 @@ class CppToolchain:
             raise ToolchainError(stage="infrastructure", message=msg)
         import pybind11
 
-        folder.mkdir(parents=True, exist_ok=True)
-        source = folder / f"{kernel.name}.cpp"
-        source.write_text(kernel.source)
-        sources = [source]
-        for name, text in kernel.extras:
-            (folder / name).write_text(text)
-            sources.append(folder / name)
+        whole = attrs.evolve(kernel, extras=(*kernel.extras, *_glue(kernel)))
+        sources = written(whole, folder, f"{kernel.name}.cpp")
         suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
         library = folder / f"{kernel.name}_module{suffix}"
         includes = (pybind11.get_include(), sysconfig.get_paths()["include"])
         flags = (*FLAGS, "-fvisibility=hidden", *(f"-isystem{path}" for path in includes))
         _build(sources, flags, LIBRARIES, library)
         return library
+
+    def module_command(self, kernel: Kernel) -> str:
+        """What a user types to build the module from its sources."""
+        return (
+            f"g++ {' '.join(FLAGS)} $(python3 -m pybind11 --includes) {kernel.name}.cpp "
+            f"{kernel.name}_module.cpp {' '.join(LIBRARIES)} "
+            f"-o {kernel.name}_module$(python3-config --extension-suffix)"
+        )
+
+
+def _glue(kernel: Kernel) -> tuple[tuple[str, str], ...]:
+    """The glue around a kernel by others; our own brings it along."""
+    from sketchc.lowering.cpp.python_module import module_source
+
+    name = f"{kernel.name}_module.cpp"
+    if name in dict(kernel.extras):
+        return ()
+    return ((name, module_source(kernel.sketch, kernel.entry)),)
 
 
 class CppSession(Session):
@@ -198,12 +201,8 @@ class CppSession(Session):
         self._kept = KeptWorker(_HANDLER, self._make)
 
     def run(
-        self,
-        tensors: Mapping[str, np.ndarray[Any, Any]],
-        symbols: Mapping[str, int],
-        params: Mapping[str, int | float | bool],
-        timeout: float = 300.0,
-    ) -> dict[str, np.ndarray[Any, Any]]:
+        self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
+    ) -> Arrays:
         """See `base.Toolchain.run`."""
         request = {
             "library": str(self._artefact.library),
@@ -229,31 +228,26 @@ class CppSession(Session):
         self._kept.close()
 
 
-def _outputs(
-    result: WorkerResult, timeout: float, judge: Callable[[int], None]
-) -> dict[str, np.ndarray[Any, Any]]:
+def _outputs(result: WorkerResult, timeout: float, judge: Callable[[int], None]) -> Arrays:
     """What a run gave, or what went wrong as a `ToolchainError`; `judge` raises for a status."""
-    if result.timed_out:
-        msg = f"no answer within {timeout:g} s"
-        raise ToolchainError(stage="timeout", message=msg, log=result.output)
-    if result.reply is None:
+    reply = reply_of(result, timeout, result.output)
+    if reply is None:
         log = result.traceback or result.output
         raise ToolchainError(stage="launch", message=result.describe(), log=log, kinds=result.kinds)
-    if "missing" in result.reply:
-        msg, kinds = str(result.reply["missing"]), ("MissingEntryError",)
+    if "missing" in reply:
+        msg, kinds = str(reply["missing"]), ("MissingEntryError",)
         raise ToolchainError(stage="compile", message=msg, kinds=kinds)
-    judge(int(result.reply["status"]))
-    if result.reply["stray"]:
-        stray = str(result.reply["stray"])
-        raise ToolchainError(stage="illegal_access", message=stray)
+    judge(int(reply["status"]))
+    if reply["stray"]:
+        raise ToolchainError(stage="illegal_access", message=str(reply["stray"]))
     return dict(result.arrays)
 
 
 def check_status(
     kernel: Kernel,
     status: int,
-    symbols: Mapping[str, int],
-    params: Mapping[str, int | float | bool],
+    symbols: Sizes,
+    params: Params,
 ) -> None:
     """Raise `ToolchainError` for what the entry point returned, unless it is 0."""
     if status == 0:
@@ -267,6 +261,61 @@ def check_status(
         raise ToolchainError(stage="launch", message=msg)
     msg = refusal(kernel.sketch, broken[0], symbols, params)
     raise ToolchainError(stage="launch", message=msg, kinds=("LaunchError",))
+
+
+def signature(kernel: Kernel, symbols: Sizes, params: Params, tensors: Tensors) -> dict[str, Any]:
+    """Everything a worker needs for one call, JSON-able: pointers of the non-workspace tensors,
+    symbols, params, then the actual extents of axes that may broadcast (`X[M|1]`).
+
+    Raises `ToolchainError` ("launch") for a missing param, or a tensor with another shape or type.
+    """
+    sketch = kernel.sketch
+    symbols = {**symbols, **absent_symbols(sketch, tensors)}
+    scalars: list[list[Any]] = [["i", int(symbols[symbol.name])] for symbol in sketch.symbols]
+    for param in sketch.params:
+        given = params.get(param.name, param.default)
+        if given is None:
+            msg = f"param {param.name} has no value"
+            raise ToolchainError(stage="launch", message=msg)
+        floats = param.dtype.is_float
+        scalars.append(["f", float(given)] if floats else ["i", int(given)])
+    # What has no value, or a negative one, is for the entry point's checks to refuse.
+    values = host_sample(sketch, symbols, params)
+    shapes: list[list[Any]] = []
+    for tensor in passed(sketch):
+        shape = sample_extents(tensor, values)
+        array = tensors.get(tensor.name)
+        if array is None and tensor.optional:
+            scalars += [["i", 1] for repeats in tensor.broadcast if repeats]
+            shapes.append([tensor.name, "absent", [], tensor.dtype.numpy_name])
+            continue
+        actual = [max(0, n) for n in shape] if array is None else list(array.shape)
+        _check_tensor(sketch, tensor, array, shape)
+        for axis, repeats in enumerate(tensor.broadcast):
+            if repeats:
+                scalars.append(["i", actual[axis]])
+        shapes.append([tensor.name, tensor.role.value, actual, tensor.dtype.numpy_name])
+    return {"entry": kernel.entry, "tensors": shapes, "scalars": scalars}
+
+
+def _check_tensor(
+    sketch: ir.Sketch, tensor: ir.Tensor, array: np.ndarray[Any, Any] | None, shape: list[int]
+) -> None:
+    if array is None:
+        if tensor.role is ir.Role.OUT:
+            return
+        msg = f"tensor {tensor.name} was not given"
+        raise ToolchainError(stage="launch", message=msg)
+    fits = len(array.shape) == len(shape) and all(
+        actual == extent or (actual == 1 and may_repeat(sketch, tensor, axis))
+        for axis, (actual, extent) in enumerate(zip(array.shape, shape, strict=True))
+    )
+    if not fits or array.dtype.name != tensor.dtype.numpy_name:
+        msg = (
+            f"{tensor.name} must be {tensor.dtype.numpy_name} of shape {tuple(shape)},"
+            f" not {array.dtype.name} of shape {tuple(array.shape)}"
+        )
+        raise ToolchainError(stage="launch", message=msg)
 
 
 # ---------------------------------------------------------------- the compiler

@@ -18,18 +18,22 @@ from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult
 from sketchc.runtime.tasks.layout import Layout
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
+    Arrays,
     Artefact,
     ModelRun,
+    Params,
+    Sizes,
+    Tensors,
     Toolchain,
     ToolchainError,
     ToolchainStatus,
+    check_python,
+    last_lines,
+    reply_of,
     toolchain,
 )
-from sketchc.runtime.toolchains.python_source import check_python
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from sketchc.lowering.kernel import Kernel
 
 _WORKER = "sketchc.runtime.toolchains.torch_module.worker"
@@ -37,7 +41,6 @@ _WORKER = "sketchc.runtime.toolchains.torch_module.worker"
 BUILDS = "BuildsInForwardError"
 #: Address space of a model that runs on the CPU.
 _MEMORY_BYTES = 32 << 30
-_LOG_LINES = 200
 #: A line in which a C++ compiler says what is wrong.
 COMPILER_ERROR = re.compile(r"^\S+\.(cpp|cc|cxx|cu|h|hpp):\d+.*\berror: .*$", re.MULTILINE)
 
@@ -56,7 +59,7 @@ class Call:
 
     init: Sequence[str]
     inputs: Sequence[Any]
-    state: Mapping[str, np.ndarray[Any, Any]]
+    state: Tensors
     outputs: Sequence[str]
     fresh: bool = False
     strided: bool = False
@@ -73,7 +76,7 @@ class Text:
 
 
 @attrs.define(eq=False)
-class TorchModules:
+class TorchModules(Toolchain):
     """The toolchain of one `ModelNew`. `forbidden` are files that it must not open.
 
     Its worker can start programs while the file is imported and models are built, and none while
@@ -127,11 +130,11 @@ class TorchModules:
     def run(
         self,
         artefact: Artefact,
-        tensors: Mapping[str, np.ndarray[Any, Any]],
-        symbols: Mapping[str, int],
-        params: Mapping[str, int | float | bool],
+        tensors: Tensors,
+        symbols: Sizes,
+        params: Params,
         timeout: float = 300.0,
-    ) -> dict[str, np.ndarray[Any, Any]]:
+    ) -> Arrays:
         """Not offered: what a model takes is known to the task, see `call`."""
         msg = "a ModelNew is run with the inputs of its task's forward"
         raise ToolchainError(stage="infrastructure", message=msg)
@@ -212,7 +215,7 @@ class TorchModules:
         """Whether the file is loaded in a worker that lives."""
         return self._worker is not None and self._worker.alive
 
-    def call(self, call: Call, timeout: float) -> dict[str, np.ndarray[Any, Any]]:
+    def call(self, call: Call, timeout: float) -> Arrays:
         """The outputs by name. Raises `ToolchainError`."""
         assert self._worker is not None
         if self._how.gated and tuple(call.init) not in self._models:
@@ -243,9 +246,7 @@ class TorchModules:
         finally:
             self._worker.let_start(False)
 
-    def _forward(
-        self, call: Call, timeout: float, *, shut: bool
-    ) -> dict[str, np.ndarray[Any, Any]]:
+    def _forward(self, call: Call, timeout: float, *, shut: bool) -> Arrays:
         assert self._worker is not None
         arrays = {f"state.{name}": array for name, array in call.state.items()}
         inputs: list[dict[str, Any]] = []
@@ -293,21 +294,17 @@ class TorchModules:
 
 def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
     """The reply, or what went wrong as a `ToolchainError`."""
-    log = "\n".join((result.output + "\n" + result.traceback).strip().splitlines()[-_LOG_LINES:])
-    if result.reply is not None:
-        failure = result.reply.get("failure")
-        if failure is None:
-            return dict(result.reply)
-        printed = f"{log}\n{failure['log']}".strip()
-        kinds = tuple(failure["kinds"])
-        message = str(failure["message"])
-        if "CalledProcessError" in kinds and (said := re.search(COMPILER_ERROR, log)):
+    log = last_lines(result)
+    try:
+        reply = reply_of(result, timeout, log)
+    except ToolchainError as error:
+        if error.stage == "timeout" and result.reply is None:
+            raise
+        message = str(error)
+        if "CalledProcessError" in error.kinds and (said := re.search(COMPILER_ERROR, log)):
             message = said[0].strip()
-        raise ToolchainError(str(failure["stage"]), message, printed, kinds)
-    if result.timed_out:
-        msg = f"no answer within {timeout:g} s"
-        raise ToolchainError(stage="timeout", message=msg, log=log)
-    # It died before forward: what it was doing is the file's doing, too.
-    raise ToolchainError(
-        "launch" if stage == "launch" else stage, result.describe(), log, result.kinds
-    )
+        printed = f"{log}\n{error.log}".strip()
+        raise ToolchainError(error.stage, message, printed, error.kinds) from None
+    if reply is None:  # it died before forward: what it was doing is the file's doing, too
+        raise ToolchainError(stage, result.describe(), log, result.kinds)
+    return reply

@@ -6,7 +6,6 @@ torch's CPU tensors; the module `triton` is a stand-in that compiles and runs ea
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import sys
@@ -26,16 +25,27 @@ from sketchc.runtime.guards.host_limit import (
     host_limit,
     off_the_clock,
 )
+from sketchc.runtime.process.array_types import Arrays
 from sketchc.runtime.process.raw_bytes import raw_bytes
 from sketchc.runtime.sandbox.inside import exception_kinds
 from sketchc.runtime.sandbox.worker import run_inside
-from sketchc.runtime.toolchains.tracer import Tracer, states_of
+from sketchc.runtime.toolchains.tracer import (
+    MissingEntryError,
+    Tracer,
+    bound_call,
+    names_of,
+    require_entry,
+    states_of,
+)
 from sketchc.runtime.toolchains.triton_ascend import frontend, standin
 from sketchc.runtime.toolchains.triton_ascend.environment import cache_folder, find_tools
 from sketchc.runtime.toolchains.triton_ascend.launch import Buffer, IllegalAccessError, run_library
-from sketchc.runtime.toolchains.triton_ascend.library import UnsupportedLinalgError
-from sketchc.runtime.toolchains.triton_ascend.linalg import Function
-from sketchc.runtime.toolchains.triton_ascend.pipeline import BuildError, build
+from sketchc.runtime.toolchains.triton_ascend.linalg import (
+    BuildError,
+    Function,
+    UnsupportedLinalgError,
+    build,
+)
 
 _POINTERS: dict[torch.dtype, str] = {
     torch.float64: "*fp64",
@@ -63,10 +73,6 @@ class CompileError(Exception):
 
 class FrontEndTimeoutError(Exception):
     """The front end takes too long."""
-
-
-class MissingEntryError(Exception):
-    """The file has no function of the wrapper's name."""
 
 
 class Machine:
@@ -230,39 +236,31 @@ def _load(
     namespace: dict[str, Any] = {"__name__": "generated", "__file__": str(source)}
     sys.path.insert(0, str(source.parent))
     exec(compile(machine.text, str(source), "exec"), namespace)
-    wrapper = namespace.get(request["entry"])
-    if not callable(wrapper):
-        message = f"the file defines no function `{request['entry']}`"
-        raise MissingEntryError(message)
-    return wrapper, machine
+    return require_entry(namespace.get(request["entry"]), request["entry"]), machine
 
 
-def execute(
-    request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
-) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Run the wrapper once.
 
-    `request`: "source" (file), "entry", "python" (of the front end), "chip", "order", "dry" (stop
-    at building the kernels), "foreign" (watch the wrapper, see `wrapper_guard`), "params", and
-    names of tensors in call order: "inputs" (in and inout), "outputs" (out), "results" (out and
-    inout), "unchanged" (in). `arrays` holds them all.
+    `request`: that of `launching.call_request` (with "foreign", the wrapper is watched, see
+    `wrapper_guard`), "python" (of the front end), "chip", "order", and "dry" (stop at building the
+    kernels). `arrays` holds all tensors.
 
     The reply tells the launches, or {"failure": {"stage", "message", "log", "kinds"}}. Arrays come
     back for every result, unless dry.
     """
     torch.set_num_threads(1)
     tensors = {name: _tensor(array) for name, array in arrays.items()}
-    before = {name: tensors[name].clone() for name in request["unchanged"] if name in tensors}
+    before = {name: tensors[name].clone() for name in names_of(request, "in") if name in tensors}
     watch = wrapper_guard.Watch() if request.get("foreign") and not request["dry"] else None
     clock = host_limit(HOST_SECONDS) if request["dry"] else nullcontext()
     torch_before = None if watch is None else torch_state.first_state()
     try:
         with wrapper_guard.watched(watch), clock:
             wrapper, machine = _load(request, watch)
-            # An optional tensor that is not given is None.
-            inputs = [tensors.get(name) for name in request["inputs"]]
-            returned = wrapper(*inputs, **_keywords(request, tensors, wrapper))
-        results = {} if request["dry"] else _results(request["results"], returned)
+            # A dry run makes its own outputs where it can, as most callers of a wrapper will.
+            returned = bound_call(wrapper, request, tensors, needed=request["dry"])()
+        results = {} if request["dry"] else _results(names_of(request, "out", "inout"), returned)
     except HostTimeoutError:
         message = f"the wrapper took more than {HOST_SECONDS:g} s without its kernels"
         return {"failure": _told("timeout", message)}, {}
@@ -284,9 +282,7 @@ def execute(
     return {"launches": machine.launches}, results
 
 
-def trace(
-    request: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
-) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+def trace(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Say what the wrapper launches, and run nothing of it; see `tracer`.
 
     `request` is as for `execute`, with "states". The reply is {"launches", "done"}, or {"failure"}
@@ -298,28 +294,14 @@ def trace(
     tracer = Tracer(tensors, states)
     try:
         wrapper, _ = _load(request, None, tracer)
-        inputs = [tensors.get(name) for name in request["inputs"]]
-        keywords = _keywords(request, tensors, wrapper)
-        call = functools.partial(wrapper, *inputs, **keywords)
-        done, contents = tracer.trace(call, request["results"])
+        call = bound_call(wrapper, request, tensors)
+        done, contents = tracer.trace(call, names_of(request, "out", "inout"))
     except Exception as error:
         return {"failure": _failure(error)}, {}
     return {"launches": tracer.launches, "done": done}, contents
 
 
-def _keywords(
-    request: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], wrapper: Any
-) -> dict[str, Any]:
-    """Params, and the poisoned outputs where the wrapper takes some."""
-    outputs = tuple(tensors[name] for name in request["outputs"])
-    keywords = dict(request["params"])
-    # A dry run makes its own outputs where it can, as most callers of a wrapper will.
-    if outputs and wrapper_guard.takes_out(wrapper, needed=request["dry"]):
-        keywords["out"] = outputs if len(outputs) > 1 else outputs[0]
-    return keywords
-
-
-def _results(names: list[str], returned: Any) -> dict[str, np.ndarray[Any, Any]]:
+def _results(names: list[str], returned: Any) -> Arrays:
     """What a wrapper returns, by name. Raises `wrapper_guard.WrongOutputsError`."""
     outputs = wrapper_guard.named_outputs(names, returned)
     return {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}

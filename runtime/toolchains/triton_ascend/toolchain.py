@@ -16,25 +16,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.evaluate import Value, evaluate, host_values
+from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.hardware import load_hardware
-from sketchc.lowering.python_host.names import Names
 from sketchc.runtime.sandbox.worker import WorkerResult, file_limit, run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
+    Arrays,
     Artefact,
     ModelRun,
+    Params,
+    Sizes,
+    Tensors,
+    Toolchain,
     ToolchainError,
     ToolchainStatus,
-    write_source,
+    check_python,
+    place,
+    reply_of,
 )
-from sketchc.runtime.toolchains.launching import Arrays, Reply, complete, run_launches
-from sketchc.runtime.toolchains.python_source import check_python
+from sketchc.runtime.toolchains.launching import Reply, call_request, complete, run_launches
 from sketchc.runtime.toolchains.triton_ascend import HOW_IT_RUNS, MEANING, environment
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from sketchc.lowering.kernel import Kernel
 
 HANDLER = "sketchc.runtime.toolchains.triton_ascend.execute:execute"
@@ -47,7 +50,7 @@ SAMPLE_ELEMENTS = 1 << 24
 MEMORY_BYTES = 32 << 30
 
 
-class TritonAscendToolchain:
+class TritonAscendToolchain(Toolchain):
     """See `base.Toolchain`."""
 
     target = "triton_ascend"
@@ -117,51 +120,43 @@ class TritonAscendToolchain:
         details: dict[str, Any] = {"meaning": MEANING}
         launch_error = "no sample shape fits the sketch's extents"
         for size, symbols, params in _samples(kernel.sketch):
-            request = self._request(kernel, path, params, "forward", dry=True)
+            request = self._request(kernel, path, symbols, params, "forward", dry=True)
             arrays = complete(kernel.sketch, symbols, params, {})
-            result = self._run(request, arrays, timeout)
-            failure = _failure(result, timeout)
-            if failure is None:
-                assert result.reply is not None
-                details |= {"launches": result.reply["launches"], "sample size": size}
-                return Artefact(kernel, folder, None, details)
-            if failure.stage != "launch" or "LaunchError" not in failure.kinds:
-                raise failure  # not a check of the sizes
-            launch_error = str(failure)
+            try:
+                reply, _ = self._run(request, arrays, timeout)
+            except ToolchainError as error:
+                if error.stage != "launch" or "LaunchError" not in error.kinds:
+                    raise  # not a check of the sizes
+                launch_error = str(error)
+                continue
+            details |= {"launches": reply["launches"], "sample size": size}
+            return Artefact(kernel, folder, None, details)
         details["not compiled"] = f"no sample shape passes the wrapper's checks: {launch_error}"
         return Artefact(kernel, folder, None, details)
 
     def place(self, kernel: Kernel, folder: Path) -> Path:
         """Write the source and nothing else; `run` builds what it launches. Returns the file."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{kernel.name}.py"
-        write_source(path, kernel.source)
-        for name, text in kernel.extras:
-            write_source(folder / name, text)
-        return path
+        return place(kernel, folder, f"{kernel.name}.py")
 
     def run(
         self,
         artefact: Artefact,
-        tensors: Mapping[str, np.ndarray[Any, Any]],
-        symbols: Mapping[str, int],
-        params: Mapping[str, int | float | bool],
+        tensors: Tensors,
+        symbols: Sizes,
+        params: Params,
         timeout: float = 300.0,
         order: str = "shuffled",
-    ) -> dict[str, np.ndarray[Any, Any]]:
+    ) -> Arrays:
         """Run once; see `base.Toolchain.run`. `order`: in which the programs of a launch run,
         "forward", "reversed" or "shuffled" (by a fixed seed)."""
         self._require_installed()
         kernel = artefact.kernel
         path = artefact.folder / f"{kernel.name}.py"
-        request = self._request(kernel, path, params, order, dry=False)
+        request = self._request(kernel, path, symbols, params, order, dry=False)
         arrays = complete(kernel.sketch, symbols, params, tensors)
         if not kernel.foreign:
             return self._launch(kernel.sketch, request, arrays, timeout)
-        result = self._run(request, arrays, timeout)
-        if (failure := _failure(result, timeout)) is not None:
-            raise failure
-        return dict(result.arrays)
+        return self._run(request, arrays, timeout)[1]
 
     def _launch(
         self, sketch: ir.Sketch, request: Mapping[str, Any], tensors: Arrays, timeout: float
@@ -170,8 +165,7 @@ class TritonAscendToolchain:
         built = _kept_builds(request["source"])
 
         def trace(more: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
-            result = self._run({**request, **more}, arrays, left, TRACE)
-            return _replied(result, timeout)
+            return self._run({**request, **more}, arrays, left, TRACE, of=timeout)
 
         def launch(asked: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
             result = run_worker(
@@ -189,38 +183,28 @@ class TritonAscendToolchain:
         return run_launches(sketch, tensors, trace, launch, timeout)
 
     def _request(
-        self, kernel: Kernel, path: Path, params: Mapping[str, Value], order: str, *, dry: bool
+        self, kernel: Kernel, path: Path, symbols: Sizes, params: Params, order: str, *, dry: bool
     ) -> dict[str, Any]:
-        spelled = Names(kernel.sketch)  # a param called `len` is `len_` in Python
-
-        def names(*roles: ir.Role) -> list[str]:
-            return [tensor.name for tensor in kernel.sketch.tensors if tensor.role in roles]
-
         return {
-            "source": str(path.resolve()),
-            "entry": kernel.entry,
+            **call_request(kernel, path.resolve(), symbols, params),
             "python": str(environment.frontend_python()),
             "chip": load_hardware(kernel.hardware).facts["chip"],
             "order": order,
             "dry": dry,
-            "foreign": kernel.foreign,
-            "params": {spelled[name]: value for name, value in params.items()},
-            "inputs": names(ir.Role.IN, ir.Role.INOUT),
-            "outputs": names(ir.Role.OUT),
-            "results": names(ir.Role.OUT, ir.Role.INOUT),
-            "unchanged": names(ir.Role.IN),
         }
 
     def _run(
         self,
         request: Mapping[str, Any],
-        arrays: Mapping[str, np.ndarray[Any, Any]],
+        arrays: Tensors,
         timeout: float,
         handler: str = HANDLER,
-    ) -> WorkerResult:
+        of: float | None = None,
+    ) -> Reply:
+        """A reply and its arrays, within what is left `of` the time. Raises `ToolchainError`."""
         kept = _kept_builds(request["source"])
         # The front end's place is part of the request: the worker's environment is cleared.
-        return run_worker(
+        result = run_worker(
             handler,
             request,
             arrays,
@@ -232,6 +216,7 @@ class TritonAscendToolchain:
             readable=[request["source"], environment.environment_folder()],
             writable=[kept],
         )
+        return _replied(result, timeout if of is None else of)
 
     def _require_installed(self) -> None:
         status = self.status()
@@ -250,34 +235,24 @@ def _kept_builds(source: str) -> Path:
 
 def _replied(result: WorkerResult, timeout: float) -> Reply:
     """A reply and its arrays. Raises `ToolchainError`."""
-    if (failure := _failure(result, timeout)) is not None:
-        raise failure
-    assert result.reply is not None
-    return result.reply, dict(result.arrays)
-
-
-def _failure(result: WorkerResult, timeout: float) -> ToolchainError | None:
-    """What went wrong, or None."""
-    if result.reply is not None:
-        found = result.reply.get("failure")
-        if found is None:
-            return None
-        kinds = tuple(found.get("kinds", ()))
-        return ToolchainError(found["stage"], found["message"], found["log"], kinds)
     log = f"{result.traceback}\n{result.output}".strip()
-    if result.timed_out:
-        return ToolchainError("timeout", f"no answer within {timeout:g} s", log)
+    reply = reply_of(result, timeout, log)
+    if reply is not None:
+        return reply, dict(result.arrays)
     told = [line for line in result.output.splitlines() if line.startswith("sketchc: ")]
     if told:
         message = told[-1].removeprefix("sketchc: ")
         kind = "MemoryError" if message.startswith("no memory") else "IllegalAccessError"
-        return ToolchainError("launch", message, log, (kind,))
-    return ToolchainError("launch", result.describe(), log, result.kinds)
+        raise ToolchainError(stage="launch", message=message, log=log, kinds=(kind,))
+    words = result.describe()
+    raise ToolchainError(stage="launch", message=words, log=log, kinds=result.kinds)
 
 
-def _samples(sketch: ir.Sketch) -> Iterator[tuple[int, dict[str, int], dict[str, Value]]]:
+def _samples(
+    sketch: ir.Sketch,
+) -> Iterator[tuple[int, dict[str, int], dict[str, int | float | bool]]]:
     """(size, symbols, params) for each sample size at which the sketch has shapes."""
-    params: dict[str, Value] = {
+    params: dict[str, int | float | bool] = {
         param.name: 1.0 if param.dtype.is_float else 1
         for param in sketch.params
         if param.default is None

@@ -29,7 +29,7 @@ from sketchc.runtime.toolchains.torch_module.worker import (
     raised,
 )
 from sketchc.runtime.toolchains.triton_cuda import interpreter, worker
-from sketchc.runtime.toolchains.triton_cuda.launches import Launch, bound_launch
+from sketchc.runtime.toolchains.triton_cuda.worker import Launch, bound_launch
 
 
 class Turns:

@@ -13,45 +13,42 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import attrs
+from typing import Any
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.evaluate import host_sample, sample_extents
 from sketchc.lowering.hardware import load_hardware
-from sketchc.lowering.python_host.names import Names
+from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes
 from sketchc.runtime.sandbox.persistent_worker import KeptWorker
 from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult, run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
+    Arrays,
     Artefact,
     ModelRun,
+    Params,
     Session,
+    Sizes,
+    Tensors,
+    Toolchain,
     ToolchainError,
     ToolchainStatus,
-    write_source,
+    check_python,
+    last_lines,
+    place,
+    reply_of,
 )
-from sketchc.runtime.toolchains.launching import Arrays, Call, Reply, complete, run_launches
-from sketchc.runtime.toolchains.python_source import check_python
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from sketchc.lowering.kernel import Kernel
-
-Value = int | float | bool
+from sketchc.runtime.toolchains.launching import Call, Reply, call_request, complete, run_launches
 
 #: Stages of a `ToolchainError`.
-COMPILE, LAUNCH, TIMEOUT, INFRASTRUCTURE = "compile", "launch", "timeout", "infrastructure"
+COMPILE, LAUNCH, INFRASTRUCTURE = "compile", "launch", "infrastructure"
 
 #: Compute capabilities that `compile` builds for: A100 and H100/H200.
 ARCHITECTURES = (80, 90)
 
 _WORKER = "sketchc.runtime.toolchains.triton_cuda.worker"
 _MODELS = "sketchc.runtime.toolchains.triton_cuda.models"
-_TRACE = "sketchc.runtime.toolchains.triton_cuda.trace:trace"
+_TRACE = f"{_WORKER}:trace"
 _LAUNCH = "sketchc.runtime.toolchains.triton_cuda.cuda_launcher:serve"
 #: Loaded once for all runs in Triton's interpreter.
 INTERPRETED = ("sketchc.runtime.toolchains.triton_cuda.interpreted",)
@@ -62,17 +59,15 @@ _LARGEST_EXAMPLE = 1 << 24  # elements of one tensor
 #: Address space of the compiler and of the interpreter; what the compiler may write to one file.
 MEMORY_BYTES = 32 << 30
 _COMPILER_FILE_BYTES = 1 << 30
-_LOG_LINES = 200
 _COMPILER_ERRORS = frozenset(
     {"CompilationError", "UnsupportedLanguageConstruct", "PTXASError", "OutOfResources"}
 )
 
 
-@attrs.frozen
-class TritonCuda:
+class TritonCuda(Toolchain):
     """The toolchain of `triton_cuda`."""
 
-    target: str = "triton_cuda"
+    target = "triton_cuda"
 
     def model_run(self, kernel: Kernel) -> ModelRun:
         """Launches are made on the GPU, or interpreted and compiled apart."""
@@ -126,13 +121,13 @@ class TritonCuda:
         """
         self._require_packages()
         check_python(kernel.source)
-        source = _write(kernel, folder)
+        source = placed(kernel, folder)
         built = _built(folder)
         symbols, params = example_values(kernel.sketch)
         chip = str(load_hardware(kernel.hardware).facts["chip"])
         own = int(chip.removeprefix("sm_"))
         request = {
-            **_request(kernel, source, symbols, params),
+            **call_request(kernel, source, symbols, params),
             "architectures": [own] if kernel.foreign else list(ARCHITECTURES),
             "chip": chip,
             "folder": str(built),
@@ -150,18 +145,6 @@ class TritonCuda:
         )
         reply = _reply(result, COMPILE, timeout)
         return Artefact(kernel, folder, details={"kernels": reply["kernels"]})
-
-    def run(
-        self,
-        artefact: Artefact,
-        tensors: Mapping[str, np.ndarray[Any, Any]],
-        symbols: Mapping[str, int],
-        params: Mapping[str, Value],
-        timeout: float = 300.0,
-    ) -> dict[str, np.ndarray[Any, Any]]:
-        """One run in a worker process; see `Toolchain.run`."""
-        with self.open(artefact) as session:
-            return session.run(tensors, symbols, params, timeout)
 
     def open(self, artefact: Artefact) -> Session:
         """For several runs of one kernel; see `base.Session`."""
@@ -184,19 +167,15 @@ class TritonSession(Session):
 
     def __init__(self, artefact: Artefact, interpreted: bool) -> None:
         self._artefact = artefact
-        self._source = _write(artefact.kernel, artefact.folder)
+        self._source = placed(artefact.kernel, artefact.folder)
         make = self._interpreting if interpreted else self._on_the_gpu
         self._kept = KeptWorker(f"{_WORKER}:run_kernel", make)
 
     def run(
-        self,
-        tensors: Mapping[str, np.ndarray[Any, Any]],
-        symbols: Mapping[str, int],
-        params: Mapping[str, Value],
-        timeout: float = 300.0,
-    ) -> dict[str, np.ndarray[Any, Any]]:
+        self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
+    ) -> Arrays:
         """See `base.Toolchain.run`."""
-        request = _request(self._artefact.kernel, self._source, symbols, params)
+        request = call_request(self._artefact.kernel, self._source, symbols, params)
         result = self._kept.call(request, tensors, timeout)
         _reply(result, LAUNCH, timeout)
         return dict(result.arrays)
@@ -238,7 +217,7 @@ class LaunchedSession(Session):
         self, artefact: Artefact, architecture: int = 0, launch: Call | None = None
     ) -> None:
         self._artefact = artefact
-        self._source = _write(artefact.kernel, artefact.folder)
+        self._source = placed(artefact.kernel, artefact.folder)
         self._built = _built(artefact.folder)
         self._tracer = KeptWorker(_TRACE, self._tracing)
         self._launcher = KeptWorker(_LAUNCH, self._launching)
@@ -246,19 +225,15 @@ class LaunchedSession(Session):
         self._architecture = architecture
 
     def run(
-        self,
-        tensors: Mapping[str, np.ndarray[Any, Any]],
-        symbols: Mapping[str, int],
-        params: Mapping[str, Value],
-        timeout: float = 300.0,
-    ) -> dict[str, np.ndarray[Any, Any]]:
+        self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
+    ) -> Arrays:
         """See `base.Toolchain.run`."""
         sketch = self._artefact.kernel.sketch
         if not self._architecture:
             described = self._launch({"describe": True}, {}, timeout)[0]
             self._architecture = int(described["capability"])
         request = {
-            **_request(self._artefact.kernel, self._source, symbols, params),
+            **call_request(self._artefact.kernel, self._source, symbols, params),
             "architecture": self._architecture,
             "folder": str(self._built),
         }
@@ -303,11 +278,9 @@ class LaunchedSession(Session):
         self._launcher.close()
 
 
-def _write(kernel: Kernel, folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{kernel.name}.{kernel.target}.py"
-    write_source(path, kernel.source)
-    return path
+def placed(kernel: Kernel, folder: Path) -> Path:
+    """Write the source of a kernel; returns the file."""
+    return place(kernel, folder, f"{kernel.name}.{kernel.target}.py")
 
 
 def _built(folder: Path) -> Path:
@@ -317,57 +290,25 @@ def _built(folder: Path) -> Path:
     return built
 
 
-def _request(
-    kernel: Kernel, source: Path, symbols: Mapping[str, int], params: Mapping[str, Value]
-) -> dict[str, Any]:
-    """What the worker needs to call the wrapper: JSON-able."""
-    values = host_sample(kernel.sketch, symbols, params)
-    names = Names(kernel.sketch)
-    return {
-        "source": str(source),
-        "entry": kernel.entry,
-        "foreign": kernel.foreign,
-        "params": {names[name]: value for name, value in params.items()},
-        "tensors": [
-            {
-                "name": tensor.name,
-                "role": tensor.role.value,
-                "dtype": tensor.dtype.value,
-                "extents": sample_extents(tensor, values),
-            }
-            for tensor in kernel.sketch.tensors
-            if tensor.role is not ir.Role.WORKSPACE
-        ],
-    }
-
-
 def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
-    """The reply, or what went wrong as a `ToolchainError`."""
-    if result.reply is not None:
-        failure = result.reply.get("failure")
-        if failure is not None:
-            kinds = tuple(failure.get("kinds", ()))
-            raise ToolchainError(str(failure["stage"]), str(failure["message"]), "", kinds)
-        return dict(result.reply)
-    log = "\n".join((result.output + "\n" + result.traceback).strip().splitlines()[-_LOG_LINES:])
-    if result.timed_out:
-        message = f"no answer within {timeout:g} s"
-        raise ToolchainError(TIMEOUT, message, log)
+    """The reply. Raises `ToolchainError`."""
+    log = last_lines(result)
+    reply = reply_of(result, timeout, log)
+    if reply is not None:
+        return reply
     kind, _, message = result.error.partition(": ")
-    if kind == "WrapperError":
-        message = message.removeprefix("LaunchError: ")
+    if kind in ("WrapperError", "LaunchError"):
+        if kind == "WrapperError":
+            message = message.removeprefix("LaunchError: ")
         raise ToolchainError(LAUNCH, message, log, result.kinds)
-    if kind == "LaunchError":
-        raise ToolchainError(LAUNCH, message, log, result.kinds)
-    if kind in _COMPILER_ERRORS:
-        raise ToolchainError(COMPILE, result.describe(), log, result.kinds)
     # A compiler that dies, or a kernel that does, is the doing of what they were given.
+    stage = COMPILE if kind in _COMPILER_ERRORS else stage
     raise ToolchainError(stage, result.describe(), log, result.kinds)
 
 
 def example_values(
     sketch: ir.Sketch,
-) -> tuple[dict[str, int], dict[str, Value]]:
+) -> tuple[dict[str, int], dict[str, int | float | bool]]:
     """Symbols and params at which the wrapper's checks pass, for a launch that only compiles.
 
     Raises `ToolchainError` when none of the sizes tried satisfies the requires.
@@ -375,7 +316,7 @@ def example_values(
     params = example_params(sketch)
     names = [symbol.name for symbol in sketch.symbols]
 
-    def accepted(symbols: Mapping[str, int]) -> bool:
+    def accepted(symbols: Sizes) -> bool:
         if refusal(sketch, symbols, params):
             return False
         shapes = tensor_shapes(sketch, symbols, params).values()

@@ -1,35 +1,188 @@
-"""Handlers of the worker processes of `triton_cuda`: compile a generated file, or run it.
+"""Handlers of the worker processes of `triton_cuda`: compile a generated file, run it, or trace it.
 
 Generated code is only ever imported here, in a process of its own.
 """
 
 from __future__ import annotations
 
-import inspect
+import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import torch
+
 from sketchc.base.types import DType
+from sketchc.runtime.guards import wrapper_guard
 from sketchc.runtime.guards.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
-from sketchc.runtime.guards.placement import placement
+from sketchc.runtime.guards.placement import placement, torch_dtype
 from sketchc.runtime.process.array_types import Arrays
 from sketchc.runtime.sandbox.inside import import_file
-from sketchc.runtime.toolchains.triton_cuda.launches import Launch, TuningError, record_launches
+from sketchc.runtime.toolchains.tracer import Tracer, bound_call, names_of, require_entry, states_of
+
+#: What a launch may carry besides the kernel's arguments.
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")
+_LARGEST_GRID = (2**31 - 1, 65535, 65535)
+ALIGNMENT = 16
+
+
+class TuningError(Exception):
+    """The file tunes itself."""
+
+
+class Launch:
+    """One recorded launch: the kernel, its bound arguments, and the grid as it was given."""
+
+    def __init__(
+        self, function: Any, arguments: dict[str, Any], options: dict[str, Any], grid: Any
+    ) -> None:
+        self.function = function
+        self.arguments = arguments
+        self.options = options
+        self.grid = grid
+
+    def types(
+        self, constants: Mapping[str, Any]
+    ) -> tuple[dict[str, str], dict[tuple[int], list[list[Any]]]]:
+        """Types of the parameters, and which of them are multiples of 16."""
+        signature: dict[str, str] = {}
+        aligned: dict[tuple[int], list[list[Any]]] = {}
+        for position, name in enumerate(self.function.arg_names):
+            if name in constants:
+                signature[name] = "constexpr"
+                continue
+            value = self.arguments[name]
+            signature[name], is_aligned = argument_type(value)
+            if isinstance(value, torch.Tensor):
+                # Buffers begin at multiples of far more than 16.
+                is_aligned = value.storage_offset() * value.element_size() % ALIGNMENT == 0
+            if is_aligned:
+                aligned[(position,)] = [["tt.divisibility", ALIGNMENT]]
+        return signature, aligned
+
+    def compile(self, constants: Mapping[str, Any], architecture: int) -> Any:
+        """What Triton makes of it for sm_`architecture`, with these parameters known."""
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+
+        signature, aligned = self.types(constants)
+        source = ASTSource(self.function, signature, constants, aligned)
+        target = GPUTarget("cuda", architecture, 32)
+        return triton.compile(source, target=target, options=self.options)
+
+    def index_widths(self, wanted: Sequence[str]) -> Sequence[str | None]:
+        """The index types to build: those wanted where the wrapper chooses, else the kernel's."""
+        return wanted if "INDEX" in self.arguments else (None,)
+
+
+def check_grid(kernel: str, grid: Any) -> None:
+    """Raise `LaunchError` for a launch grid that CUDA refuses."""
+    places = grid if isinstance(grid, tuple | list) else (grid,)
+    whole = all(isinstance(n, int) and not isinstance(n, bool) for n in places)
+    fits = whole and all(0 <= n <= most for n, most in zip(places, _LARGEST_GRID, strict=False))
+    if not 0 < len(places) <= len(_LARGEST_GRID) or not fits:
+        limits = ", ".join(map(str, _LARGEST_GRID))
+        msg = f"launch of {kernel}: the grid {grid} is not up to three integers, at most {limits}"
+        raise LaunchError(msg)
+
+
+class LaunchError(ValueError):
+    """A launch that CUDA would refuse."""
+
+
+def bound_launch(
+    function: Any, given: Sequence[Any], keywords: Mapping[str, Any], grid: Any
+) -> Launch:
+    """One launch of a jitted function, its grid worked out. Raises `TypeError` for arguments that
+    do not fit, and `LaunchError`."""
+    options = {name: value for name, value in keywords.items() if name in _OPTIONS}
+    named = {name: value for name, value in keywords.items() if name not in _OPTIONS}
+    try:
+        bound = function.signature.bind(*given, **named)
+    except TypeError as error:
+        msg = f"launch of {function.__name__}: {error}"
+        raise TypeError(msg) from None
+    bound.apply_defaults()
+    arguments = dict(bound.arguments)
+    places = grid(arguments) if callable(grid) else grid
+    check_grid(function.__name__, places)
+    return Launch(function, arguments, options, places)
+
+
+class _Recorder:
+    """Stands in for a kernel: `kernel[grid](...)` is noted, not run."""
+
+    def __init__(self, function: Any, note: Callable[[Launch], None]) -> None:
+        self.function = function
+        self.note = note
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        def launch(*args: Any, **kwargs: Any) -> None:
+            self.note(bound_launch(self.function, args, kwargs, grid))
+
+        return launch
+
+
+def record_launches(module: ModuleType, call: Callable[[], object]) -> list[Launch]:
+    """The launches that `call` makes of the module's kernels, none of them executed."""
+    launches: list[Launch] = []
+    with recording(module, launches.append):
+        call()
+    return launches
+
+
+@contextmanager
+def recording(module: ModuleType, note: Callable[[Launch], None]) -> Iterator[None]:
+    """Have launches of the module's kernels noted, not executed."""
+    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.jit import JITFunction
+
+    for name, value in vars(module).items():
+        if isinstance(value, Autotuner | Heuristics):
+            msg = f"{name}: triton.autotune and triton.heuristics are not supported; choose values"
+            raise TuningError(msg)
+    kernels = {
+        name: value for name, value in vars(module).items() if isinstance(value, JITFunction)
+    }
+    try:
+        for name, function in kernels.items():
+            setattr(module, name, _Recorder(function, note))
+        yield
+    finally:
+        # Kernels find the device functions that they call in the module.
+        for name, function in kernels.items():
+            setattr(module, name, function)
+
+
+def argument_type(value: Any) -> tuple[str, bool]:
+    """Triton's name of a run-time argument's type, and whether it is a multiple of 16."""
+    match value:
+        case bool():
+            return "i1", False
+        case int():
+            narrow = -(2**31) <= value < 2**31
+            return "i32" if narrow else "i64", value % ALIGNMENT == 0
+        case float():
+            return "fp32", False
+        case _:
+            from triton.runtime.jit import type_canonicalisation_dict
+
+            name = str(value.dtype).removeprefix("torch.")
+            return f"*{type_canonicalisation_dict[name]}", True
+
 
 INDEX_WIDTHS = ("int32", "int64")
 #: Shared memory that one block may have, by architecture (vendor's CUDA guide, technical
 #: specifications per compute capability).
 _SHARED_BYTES = {80: 166_912, 86: 101_376, 89: 101_376, 90: 232_448}
 _LARGEST_BLOCK = 1024  # threads
-
-
-class MissingEntryError(Exception):
-    """The file has no function of the wrapper's name."""
 
 
 class WrapperError(Exception):
@@ -42,9 +195,7 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
     The reply is {"device"}, or {"failure": {"stage", "message"}}. With `request["foreign"]` the
     wrapper is watched (`wrapper_guard`).
     """
-    import torch
-
-    from sketchc.runtime.guards import torch_state, wrapper_guard
+    from sketchc.runtime.guards import torch_state
     from sketchc.runtime.toolchains.triton_cuda import interpreter
 
     gpu = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
@@ -58,20 +209,10 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
     before = None if watch is None else torch_state.first_state()
     device = "cuda" if gpu else "cpu"
     placed = {name: placement(array, device) for name, array in arrays.items()}
-    tensors = request["tensors"]
-    # An optional tensor that is not given is None.
-    given = [placed.get(t["name"]) for t in tensors if t["role"] != "out"]
-    inputs = [None if buffer is None else buffer.tensor for buffer in given]
-    outs = [t["name"] for t in tensors if t["role"] == "out"]
-    names = [t["name"] for t in tensors if t["role"] in ("out", "inout")]
+    tensors = {name: buffer.tensor for name, buffer in placed.items()}
     try:
         with wrapper_guard.watched(watch):
-            wrapper = entry_of(loaded(request["source"]), request["entry"])
-            keywords = dict(request["params"])
-            if outs and all(name in placed for name in outs) and wrapper_guard.takes_out(wrapper):
-                filled = tuple(placed[name].tensor for name in outs)
-                keywords["out"] = filled if len(filled) > 1 else filled[0]
-            returned = wrapper(*inputs, **keywords)
+            returned = bound_call(entry_of(loaded(request["source"]), request), request, tensors)()
             if gpu:
                 torch.cuda.synchronize()
     except Exception:
@@ -81,14 +222,14 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
     if before is not None and (changes := before.changes()):
         return _failed("policy", "; ".join(changes)), {}
     try:
-        outputs = wrapper_guard.named_outputs(names, returned)
+        outputs = wrapper_guard.named_outputs(names_of(request, "out", "inout"), returned)
         found = {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
     except wrapper_guard.WrongOutputsError as error:
         return _failed("wrong_shape", str(error)), {}
     elements = sum(array.size for array in found.values())
     if watch is not None and (against := watch.verdict(elements)):
         return _failed("policy", against), {}
-    read = [t["name"] for t in tensors if t["role"] == "in"]
+    read = names_of(request, "in")
     for name, buffer in placed.items():
         if stray := buffer.stray(name, unchanged=name in read):
             return _failed("illegal_access", stray), {}
@@ -99,14 +240,9 @@ def _failed(stage: str, message: str) -> dict[str, Any]:
     return {"failure": {"stage": stage, "message": message}}
 
 
-def entry_of(module: ModuleType, name: str) -> Callable[..., Any]:
+def entry_of(module: ModuleType, request: Mapping[str, Any]) -> Callable[..., Any]:
     """The wrapper. Raises `MissingEntryError`."""
-    found = getattr(module, name, None)
-    if not callable(found):
-        msg = f"the file defines no function `{name}`"
-        raise MissingEntryError(msg)
-    function: Callable[..., Any] = found
-    return function
+    return require_entry(getattr(module, request["entry"], None), request["entry"])
 
 
 def _count_launches(watch: Any) -> None:
@@ -172,24 +308,17 @@ def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, 
 
 
 def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
-    import torch
-
     with host_limit(HOST_SECONDS):
         module = import_file(request["source"], _NAME)
-    wrapper = entry_of(module, request["entry"])
+    wrapper = entry_of(module, request)
     examples = {
         t["name"]: torch.ones(t["extents"], dtype=getattr(torch, DType(t["dtype"]).numpy_name))
         for t in request["tensors"]
     }
-    inputs = [examples[t["name"]] for t in request["tensors"] if t["role"] != "out"]
-    keywords = dict(request["params"])
-    parameters = inspect.signature(wrapper).parameters
-    if "out" in parameters and parameters["out"].default is inspect.Parameter.empty:
-        outs = tuple(examples[t["name"]] for t in request["tensors"] if t["role"] == "out")
-        keywords["out"] = outs if len(outs) > 1 else outs[0]
+    call = bound_call(wrapper, request, examples, needed=True)
     try:
         with host_limit(HOST_SECONDS):
-            launches = record_launches(module, lambda: wrapper(*inputs, **keywords))
+            launches = record_launches(module, call)
     except TuningError:
         raise
     except Exception as error:
@@ -255,3 +384,95 @@ def _resources(cubin: Path) -> dict[str, int]:
     if found is None:
         return {}
     return {"registers": int(found[1]), "spill_bytes": int(found[2])}
+
+
+# ---------------------------------------------------------------- trace
+# What a launch specialises on (alignment, arguments that are 1) is what Triton's own launcher would
+# (triton.runtime.jit), so that it is the users' code that runs.
+
+
+#: What was built in this process, by everything that it depends on.
+_BUILT: dict[str, dict[str, Any]] = {}
+
+
+def trace(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """The worker's handler: see `tracer`. `request` is that of `run_kernel`,
+    with "states", "architecture" (90 for sm_90) and "folder" (for cubins). The reply is
+    {"launches", "done"}; arrays are the contents of buffers."""
+    given, states = states_of(arrays, request["states"])
+    tensors = {name: _tensor(array) for name, array in given.items()}
+    module = loaded(request["source"])
+    call = bound_call(entry_of(module, request), request, tensors)
+    tracer = Tracer(tensors, states)
+    noted: dict[int, Launch] = {}
+
+    def note(launch: Launch) -> None:
+        record = _written(launch, tracer)
+        if all(record["grid"]):
+            noted[id(record)] = launch
+            tracer.launch(record)
+
+    with recording(module, note):
+        done, contents = tracer.trace(call, names_of(request, "out", "inout"))
+    # Now that kernels find each other in the module again.
+    for record in tracer.launches:
+        launch = noted[id(record)]
+        record["artefact"] = built_launch(launch, request["architecture"], Path(request["folder"]))
+    return {"launches": tracer.launches, "done": done}, contents
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    dtype = torch_dtype(array.dtype)
+    if not array.size:
+        return torch.empty(array.shape, dtype=dtype)
+    return torch.from_numpy(array.reshape(-1).view(np.uint8)).view(dtype).reshape(array.shape)
+
+
+def _written(launch: Launch, tracer: Tracer) -> dict[str, Any]:
+    places = launch.grid if isinstance(launch.grid, tuple | list) else (launch.grid,)
+    constants, arguments = _constants(launch), []
+    for name, value in launch.arguments.items():
+        if name not in constants:
+            kind, _ = argument_type(value)
+            arguments.append({"name": name, **tracer.argument(value, kind)})
+    return {
+        "kernel": launch.function.__name__,
+        "grid": [*places, 1, 1][:3],
+        "arguments": arguments,
+    }
+
+
+def _constants(launch: Launch) -> dict[str, Any]:
+    """Parameters that the code is compiled for the values of: those that say so, None, and 1."""
+    found = {}
+    for parameter in launch.function.params:
+        value = launch.arguments[parameter.name]
+        one = type(value) is int and value == 1 and not parameter.do_not_specialize
+        if parameter.is_constexpr or value is None or one:
+            found[parameter.name] = value
+    return found
+
+
+def built_launch(launch: Launch, architecture: int, folder: Path) -> dict[str, Any]:
+    """The cubin of a launch as {"cubin", "function", "threads", "shared", "scratch"}: a file, a
+    name, and bytes (of scratch memory: for each program)."""
+    constants = _constants(launch)
+    types = launch.types(constants)
+    parts = (launch.function.__name__, constants, *types, launch.options, architecture)
+    key = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+    if key not in _BUILT:
+        compiled = launch.compile(constants, architecture)
+        metadata = compiled.metadata
+        if getattr(metadata, "num_ctas", 1) != 1:
+            msg = f"{launch.function.__name__}: clusters of blocks are not launched"
+            raise NotImplementedError(msg)
+        cubin = folder / f"{launch.function.__name__}.{key}.cubin"
+        cubin.write_bytes(compiled.asm["cubin"])
+        _BUILT[key] = {
+            "cubin": str(cubin),
+            "function": metadata.name,
+            "threads": 32 * metadata.num_warps,
+            "shared": metadata.shared,
+            "scratch": getattr(metadata, "global_scratch_size", 0),
+        }
+    return _BUILT[key]

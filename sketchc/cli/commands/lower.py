@@ -181,14 +181,8 @@ def write_module(planned: PlannedSketch, folder: Path, written: Kernel | None = 
     kernel = load_target(planned.plan.target).emit(planned.plan)
     if written is not None:
         kernel = attrs.evolve(kernel, source=written.source)
-    build = getattr(toolchain(kernel.target), "build_module", None)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if build is not None:
-            path = build(kernel, folder)
-        else:
-            path = folder / f"{kernel.name}.py"
-            path.write_text(kernel.source, "utf-8")
+        path = toolchain(kernel.target).build_module(kernel, folder)
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror}"
         raise UsageError(msg) from error

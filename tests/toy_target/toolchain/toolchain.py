@@ -16,9 +16,9 @@ from sketchc.runtime.toolchains.base import (
     Artefact,
     ToolchainError,
     ToolchainStatus,
+    check_python,
 )
 from sketchc.runtime.toolchains.launching import complete
-from sketchc.runtime.toolchains.python_source import check_python
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -1,0 +1,33 @@
+"""A compiled C++ kernel as a function of this process: for code that the tests made themselves."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sketchc.runtime.toolchains.base import Artefact
+from sketchc.runtime.toolchains.cpp.toolchain import signature
+from sketchc.runtime.toolchains.cpp.worker import call
+
+
+class NativeKernel:
+    """`kernel(tensors, symbols, params)` writes the given arrays, which must be contiguous; all
+    must be given, but optional ones. It returns the entry point's status."""
+
+    def __init__(self, artefact: Artefact) -> None:
+        self.kernel = artefact.kernel
+        self._library = ctypes.CDLL(str(artefact.library))
+
+    def __call__(
+        self,
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        symbols: Mapping[str, int],
+        params: Mapping[str, int | float | bool] | None = None,
+    ) -> int:
+        request = signature(self.kernel, symbols, params or {}, tensors)
+        arrays = [tensors.get(name) for name, *_ in request["tensors"]]
+        assert all(array is None or array.flags.c_contiguous for array in arrays)
+        return call(self._library, request, [None if a is None else a.ctypes.data for a in arrays])
