@@ -67,7 +67,7 @@ class Tiles:
     def loaded(self) -> frozenset[str]:
         """The scalars that come from memory: nothing is known about their range."""
         if self._loaded is None:
-            self._loaded = loaded_scalars(self.sketch)
+            self._loaded = fetched_scalars(self.sketch)
         return self._loaded
 
     # ------------------------------------------------------------ index tiles
@@ -202,7 +202,7 @@ def range_conditions(
     return ir.Binary("<=", ZERO, index), ir.Binary("<", index, extent)
 
 
-def loaded_scalars(sketch: ir.Sketch) -> frozenset[str]:
+def fetched_scalars(sketch: ir.Sketch) -> frozenset[str]:
     """The names of scalars that were fetched, or made of fetched ones."""
     found: set[str] = set()
     for statement in (*steps(sketch.steps), *in_phases(sketch.phases)):

@@ -24,9 +24,9 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-import attrs
 import numpy as np
 
+from sketchc.base import records
 from sketchc.base.diagnostics import (
     Diagnostic,
     DiagnosticError,
@@ -82,7 +82,7 @@ CROSSING_RUNS = 3
 CROSSING_TRIED = 8
 
 
-@attrs.frozen
+@records.frozen
 class Variant:
     """The sketch at one assignment of its constants.
 
@@ -113,7 +113,7 @@ class Variant:
         return len(values) - len({value for value in values if value != 1})
 
 
-@attrs.frozen
+@records.frozen
 class Effort:
     """How much is executed: settings beside those aimed at what they do not reach, the work of one
     run and of all (in lanes, some 20 ns each). `fixed`: constants of one value are varied too."""

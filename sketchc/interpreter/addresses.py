@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-import attrs
 import numpy as np
 
+from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
 from sketchc.interpreter.expressions import (
     Axes,
@@ -41,7 +41,7 @@ from sketchc.ir import walk
 from sketchc.ir.symbolic import conjuncts
 
 
-@attrs.frozen
+@records.frozen
 class Addresses:
     """The elements `chosen` are named by the lanes of `box`, in row-major order: by all of them, or
     by those for which `mask` holds. `placed` are the positions in storage of all lanes, with what
@@ -71,7 +71,7 @@ class Addresses:
 Condition: TypeAlias = tuple[TileValue, Axes]
 
 
-@attrs.frozen
+@records.frozen
 class _Slice:
     """A slice's axis of the tile (from 0), its subscript's place, and its three parts."""
 
@@ -82,7 +82,7 @@ class _Slice:
     step: Callable[[Values], float]
 
 
-@attrs.frozen
+@records.frozen
 class Compiled:
     """An access compiled for the general path."""
 
@@ -140,7 +140,7 @@ def compile_access(
     )
 
 
-@attrs.frozen
+@records.frozen
 class Locator:
     """Locates the lanes of one access at run time.
 
@@ -199,7 +199,7 @@ class Locator:
             if kind is ir.ScalarSubscript and not self.fills:
                 continue
             array = np.logical_and(tile.array >= 0, tile.array < size)
-            condition = attrs.evolve(tile, array=array)
+            condition = records.evolve(tile, array=array)
             if from_memory:
                 loaded.append(condition)
             else:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import TypeAlias, assert_never
 
-import attrs
 import numpy as np
 
+from sketchc.base import records
 from sketchc.base.diagnostics import DiagnosticError, InternalError
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.tiles import (
@@ -191,7 +191,7 @@ def is_index(expression: ir.Expr, bindings: Container[str]) -> bool:
 Axes: TypeAlias = frozenset[int]
 
 
-@attrs.frozen
+@records.frozen
 class IndexCompiler:
     """Compiles index tiles; `padding` more void lanes stand on every axis (physical extents).
 
@@ -201,7 +201,7 @@ class IndexCompiler:
     read: Callable[[ir.TileLanes], Callable[[], TileValue]]
     padding: int = 0
     loaded: Container[str] = frozenset()
-    bindings: dict[str, Axes] = attrs.field(factory=dict)
+    bindings: dict[str, Axes] = records.field(factory=dict)
 
     def compile(self, expression: ir.Expr) -> IndexFunction:
         """A closure for an expression with lanes; scalars become rank-0 tiles."""
@@ -365,7 +365,7 @@ def _guarded(expression: ir.Binary, divisor: TileValue, extents: Extents, box: B
         violation = Violation("arithmetic", "", lane, (), "division by zero", expression.span)
         raise DiagnosticError([violation.diagnostic()])
     array = np.where(divisor.array == 0, 1, divisor.array)
-    return attrs.evolve(divisor, array=array)
+    return records.evolve(divisor, array=array)
 
 
 def compile_domain(domain: ir.Domain) -> Callable[[Values, Extents], Box]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
-import attrs
 import numpy as np
 
+from sketchc.base import records
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.api import Result
 from sketchc.interpreter.memory import STRAY
@@ -23,7 +23,7 @@ from sketchc.launch.index_inputs import Promise, index_ranges, promises
 from sketchc.launch.symbol_sources import solve_symbols
 
 
-@attrs.frozen
+@records.frozen
 class Drawing:
     """How inputs are drawn. `floats` bounds the magnitudes of floats and `largest` those of
     integers, which then have one sign; None: see `random_array`. `places`: which of the ways in
@@ -279,7 +279,7 @@ def _computed(statement: ir.Statement) -> list[ir.Expr]:
             return []
 
 
-@attrs.define
+@records.define
 class _Runs:
     """Runs the sketch, a limited number of times."""
 

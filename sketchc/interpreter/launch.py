@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import attrs
 import numpy as np
 
+from sketchc.base import records
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.memory import Memory, Window
@@ -27,7 +27,7 @@ Scalar = int | float | bool
 WIDEST_ELEMENT = 8
 
 
-@attrs.frozen
+@records.frozen
 class Launch:
     """Host values by name, and the tensors' memory and windows."""
 
@@ -190,7 +190,7 @@ def bind_values(
         }.items()
     }
     try:
-        values = host_values(attrs.evolve(sketch, lets=()), symbols, rounded)
+        values = host_values(records.evolve(sketch, lets=()), symbols, rounded)
     except KeyError as error:
         name = error.args[0]
         msg = f"{name} has no value; give --set {name}=VALUE"

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, assert_never
 
-import attrs
 import numpy as np
 
+from sketchc.base import records
 from sketchc.base.diagnostics import InternalError, UsageError
 from sketchc.base.types import DType, promote
 from sketchc.interpreter.accesses import Accesses
@@ -437,7 +437,7 @@ class Machine(Accesses):
             raise InternalError(msg)
 
 
-@attrs.frozen
+@records.frozen
 class Use:
     """The names (tensors and views) that a phase loads, stores, and updates by which atomics."""
 

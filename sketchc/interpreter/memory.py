@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-import attrs
 import numpy as np
 
+from sketchc.base import records
 from sketchc.base.diagnostics import InternalError, Span
 from sketchc.base.types import DType
 from sketchc.interpreter.expressions import IndexCompiler, Values, compile_domain
@@ -73,7 +73,7 @@ def parallel_values(path: Path) -> dict[str, int]:
     return {variable: value for _, variable, value, parallel in path if parallel}
 
 
-@attrs.define
+@records.define
 class Memory:
     """One tensor. `data` and the maps have the actual shape; `written` is None where every element
     has a value from the start. `writer`, `reader` and, for each atomic operation, `updaters`
@@ -86,7 +86,7 @@ class Memory:
     written: Array | None = None
     writer: Array | None = None
     reader: Array | None = None
-    updaters: dict[str, Array] = attrs.field(factory=dict)
+    updaters: dict[str, Array] = records.field(factory=dict)
     wide: Array | None = None
     present: bool = True
 
@@ -101,7 +101,7 @@ class Memory:
         self.wide = self.data.astype(np.float64) if sums else None
 
 
-@attrs.frozen
+@records.frozen
 class Window:
     """A tensor or a view of it under its own extents; all arrays share storage with `Memory`'s."""
 
@@ -149,7 +149,7 @@ class Window:
 MASKED, STRAY = -1, -2
 
 
-@attrs.frozen
+@records.frozen
 class Places:
     """Where one store with a promise wrote, in one iteration: for each lane a position in the
     storage of `tensor`, which has `size` elements, else `MASKED` or `STRAY`. `launch` counts
@@ -162,7 +162,7 @@ class Places:
     positions: Array
 
 
-@attrs.frozen
+@records.frozen
 class Site:
     """Where a statement stands: its span and the loop variables around it."""
 
@@ -174,13 +174,13 @@ class Site:
         return {name: int(values[name]) for name in self.loops}  # type: ignore[arg-type]
 
 
-@attrs.define
+@records.define
 class Shadow:
     """The iteration that runs now, and the checks of each access."""
 
     violations: Violations
     values: Values
-    paths: list[Path] = attrs.field(factory=lambda: [()])
+    paths: list[Path] = records.field(factory=lambda: [()])
     current: int = 0
     launches: int = 0
 
@@ -353,7 +353,7 @@ def first_element(mask: Array, index: Index, window: Window) -> tuple[int, ...]:
 Action: TypeAlias = Callable[[], None]
 
 
-@attrs.define
+@records.define
 class State:
     """What the statements of one execution read and change."""
 
@@ -363,19 +363,19 @@ class State:
     memories: dict[str, Memory]
     windows: dict[str, Window]
     violations: Violations
-    tiles: dict[str, TileValue] = attrs.field(factory=dict)
-    declared: dict[str, ir.Tile] = attrs.field(init=False)
-    shadow: Shadow = attrs.field(init=False)
-    indices: IndexCompiler = attrs.field(init=False)
-    order: np.random.Generator = attrs.field(init=False)
+    tiles: dict[str, TileValue] = records.field(factory=dict)
+    declared: dict[str, ir.Tile] = records.field(init=False)
+    shadow: Shadow = records.field(init=False)
+    indices: IndexCompiler = records.field(init=False)
+    order: np.random.Generator = records.field(init=False)
     loops: tuple[str, ...] = ()
     loop_count: int = 0
     parallel_depth: int = 0
-    alloc_depth: dict[str, int] = attrs.field(factory=dict)
-    tile_writers: dict[str, Path] = attrs.field(factory=dict)
-    reached: RunCoverage = attrs.field(factory=RunCoverage)
-    places: list[Places] = attrs.field(factory=list)
-    from_memory: set[str] = attrs.field(factory=set)  # scalars that a fetch has part in
+    alloc_depth: dict[str, int] = records.field(factory=dict)
+    tile_writers: dict[str, Path] = records.field(factory=dict)
+    reached: RunCoverage = records.field(factory=RunCoverage)
+    places: list[Places] = records.field(factory=list)
+    from_memory: set[str] = records.field(factory=set)  # scalars that a fetch has part in
 
     def __attrs_post_init__(self) -> None:
         self.declared = {tile.name: tile for tile in self.sketch.tiles}

@@ -15,9 +15,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
-import attrs
 import numpy as np
 
+from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.tiles import (
@@ -43,7 +43,7 @@ from sketchc.ir.walk import kept_axes
 from sketchc.ops.table import Category, Op, Partial, Result, identity_value
 
 
-@attrs.frozen
+@records.frozen
 class Outcome:
     """Values over `box` of the destination's extents."""
 
@@ -51,7 +51,7 @@ class Outcome:
     box: Box
 
 
-@attrs.frozen
+@records.define(eq=False)
 class OperationError(Exception):
     """An operation without meaning on a valid lane; `kind` as in `Violation`, `lane` in the
     destination's extents, `box` the lanes on which the result would be valid."""
@@ -62,7 +62,7 @@ class OperationError(Exception):
     box: Box
 
 
-@attrs.frozen
+@records.frozen
 class Operation:
     """One Compute statement's operation with all that is static about it.
 

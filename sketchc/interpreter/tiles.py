@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from typing import Any, TypeAlias
 
-import attrs
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchc.base import records
 from sketchc.base.types import DType, numpy_dtype
 
 Array: TypeAlias = NDArray[Any]
@@ -130,7 +130,7 @@ def physical_shape(extents: Extents, padding: int) -> tuple[int, ...]:
     return tuple(extent if extent == 1 else extent + padding for extent in extents)
 
 
-@attrs.define
+@records.define
 class TileValue:
     """A tile (or an index tile) at one moment.
 

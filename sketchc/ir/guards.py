@@ -13,14 +13,14 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value, has_floats, negated
 
 
-def conjuncts(condition: ir.Expr, holds: bool = True) -> Iterator[ir.Expr]:
+def consequences(condition: ir.Expr, holds: bool = True) -> Iterator[ir.Expr]:
     """All that holds where a condition does, or does not: of `not (a or b)` that neither holds."""
     match condition:
         case ir.Unary("not", operand):
-            yield from conjuncts(operand, not holds)
+            yield from consequences(operand, not holds)
         case ir.Binary("and" | "or" as operator, left, right) if (operator == "and") == holds:
-            yield from conjuncts(left, holds)
-            yield from conjuncts(right, holds)
+            yield from consequences(left, holds)
+            yield from consequences(right, holds)
         case _:
             yield condition if holds else negated(condition)
 

@@ -15,7 +15,7 @@ from sketchc.base.diagnostics import NOWHERE, InternalError
 from sketchc.base.types import DType
 from sketchc.ir import evaluate, walk
 from sketchc.ir import nodes as ir
-from sketchc.ops.table import OPS
+from sketchc.ops.table import OPS, may_evaluate
 
 #: What breaks a rule: the node, and a few words on it.
 Broken: TypeAlias = tuple[object, str]
@@ -296,6 +296,13 @@ def _operations(sketch: ir.Sketch) -> Iterator[Broken]:
             yield each, "every attribute of the row, and no other, is wanted"
 
 
+def _evaluation_types(sketch: ir.Sketch) -> Iterator[Broken]:
+    for each in _computations(sketch):
+        destination = sketch.tile(each.destination).dtype
+        if not may_evaluate(OPS[each.operation], each.dtype, destination):
+            yield each, f"evaluated in {each.dtype.value}, for a tile of {destination.value}"
+
+
 def _conditions(sketch: ir.Sketch) -> Iterator[Broken]:
     for place in _places(sketch):
         match place.step:
@@ -392,6 +399,7 @@ def _masked_writes(sketch: ir.Sketch) -> Iterator[Broken]:
 RULES = (
     Rule("unique names", "every name stands for one thing throughout", _unique_names),
     Rule("operations", "operands, destinations and attributes fit the op table", _operations),
+    Rule("types of operations", "they follow from the op table's column", _evaluation_types),
     Rule("names in scope", "every name is what its kind says where it is used", _names_in_scope),
     Rule("one alloc", "every tile is allocated at one place", _one_alloc),
     Rule("tiles in scope", "a tile is allocated before, in a block around", _tiles_in_scope),

@@ -590,6 +590,23 @@ def result_of(row: Op, operand: DType | None) -> DType | None:
             return None
 
 
+def may_evaluate(row: Op, dtype: DType, destination: DType) -> bool:
+    """Whether an operation that writes a tile of type `destination` may be evaluated in `dtype`."""
+    match row.result:
+        case Result.FLOAT:
+            return dtype.is_float and destination.is_float
+        case Result.INTEGER:
+            return not dtype.is_float and writes_implicitly(dtype, destination)
+        case Result.BOOL:
+            return destination is DType.BOOL and not (row.truth and dtype is not DType.BOOL)
+        case Result.I64:
+            return writes_implicitly(DType.I64, destination)
+        case Result.SAME | Result.PROMOTE | Result.ACCUMULATOR:
+            return writes_implicitly(dtype, destination)
+        case Result.DESTINATION:
+            return True
+
+
 def writes_implicitly(source: DType, destination: DType) -> bool:
     """Whether a value of type `source` may be written to `destination` without `cast` (R6)."""
     if source is destination:

@@ -217,30 +217,6 @@ def test_many_files_are_shared_out_with_the_same_result(tmp_path):
     assert map_files(function, paths) == [function(path) for path in paths]
 
 
-def imported(cache: Path, *arguments: str) -> set[str]:
-    """The modules that a command has imported when it is done."""
-    program = (
-        "import sys; from sketchc.cli.main import run; status = run(sys.argv[1:]);"
-        "print('\\n'.join(['MODULES', *sys.modules])); sys.exit(status)"
-    )
-    command = [sys.executable, "-c", program, *arguments]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
-    out = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=environment
-    ).stdout
-    return set(out.partition("MODULES\n")[2].split())
-
-
-def test_check_imports_nothing_heavy(tmp_path):
-    rms = str(ROOT / "examples" / "rms.sketch")
-    quick = ("check", "-q", "--static", rms)
-    assert "lark" in imported(tmp_path, *quick)  # to compute the tables, once
-    modules = imported(tmp_path, *quick)
-    assert "sketchc.checker.claims.proofs" in modules
-    heavy = ["torch", "triton", "numpy", "lark", "islpy", "attr", "rich", "multiprocessing"]
-    assert [name for name in heavy if name in modules] == []
-
-
 # ---------------------------------------------------------------- explain, help
 
 

@@ -112,6 +112,7 @@ F32 = ir.DType.F32
 BREAKS: dict[str, Change] = {
     "unique names": evolved(ir.For, variable="M"),
     "operations": evolved(ir.Compute, operation="no_such_operation"),
+    "types of operations": evolved(ir.Compute, dtype=ir.DType.I64),
     "names in scope": with_scalar(ir.Ref("nobody", LET, F32), F32),
     "one alloc": lambda sketch: changed(sketch, ir.Alloc, lambda node: (node, node)),
     "tiles in scope": lambda sketch: changed(

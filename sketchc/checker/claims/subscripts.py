@@ -232,7 +232,7 @@ def _where_reached(prover: Prover, site: Site, condition: ir.Expr) -> ir.Expr | 
         if not isinstance(step, Branch):
             continue
         asks = _present(step.condition)
-        for part in guards.conjuncts(step.condition, step.holds):
+        for part in guards.consequences(step.condition, step.holds):
             if not names(part) - prover.root.forms.keys() - _present(part):
                 known.append(part)
             elif not asks:

@@ -398,7 +398,7 @@ class Context:
         before, outer = set(self.present), self.guards
         self.present |= present
         if condition is not None:
-            parts = map(self.host_form, guards.conjuncts(condition, holds))
+            parts = map(self.host_form, guards.consequences(condition, holds))
             self.guards += tuple(part for part in parts if part is not None)
         self.scopes.open()
         try:

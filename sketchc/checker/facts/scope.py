@@ -32,7 +32,7 @@ from sketchc.checker.facts.systems import refuted
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
-from sketchc.ir.guards import alternatives, conjuncts
+from sketchc.ir.guards import alternatives, consequences
 from sketchc.ir.symbolic import OPPOSITE, negated, simplify
 from sketchc.ir.walk import children, names, references, substitute
 
@@ -231,7 +231,7 @@ class Scope:
     def given(self, condition: ir.Expr, holds: bool = True) -> Scope:
         """The scope where a uniform condition holds, or does not."""
         inner = self.assume(self.compare(condition, holds))
-        return inner._told(conjuncts(condition, holds)) if self.open else inner
+        return inner._told(consequences(condition, holds)) if self.open else inner
 
     def _told(self, conditions: Iterable[ir.Expr]) -> Scope:
         """With what the host has checked for where these conditions hold: the last alternative of
