@@ -14,7 +14,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import Value, evaluate, host_sample, host_values, sample_extents
-from sketchc.launch.conditions import broken
+from sketchc.launch.conditions import Kind, broken, launch_conditions
 
 #: Combinations that `choose` looks at before it gives up.
 _MOST_TRIES = 50_000
@@ -125,14 +125,13 @@ def _all_hold(
 
 def _conditions(sketch: ir.Sketch, least: int) -> list[tuple[tuple[str, ...], ir.Expr]]:
     """What must hold at a launch, each with the symbols that it depends on."""
-    found: list[ir.Expr] = []
-    for symbol in sketch.symbols:
-        here = ir.Ref(symbol.name, ir.NameKind.SYMBOL)
-        found.append(ir.Binary(">=", here, ir.Literal(least)))
-        if symbol.upper_bound is not None:
-            found.append(ir.Binary("<=", here, ir.Literal(symbol.upper_bound)))
-    for require in sketch.requires:
-        found += symbolic.conjuncts(require.condition)
+    found: list[ir.Expr] = [ir.Ref(symbol.name, ir.NameKind.SYMBOL) for symbol in sketch.symbols]
+    found = [ir.Binary(">=", symbol, ir.Literal(least)) for symbol in found]
+    launch = launch_conditions(sketch)
+    found += [condition.holds for condition in launch if condition.kind is Kind.BOUND]
+    for condition in launch:
+        if condition.kind in (Kind.REQUIRE, Kind.DERIVED):
+            found += symbolic.conjuncts(condition.holds)
     found += [
         ir.Binary(">=", extent, ir.Literal(least))
         for tensor in sketch.tensors

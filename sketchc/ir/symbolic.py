@@ -13,6 +13,7 @@ Takes and returns `ir.Expr`; nothing raises, and unknown operations are atoms.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial, reduce
 from typing import TypeAlias, assert_never
 
 from sketchc.ir import nodes as ir
@@ -324,6 +325,11 @@ def conjunction(conditions: Sequence[ir.Expr]) -> ir.Expr:
     for condition in conditions[1:]:
         every = ir.Binary("and", every, condition)
     return every
+
+
+def product(factors: Sequence[ir.Expr]) -> ir.Expr:
+    """The factors multiplied; 1 for none."""
+    return reduce(partial(ir.Binary, "*"), factors) if factors else ir.Literal(1)
 
 
 def has_floats(expression: ir.Expr) -> bool:

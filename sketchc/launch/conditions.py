@@ -15,17 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, constants_of, evaluate, given_values, sample_let
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import conjunction, conjuncts
-from sketchc.ir.walk import children, references, substitute
-from sketchc.launch.index_width import existing, exists, fetched_widths, index_width
+from sketchc.ir.walk import children, names, references, substitute
+from sketchc.launch.index_width import existing, exists, fetched_widths, index_width, per_sketch
 from sketchc.launch.symbol_sources import sources_of
 
 _ZERO = ir.Literal(0)
@@ -73,73 +74,35 @@ def actual_extent(tensor: str, axis: int) -> str:
 def launch_steps(sketch: ir.Sketch) -> tuple[Step, ...]:
     """All conditions that do not belong to a step of the schedule, among the `let`s that they are
     about. What always holds, or was checked before, is left out."""
-    return tuple(_Order(sketch).steps())
+    return _conditions(sketch).steps
 
 
 def launch_conditions(sketch: ir.Sketch) -> tuple[Condition, ...]:
     """All conditions of a sketch, in the order of their numbers."""
-    found = [step for step in launch_steps(sketch) if isinstance(step, Condition)]
-    found += [condition for group in fetch_conditions(sketch).values() for condition in group]
-    found += fetched_conditions(sketch).values()
+    known = _conditions(sketch)
+    found = [step for step in known.steps if isinstance(step, Condition)]
+    found += [condition for group in known.fetch.values() for condition in group]
+    found += known.fetched.values()
     return tuple(sorted(found, key=lambda condition: condition.number))
 
 
-def fetch_conditions(sketch: ir.Sketch) -> dict[str, tuple[Condition, ...]]:
+def fetch_conditions(sketch: ir.Sketch) -> Mapping[str, tuple[Condition, ...]]:
     """For each `fetch` of the host, by the name that it binds: that its index is in range, where it
     comes from what was fetched before. Anything else was proved."""
-    number = len(sketch.requires) + 1
-    number += sum(
-        isinstance(step, Condition) and step.kind not in (Kind.REQUIRE, Kind.DERIVED)
-        for step in launch_steps(sketch)
-    )
-    result: dict[str, tuple[Condition, ...]] = {}
-    for fetch, loaded in _fetches(sketch.steps, set()):
-        group: list[Condition] = []
-        extents = sketch.extents(fetch.access.tensor)
-        for subscript, extent in zip(fetch.access.subscripts, extents, strict=True):
-            assert isinstance(subscript, ir.ScalarSubscript)
-            index = subscript.index
-            if not loaded & {reference.name for reference in references(index)}:
-                continue
-            inside = _between(_ZERO, index, "<", extent)
-            text = f"0 <= {show(index)} < {show(extent)}"
-            group.append(Condition(Kind.FETCH, inside, text, number, span=fetch.span))
-            number += 1
-        if group:
-            result[fetch.name] = tuple(group)
-    return result
+    return _conditions(sketch).fetch
 
 
-def fetched_conditions(sketch: ir.Sketch) -> dict[str, Condition]:
+def fetched_conditions(sketch: ir.Sketch) -> Mapping[str, Condition]:
     """For each `fetch` of the host, by the name that it binds: what must hold of the number, right
     after it, for 64 bits to hold every integer."""
-    before = fetch_conditions(sketch).values()
-    number = (
-        len(sketch.requires)
-        + sum(map(len, before))
-        + sum(
-            isinstance(step, Condition) and step.kind not in (Kind.REQUIRE, Kind.DERIVED)
-            for step in launch_steps(sketch)
-        )
-    )
-    result: dict[str, Condition] = {}
-    for name, width in fetched_widths(sketch).items():
-        if width.terms:
-            number += 1
-            place = sketch.span if width.place is NOWHERE else width.place
-            result[name] = Condition(Kind.FETCHED, width.condition, width.text, number, span=place)
-    return result
+    return _conditions(sketch).fetched
 
 
 def solved_sizes(sketch: ir.Sketch, sizes: Condition) -> Condition | None:
     """What the condition on sizes says that shapes of arrays do not: that symbols solved from an
     extent, `N` in `X[N + 3]`, are not negative. None where there are none."""
     plain = {name for name, found in sources_of(sketch).items() if all(s.bare for s in found)}
-    parts = [
-        part
-        for part in conjuncts(sizes.holds)
-        if not {reference.name for reference in references(part)} <= plain
-    ]
+    parts = [part for part in conjuncts(sizes.holds) if not names(part) <= plain]
     if not parts:
         return None
     holds = conjunction(parts)
@@ -151,12 +114,20 @@ def broken(
 ) -> str | None:
     """The text of the first condition that a launch with these values breaks, None if all hold.
     Raises `KeyError` where one is about a param that has neither a value nor a default."""
-    values = given_values(sketch, symbols, params)
+    return refused(sketch, given_values(sketch, symbols, params))
+
+
+def refused(sketch: ir.Sketch, values: dict[str, Value], sampled: bool = False) -> str | None:
+    """As `broken`, of host scalars by name; the `let`s join `values`. `sampled`: they are there
+    already, and one may have no value for params that were assumed (see `sample_let`)."""
     for step in launch_steps(sketch):
         try:
             if isinstance(step, ir.Let):
-                values[step.name] = evaluate(step.value, values)
-            elif step.kind is not Kind.REPEAT and not evaluate(step.holds, values):
+                if not sampled:
+                    values[step.name] = evaluate(step.value, values)
+            elif step.kind is Kind.REPEAT or (step.kind is Kind.DOMAIN and sampled):
+                continue
+            elif not evaluate(step.holds, values):
                 return step.text
         except (ArithmeticError, ValueError):
             return f"a value of {step.name}" if isinstance(step, ir.Let) else step.text
@@ -193,6 +164,21 @@ def refusal(
 # ---------------------------------------------------------------- the order
 
 
+@records.frozen
+class _Conditions:
+    """All conditions of a sketch."""
+
+    steps: tuple[Step, ...]
+    fetch: Mapping[str, tuple[Condition, ...]]
+    fetched: Mapping[str, Condition]
+
+
+@per_sketch
+def _conditions(sketch: ir.Sketch) -> _Conditions:
+    order = _Order(sketch)
+    return _Conditions(tuple(order.steps()), dict(order.fetches()), dict(order.fetched()))
+
+
 @records.define
 class _Order:
     """Puts conditions and `let`s in order; `said` holds what is known to be true by then, `least`
@@ -225,6 +211,28 @@ class _Order:
         for repeat in _repeats(sketch):
             yield from self.further(Kind.REPEAT, *repeat)
 
+    def fetches(self) -> Iterator[tuple[str, tuple[Condition, ...]]]:
+        """What must hold of the indices of each fetch."""
+        for fetch, loaded in _fetches(self.sketch.steps, set()):
+            group: list[Condition] = []
+            extents = self.sketch.extents(fetch.access.tensor)
+            for subscript, extent in zip(fetch.access.subscripts, extents, strict=True):
+                assert isinstance(subscript, ir.ScalarSubscript)
+                index = subscript.index
+                if loaded & names(index):
+                    inside = _between(_ZERO, index, "<", extent)
+                    text = f"0 <= {show(index)} < {show(extent)}"
+                    group.append(self.numbered(Kind.FETCH, inside, fetch.span, text))
+            if group:
+                yield fetch.name, tuple(group)
+
+    def fetched(self) -> Iterator[tuple[str, Condition]]:
+        """What must hold of each number that was fetched."""
+        for name, width in fetched_widths(self.sketch).items():
+            if width.terms:
+                place = self.sketch.span if width.place is NOWHERE else width.place
+                yield name, self.numbered(Kind.FETCHED, width.condition, place, width.text)
+
     def arguments(self) -> Iterator[Condition]:
         """What must hold of symbols and params by themselves."""
         sizes = [ir.Binary(">=", _symbol(symbol), _ZERO) for symbol in self.sketch.symbols]
@@ -235,8 +243,8 @@ class _Order:
                 bound = ir.Binary("<=", _symbol(symbol), ir.Literal(symbol.upper_bound))
                 yield from self.further(Kind.BOUND, bound, symbol.span)
         for param in self.sketch.params:
-            limits = _limits(param.dtype)
-            if limits is not None:
+            limits = param.dtype.limits if param.dtype is not DType.I64 else None
+            if limits is not None and param.dtype.is_integer:
                 name = ir.Ref(param.name, ir.NameKind.PARAM, param.dtype)
                 low, high = map(ir.Literal, limits)
                 inside = _between(low, name, "<=", high)
@@ -246,7 +254,7 @@ class _Order:
         """The requires whose names are all known; they leave `waiting`."""
         for item in list(waiting):
             number, require = item
-            if {r.name for r in references(require.condition)} <= self.known:
+            if names(require.condition) <= self.known:
                 waiting.remove(item)
                 yield from self.domain(require.condition, require.span)
                 kind = Kind.DERIVED if require.generated else Kind.REQUIRE
@@ -268,8 +276,7 @@ class _Order:
             text = "fewer than 2**48 elements in each tensor"
             yield from self.further(Kind.ELEMENTS, every, self.sketch.span, text)
         width = index_width(self.sketch)
-        names = {reference.name for reference in references(width.condition)}
-        if width.terms and names <= self.known:
+        if width.terms and names(width.condition) <= self.known:
             place = self.sketch.span if width.place is NOWHERE else width.place
             yield from self.further(Kind.WIDTH, width.condition, place, width.text)
 
@@ -277,9 +284,13 @@ class _Order:
         self, kind: Kind, holds: ir.Expr, span: Span, text: str = ""
     ) -> Iterator[Condition]:
         """A condition that is no `require`."""
-        for condition in self.checked(Condition(kind, holds, text or show(holds), 0, span=span)):
-            self.number += 1
-            yield records.evolve(condition, number=self.number)
+        for _ in self.checked(Condition(kind, holds, "")):
+            yield self.numbered(kind, holds, span, text or show(holds))
+
+    def numbered(self, kind: Kind, holds: ir.Expr, span: Span, text: str) -> Condition:
+        """A condition with the next number."""
+        self.number += 1
+        return Condition(kind, holds, text, self.number, span=span)
 
     def checked(self, condition: Condition) -> Iterator[Condition]:
         """The condition, unless it is known to hold."""
@@ -320,8 +331,7 @@ class _Order:
 
 def _untyped(expression: ir.Expr) -> ir.Expr:
     """The expression with its names alone."""
-    names = {r.name: ir.Ref(r.name, ir.NameKind.LET) for r in references(expression)}
-    return substitute(expression, names)
+    return substitute(expression, {n: ir.Ref(n, ir.NameKind.LET) for n in names(expression)})
 
 
 def _symbol(symbol: ir.Symbol) -> ir.Ref:
@@ -336,20 +346,12 @@ def _between(low: ir.Expr, value: ir.Expr, operator: str, high: ir.Expr) -> ir.B
 def _always(sketch: ir.Sketch, condition: ir.Expr) -> bool:
     """Whether a condition over constants alone holds."""
     constants = constants_of(sketch)
-    if not {reference.name for reference in references(condition)} <= constants.keys():
+    if not names(condition) <= constants.keys():
         return False
     try:
         return bool(evaluate(condition, constants))
     except (ArithmeticError, ValueError):
         return False
-
-
-def _limits(dtype: DType) -> tuple[int, int] | None:
-    """The least and the greatest value of a type that is narrower than the host's integers."""
-    if not dtype.is_integer or dtype in (DType.BOOL, DType.I64):
-        return None
-    bits = 8 * dtype.bytes
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.is_signed else (0, (1 << bits) - 1)
 
 
 def may_repeat(sketch: ir.Sketch, tensor: ir.Tensor, axis: int) -> bool:
@@ -450,25 +452,9 @@ def _fetches(
 ) -> Iterator[tuple[ir.Fetch, frozenset[str]]]:
     """The host's fetches, each with the names that hold what came from memory by then."""
 
-    def depends(*expressions: ir.Expr) -> bool:
-        return any(r.name in loaded for value in expressions for r in references(value))
-
-    for step in steps:
-        match step:
-            case ir.Launch():
-                pass
-            case ir.Fetch(name):
-                yield step, frozenset(loaded)
-                loaded.add(name)
-            case ir.Bind(name, value):
-                if depends(value):
-                    loaded.add(name)
-            case ir.HostFor(variable, start, stop, stride, body):
-                if depends(start, stop, stride):
-                    loaded.add(variable)
-                yield from _fetches(body, loaded)
-            case ir.HostIf(_, body, orelse):
-                yield from _fetches(body, loaded)
-                yield from _fetches(orelse, loaded)
-            case _:
-                assert_never(step)
+    for step in walk.steps(steps):
+        if isinstance(step, ir.Fetch):
+            yield step, frozenset(loaded)
+            loaded.add(step.name)
+        elif any(names(value) & loaded for value in walk.step_expressions(step)):
+            loaded.update(walk.bound_names([step]))

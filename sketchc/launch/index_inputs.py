@@ -9,10 +9,11 @@ follow stays unbounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
 from sketchc.base import records
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_values
 from sketchc.ops.table import OPS, Fact
 
@@ -43,9 +44,8 @@ class Promise:
 
 def promises(sketch: ir.Sketch) -> tuple[Promise, ...]:
     """The promises of all stores whose places are read from inputs."""
-    reader = _Reader(sketch, _index_inputs(sketch))
-    for _ in reader.steps(sketch.steps):
-        pass  # the walk notes them
+    reader = _Reader(sketch)
+    reader.read()
     return tuple(dict.fromkeys(reader.promises))
 
 
@@ -57,90 +57,65 @@ def index_ranges(
     A range may be empty: no index fits an axis without elements.
     """
     values = host_values(sketch, symbols, params)
+    reader = _Reader(sketch)
+    reader.read()
     found: dict[str, tuple[int, int]] = {}
-    for use in _uses(sketch):
+    for use in reader.uses:
         lower, upper = found.get(use.tensor, UNBOUNDED)
         limit = int(evaluate(use.limit, values))
         found[use.tensor] = (max(lower, -use.offset), min(upper, limit - use.offset))
     return found
 
 
-def _uses(sketch: ir.Sketch) -> Iterator[_Use]:
-    """Every use of an input's elements as indices or as the bound of a host loop."""
-    reader = _Reader(sketch, _index_inputs(sketch))
-    yield from reader.steps(sketch.steps)
-
-
-def _index_inputs(sketch: ir.Sketch) -> set[str]:
-    """The inputs that can hold indices."""
-    return {
-        tensor.name
-        for tensor in sketch.tensors
-        if tensor.role in (ir.Role.IN, ir.Role.INOUT) and tensor.dtype.is_integer
-    }
-
-
 class _Reader:
-    """Walks a sketch in program order; `origin` says which input's elements a name holds."""
+    """Walks a sketch in program order, and finds every use of an input's elements as indices or as
+    the bound of a host loop; `origin` says which input's elements a name holds."""
 
-    def __init__(self, sketch: ir.Sketch, inputs: set[str]) -> None:
+    def __init__(self, sketch: ir.Sketch) -> None:
         self.sketch = sketch
-        self.inputs = inputs
+        self.inputs = {
+            tensor.name
+            for tensor in sketch.tensors
+            if tensor.role in (ir.Role.IN, ir.Role.INOUT) and tensor.dtype.is_integer
+        }
         self.origin: dict[str, tuple[str, int]] = {}
+        self.uses: list[_Use] = []
         self.promises: list[Promise] = []
 
-    def steps(self, steps: Iterable[ir.HostStep]) -> Iterator[_Use]:
-        for step in steps:
-            match step:
-                case ir.Launch(phase):
-                    yield from self.statements(self.sketch.phases[phase].body)
-                case ir.HostFor():
-                    for bound in (step.start, step.stop):
-                        if source := self._source(bound):
-                            yield _Use(*source, ir.Literal(MOST_TRIPS + 1))
-                    yield from self.steps(step.body)
-                case ir.HostIf():
-                    yield from self.steps(step.body)
-                    yield from self.steps(step.orelse)
-                case ir.Fetch() | ir.Bind():
-                    yield from self.statements((step,))
+    def read(self) -> None:
+        """Note the uses and promises of the whole sketch."""
+        for step in walk.steps(self.sketch.steps):
+            if isinstance(step, ir.Launch):
+                for statement in walk.statements(self.sketch.phases[step.phase].body):
+                    self._note(statement)
+            else:
+                self._note(step)
 
-    def statements(self, body: Iterable[ir.Statement]) -> Iterator[_Use]:
-        for statement in body:
-            match statement:
-                case ir.Load():
-                    yield from self._access(statement.access)
-                    self._set(statement.tile, statement.access.tensor)
-                case ir.Store():
-                    uses = tuple(self._access(statement.access))
-                    if uses and (statement.unique or statement.covers):
-                        tensors = tuple(dict.fromkeys(use.tensor for use in uses))
-                        promise = Promise(tensors, statement.unique, statement.covers)
-                        self.promises.append(promise)
-                    yield from uses
-                case ir.Atomic():
-                    yield from self._access(statement.access)
-                case ir.Fetch():
-                    yield from self._access(statement.access)
-                    self._set(statement.name, statement.access.tensor)
-                case ir.Bind():
-                    if source := self._source(statement.value):
-                        self.origin[statement.name] = source
-                case ir.Compute():
-                    self._compute(statement)
-                case ir.For():
-                    yield from self.statements(statement.body)
-                case ir.If():
-                    yield from self.statements(statement.body)
-                    yield from self.statements(statement.orelse)
-                case ir.Alloc():
-                    pass
-
-    def _set(self, name: str, tensor: str) -> None:
-        base = self.sketch.tensor(tensor).name
-        self.origin.pop(name, None)
-        if base in self.inputs:
-            self.origin[name] = (base, 0)
+    def _note(self, statement: ir.Statement | ir.HostStep) -> None:
+        match statement:
+            case ir.Load(access, name) | ir.Fetch(name, access):
+                self._access(access)
+                self.origin.pop(name, None)
+                base = self.sketch.tensor(access.tensor).name
+                if base in self.inputs:
+                    self.origin[name] = (base, 0)
+            case ir.Store(access=access):
+                uses = self._access(access)
+                if uses and (statement.unique or statement.covers):
+                    tensors = tuple(dict.fromkeys(use.tensor for use in uses))
+                    self.promises.append(Promise(tensors, statement.unique, statement.covers))
+            case ir.Atomic(access=access):
+                self._access(access)
+            case ir.Bind(name, value):
+                if source := self._source(value):
+                    self.origin[name] = source
+            case ir.Compute():
+                self._compute(statement)
+            case ir.HostFor(start=start, stop=stop):
+                for source in filter(None, map(self._source, (start, stop))):
+                    self.uses.append(_Use(*source, ir.Literal(MOST_TRIPS + 1)))
+            case _:
+                pass
 
     def _compute(self, statement: ir.Compute) -> None:
         """A copy or conversion hands the elements on; everything else makes new ones."""
@@ -153,15 +128,17 @@ class _Reader:
             if kept is not None:
                 self.origin[destination] = kept
 
-    def _access(self, access: ir.Access) -> Iterator[_Use]:
+    def _access(self, access: ir.Access) -> list[_Use]:
+        """Note the uses of inputs in an access; returns them."""
         extents = self.sketch.extents(access.tensor)
+        found = []
         for subscript, extent in zip(access.subscripts, extents, strict=True):
-            match subscript:
-                case ir.ScalarSubscript(index) | ir.IndexSubscript(index):
-                    if source := self._source(index):
-                        yield _Use(*source, extent)
-                case ir.SliceSubscript():
-                    pass
+            if isinstance(subscript, ir.ScalarSubscript | ir.IndexSubscript):
+                (index, *_) = walk.subscript_parts(subscript)
+                if source := self._source(index):
+                    found.append(_Use(*source, extent))
+        self.uses += found
+        return found
 
     def _source(self, value: ir.Expr) -> tuple[str, int] | None:
         """The input whose elements, plus an offset, `value` is."""

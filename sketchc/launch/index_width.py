@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import TypeAlias, assert_never
+from functools import wraps
+from typing import TypeAlias, TypeVar, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Span
@@ -23,6 +24,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, constants_of, evaluate
 from sketchc.ir.show import show
+from sketchc.ir.symbolic import product
 from sketchc.launch.magnitudes import (
     LARGEST,
     Magnitudes,
@@ -43,6 +45,8 @@ _LONGEST_TEXT = 60
 
 #: A factor and the host's values that it is multiplied with.
 Term: TypeAlias = tuple[int, tuple[ir.Expr, ...]]
+
+_T = TypeVar("_T")
 
 
 @records.frozen
@@ -71,10 +75,9 @@ class IndexWidth:
         """The sum as an expression of the host."""
         total: ir.Expr | None = None
         for factor, atoms in self.terms:
-            product = _product(
-                [*([ir.Literal(factor)] if factor != 1 or not atoms else []), *atoms]
-            )
-            total = product if total is None else ir.Binary("+", total, product)
+            factors = [ir.Literal(factor)] if factor != 1 or not atoms else []
+            term = product([*factors, *atoms])
+            total = term if total is None else ir.Binary("+", total, term)
         return ir.Literal(0) if total is None else total
 
     @property
@@ -113,32 +116,30 @@ def existing(sketch: ir.Sketch) -> tuple[tuple[ir.Expr, ...], ...]:
 
 def exists(extents: tuple[ir.Expr, ...]) -> ir.Expr:
     """That a tensor has a possible number of elements, an extent of 0 counted as 1."""
-    counts = [ir.Binary("max", extent, ir.Literal(1)) for extent in extents]
-    return ir.Binary("<", _product(list(counts)), ir.Literal(MOST_ELEMENTS))
+    counts: list[ir.Expr] = [ir.Binary("max", extent, ir.Literal(1)) for extent in extents]
+    return ir.Binary("<", product(counts), ir.Literal(MOST_ELEMENTS))
 
 
-def _product(factors: list[ir.Expr]) -> ir.Expr:
-    product = factors[0]
-    for factor in factors[1:]:
-        product = ir.Binary("*", product, factor)
-    return product
+def per_sketch(function: Callable[[ir.Sketch], _T]) -> Callable[[ir.Sketch], _T]:
+    """The function, which keeps its answers for the last sketches asked about, latest first: each
+    is asked about often."""
+    last: list[tuple[ir.Sketch, _T]] = []
+
+    @wraps(function)
+    def kept(sketch: ir.Sketch) -> _T:
+        for known, answer in last:
+            if known is sketch:
+                return answer
+        answer = function(sketch)
+        last[:] = [(sketch, answer), *last[:7]]
+        return answer
+
+    return kept
 
 
-#: The last sketches asked about, latest first: each is asked about often.
-_last: list[tuple[ir.Sketch, IndexWidth]] = []
-
-
+@per_sketch
 def index_width(sketch: ir.Sketch) -> IndexWidth:
     """What a launch of the sketch must keep for every integer of it to fit 64 bits."""
-    for known, width in _last:
-        if known is sketch:
-            return width
-    width = _index_width(sketch)
-    _last[:] = [(sketch, width), *_last[:7]]
-    return width
-
-
-def _index_width(sketch: ir.Sketch) -> IndexWidth:
     seen = Magnitudes(constants_of(sketch), padded=False, natural=_natural(sketch))
     _see_declarations(sketch, seen)
     _see_steps(sketch, sketch.steps, seen)

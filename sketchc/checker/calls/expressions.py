@@ -25,7 +25,6 @@ from sketchc.checker.context.context import (
     TileState,
     Typed,
     Value,
-    closest,
     describe,
     in_phase,
     is_host,
@@ -393,16 +392,9 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
     if name == "present":
         return _present(context, node)
     if name not in _PAIRS and name not in _FUNCTIONS:
-        meant = closest(name, (*_PAIRS, *_FUNCTIONS, "iota"))
-        raise context.error(
-            node.function_span,
-            "SK0210",
-            f"unknown function `{name}`",
-            "not known" if meant is None else f"did you mean `{meant}`?",
-            fixes=()
-            if meant is None
-            else (Fix(f"use `{meant}`", (Edit(node.function_span, meant),)),),
-        )
+        known = (*_PAIRS, *_FUNCTIONS, "iota")
+        message = f"unknown function `{name}`"
+        raise context.unknown(node.function_span, "SK0210", message, "not known", known)
     expected = 2 if name in _PAIRS else _FUNCTIONS[name]
     if node.keywords or len(node.arguments) != expected:
         raise _wrong_count(context, node, expected)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Edit, Fix, InternalError, Label
+from sketchc.base.diagnostics import InternalError, Label
 from sketchc.base.types import DType
 from sketchc.checker.calls.accesses import readable_tile, tile_with_subscripts, writable_tile
 from sketchc.checker.calls.calls import (
@@ -23,14 +23,7 @@ from sketchc.checker.calls.calls import (
 )
 from sketchc.checker.calls.composites import copied, expand, fresh_tile, primitive
 from sketchc.checker.calls.expressions import expression, scalar_operand
-from sketchc.checker.context.context import (
-    Context,
-    InvalidError,
-    TileName,
-    TileState,
-    Typed,
-    closest,
-)
+from sketchc.checker.context.context import Context, TileName, TileState, Typed
 from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.shapes import broadcast, fits, same, shown
 from sketchc.ir import nodes as ir
@@ -126,23 +119,16 @@ def permute(call: Call, given: tuple[int, ...]) -> tuple[int, ...]:
 def reshape(call: Call) -> None:
     """As many elements as before."""
     shape, target = call.source(call.operands[0]), call.destination.extents
-    if not call.context.equal(_count(shape), _count(target)):
+    before, after = symbolic.product(shape), symbolic.product(target)
+    if not call.context.equal(before, after):
         raise call.context.error(
             call.node.span,
             "SK0326",
             f"`reshape` keeps the number of elements: {shown(shape)} does not become "
             f"{shown(target)}",
-            f"{show(symbolic.simplify(_count(shape)))} and "
-            f"{show(symbolic.simplify(_count(target)))} elements",
+            f"{show(symbolic.simplify(before))} and {show(symbolic.simplify(after))} elements",
             labels=call.tile_label(),
         )
-
-
-def _count(extents: tuple[ir.Expr, ...]) -> ir.Expr:
-    total = extents[0]
-    for extent in extents[1:]:
-        total = ir.Binary("*", total, extent)
-    return total
 
 
 def concat(call: Call, axis: int) -> tuple[int, ...]:
@@ -208,7 +194,8 @@ def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
     """Elaborate one call; raises `InvalidError` after reporting what is wrong."""
     row = OPS.get(node.operation)
     if row is None:
-        raise _unknown(context, node)
+        message = f"unknown operation `{node.operation}`"
+        raise context.unknown(node.operation_span, "SK0210", message, "not known", OPS)
     arguments = gather(context, node, row)
     operands = tuple(operand(context, node) for node in arguments.operands)
     destinations = tuple(_destination(context, item) for item in arguments.destinations)
@@ -286,19 +273,6 @@ def _arrange(call: Call, arguments: Arguments, attributes: dict[str, object]) ->
             attributes["axis"] = concat(call, _axis(call, attributes))
         case _:
             call.broadcast()
-
-
-def _unknown(context: Context, node: syntax.Compute) -> InvalidError:
-    meant = closest(node.operation, OPS)
-    return context.error(
-        node.operation_span,
-        "SK0210",
-        f"unknown operation `{node.operation}`",
-        "not known" if meant is None else f"did you mean `{meant}`?",
-        fixes=()
-        if meant is None
-        else (Fix(f"use `{meant}`", (Edit(node.operation_span, meant),)),),
-    )
 
 
 # ---------------------------------------------------------------- operands

@@ -14,7 +14,7 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity, Span
@@ -200,6 +200,15 @@ Interval = tuple[int | None, int | None]
 _Answer = TypeVar("_Answer")
 
 
+class More(TypedDict, total=False):
+    """What else a diagnostic may say."""
+
+    labels: tuple[Label, ...]
+    notes: tuple[str, ...]
+    help: str
+    fixes: tuple[Fix, ...]
+
+
 class InvalidError(Exception):
     """Unwinds to the enclosing statement or declaration; its cause was already reported."""
 
@@ -276,39 +285,28 @@ class Context:
     # ------------------------------------------------------------ diagnostics
 
     def error(
-        self,
-        span: Span,
-        code: str,
-        message: str,
-        label: str = "",
-        *,
-        labels: tuple[Label, ...] = (),
-        notes: tuple[str, ...] = (),
-        help: str = "",
-        fixes: tuple[Fix, ...] = (),
+        self, span: Span, code: str, message: str, label: str = "", **more: Unpack[More]
     ) -> InvalidError:
         """Record an error; returns the exception to raise where the statement cannot go on."""
-        self.diagnostics.append(
-            Diagnostic(code, Severity.ERROR, message, span, label, labels, notes, help, fixes)
-        )
+        self.diagnostics.append(Diagnostic(code, Severity.ERROR, message, span, label, **more))
         return InvalidError(message)
 
     def warn(
-        self,
-        span: Span,
-        code: str,
-        message: str,
-        label: str = "",
-        *,
-        labels: tuple[Label, ...] = (),
-        notes: tuple[str, ...] = (),
-        help: str = "",
-        fixes: tuple[Fix, ...] = (),
+        self, span: Span, code: str, message: str, label: str = "", **more: Unpack[More]
     ) -> None:
         """Record a warning."""
-        self.diagnostics.append(
-            Diagnostic(code, Severity.WARNING, message, span, label, labels, notes, help, fixes)
-        )
+        self.diagnostics.append(Diagnostic(code, Severity.WARNING, message, span, label, **more))
+
+    def unknown(
+        self, span: Span, code: str, message: str, label: str, candidates: Iterable[str]
+    ) -> InvalidError:
+        """Record an unknown name, the last word of `message`; in place of `label`, what it was
+        probably meant to be."""
+        meant = closest(message.split("`")[-2], candidates)
+        if meant is None:
+            return self.error(span, code, message, label)
+        fix = Fix(f"use `{meant}`", (Edit(span, meant),))
+        return self.error(span, code, message, f"did you mean `{meant}`?", fixes=(fix,))
 
     # ------------------------------------------------------------ names
 
@@ -332,15 +330,8 @@ class Context:
                 notes=("a name made inside a loop ends with the loop",),
                 help=f"make `{name}` before the loop, in the block that uses it",
             )
-        meant = closest(name, self.scopes.visible())
-        fixes = () if meant is None else (Fix(f"use `{meant}`", (Edit(span, meant),)),)
-        raise self.error(
-            span,
-            "SK0201",
-            f"unknown name `{name}`",
-            "not declared" if meant is None else f"did you mean `{meant}`?",
-            fixes=fixes,
-        )
+        visible = self.scopes.visible()
+        raise self.unknown(span, "SK0201", f"unknown name `{name}`", "not declared", visible)
 
     def declare(self, name: str, span: Span) -> str:
         """Check that a top-level name is new, reserve its identifier and return that."""
@@ -474,6 +465,11 @@ class Context:
         expanded = symbolic.rebuild(symbolic.normalize(value, self.definitions))
         return expanded if is_host(expanded) else None
 
+    def tunable_in(self, value: ir.Expr) -> str | None:
+        """The first tunable constant (or name made from one) that an expression uses."""
+        references = walk.references(value)
+        return next((one.name for one in references if one.name in self.tunable), None)
+
     def is_one(self, extent: ir.Expr) -> bool:
         return symbolic.constant_value(extent, self.definitions) == 1
 
@@ -498,18 +494,14 @@ def _answer(question: Callable[[Context], object], context: Context) -> object:
 def is_host(expression: ir.Expr) -> bool:
     """Whether an expression is known at launch: it uses nothing that exists only inside loops, on
     the device or on the host, or that was fetched."""
-    return not tiles_read(expression) and not any(
-        reference.kind in (ir.NameKind.LOOP, ir.NameKind.BINDING, ir.NameKind.HOST)
-        for reference in walk.references(expression)
-    )
+    kinds = {reference.kind for reference in walk.references(expression)}
+    return not in_phase(expression) and ir.NameKind.HOST not in kinds
 
 
 def in_phase(expression: ir.Expr) -> bool:
     """Whether an expression uses what exists only inside a launch."""
-    return bool(tiles_read(expression)) or any(
-        reference.kind in (ir.NameKind.LOOP, ir.NameKind.BINDING)
-        for reference in walk.references(expression)
-    )
+    kinds = {reference.kind for reference in walk.references(expression)}
+    return bool(tiles_read(expression) or kinds & {ir.NameKind.LOOP, ir.NameKind.BINDING})
 
 
 def at_start(span: Span) -> Span:

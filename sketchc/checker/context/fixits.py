@@ -44,46 +44,30 @@ def cast_fix(
     """Put a tile of type `dtype` and a `cast` between a statement and its tile; nothing where the
     statement adds to what the tile holds."""
     match node:
-        case syntax.Compute(operation=operation) if OPS[operation].accumulates:
-            return ()
-        case (
-            syntax.Load(tile=syntax.Name(id=name))
-            | syntax.Store(tile=syntax.Name(id=name))
-            | syntax.Atomic(tile=syntax.Name(id=name))
-        ):
-            pass
         case syntax.Compute(arguments=(*_, syntax.Name(id=name))):
-            if any(keyword.name == "dst" for keyword in node.keywords):
+            keywords = {keyword.name for keyword in node.keywords}
+            if OPS[node.operation].accumulates or "dst" in keywords:
                 return ()
+        case syntax.Load(tile=syntax.Name(id=name)):
+            pass
+        case syntax.Store(tile=syntax.Name(id=name)) | syntax.Atomic(tile=syntax.Name(id=name)):
+            pass
         case _:
             return ()
     original = _alloc_of(context, name)
     if original is None:
         return ()
-    between = _free_name(context, f"{name}_{dtype.value}")
-    made = statement_text(syntax.Alloc(between, original.extents, dtype, None, ()))
-    match node:
-        case syntax.Load():
-            tile = syntax.Name(between)
-            lines = [
-                made,
-                statement_text(records.evolve(node, tile=tile)),
-                f"cast({between}, {name})",
-            ]
-        case syntax.Store() | syntax.Atomic():
-            tile = syntax.Name(between)
-            lines = [
-                made,
-                f"cast({name}, {between})",
-                statement_text(records.evolve(node, tile=tile)),
-            ]
-        case _:
-            arguments = (*node.arguments[:-1], syntax.Name(between))
-            lines = [
-                made,
-                statement_text(records.evolve(node, arguments=arguments)),
-                f"cast({between}, {name})",
-            ]
+    between = syntax.Name(_free_name(context, f"{name}_{dtype.value}"))
+    made = statement_text(syntax.Alloc(between.id, original.extents, dtype, None, ()))
+    if isinstance(node, syntax.Compute):
+        arguments = (*node.arguments[:-1], between)
+        lines = [made, statement_text(records.evolve(node, arguments=arguments))]
+    else:
+        lines = [made, statement_text(records.evolve(node, tile=between))]
+    if isinstance(node, syntax.Store | syntax.Atomic):
+        lines.insert(1, f"cast({name}, {between.id})")
+    else:
+        lines.append(f"cast({between.id}, {name})")
     return (Fix("convert with `cast`", (line_edit(node, lines),)),)
 
 
@@ -191,13 +175,3 @@ def _counts_tiles(subscript: ir.SliceSubscript, loop: ir.For) -> bool:
             return symbolic.equal(subscript.upper, end)
         case _:
             return False
-
-
-__all__ = [
-    "accumulate_fix",
-    "cast_fix",
-    "init_fix",
-    "late_positional_fix",
-    "tile_index_fixes",
-    "tile_index_slices",
-]

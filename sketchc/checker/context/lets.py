@@ -30,12 +30,8 @@ _NONE: frozenset[str] = frozenset()
 def needed_with(tree: syntax.Sketch) -> dict[str, frozenset[str]]:
     """For each `let` the optional tensors without which nothing uses it; lets that are needed
     without any are left out."""
-    lets = [
-        let
-        for section in tree.sections
-        if isinstance(section, syntax.LetSection)
-        for let in section.lets
-    ]
+    sections = [one for one in tree.sections if isinstance(one, syntax.LetSection)]
+    lets = [let for section in sections for let in section.lets]
     uses: dict[str, list[frozenset[str]]] = {let.name: [] for let in lets}
 
     def note(node: object, given: frozenset[str]) -> None:
@@ -43,9 +39,7 @@ def needed_with(tree: syntax.Sketch) -> dict[str, frozenset[str]]:
             if name in uses:
                 uses[name].append(tensors)
 
-    for section in tree.sections:
-        if not isinstance(section, syntax.LetSection):
-            note(section, _NONE)
+    note(tuple(one for one in tree.sections if one not in sections), _NONE)
     note(tree.body, _NONE)
     found: dict[str, frozenset[str]] = {}
     for let in reversed(lets):
@@ -67,8 +61,8 @@ def _uses(node: object, given: frozenset[str]) -> Iterator[tuple[str, frozenset[
                 yield from _uses(part, given)
         case syntax.If(condition, body, orelse):
             yield from _uses(condition, given)
-            yield from _uses(body, given | _present(condition, True))
-            yield from _uses(orelse, given | _present(condition, False))
+            yield from _uses(body, given | present_where(condition, True))
+            yield from _uses(orelse, given | present_where(condition, False))
         case syntax.Alloc(extents=extents):  # the host makes room for tiles of all branches
             yield from _uses(extents, _NONE)
             yield from _uses(node.init, given)
@@ -79,18 +73,21 @@ def _uses(node: object, given: frozenset[str]) -> Iterator[tuple[str, frozenset[
             pass
 
 
-def _present(condition: syntax.Expression, holds: bool) -> frozenset[str]:
-    """The optional tensors that are present where a condition holds, or does not: as
-    `branches.given`, of conditions as they are written. They have no types yet, for `let`s, which
-    they may use, are declared first."""
+def present_where(condition: ir.Expr | syntax.Expression, holds: bool) -> frozenset[str]:
+    """The optional tensors that are present wherever a condition, typed or as it is written, holds
+    (or does not)."""
     match condition:
-        case syntax.Call("present", (syntax.Name(id=name),)):
+        case ir.Ref(name=name, kind=ir.NameKind.PRESENT) | syntax.Call(
+            "present", (syntax.Name(id=name),)
+        ):
             return frozenset([name]) if holds else _NONE
-        case syntax.Unary("not", operand):
-            return _present(operand, not holds)
-        case syntax.Binary("and" | "or" as operator, left, right):
+        case ir.Unary("not", operand) | syntax.Unary("not", operand):
+            return present_where(operand, not holds)
+        case ir.Binary("and" | "or" as operator, left, right) | syntax.Binary(
+            "and" | "or" as operator, left, right
+        ):
             both = holds == (operator == "and")
-            one, two = _present(left, holds), _present(right, holds)
+            one, two = present_where(left, holds), present_where(right, holds)
             return one | two if both else one & two
         case _:
             return _NONE
@@ -131,7 +128,7 @@ def add_let(
         dtype = DType.I64
         context.define(name, value)
         context.note_interval(name, lambda values: bounds(values, value))
-    if depends_on_tunable(context, value):
+    if context.tunable_in(value):
         context.tunable.add(name)
     context.lets.append(ir.Let(name, dtype, value, span=span))
     if source is not None:
@@ -192,17 +189,9 @@ def _has_function(value: ir.Expr) -> bool:
     return isinstance(value, ir.Function) or any(map(_has_function, walk.children(value)))
 
 
-def depends_on_tunable(context: Context, value: ir.Expr) -> str | None:
-    """The first tunable constant (or name made from one) that an expression uses."""
-    for reference in walk.references(value):
-        if reference.name in context.tunable:
-            return reference.name
-    return None
-
-
 def check_not_tunable(context: Context, value: ir.Expr, span: Span, what: str) -> None:
     """Report a tunable constant where its value would be data or a parameter's shape (R6b)."""
-    name = depends_on_tunable(context, value)
+    name = context.tunable_in(value)
     if name is not None:
         raise context.error(
             span,

@@ -7,7 +7,6 @@ from functools import partial
 
 from sketchc.base import records
 from sketchc.checker.context.context import Context, Interval
-from sketchc.checker.context.lets import depends_on_tunable
 from sketchc.checker.context.shapes import bounds
 from sketchc.ir import nodes as ir
 
@@ -18,7 +17,7 @@ def learn(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
     """Narrow the known intervals of the names that the conditions bound by numbers, then those of
     the host values made from them. What bounds a symbol at every tuning point is a bound of it as
     if it were declared (`symbols: D <= 128`); what bounds a `let` sizes tiles as wide as it."""
-    fixed = tuple(c for c in conditions if depends_on_tunable(context, c) is None)
+    fixed = tuple(c for c in conditions if context.tunable_in(c) is None)
     lets = tuple(let for let in context.lets if let.dtype.is_integer)
     context.ask(lambda values: _narrow(values, lets, fixed))
     for index, symbol in enumerate(context.symbols):

@@ -7,8 +7,9 @@ params, lets, then what is shaped by them. Roles of tensors without one are sett
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Span
@@ -34,13 +35,7 @@ from sketchc.checker.context.context import (
     identifier,
 )
 from sketchc.checker.context.hints import tile_hints
-from sketchc.checker.context.lets import (
-    add_let,
-    check_not_tunable,
-    depends_on_tunable,
-    guarded,
-    needed_with,
-)
+from sketchc.checker.context.lets import add_let, check_not_tunable, guarded, needed_with
 from sketchc.checker.context.require_ranges import learn
 from sketchc.checker.context.shapes import interval, signs
 from sketchc.ir import nodes as ir
@@ -54,7 +49,15 @@ from sketchc.parsing.unparse import dtype_fix, expression_text
 #: What a tile-shaping constexpr without value is checked at; the plan picks its own (see tuning).
 DEFAULT_TILE = 64
 
-_Node = TypeVar("_Node")
+
+class _Node(Protocol):
+    """A declaration, or a precondition."""
+
+    @property
+    def span(self) -> Span: ...
+
+
+_Declared = TypeVar("_Declared", bound=_Node)
 
 
 def declare(context: Context) -> None:
@@ -62,76 +65,39 @@ def declare(context: Context) -> None:
     declare_constants(context)
     context.asked.clear()  # binding declares the constants again
     sections = context.tree.sections
-    for symbol in _symbols(sections):
-        _attempt(context, symbol, None, symbol.span, _bound)
-    for section in sections:
-        if isinstance(section, syntax.ParamsSection):
-            for param in section.params:
-                _attempt(context, param, param.name, param.span, _param)
-    for section in sections:
-        if isinstance(section, syntax.LetSection):
-            for let in section.lets:
-                _attempt(context, let, let.name, let.span, _let)
-    for tensor, workspace in _tensors(sections):
-        function = _workspace if workspace else _tensor
-        _attempt(context, tensor, tensor.name, tensor.span, function)
-    for section in sections:
-        if isinstance(section, syntax.ViewsSection):
-            for view in section.views:
-                _attempt(context, view, view.name, view.span, _view)
-    for section in sections:
-        if isinstance(section, syntax.RequireSection):
-            for wanted in section.conditions:
-                _attempt(context, wanted, None, wanted.span, _require)
+    for kind, function in _ORDER:
+        for section in sections:
+            if isinstance(section, kind):
+                for node in getattr(section, records.fields(kind)[0].name):
+                    _attempt(context, node, function)
     learn(context, tuple(require.condition for require in context.requires))
 
 
 def declare_constants(context: Context) -> None:
     """Declare the symbols, still without bounds, and the constants."""
     sections = context.tree.sections
-    for symbol in _symbols(sections):
-        _attempt(context, symbol, symbol.name, symbol.span, _symbol)
+    for section in sections:
+        if isinstance(section, syntax.SymbolsSection):
+            for symbol in section.symbols:
+                _attempt(context, symbol, _symbol)
     for section in sections:
         if isinstance(section, syntax.ConstexprSection):
             if section.from_tuple:
                 warn_tuple(context, section.constants, section.span)
             for item in section.constants:
-                _attempt(context, item, item.name, item.span, _constexpr)
-
-
-def _symbols(sections: tuple[syntax.Section, ...]) -> Iterator[syntax.SymbolDeclaration]:
-    for section in sections:
-        if isinstance(section, syntax.SymbolsSection):
-            yield from section.symbols
-
-
-def _tensors(
-    sections: tuple[syntax.Section, ...],
-) -> Iterator[tuple[syntax.TensorDeclaration, bool]]:
-    """Tensor parameters in call order, then workspaces."""
-    for section in sections:
-        if isinstance(section, syntax.TensorsSection):
-            for tensor in section.tensors:
-                yield tensor, False
-    for section in sections:
-        if isinstance(section, syntax.WorkspaceSection):
-            for tensor in section.tensors:
-                yield tensor, True
+                _attempt(context, item, _constexpr)
 
 
 def _attempt(
-    context: Context,
-    node: _Node,
-    name: str | None,
-    span: Span,
-    function: Callable[[Context, _Node], None],
+    context: Context, node: _Declared, function: Callable[[Context, _Declared], None]
 ) -> None:
     """Run one declaration; one that failed leaves its name poisoned, so that uses stay quiet."""
     try:
         function(context, node)
     except InvalidError:
+        name = getattr(node, "name", None)  # of all but preconditions
         if name is not None and context.scopes.find(name) is None:
-            context.scopes.add(name, PoisonedName(span))
+            context.scopes.add(name, PoisonedName(node.span))
 
 
 def warn_tuple(
@@ -250,7 +216,7 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
     derived = (
         given is None
         and node.value is not None
-        and depends_on_tunable(context, expression(context, node.value, host=True).value)
+        and context.tunable_in(expression(context, node.value, host=True).value)
     )
     context.values[name] = value
     if tunable or derived:
@@ -354,15 +320,7 @@ def _extents(
     return tuple(result)
 
 
-def _tensor(context: Context, node: syntax.TensorDeclaration) -> None:
-    _any_tensor(context, node, parameter=True)
-
-
-def _workspace(context: Context, node: syntax.TensorDeclaration) -> None:
-    _any_tensor(context, node, parameter=False)
-
-
-def _any_tensor(context: Context, node: syntax.TensorDeclaration, parameter: bool) -> None:
+def _tensor(context: Context, node: syntax.TensorDeclaration, parameter: bool) -> None:
     name = context.declare(node.name, node.span)
     if node.optional and (not parameter or node.role not in (None, "in")):
         raise context.error(
@@ -421,7 +379,7 @@ def _view_extents(
     """The extents of a view, which has as many elements as its tensor."""
     given = _given(base.base) if base.optional else None
     extents = _extents(context, node.extents, parameter=True, given=given)
-    left, right = _count(extents), _count(base.extents)
+    left, right = symbolic.product(extents), symbolic.product(base.extents)
     if not context.equal(left, right):
         difference = symbolic.constant_value(ir.Binary("-", left, right), context.definitions)
         if difference is not None:
@@ -434,13 +392,6 @@ def _view_extents(
         with context.branch(frozenset(), given):
             context.require(ir.Binary("==", left, right), node.span)
     return extents
-
-
-def _count(extents: tuple[ir.Expr, ...]) -> ir.Expr:
-    total: ir.Expr = ir.Literal(1) if not extents else extents[0]
-    for extent in extents[1:]:
-        total = ir.Binary("*", total, extent)
-    return total
 
 
 def _require(context: Context, node: syntax.Expression) -> None:
@@ -581,3 +532,16 @@ def _initial(
 
 def _contradiction(context: Context, node: syntax.Alloc, message: str) -> None:
     context.warn(node.span, "SK0612", message, "`init=` counts, hints never change meaning")
+
+
+#: What is declared after symbols and constants, in order: the kinds of sections, and what declares
+#: one of their parts.
+_ORDER: tuple[tuple[type[syntax.Section], Callable[[Context, Any], None]], ...] = (
+    (syntax.SymbolsSection, _bound),
+    (syntax.ParamsSection, _param),
+    (syntax.LetSection, _let),
+    (syntax.TensorsSection, partial(_tensor, parameter=True)),
+    (syntax.WorkspaceSection, partial(_tensor, parameter=False)),
+    (syntax.ViewsSection, _view),
+    (syntax.RequireSection, _require),
+)

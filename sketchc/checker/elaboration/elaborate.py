@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import assert_never
 
@@ -52,7 +52,7 @@ from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Span, has_err
 from sketchc.checker.calls.expressions import constant
 from sketchc.checker.calls.operations import compare
 from sketchc.checker.context.context import Context, InvalidError, Value, at_start, identifier
-from sketchc.checker.elaboration.declarations import DEFAULT_TILE, declare, declare_constants
+from sketchc.checker.elaboration.declarations import declare, declare_constants
 from sketchc.checker.elaboration.flow import add_carried, check_assignment
 from sketchc.checker.elaboration.statements import phases_of
 from sketchc.ir import nodes as ir
@@ -80,53 +80,36 @@ def settle_roles(
     """Give every tensor its role, and report accesses that contradict it."""
     bases = {view.name: view.base for view in context.views}
     accesses = {tensor.name: _Accesses() for tensor in context.tensors}
+
+    def of(access: ir.Access) -> _Accesses:
+        return accesses[bases.get(access.tensor, access.tensor)]
+
     for index, phase in enumerate(phases):
-        before = {name: seen.load for name, seen in accesses.items()}
         steps = walk.around(schedule, index)
         around = frozenset(step.variable for step in steps if isinstance(step, ir.HostFor))
-        _collect(phase.body, index, bases, accesses)
-        for name, seen in accesses.items():
-            if seen.load != before[name]:
-                seen.read_in = around
-        for name in _stored(phase.body):
-            accesses[bases.get(name, name)].stored_in |= around
-    _collect_fetches(schedule, 0, bases, accesses)
+        for statement in walk.statements(phase.body):
+            match statement:
+                case ir.Load(access=access) | ir.Fetch(access=access):
+                    seen = of(access)
+                    if seen.load is None:
+                        seen.load, seen.read_in = (index, access.span), around
+                case ir.Atomic(access=access):
+                    seen = of(access)
+                    seen.atomic = seen.atomic or (index, access.span)
+                case ir.Store(access=access):
+                    seen = of(access)
+                    seen.store = seen.store or (index, access.span)
+                    seen.stored_in |= around
+                case _:
+                    pass
+    _note_fetches(schedule, 0, of)
     return tuple(_settle(context, tensor, accesses[tensor.name]) for tensor in context.tensors)
 
 
-def _stored(body: tuple[ir.Statement, ...]) -> Iterator[str]:
-    """The tensors and views that a block stores."""
-    for statement in walk.statements(body):
-        if isinstance(statement, ir.Store):
-            yield statement.access.tensor
-
-
-def _collect(
-    body: tuple[ir.Statement, ...],
-    phase: int,
-    bases: dict[str, str],
-    accesses: dict[str, _Accesses],
-) -> None:
-    for statement in walk.statements(body):
-        match statement:
-            case ir.Load(access=access) | ir.Fetch(access=access):
-                seen = accesses[bases.get(access.tensor, access.tensor)]
-                seen.load = seen.load or (phase, access.span)
-            case ir.Atomic(access=access):
-                seen = accesses[bases.get(access.tensor, access.tensor)]
-                seen.atomic = seen.atomic or (phase, access.span)
-            case ir.Store(access=access):
-                seen = accesses[bases.get(access.tensor, access.tensor)]
-                seen.store = seen.store or (phase, access.span)
-            case _:
-                pass
-
-
-def _collect_fetches(
+def _note_fetches(
     steps: tuple[ir.HostStep, ...],
     launched: int,
-    bases: dict[str, str],
-    accesses: dict[str, _Accesses],
+    of: Callable[[ir.Access], _Accesses],
     around: frozenset[str] = frozenset(),
 ) -> int:
     """Note what the host reads; returns the number of phases up to the end of these steps."""
@@ -135,14 +118,13 @@ def _collect_fetches(
             case ir.Launch(phase):
                 launched = phase + 1
             case ir.Fetch(access=access):
-                seen = accesses[bases.get(access.tensor, access.tensor)]
+                seen = of(access)
                 if seen.load is None or seen.load[0] >= launched:
                     seen.load, seen.read_in = (launched, access.span), around
             case ir.HostFor(variable, body=inner):
-                inside = around | {variable}
-                launched = _collect_fetches(inner, launched, bases, accesses, inside)
+                launched = _note_fetches(inner, launched, of, around | {variable})
             case ir.HostIf(body=inner, orelse=orelse):
-                launched = _collect_fetches((*inner, *orelse), launched, bases, accesses, around)
+                launched = _note_fetches((*inner, *orelse), launched, of, around)
             case ir.Bind():
                 pass
             case _:
@@ -251,8 +233,6 @@ def check_symbols(context: Context, tensors: tuple[ir.Tensor, ...]) -> None:
 
 
 _MISSPELT = "avaliable_tiling"  # as in the public listings
-
-__all__ = ["DEFAULT_TILE", "Elaboration", "bindable", "elaborate", "elaboration"]
 
 
 @records.frozen
@@ -465,24 +445,16 @@ def _tilings(context: Context) -> Iterator[dict[str, Value]]:
             continue  # elaboration reports it
 
 
-def _varying(context: Context) -> dict[str, tuple[Value, tuple[Value, ...]]]:
-    """(default, choices) of every constant that varies."""
-    return {
-        context.sources[item.name]: (item.value, item.choices)
-        for item in context.constants
-        if item.choices and item.chosen_by != "user"
-    }
-
-
 def _choices(context: Context) -> Iterator[dict[str, Value]]:
-    varying = _varying(context)
-    for name, (_, choices) in varying.items():
-        for choice in choices:
+    varying = [item for item in context.constants if item.choices and item.chosen_by != "user"]
+    names = [context.sources[item.name] for item in varying]
+    for name, item in zip(names, varying, strict=True):
+        for choice in item.choices:
             yield {name: choice}
-    values = [tuple(dict.fromkeys((default, *choices))) for default, choices in varying.values()]
+    values = [tuple(dict.fromkeys((item.value, *item.choices))) for item in varying]
     if len(varying) > 1 and math.prod(map(len, values)) <= FULL_PRODUCT:
         for combination in itertools.product(*values):
-            yield dict(zip(varying, combination, strict=True))
+            yield dict(zip(names, combination, strict=True))
 
 
 def _open_tiles(context: Context) -> Iterator[dict[str, Value]]:

@@ -17,7 +17,7 @@ from sketchc.base.diagnostics import Diagnostic, Fix, Label, Severity, Span
 from sketchc.checker.context.fixits import init_fix
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.walk import expressions, tiles_read
+from sketchc.ir.walk import expressions
 from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
 
@@ -153,9 +153,6 @@ def _surely_runs(start: ir.Expr, stop: ir.Expr, step: ir.Expr) -> bool:
             return False
 
 
-# ---------------------------------------------------------------- what statements read
-
-
 # ---------------------------------------------------------------- carried tiles
 
 
@@ -218,21 +215,9 @@ def _before(
     statement: ir.Statement, live: frozenset[str], tiles: Mapping[str, ir.Tile]
 ) -> frozenset[str]:
     """The tiles live before a simple statement."""
-    match statement:
-        case ir.Alloc(tile=name):
-            live -= {name}
-        case ir.Load(tile=name):
-            live = live | {name} if tiles[name].initial is not None else live - {name}
-        case ir.Store(tile=name) | ir.Atomic(tile=name):
-            live |= {name}
-        case ir.Compute(operation=operation, operands=operands):
-            for name in statement.destinations:
-                # writing a tile with `init=` is a masked update: it reads what it keeps
-                keeps = OPS[operation].accumulates or tiles[name].initial is not None
-                live = live | {name} if keeps else live - {name}
-            live |= {o.tile for o in operands if isinstance(o, ir.TileOperand)}
-        case ir.Bind() | ir.Fetch() | ir.For() | ir.If():
-            pass
-        case _:
-            assert_never(statement)
-    return live.union(*map(tiles_read, expressions(statement)))
+    if isinstance(statement, ir.Alloc):
+        return live - {statement.tile}
+    written = walk.writes(statement)
+    # writing a tile with `init=` is a masked update: it reads what it keeps
+    kept = {name for name in written if tiles[name].initial is not None}
+    return live.difference(written).union(kept, walk.reads(statement))

@@ -12,7 +12,8 @@ too, known before the launch of that run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import assert_never
+from functools import partial
+from typing import TypeVar, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label, Span
@@ -42,7 +43,7 @@ from sketchc.checker.context.context import (
 )
 from sketchc.checker.context.fixits import tile_index_fixes, tile_index_slices
 from sketchc.checker.context.hints import loop_hints
-from sketchc.checker.context.lets import add_let, depends_on_tunable, without_functions
+from sketchc.checker.context.lets import add_let, present_where, without_functions
 from sketchc.checker.context.shapes import bounds, signs
 from sketchc.checker.elaboration.declarations import alloc
 from sketchc.ir import nodes as ir
@@ -56,6 +57,8 @@ from sketchc.parsing.unparse import expression_text, statement_text
 
 #: What is reported of a branch that is not taken: the rest may depend on the constants.
 _ALWAYS_WRONG = frozenset(["SK0201", "SK0210"])
+
+_Made = TypeVar("_Made", bound=tuple[object, ...])
 
 
 def uniform(context: Context, node: syntax.Expression) -> ir.Expr:
@@ -111,26 +114,7 @@ def _asks(value: ir.Expr) -> bool:
     return any(one.kind is ir.NameKind.PRESENT for one in walk.references(value))
 
 
-def given(value: ir.Expr, holds: bool) -> frozenset[str]:
-    """The optional tensors that are present wherever a condition holds (or does not)."""
-    match value:
-        case ir.Ref(name=name, kind=ir.NameKind.PRESENT):
-            return frozenset([name]) if holds else frozenset()
-        case ir.Unary("not", operand):
-            return given(operand, not holds)
-        case ir.Binary("and" | "or" as operator, left, right):
-            both = holds == (operator == "and")
-            first, second = given(left, holds), given(right, holds)
-            return first | second if both else first & second
-        case _:
-            return frozenset()
-
-
-def look_over(
-    context: Context,
-    body: tuple[syntax.Statement, ...],
-    block: Callable[[Context, tuple[syntax.Statement, ...]], object],
-) -> None:
+def look_over(context: Context, body: tuple[syntax.Statement, ...]) -> None:
     """Report the unknown names of a branch that is not taken, and note the tensors it accesses."""
     trial = context.trial()
     trial.present.update(tensor.name for tensor in context.tensors)
@@ -156,16 +140,15 @@ def block(context: Context, body: tuple[syntax.Statement, ...]) -> tuple[ir.Stat
 
 def _poison(context: Context, node: syntax.Statement) -> None:
     """What a failed statement would have defined stays quiet when it is used."""
+    made: list[str] = []
     match node:
-        case syntax.Alloc(name=name):
-            names = [name]
-        case syntax.Fetch(name=name):
-            names = [name]
+        case syntax.Alloc(name=name) | syntax.Fetch(name=name):
+            made = [name]
         case syntax.Binding(names=bound):
-            names = [item.id for item in bound]
+            made = [item.id for item in bound]
         case _:
-            names = []
-    for name in names:
+            pass
+    for name in made:
         if context.scopes.find(name) is None:
             context.scopes.add(name, PoisonedName(node.span))
 
@@ -296,7 +279,7 @@ def _bind(
     if typed.dtype.is_integer:
         context.define(spelt, value)
         context.note_interval(spelt, lambda values: bounds(values, value))
-    if depends_on_tunable(context, value):
+    if context.tunable_in(value):
         context.tunable.add(spelt)
     bound = ir.Bind(spelt, value, text, span=whole.span)
     if outside:  # depends on a host loop or on what the host fetched
@@ -333,83 +316,91 @@ def _host_binding(
 
 
 def _branch(context: Context, node: syntax.If) -> tuple[ir.Statement, ...]:
-    """An `if`; only the statements of the branch taken where that is known already."""
+    condition, body, orelse = _branches(context, node, partial(block, context))
+    if condition is None or not (body or orelse):
+        return body
+    return (ir.If(condition, body, orelse, text=statement_text(node), span=node.span),)
+
+
+def _branches(
+    context: Context, node: syntax.If, block_of: Callable[[tuple[syntax.Statement, ...]], _Made]
+) -> tuple[ir.Expr | None, _Made, _Made]:
+    """The condition of an `if` and what its branches become: blocks with names of their own, where
+    more optional tensors are present. Where the condition is known already, it is None, and the
+    branch taken stands first."""
+
+    def inner(
+        body: tuple[syntax.Statement, ...],
+        present: frozenset[str] = frozenset(),
+        condition: ir.Expr | None = None,
+        holds: bool = True,
+    ) -> _Made:
+        with context.branch(present, condition, holds):
+            return block_of(body)
+
     try:
         condition = uniform(context, node.condition)
     except InvalidError:  # go on with the branches: their own mistakes are worth reporting
         context.present.update(names(node.condition))
-        for branch in (node.body, node.orelse):
-            _inner(context, branch, frozenset())
+        inner(node.body)
+        inner(node.orelse)
         raise
     known = decided(condition)
     if known is not None:
         taken, other = (node.body, node.orelse) if known else (node.orelse, node.body)
-        look_over(context, other, block)
-        return _inner(context, taken, frozenset())
-    body = _inner(context, node.body, given(condition, True), condition)
-    orelse = _inner(context, node.orelse, given(condition, False), condition, holds=False)
-    if not body and not orelse:
-        return ()
-    return (ir.If(condition, body, orelse, text=statement_text(node), span=node.span),)
-
-
-def _inner(
-    context: Context,
-    body: tuple[syntax.Statement, ...],
-    present: frozenset[str],
-    condition: ir.Expr | None = None,
-    holds: bool = True,
-) -> tuple[ir.Statement, ...]:
-    """A branch: a block with names of its own, where more optional tensors are present."""
-    with context.branch(present, condition, holds):
-        return block(context, body)
+        look_over(context, other)
+        return None, inner(taken), block_of(())
+    body = inner(node.body, present_where(condition, True), condition)
+    orelse = inner(node.orelse, present_where(condition, False), condition, holds=False)
+    return condition, body, orelse
 
 
 # ---------------------------------------------------------------- loops
 
 
 def _loop(context: Context, node: syntax.For) -> ir.For:
+    parallel = is_parallel(node)
+
+    def inside(variable: str) -> tuple[ir.Statement, ...]:
+        context.loop_count += 1
+        context.loops.append(LoopState(context.loop_count, node, variable, parallel))
+        body = block(context, node.body)
+        context.loops.pop()
+        return body
+
+    bounds, (hints, stages), variable, body = _looped(context, node, ir.NameKind.LOOP, inside)
+    text = statement_text(node)
+    loop = ir.For(variable, *bounds, body, parallel, hints, stages, text=text, span=node.span)
+    if not parallel:
+        _warn_tile_index(context, loop)
+    return loop
+
+
+def _looped(
+    context: Context, node: syntax.For, kind: ir.NameKind, block_of: Callable[[str], _Made]
+) -> tuple[tuple[ir.Expr, ir.Expr, ir.Expr], tuple[tuple[str, ...], int | None], str, _Made]:
+    """The range and the hints of a loop, the name of its variable, of this kind, and what its body
+    becomes; raises `InvalidError` after reporting what is wrong, in the body, too."""
     failed = False
     try:
-        start, stop, step = loop_range(context, node)
+        bounds = loop_range(context, node)
     except InvalidError:  # go on with the body: its own mistakes are worth reporting
         failed = True
-        start = stop = step = ir.Literal(1)
-    hints, stages = loop_hints(context, node)
-    parallel = is_parallel(node)
-    context.scopes.open()
-    try:
+        bounds = (ir.Literal(1), ir.Literal(1), ir.Literal(1))
+    hints = loop_hints(context, node)
+    with context.branch(frozenset()):
         try:
             context.check_assignable(node.variable.id, node.variable.span)
         except InvalidError:
             failed = True
         variable = context.namer.fresh(node.variable.id)
-        entry = ScalarName(variable, ir.NameKind.LOOP, DType.I64, node.variable.span)
+        entry = ScalarName(variable, kind, DType.I64, node.variable.span)
         context.scopes.add(node.variable.id, entry)
-        note_loop(context, variable, start, stop, step)
-        context.loop_count += 1
-        context.loops.append(LoopState(context.loop_count, node, variable, parallel))
-        body = block(context, node.body)
-        context.loops.pop()
-    finally:
-        context.scopes.close()
+        note_loop(context, variable, *bounds)
+        body = block_of(variable)
     if failed:
         raise InvalidError(node.variable.id)
-    loop = ir.For(
-        variable,
-        start,
-        stop,
-        step,
-        body,
-        parallel,
-        hints,
-        stages,
-        text=statement_text(node),
-        span=node.span,
-    )
-    if not parallel:
-        _warn_tile_index(context, loop)
-    return loop
+    return bounds, hints, variable, body
 
 
 def _warn_tile_index(context: Context, loop: ir.For) -> None:
@@ -479,9 +470,6 @@ def note_loop(
     context.note_interval(variable, found)
 
 
-__all__ = ["block", "loop_range", "note_loop", "statement"]
-
-
 def phases_of(context: Context) -> tuple[tuple[ir.Phase, ...], tuple[ir.HostStep, ...]]:
     """The phases of a sketch and the host's schedule, () where it launches each once, in order."""
     host = _Host(context)
@@ -508,8 +496,7 @@ class _Host:
             try:
                 steps.extend(self.step(node))
             except InvalidError:
-                if isinstance(node, syntax.Fetch) and self.context.scopes.find(node.name) is None:
-                    self.context.scopes.add(node.name, PoisonedName(node.span))
+                _poison(self.context, node)
         steps.extend(self.launch(tuple(run)))
         return tuple(steps)
 
@@ -550,59 +537,18 @@ class _Host:
         return tuple(steps)
 
     def loop(self, node: syntax.For) -> ir.HostFor:
-        context = self.context
-        failed = False
-        try:
-            start, stop, step = loop_range(context, node)
-        except InvalidError:  # go on with the body: its own mistakes are worth reporting
-            failed = True
-            start = stop = step = ir.Literal(1)
-        loop_hints(context, node)
-        with context.branch(frozenset()):
-            try:
-                context.check_assignable(node.variable.id, node.variable.span)
-            except InvalidError:
-                failed = True
-            variable = context.namer.fresh(node.variable.id)
-            entry = ScalarName(variable, ir.NameKind.HOST, DType.I64, node.variable.span)
-            context.scopes.add(node.variable.id, entry)
-            note_loop(context, variable, start, stop, step)
-            body = self.block(node.body)
-        if failed:
-            raise InvalidError(node.variable.id)
-        text = statement_text(node)
-        return ir.HostFor(variable, start, stop, step, body, text=text, span=node.span)
+        """A sequential loop around launches."""
+        bounds, _, variable, body = _looped(
+            self.context, node, ir.NameKind.HOST, lambda _: self.block(node.body)
+        )
+        return ir.HostFor(variable, *bounds, body, text=statement_text(node), span=node.span)
 
     def branch(self, node: syntax.If) -> tuple[ir.HostStep, ...]:
-        context = self.context
-        try:
-            condition = uniform(context, node.condition)
-        except InvalidError:
-            context.present.update(names(node.condition))
-            for branch in (node.body, node.orelse):
-                self.inner(branch, frozenset())
-            raise
-        known = decided(condition)
-        if known is not None:
-            taken, other = (node.body, node.orelse) if known else (node.orelse, node.body)
-            look_over(context, other, block)
-            return self.inner(taken, frozenset())
-        body = self.inner(node.body, given(condition, True), condition)
-        orelse = self.inner(node.orelse, given(condition, False), condition, holds=False)
-        if not body and not orelse:
-            return ()
-        text = statement_text(node)
-        return (ir.HostIf(condition, body, orelse, text=text, span=node.span),)
-
-    def inner(
-        self,
-        body: tuple[syntax.Statement, ...],
-        present: frozenset[str],
-        condition: ir.Expr | None = None,
-        holds: bool = True,
-    ) -> tuple[ir.HostStep, ...]:
-        with self.context.branch(present, condition, holds):
-            return self.block(body)
+        """An `if` around launches."""
+        condition, body, orelse = _branches(self.context, node, self.block)
+        if condition is None or not (body or orelse):
+            return body
+        return (ir.HostIf(condition, body, orelse, text=statement_text(node), span=node.span),)
 
 
 def _scalars(body: tuple[ir.Statement, ...]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from sketchc.ir import evaluate as evaluation
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
 from sketchc.ir.walk import names
-from sketchc.launch.index_width import index_width
+from sketchc.launch.conditions import refused
 
 #: Iterations, and lanes of one access, tried before a re-check is given up.
 ITERATION_LIMIT = 100_000
@@ -57,19 +57,7 @@ def _params(sketch: ir.Sketch, given: Mapping[str, Value]) -> Values:
 
 def admissible(sketch: ir.Sketch, values: Mapping[str, Value]) -> bool:
     """Whether a launch with these host scalars passes its own checks."""
-    try:
-        return (
-            all(bool(evaluate(r.condition, values)) for r in sketch.requires)
-            and all(
-                int(evaluate(extent, values)) >= 0
-                for tensor in sketch.tensors
-                if values.get(tensor.name, True)  # or it is optional, and absent
-                for extent in tensor.extents
-            )
-            and index_width(sketch).holds(values)
-        )
-    except (ArithmeticError, ValueError):
-        return False
+    return refused(sketch, dict(values), sampled=True) is None
 
 
 def runs(site: Site, host: Mapping[str, Value], iteration: Mapping[str, int]) -> Values | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import reduce
 from itertools import chain, product
 from math import prod
 from typing import Literal, assert_never
@@ -23,10 +22,11 @@ from sketchc.checker.facts import budget
 from sketchc.checker.facts.enumeration import ParamValues, accessed
 from sketchc.checker.facts.sites import Site
 from sketchc.ir import nodes as ir
-from sketchc.ir import walk
-from sketchc.ir.evaluate import Value, constants_of, evaluate, host_values, param_value
+from sketchc.ir import symbolic, walk
+from sketchc.ir.evaluate import Value, constants_of, evaluate, given_values, param_value
 from sketchc.ir.symbolic import conjuncts
 from sketchc.ir.walk import expressions, names
+from sketchc.launch.conditions import refused
 
 #: Sizes tried first for a symbol that does not suit, then larger ones.
 _SMALL = tuple(range(1, 17))
@@ -145,15 +145,12 @@ class Settings:
     def host_values(self, sketch: ir.Sketch, setting: Setting) -> dict[str, Value] | None:
         """All host scalars of the sketch, at this or other tile sizes; None where a launch refuses
         the setting."""
-        given = {**self.given, **setting.params}
+        values = given_values(sketch, setting.symbols, {**self.given, **setting.params})
+        values |= {name: name not in setting.absent for name in self.optional}
         try:
-            values = host_values(sketch, setting.symbols, given)
-            values |= {name: name not in setting.absent for name in self.optional}
-            if not all(bool(evaluate(require.condition, values)) for require in sketch.requires):
-                return None
-        except (ArithmeticError, ValueError, KeyError):
+            return values if refused(sketch, values) is None else None
+        except KeyError:
             return None
-        return values
 
     def is_empty(self, setting: Setting) -> bool:
         """Whether an output has no elements, so that nothing can be seen of it."""
@@ -259,13 +256,9 @@ def _conditions(sketch: ir.Sketch, roots: Callable[..., frozenset[str]]) -> Iter
         for extent in extents:
             if not isinstance(extent, ir.Literal | ir.Ref):
                 yield _Condition(roots(extent), (extent,), "not negative")
-    one: ir.Expr = ir.Literal(1)
     for view in sketch.views:
-        whole = [
-            reduce(lambda left, right: ir.Binary("*", left, right), extents, one)
-            for extents in (view.extents, sketch.tensor(view.name).extents)
-        ]
-        yield _Condition(roots(*whole), tuple(whole), "as many")
+        counts = [symbolic.product(e) for e in (view.extents, sketch.tensor(view.name).extents)]
+        yield _Condition(roots(*counts), tuple(counts), "as many")
 
 
 def _numbers(sketch: ir.Sketch) -> set[int]:
