@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
+
+if TYPE_CHECKING:
+    import ast
 
 
 @attrs.frozen
@@ -37,3 +40,13 @@ class Language:
 
 PYTHON = Language("python", "Python", "Python", (".py",), "python", "python", hosted=True)
 CPP = Language("c++", "C++", "C++17", (".cpp", ".cc", ".cxx"), "cpp", "c", hosted=False)
+
+
+def parsed(source: str) -> ast.Module | None:
+    """Python text as a tree; None for what does not parse."""
+    import ast
+
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

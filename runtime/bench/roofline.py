@@ -25,6 +25,7 @@ from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_values
 from sketchc.ir.walk import references
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.language import parsed
 from sketchc.lowering.plan import Plan, is_product
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench.machine import Machine
@@ -246,12 +247,9 @@ def _class_of_product(plan: Plan, product: ir.Compute) -> dict[str, str]:
 def _written(source: str) -> dict[str, str]:
     """The classes of `tl.dot` calls on f32 in somebody else's Triton kernel: without a word on it,
     Triton takes tf32."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
+    tree = parsed(source)
     found = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if tree else ():
         match node:
             case ast.Call(ast.Attribute(_, "dot"), _, keywords):
                 given = {k.arg: k.value for k in keywords}

@@ -8,8 +8,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -57,9 +56,8 @@ class Branches:
         self._places: dict[int, int] = {}
         self._inside: set[int] = set()  # id() of loops and branches with a decision inside
         for phase in sketch.phases:
-            self._find_body(phase.body)
-        for step in sketch.steps:
-            self._find_step(step)
+            self._find(phase.body)
+        self._find(sketch.steps)
         for let in sketch.lets:
             self._find_choices(let.value)
 
@@ -93,7 +91,7 @@ class Branches:
         walk = _Walk(self)
         for let in self.sketch.lets:
             walk.choices(let.value, values)
-        walk.host(self.sketch.steps, values)
+        walk.run(self.sketch.steps, values)
         return frozenset(walk.found)
 
     def place(self, condition: ir.Expr) -> int | None:
@@ -114,11 +112,6 @@ class Branches:
             self.decisions.append(Decision(condition, causes, not used & self._varying))
         return bool(causes)
 
-    @staticmethod
-    def _find_all(find: Callable[[Any], bool], parts: Sequence[object]) -> bool:
-        """Whether any part holds a decision; all of them are looked at."""
-        return True in [find(part) for part in parts]
-
     def _find_choices(self, expression: ir.Expr) -> bool:
         found = False
         pending = [expression]
@@ -129,42 +122,29 @@ class Branches:
             pending.extend(children(part))
         return found
 
-    def _find_body(self, body: Sequence[ir.Statement]) -> bool:
+    def _find(self, steps: Sequence[ir.HostStep | ir.Statement]) -> bool:
+        """Whether any of the steps holds a decision; all of them are looked at."""
         found = False
-        for statement in body:
+        for step in steps:
             here = False
-            match statement:
-                case ir.For(start=start, stop=stop, step=step, body=inner):
-                    here = self._find_all(self._find_choices, (start, stop, step))
-                    here |= self._find_body(inner)
-                case ir.If(condition=condition, body=inner, orelse=orelse):
+            match step:
+                case ir.Launch(phase):
+                    here = any(self.inside(each) for each in self.sketch.phases[phase].body)
+                case ir.For(start=start, stop=stop, step=by, body=inner):
+                    here = True in [self._find_choices(part) for part in (start, stop, by)]
+                    here |= self._find(inner)
+                case ir.HostFor(body=inner):
+                    here = self._find(inner)
+                case ir.If(condition, inner, orelse) | ir.HostIf(condition, inner, orelse):
                     here = self._note(condition)
-                    here |= self._find_body((*inner, *orelse))
+                    here |= self._find((*inner, *orelse))
                 case ir.Bind(value=value):
                     here = self._find_choices(value)
                 case _:
                     pass
             if here:
-                self._inside.add(id(statement))
+                self._inside.add(id(step))
             found |= here
-        return found
-
-    def _find_step(self, step: ir.HostStep) -> bool:
-        found = False
-        match step:
-            case ir.Launch(phase):
-                found = any(self.inside(each) for each in self.sketch.phases[phase].body)
-            case ir.HostFor(body=inner):
-                found = self._find_all(self._find_step, inner)
-            case ir.HostIf(condition=condition, body=inner, orelse=orelse):
-                found = self._note(condition)
-                found |= self._find_all(self._find_step, (*inner, *orelse))
-            case ir.Bind(value=value):
-                found = self._find_choices(value)
-            case _:
-                pass
-        if found:
-            self._inside.add(id(step))
         return found
 
 
@@ -217,34 +197,23 @@ class _Walk:
     found: set[Side] = attrs.field(factory=set)
     left: int = _MOST
 
-    def host(self, steps: Sequence[ir.HostStep], values: dict[str, Value]) -> None:
+    def run(self, steps: Sequence[ir.HostStep | ir.Statement], values: dict[str, Value]) -> None:
+        """The host's steps, or the statements of a phase."""
         for step in steps:
-            match step:
-                case ir.Launch(phase):
-                    self.body(self.branches.sketch.phases[phase].body, dict(values))
-                case ir.HostFor(variable, start, stop, by, body=inner):
-                    for trip in self.trips(step, start, stop, by, values):
-                        self.host(inner, {**values, variable: trip})
-                case ir.HostIf(condition=condition, body=inner, orelse=orelse):
-                    for holds in self.decide(condition, values):
-                        self.host(inner if holds else orelse, dict(values))
-                case ir.Bind(name, value):
-                    self.bind(name, value, values)
-                case ir.Fetch(name):
-                    values.pop(name, None)
-
-    def body(self, body: Sequence[ir.Statement], values: dict[str, Value]) -> None:
-        for statement in body:
             self.left -= 1
             if self.left <= 0:
                 return
-            match statement:
-                case ir.For(variable, start, stop, by, body=inner):
-                    for trip in self.trips(statement, start, stop, by, values):
-                        self.body(inner, {**values, variable: trip})
-                case ir.If(condition=condition, body=inner, orelse=orelse):
+            match step:
+                case ir.Launch(phase):
+                    self.run(self.branches.sketch.phases[phase].body, dict(values))
+                case ir.For(variable, start, stop, by, body=inner) | ir.HostFor(
+                    variable, start, stop, by, body=inner
+                ):
+                    for trip in self.trips(step, start, stop, by, values):
+                        self.run(inner, {**values, variable: trip})
+                case ir.If(condition, inner, orelse) | ir.HostIf(condition, inner, orelse):
                     for holds in self.decide(condition, values):
-                        self.body(inner if holds else orelse, dict(values))
+                        self.run(inner if holds else orelse, dict(values))
                 case ir.Bind(name, value):
                     self.bind(name, value, values)
                 case ir.Fetch(name):

@@ -27,6 +27,7 @@ from sketchc.checker.testing.crossings import AGAIN, Mark, TileCrossings, behind
 from sketchc.checker.testing.settings import Settings
 from sketchc.ir.evaluate import Value, evaluate, host_sample
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.language import parsed
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.binding import Binding
@@ -115,9 +116,7 @@ def smaller(text: str, least: int = _SMALLEST_TILE) -> tuple[str, dict[int, int]
     """A kernel in Python with smaller tiles, and what each number has become: powers of two that a
     name, a parameter's default or a keyword stands for. Whether it still means the same nobody
     knows before it has run."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if (tree := parsed(text)) is None:
         return text, {}
     changes: dict[int, int] = {}
     places = []
@@ -165,13 +164,10 @@ def numbers_in(text: str, language: str) -> tuple[int, ...]:
 def _integers(text: str, language: str) -> set[int]:
     if load_language(language).syntax == "c":
         return {int(word) for word in _INTEGER.findall(_COMMENT.sub(" ", text)) if len(word) < 9}
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
+    tree = parsed(text)
     return {
         node.value
-        for node in ast.walk(tree)
+        for node in (ast.walk(tree) if tree else ())
         if isinstance(node, ast.Constant) and type(node.value) is int
     }
 

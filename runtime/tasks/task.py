@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sketchc.runtime.tasks.description import Readings, Thresholds
+
 if TYPE_CHECKING:
     from sketchc.runtime.process.arrays import Array
     from sketchc.runtime.tasks.client import WorkerTask
-    from sketchc.runtime.tasks.description import Readings, Scalar, TaskDescription, Thresholds
+    from sketchc.runtime.tasks.description import Scalar, TaskDescription
 
 
 class Task(Protocol):
     """A reference that can be run at many sizes. A `WorkerTask` and a `SketchTask` are two.
 
     `path` names it to people; `is_sketch` says that the reference is the sketch's own
-    interpretation, so that code that differs from it is to blame.
+    interpretation, so that code that differs from it is to blame. What is not asked of a sketch (it
+    has no parameters, its numbers are inputs, it is as exact as code should be) has nothing to say.
     """
 
     path: Path
@@ -33,16 +36,24 @@ class Task(Protocol):
         self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, Scalar]
     ) -> list[Array | Scalar | None]:
         """The inputs, made such that the task takes them; asked for only where it `corrects`."""
+        del substitutes
+        return list(inputs)
 
     def state_shapes(self, substitutes: Mapping[int, Scalar]) -> dict[str, tuple[int, ...]]:
         """Shapes of parameters and buffers when init inputs (by position) have other values."""
+        del substitutes
+        return {}
 
     def state_scales(self, substitutes: Mapping[int, Scalar]) -> Mapping[str, float]:
         """The root mean square of parameters and buffers as initialised; 0 for integers."""
+        del substitutes
+        return {}
 
     def scalars_of(self, substitutes: Mapping[int, Scalar]) -> Mapping[str, Scalar]:
         """The numbers among the model's attributes when init inputs (by position) have other
         values. Raises `TaskFailure`."""
+        del substitutes
+        return {}
 
     def reference(
         self,
@@ -61,6 +72,8 @@ class Task(Protocol):
         rtol: float = 0.0,
     ) -> Readings:
         """What else it may give on these inputs; what it rounds counts as off by `rtol`."""
+        del inputs, state, substitutes, rtol
+        return Readings()
 
     def thresholds(
         self,
@@ -69,6 +82,8 @@ class Task(Protocol):
         substitutes: Mapping[int, Scalar] | None = None,
     ) -> Thresholds:
         """The numbers at which its results may bend, seen on these inputs. Raises `TaskFailure`."""
+        del inputs, state, substitutes
+        return Thresholds()
 
 
 #: framework -> the class of its tasks.

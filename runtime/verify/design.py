@@ -20,7 +20,6 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.description import Readings, Thresholds
 from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.tasks.torch_task import Scalar, TaskDescription, TaskFailure, TensorSpec
 from sketchc.runtime.toolchains import interpreter
@@ -34,7 +33,7 @@ from sketchc.runtime.verify.verify import Candidate, verify
 _FALLBACK = (37, 19, 11, 7, 5, 3, 2, 1, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 
 
-class SketchTask:
+class SketchTask(Task):
     """A sketch as its own task (see `tasks.task.Task`): the reference is its own interpretation.
 
     The inputs are the sketch's in and inout tensors in call order, then its params as numbers; the
@@ -105,23 +104,6 @@ class SketchTask:
                 found.append(value)
         return found
 
-    def valid_inputs(
-        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, Scalar]
-    ) -> list[Array | Scalar | None]:
-        """As they are: which values are valid indices is read off the sketch."""
-        del substitutes
-        return list(inputs)
-
-    def state_shapes(self, substitutes: Mapping[int, Scalar]) -> dict[str, tuple[int, ...]]:
-        """A sketch has no parameters besides its inputs."""
-        del substitutes
-        return {}
-
-    def state_scales(self, substitutes: Mapping[int, Scalar]) -> dict[str, float]:
-        """A sketch has no parameters besides its inputs."""
-        del substitutes
-        return {}
-
     def reference(
         self,
         inputs: Sequence[Array | Scalar | None],
@@ -150,32 +132,6 @@ class SketchTask:
                 self._tensors(ir.Role.OUT, ir.Role.INOUT), outputs, strict=True
             )
         ]
-
-    def scalars_of(self, substitutes: Mapping[int, Scalar]) -> dict[str, Scalar]:
-        """Its numbers are inputs."""
-        del substitutes
-        return {}
-
-    def readings(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, Scalar] | None = None,
-        rtol: float = 0.0,
-    ) -> Readings:
-        """Nothing else: an interpretation is as exact as the code should be."""
-        del inputs, state, substitutes, rtol
-        return Readings()
-
-    def thresholds(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, Scalar] | None = None,
-    ) -> Thresholds:
-        """Nothing but what the sketch says, which is looked at in any case."""
-        del inputs, state, substitutes
-        return Thresholds()
 
     def _symbols(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         from sketchc.runtime.cases.binding import bind_symbols

@@ -19,6 +19,7 @@ import attrs
 from sketchc.base.diagnostics import UsageError
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.language import parsed
 from sketchc.lowering.registry import load_language, load_target, targets_in
 from sketchc.lowering.target import Target
 
@@ -76,9 +77,7 @@ def _python_functions(source: str) -> list[str] | None:
 
     Where `__all__` is a plain list, it says which are public.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if (tree := parsed(source)) is None:
         return None
     found = [
         node.name
@@ -122,24 +121,18 @@ def _closing(text: str, start: int) -> int:
 def is_module_file(path: Path) -> bool:
     """Whether a Python file defines a class `ModelNew`; False for one that cannot be read."""
     try:
-        tree = ast.parse(path.read_text("utf-8"))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parsed(path.read_text("utf-8"))
+    except (OSError, ValueError):
         return False
-    return any(isinstance(node, ast.ClassDef) and node.name == MODULE_CLASS for node in tree.body)
+    body = tree.body if tree else []
+    return any(isinstance(node, ast.ClassDef) and node.name == MODULE_CLASS for node in body)
 
 
 def load_module(path: Path, target: str, sketch: ir.Sketch, hardware: str) -> Kernel:
     """The file of a `ModelNew` as a kernel whose entry is that class. Raises `UsageError`."""
-    return Kernel(
-        target,
-        hardware,
-        sketch.name,
-        MODULE_CLASS,
-        "python",
-        _source(path),
-        sketch,
-        foreign=True,
-    )
+    source = _source(path)
+    name = sketch.name
+    return Kernel(target, hardware, name, MODULE_CLASS, "python", source, sketch, foreign=True)
 
 
 def _source(path: Path) -> str:
@@ -152,70 +145,52 @@ def _source(path: Path) -> str:
 
 
 Targets = tuple[Target, ...]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 #: Parts of torch that run code which no dispatcher sees, or read files.
-_TORCH_EXITS = frozenset(
-    {
-        *("compile", "jit", "ops", "classes", "utils", "load", "save", "hub", "package", "export"),
-        *("from_file", "library", "multiprocessing", "distributed", "onnx", "fx", "cpp_extension"),
-        *("numpy", "tolist", "from_numpy", "from_dlpack", "to_dlpack", "untyped_storage"),
-        *("__dlpack__", "__array__", "__array_interface__", "__cuda_array_interface__"),
-    }
+_TORCH_EXITS = _words(
+    "compile jit ops classes utils load save hub package export from_file library "
+    "multiprocessing distributed onnx fx cpp_extension numpy tolist from_numpy from_dlpack "
+    "to_dlpack untyped_storage __dlpack__ __array__ __array_interface__ "
+    "__cuda_array_interface__"
 )
 #: Names that reach the interpreter itself.
-_BUILTINS = frozenset(
-    {
-        *("eval", "exec", "compile", "open", "__import__", "globals", "locals", "vars", "input"),
-        *("breakpoint", "memoryview", "setattr", "delattr"),
-    }
+_BUILTINS = _words(
+    "eval exec compile open __import__ globals locals vars input breakpoint memoryview "
+    "setattr delattr"
 )
 #: What a file with a `ModelNew` may import besides: it may build and load a library of its own.
-MODULE_MODULES = (
-    *("os", "sys", "pathlib", "tempfile", "subprocess", "ctypes", "hashlib", "shutil", "textwrap"),
-    *("uuid", "numpy", "contextlib", "logging", "warnings", "platform", "struct", "time", "string"),
-    *(
-        "re",
-        "copy",
-        "abc",
-        "types",
-        "numbers",
-        "sysconfig",
-        "importlib",
-        "json",
-        "random",
-        "atexit",
-    ),
-    *("typing_extensions", "threading"),
+_MODULE_MODULES = (
+    "os sys pathlib tempfile subprocess ctypes hashlib shutil textwrap uuid numpy contextlib "
+    "logging warnings platform struct time string re copy abc types numbers sysconfig "
+    "importlib json random atexit typing_extensions threading"
 )
+MODULE_MODULES = tuple(_MODULE_MODULES.split())
 _MODULE_BUILTINS = frozenset({"eval", "exec", "compile", "__import__", "globals", "breakpoint"})
 #: Parts of torch that run code behind the guard's back, or take it off.
-_MODULE_TORCH_EXITS = frozenset(
-    {
-        *("compile", "jit", "hub", "package", "export", "multiprocessing", "distributed", "onnx"),
-        *("fx", "_C", "_dynamo", "_inductor", "_python_dispatch", "overrides", "library"),
-    }
+_MODULE_TORCH_EXITS = _words(
+    "compile jit hub package export multiprocessing distributed onnx fx _C _dynamo _inductor "
+    "_python_dispatch overrides library"
 )
-_MODULE_ATTRIBUTES = frozenset(
-    {
-        *("_disable_current_modes", "_pop_mode", "_pop_mode_temporarily", "_DisableTorchDispatch"),
-        *("DisableTorchFunction", "DisableTorchFunctionSubclass", "addaudithook", "settrace"),
-        *("setprofile", "pythonapi", "modules", "meta_path", "path_hooks"),
-    }
+_MODULE_ATTRIBUTES = _words(
+    "_disable_current_modes _pop_mode _pop_mode_temporarily _DisableTorchDispatch "
+    "DisableTorchFunction DisableTorchFunctionSubclass addaudithook settrace setprofile "
+    "pythonapi modules meta_path path_hooks"
 )
-_ATTRIBUTES = frozenset(
-    {
-        *("__globals__", "__builtins__", "__subclasses__", "__code__", "__closure__", "__bases__"),
-        *("__mro__", "__getattribute__", "__loader__", "__spec__", "f_back", "f_globals"),
-        *("f_locals", "gi_frame", "tb_frame", "_getframe"),
-    }
+_ATTRIBUTES = _words(
+    "__globals__ __builtins__ __subclasses__ __code__ __closure__ __bases__ __mro__ "
+    "__getattribute__ __loader__ __spec__ f_back f_globals f_locals gi_frame tb_frame "
+    "_getframe"
 )
 #: What a wrapper may call on torch; other functions of it compute.
-_TORCH_CALLS = frozenset(
-    {
-        *("empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like"),
-        *("full", "full_like", "device", "Size", "no_grad", "is_tensor", "finfo", "iinfo"),
-        *("device_of", "current_device", "synchronize", "get_device_properties"),
-        *("inference_mode", "reshape", "permute", "transpose", "flatten", "squeeze", "unsqueeze"),
-    }
+_TORCH_CALLS = _words(
+    "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like device "
+    "Size no_grad is_tensor finfo iinfo device_of current_device synchronize "
+    "get_device_properties inference_mode reshape permute transpose flatten squeeze unsqueeze"
 )
 #: What a C++ kernel must not say, and why, in order.
 _CPP_WORDS = (
@@ -247,9 +222,8 @@ def inspect_kernel(kernel: Kernel) -> tuple[Finding, ...]:
     if load_language(kernel.language).syntax == "c":
         findings = _c(kernel.source, load_target(kernel.target))
     else:
-        try:
-            tree = ast.parse(kernel.source.encode("utf-8", "replace").decode())
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parsed(kernel.source.encode("utf-8", "replace").decode())
+        if tree is None:
             return ()
         if kernel.entry == MODULE_CLASS:
             findings = _module(tree, targets_in(kernel.language))
@@ -383,11 +357,9 @@ def _attribute(node: ast.Attribute, targets: Targets) -> Iterator[Finding]:
 
 
 #: Methods of tensors by which their elements leave torch.
-_HANDED_OUT = frozenset(
-    {
-        *("numpy", "tolist", "untyped_storage", "__dlpack__", "__array__", "add_pre_run_hook"),
-        *("__array_interface__", "__cuda_array_interface__"),
-    }
+_HANDED_OUT = _words(
+    "numpy tolist untyped_storage __dlpack__ __array__ add_pre_run_hook __array_interface__ "
+    "__cuda_array_interface__"
 )
 
 

@@ -11,6 +11,7 @@ import ast
 from pathlib import Path
 
 from sketchc.base.diagnostics import UsageError
+from sketchc.lowering.language import parsed
 
 
 def read_kernel(path: Path) -> tuple[str, str]:
@@ -31,9 +32,7 @@ def read_kernel(path: Path) -> tuple[str, str]:
 def is_wrapper(text: str) -> bool:
     """Whether Python holds functions for others to call and no class: a wrapper around Triton
     kernels, and no attempt at a model. False for what does not parse."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if (tree := parsed(text)) is None:
         return False
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     public = any(not name.startswith("_") for name in functions)
