@@ -26,7 +26,7 @@ class Code:
 
 
 @attrs.frozen
-class Language:
+class Precedence:
     """Levels of one output language (a higher level binds tighter).
 
     `chained` operators do not nest at their own level on either side: Python's comparisons, where
@@ -92,7 +92,7 @@ def at_least(code: Code, level: int) -> str:
 
 _PYTHON_COMPARISONS = dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "in", "is"), 4)
 
-PYTHON = Language(
+PYTHON = Precedence(
     "python",
     binary_levels={
         "or": 1,
@@ -115,7 +115,7 @@ PYTHON = Language(
     chained=frozenset(_PYTHON_COMPARISONS),
 )
 
-CPP = Language(
+CPP = Precedence(
     "c++",
     binary_levels={
         "||": 2,

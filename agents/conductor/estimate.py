@@ -58,7 +58,7 @@ def estimate(
 def _launches(sketch: ir.Sketch, phase: int, values: Mapping[str, int | float | bool]) -> int:
     """How often the host launches a phase: branches count as taken."""
     from sketchc.ir.evaluate import evaluate
-    from sketchc.lowering.passes.hulls import trip_count
+    from sketchc.lowering.passes.map_grid import trip_count
 
     total = 1
     for step in walk.around(sketch.steps, phase):
@@ -75,7 +75,7 @@ def _traffic(
 ) -> int:
     """Bytes that the loads and stores of a body move, when it is run `trips` times."""
     from sketchc.ir.evaluate import evaluate
-    from sketchc.lowering.passes.hulls import trip_count
+    from sketchc.lowering.passes.map_grid import trip_count
 
     total = 0
     for statement in body:

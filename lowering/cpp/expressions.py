@@ -1,4 +1,4 @@
-"""C++ text of scalar expressions and typed values."""
+"""C++ text of names, scalar expressions, typed values and conditions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,53 @@ from typing import assert_never
 
 import attrs
 
+from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import OPPOSITE
-from sketchc.lowering.cpp.names import identifier
+from sketchc.launch.conditions import Condition, Kind
 from sketchc.lowering.loops import nodes
-from sketchc.lowering.loops.scalars import LOGICAL, scalar_dtype
+from sketchc.lowering.loops.nodes import LOGICAL, scalar_dtype
 from sketchc.lowering.precedence import CPP, Code, at_least, parenthesised
+
+_KEYWORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+char32_t class compl concept const consteval constexpr constinit const_cast continue co_await
+co_return co_yield decltype default delete do double dynamic_cast else enum explicit export extern
+false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
+operator or or_eq private protected public register reinterpret_cast requires return short signed
+sizeof static static_assert static_cast struct switch template this thread_local throw true try
+typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+
+#: Macros and types that the generated file includes, and its own namespaces and locals.
+_INCLUDED = """
+INFINITY NAN HUGE_VAL INT64_C UINT64_C EOF NULL assert errno signbit isnan isinf isfinite int8_t
+int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t std sketch linux unix
+SKETCH_VECTORS thread_arena threads status grid
+"""
+
+RESERVED = frozenset(f"{_KEYWORDS} {_INCLUDED}".split())
+
+#: Functions of the C library that an `extern "C"` entry point must not redefine.
+_LIBRARY_NAMES = """
+main abs acos asin atan atan2 cbrt ceil copysign cos cosh div erf erfc exp exp2 expm1 exit fabs
+fdim floor fma fmax fmin fmod free frexp gamma hypot index j0 j1 jn ldexp lgamma log log10 log1p
+log2 logb lrint malloc modf nearbyint pow printf puts rand read remainder remove rename rint round
+scalb signal sin sinh sleep sort sqrt strlen system tan tanh tgamma time trunc wait write y0 y1 yn
+"""
+_LIBRARY = frozenset(_LIBRARY_NAMES.split())
+
+
+def identifier(name: str) -> str:
+    """`name`, or `name_` where C++ has another use for it."""
+    return f"{name}_" if name in RESERVED else name
+
+
+def entry_name(sketch: str) -> str:
+    """The exported function's name: the sketch's, unless the C library has a function so named."""
+    return f"{sketch}_sketch" if sketch in _LIBRARY or sketch in RESERVED else sketch
+
 
 #: The C++ type of each element type; `half` and `bfloat16` are the library's.
 CPP_TYPES = {
@@ -418,3 +458,49 @@ def _number(found: object) -> int | float | bool:
         msg = f"{found!r} is not a number"
         raise AssertionError(msg)
     return found
+
+
+def broken(condition: Condition, code: Expressions) -> Code:
+    """That a condition does not hold."""
+    match condition.kind, condition.holds:
+        case Kind.ELEMENTS, holds:
+            return _too_large(holds, code)
+        case Kind.WIDTH | Kind.FETCHED, ir.Binary("<", total, ir.Literal(int(limit))):
+            return CPP.postfix(_natural(total, code), f".reaches(UINT64_C({limit}))")
+        case _:
+            return code.fails(condition.holds)
+
+
+def _too_large(holds: ir.Expr, code: Expressions) -> Code:
+    match holds:
+        case ir.Binary("and", left, right):
+            return logical("or", _too_large(left, code), _too_large(right, code))
+        case ir.Binary("<", product, _):
+            return code.helper("too_large", f"{{{code.listed(_extents(product))}}}")
+        case _:
+            msg = "not a condition on numbers of elements"
+            raise InternalError(msg)
+
+
+def _extents(product: ir.Expr) -> list[ir.Expr]:
+    match product:
+        case ir.Binary("*", left, right):
+            return [*_extents(left), *_extents(right)]
+        case ir.Binary("max", extent, _):
+            return [extent]
+        case _:
+            return [product]
+
+
+def _natural(total: ir.Expr, code: Expressions, first: bool = True) -> Code:
+    """A sum of products; the `first` factor makes the others magnitudes, too."""
+    match total:
+        case ir.Binary("+", left, right):
+            alone = not isinstance(right, ir.Binary)
+            return CPP.binary("+", _natural(left, code), _natural(right, code, first=not alone))
+        case ir.Binary("*", left, right):
+            return CPP.binary("*", _natural(left, code, first), _natural(right, code, first=False))
+        case ir.Function("abs", (operand,)):
+            return _natural(operand, code, first)
+        case _:
+            return code.helper("natural", code.scalar(total)) if first else code.scalar(total)

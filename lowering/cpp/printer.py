@@ -11,8 +11,7 @@ import attrs
 
 from sketchc.base.diagnostics import Span
 from sketchc.ir import nodes as ir
-from sketchc.lowering.cpp.expressions import PROMOTED, Expressions
-from sketchc.lowering.cpp.names import identifier
+from sketchc.lowering.cpp.expressions import PROMOTED, Expressions, identifier
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.precedence import CPP, Code
 from sketchc.lowering.source_map import Marks

@@ -30,13 +30,10 @@ from sketchc.launch.conditions import (
     solved_sizes,
 )
 from sketchc.launch.symbol_sources import SymbolSource, sources_of
-from sketchc.lowering.abi import passed
+from sketchc.lowering.abi import params_to_round, passed
 from sketchc.lowering.cpp.abi import actual_extents
-from sketchc.lowering.cpp.expressions import Expressions, literal
+from sketchc.lowering.cpp.expressions import Expressions, broken, identifier, literal
 from sketchc.lowering.cpp.library.texts import library_text, read
-from sketchc.lowering.cpp.names import identifier
-from sketchc.lowering.cpp.refusals import broken
-from sketchc.lowering.param_types import params_to_round
 from sketchc.lowering.precedence import Code
 
 

@@ -17,8 +17,6 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
 from sketchc.ir.walk import children, declared_names, substitute
 from sketchc.lowering.loops import nodes as loops
-from sketchc.lowering.loops.calls import Calls
-from sketchc.lowering.loops.dead_stores import without_dead_stores
 from sketchc.lowering.loops.forwarding import Versions, find_versions
 from sketchc.lowering.loops.fusion import (
     BindNode,
@@ -31,15 +29,19 @@ from sketchc.lowering.loops.fusion import (
     SerialNode,
     build_tree,
     leaves,
+    place,
 )
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Kind, LaneSource, Nest, lane_variable
-from sketchc.lowering.loops.reads import Scope, converted, divides, fetch
-from sketchc.lowering.loops.rows import add_rows
-from sketchc.lowering.loops.scalars import scalar_dtype
-from sketchc.lowering.loops.storage import place
-from sketchc.lowering.loops.streams import add_streams, unread_outputs
-from sketchc.lowering.loops.unroll_and_jam import unroll_and_jam
+from sketchc.lowering.loops.nodes import scalar_dtype
+from sketchc.lowering.loops.reads import Calls, Scope, converted, divides, fetch
+from sketchc.lowering.loops.transformations import (
+    add_rows,
+    add_streams,
+    unread_outputs,
+    unroll_and_jam,
+    without_dead_stores,
+)
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
 
 #: Names of lane variables by the number of loops that remain, innermost first.
@@ -69,7 +71,7 @@ def build_phases(plan: Plan, reserved: Collection[str]) -> tuple[BuiltPhase, ...
 
 
 def stream_outputs(sketch: ir.Sketch, phases: tuple[BuiltPhase, ...]) -> tuple[BuiltPhase, ...]:
-    """The phases with loops that write large outputs past the caches (`streams`)."""
+    """The phases with loops that write large outputs past the caches."""
     outputs = unread_outputs(sketch, [phase.program for phase in phases])
     return tuple(
         attrs.evolve(

@@ -9,7 +9,7 @@ typed language below. A value of type f16 or bf16 is a stored one: arithmetic ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import attrs
 
@@ -380,3 +380,45 @@ def walk(body: tuple[Statement, ...]) -> list[Statement]:
         found.append(statement)
         found.extend(walk(children(statement)))
     return found
+
+
+def scalar_dtype(expression: ir.Expr) -> DType:
+    """The C++ type of a host or loop scalar: I64, F64 or BOOL."""
+    match expression:
+        case ir.Literal(value):
+            if isinstance(value, bool):
+                return DType.BOOL
+            return DType.I64 if isinstance(value, int) else DType.F64
+        case ir.Ref(dtype=dtype):
+            if dtype.is_float:
+                return DType.F64
+            return DType.BOOL if dtype is DType.BOOL else DType.I64
+        case ir.Unary(operator, operand):
+            return DType.BOOL if operator == "not" else scalar_dtype(operand)
+        case ir.Binary(operator, left, right):
+            if operator in COMPARISONS or operator in LOGICAL:
+                return DType.BOOL
+            if operator == "/":
+                return DType.F64
+            both = (scalar_dtype(left), scalar_dtype(right))
+            return DType.F64 if DType.F64 in both else DType.I64
+        case ir.Choice():
+            return DType.I64
+        case ir.Function(name, arguments):
+            if name == "int":
+                return DType.I64
+            if name == "abs":
+                return scalar_dtype(arguments[0])
+            return DType.F64
+        case ir.Iota():
+            return DType.I64
+        case ir.TileLanes(dtype=dtype):
+            return DType.BOOL if dtype is DType.BOOL else DType.I64
+        case _:
+            assert_never(expression)
+
+
+LOGICAL = {"and": "&&", "or": "||"}
+
+
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")

@@ -12,7 +12,7 @@ from sketchc.ir import walk
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import references, substitute
-from sketchc.lowering.passes.hulls import (
+from sketchc.lowering.passes.map_grid import (
     Range,
     extreme,
     loop_range,

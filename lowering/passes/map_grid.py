@@ -1,23 +1,175 @@
-"""Map the outermost chain of parallel loops of each phase onto the launch grid."""
+"""Map the outermost chain of parallel loops of each phase onto the launch grid.
+
+An inner parallel loop may run to an outer one's variable (`for j in range(i + 1)`); a launch grid
+is a box, so it takes the hull, and so does a count of operations. Names of constants stand for
+values of 0 or more: those below stand as numbers (`negative_constants`, `resolved`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
 
 import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.walk import references, substitute
-from sketchc.lowering.passes.hulls import (
-    Range,
-    extreme,
-    is_downward,
-    loop_range,
-    negative_constants,
-    resolved,
-    trip_count,
-    varies,
-)
+from sketchc.ir.symbolic import simplify
+from sketchc.ir.walk import children, references, substitute
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
+
+_Loop = TypeVar("_Loop", ir.For, ir.HostFor)
+
+
+@attrs.frozen
+class Range:
+    """The least and the greatest value of a variable; over host scalars."""
+
+    low: ir.Expr
+    high: ir.Expr
+
+
+Ranges = Mapping[str, Range]
+
+
+def negative_constants(sketch: ir.Sketch) -> dict[str, ir.Expr]:
+    """The values of the constants below 0, by name."""
+    return {c.name: ir.Literal(c.value) for c in sketch.constants if c.value < 0}
+
+
+def resolved(loop: _Loop, definitions: Mapping[str, ir.Expr]) -> _Loop:
+    """The loop with names in its bounds replaced."""
+    return attrs.evolve(
+        loop,
+        start=substitute(loop.start, definitions),
+        stop=substitute(loop.stop, definitions),
+        step=substitute(loop.step, definitions),
+    )
+
+
+def extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None:
+    """A host expression that the given one never exceeds (`upper`), or never falls below, while the
+    names in `ranges` stay within them; None where none is found."""
+    found = _extreme(expression, ranges, upper)
+    return None if found is None else simplify(found)
+
+
+def _extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None:
+    match expression:
+        case ir.Ref(name=name) if name in ranges:
+            return ranges[name].high if upper else ranges[name].low
+        case (
+            ir.Literal()
+            | ir.Ref(
+                kind=ir.NameKind.SYMBOL
+                | ir.NameKind.PARAM
+                | ir.NameKind.CONSTANT
+                | ir.NameKind.LET
+                | ir.NameKind.HOST
+                | ir.NameKind.PRESENT
+            )
+        ):
+            return expression
+        case ir.Unary("-", operand):
+            inner = _extreme(operand, ranges, not upper)
+            return None if inner is None else ir.Unary("-", inner)
+        case ir.Binary():
+            return _binary(expression, ranges, upper)
+        case _:
+            return None
+
+
+def _binary(expression: ir.Binary, ranges: Ranges, upper: bool) -> ir.Expr | None:
+    operator, left, right = expression.operator, expression.left, expression.right
+    if not varies(expression, ranges):
+        return expression
+    match operator:
+        case "+" | "min" | "max":
+            a, b = _extreme(left, ranges, upper), _extreme(right, ranges, upper)
+        case "-":
+            a, b = _extreme(left, ranges, upper), _extreme(right, ranges, not upper)
+        case "*" if not varies(right, ranges) and non_negative(right):
+            a, b = _extreme(left, ranges, upper), right
+        case "*" if not varies(left, ranges) and non_negative(left):
+            a, b = left, _extreme(right, ranges, upper)
+        case "//" | "cdiv" if not varies(right, ranges) and non_negative(right):
+            a, b = _extreme(left, ranges, upper), right
+        case "%" if not varies(right, ranges) and non_negative(right):
+            # Digits lie between 0 and the divisor, whatever is divided.
+            return ir.Binary("-", right, ir.Literal(1)) if upper else ir.Literal(0)
+        case _:
+            return None
+    return None if a is None or b is None else ir.Binary(operator, a, b)
+
+
+def varies(expression: ir.Expr, ranges: Ranges) -> bool:
+    """True where an expression has a value only inside of a launch."""
+    match expression:
+        case ir.Ref(name=name, kind=kind):
+            inside = kind in (ir.NameKind.LOOP, ir.NameKind.BINDING)
+            return inside or name in ranges
+        case ir.Iota() | ir.TileLanes():
+            return True
+        case _:
+            return any(varies(part, ranges) for part in children(expression))
+
+
+def non_negative(expression: ir.Expr) -> bool:
+    """True where a factor or divisor over host scalars is surely not negative."""
+    match expression:
+        case ir.Literal(value):
+            return value >= 0
+        case ir.Ref(kind=kind):
+            return kind in (ir.NameKind.SYMBOL, ir.NameKind.CONSTANT)
+        case ir.Binary("+" | "*" | "//" | "cdiv" | "min" | "max", left, right):
+            return non_negative(left) and non_negative(right)
+        case _:
+            return False
+
+
+def loop_range(loop: ir.For | ir.HostFor, ranges: Ranges) -> Range | None:
+    """The values of a loop's variable while the loop runs at all."""
+    one = ir.Literal(1)
+    downward = is_downward(loop.step)
+    if downward is None:
+        return None
+    first, last = (loop.stop, loop.start) if downward else (loop.start, loop.stop)
+    low, high = extreme(first, ranges, upper=False), extreme(last, ranges, upper=True)
+    if low is None or high is None:
+        return None
+    if downward:
+        return Range(simplify(ir.Binary("+", low, one)), high)
+    return Range(low, simplify(ir.Binary("-", high, one)))
+
+
+def is_downward(step: ir.Expr) -> bool | None:
+    """Whether a loop goes down; None where only a run tells."""
+    match step:
+        case ir.Literal(value):
+            return value < 0
+        case ir.Unary("-", operand):
+            return True if non_negative(operand) else None
+        case _:
+            return False if non_negative(step) else None
+
+
+def trip_count(loop: ir.For | ir.HostFor) -> ir.Expr:
+    """The number of iterations, never negative where a loop may be empty by its bounds."""
+    zero, one = ir.Literal(0), ir.Literal(1)
+    span: ir.Expr
+    if loop.step == one:
+        if loop.start == zero:
+            return loop.stop
+        return ir.Binary("max", ir.Binary("-", loop.stop, loop.start), zero)
+    if is_downward(loop.step):
+        span = ir.Binary("-", loop.start, loop.stop)
+        step = simplify(ir.Unary("-", loop.step))
+        return span if step == one else ir.Binary("cdiv", span, step)
+    span = loop.stop if loop.start == zero else ir.Binary("-", loop.stop, loop.start)
+    if is_downward(loop.step) is None:
+        # Whatever the sign of the step: the ceiling of a quotient.
+        return ir.Unary("-", ir.Binary("//", ir.Unary("-", span), loop.step))
+    return ir.Binary("cdiv", span, loop.step)
 
 
 @attrs.frozen

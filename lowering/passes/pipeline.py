@@ -33,10 +33,10 @@ PASSES: tuple[str, ...] = (
     "sketchc.lowering.passes.check_capabilities:CheckCapabilities",
     "sketchc.lowering.passes.map_grid:MapGrid",
     "sketchc.lowering.passes.place_tiles:PlaceTiles",
-    "sketchc.lowering.passes.check_scratch:CheckScratch",
+    "sketchc.lowering.passes.place_tiles:CheckScratch",
     "sketchc.lowering.passes.choose_fills:ChooseFills",
     "sketchc.lowering.passes.estimate_cost:EstimateCost",
-    "sketchc.lowering.passes.settle_tiles:SettleTiles",
+    "sketchc.lowering.passes.place_tiles:SettleTiles",
     "sketchc.lowering.passes.answer_hints:AnswerHints",
 )
 

@@ -10,6 +10,7 @@ import networkx
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.show import show
 from sketchc.ir.walk import laid_out
 from sketchc.lowering.passes.place_tiles import depends_on_launch, tiles_used
 from sketchc.ops.table import OPS, Category
@@ -46,7 +47,7 @@ class StripMine:
         size = ir.Ref(constant, ir.NameKind.CONSTANT)
         counter = ir.Ref(variable, ir.NameKind.LOOP)
         body = _rewrite(sketch.phases[index].body, group, counter, size)
-        loop_text = f"for {variable} in range(cdiv({_show(extent)}, {constant})):"
+        loop_text = f"for {variable} in range(cdiv({show(extent)}, {constant})):"
         phases = list(sketch.phases)
         count = ir.Binary("cdiv", extent, size)
         phases[index] = attrs.evolve(phases[index], body=_wrap(body, variable, count, loop_text))
@@ -74,12 +75,6 @@ def _allocated_in(body: tuple[ir.Statement, ...], variable: str) -> set[str]:
         for inner in walk.statements(loop.body)
         if isinstance(inner, ir.Alloc)
     }
-
-
-def _show(extent: ir.Expr) -> str:
-    from sketchc.ir.show import show
-
-    return show(extent)
 
 
 def _names(sketch: ir.Sketch, extent: ir.Expr) -> tuple[str, str]:

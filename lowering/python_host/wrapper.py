@@ -25,8 +25,7 @@ from sketchc.launch.conditions import (
     solved_sizes,
 )
 from sketchc.launch.symbol_sources import SymbolSource, sources_of
-from sketchc.lowering.abi import out_required
-from sketchc.lowering.param_types import params_to_round
+from sketchc.lowering.abi import out_required, params_to_round
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.precedence import Code
 from sketchc.lowering.python_host import wrapping

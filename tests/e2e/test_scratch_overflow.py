@@ -9,7 +9,7 @@ from example_targets import EXAMPLES, LOWERED
 
 from sketchc.base.diagnostics import DiagnosticError, Source
 from sketchc.ir.evaluate import evaluate
-from sketchc.lowering.cpp.names import identifier
+from sketchc.lowering.cpp.expressions import identifier
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.passes.place_tiles import next_power_of_two

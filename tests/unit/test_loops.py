@@ -5,9 +5,12 @@ from __future__ import annotations
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.lowering.loops import nodes
-from sketchc.lowering.loops.dead_stores import without_dead_stores
-from sketchc.lowering.loops.rows import add_rows
-from sketchc.lowering.loops.unroll_and_jam import ROWS, unroll_and_jam
+from sketchc.lowering.loops.transformations import (
+    ROWS,
+    add_rows,
+    unroll_and_jam,
+    without_dead_stores,
+)
 
 F32 = DType.F32
 LANE = ir.Ref("lane", ir.NameKind.LOOP)

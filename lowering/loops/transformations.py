@@ -1,0 +1,581 @@
+"""What is made better in finished loop programs, statement by statement.
+
+Dead stores: a tile kept in memory is often read back in the loop that writes it, where the value is
+still a local. A write to private storage is dropped when the same loop body overwrites it unread,
+or when nothing reads the storage afterwards; storage that nothing reads disappears with its writes.
+
+Rows: in a lane loop, every element whose index is `base + lane` with a base that does not change
+gets a pointer to the row, defined before the loop: `X_row[lane]`, for readers and for the compiler.
+
+Unroll and jam: `for row: for lane: total[lane] += X[row, lane]` reads and writes the totals once
+per row, and walks memory in one stream. Taking `ROWS` rows per pass adds them in a local first:
+less traffic in the first-level cache, more streams from memory, and a smaller rounding error. A
+plain loop takes the rows that remain.
+
+Streams: a store to a line that is in no cache first reads the line. Where a lane loop fills a row
+of an output that nothing reads, and the output is larger than the caches, its lanes are made block
+by block in a small buffer and written from there with stores that read nothing (a third of the
+traffic of an element-wise operation). Whether an output is that large is known when the kernel
+runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import attrs
+
+from sketchc.base.diagnostics import Span
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.walk import names, references, substitute
+from sketchc.lowering.loops import nodes
+
+Fresh = Callable[[str], str]
+
+
+def without_dead_stores(program: nodes.Program) -> nodes.Program:
+    """The program without dead writes, unread storage and unused locals; repeated until stable."""
+    private = {storage.name for storage in program.storages}
+    while True:
+        body = _sweep(_drop_dead(program.body, private, program.body))
+        read = buffers_read(body)
+        body = _drop_writes(body, private - read)
+        storages = tuple(s for s in program.storages if s.name in read)
+        smaller = nodes.Program(storages, body)
+        if smaller == program:
+            return smaller
+        program = smaller
+
+
+# ---------------------------------------------------------------- what is read
+
+
+def _values(statement: nodes.Statement) -> Iterator[nodes.Value]:
+    """The values that a statement evaluates, without those of the statements inside."""
+    match statement:
+        case nodes.Define(value=value) | nodes.Assign(value=value) | nodes.Write(value=value):
+            yield value
+        case nodes.AtomicUpdate(value=value):
+            yield value
+        case nodes.Accumulate(target=target, value=value):
+            yield target
+            yield value
+        case _:
+            pass
+
+
+def _parts(value: nodes.Value) -> Iterator[nodes.Value]:
+    yield value
+    match value:
+        case nodes.Convert(value=inner):
+            yield from _parts(inner)
+        case nodes.Apply(arguments=arguments):
+            for argument in arguments:
+                yield from _parts(argument)
+        case nodes.Select(value=inner, otherwise=otherwise):
+            yield from _parts(inner)
+            yield from _parts(otherwise)
+        case _:
+            pass
+
+
+def _reads(statement: nodes.Statement) -> set[str]:
+    """The buffers that one statement reads itself."""
+    found = {
+        part.buffer
+        for value in _values(statement)
+        for part in _parts(value)
+        if isinstance(part, nodes.Element)
+    }
+    if isinstance(statement, nodes.MatrixProduct):
+        found |= {statement.left.buffer, statement.right.buffer, statement.destination.buffer}
+        found |= set(statement.packs)
+    if isinstance(statement, nodes.TileCall):
+        found |= {view.buffer for view in statement.tiles}
+    if isinstance(statement, nodes.AtomicUpdate):
+        found.add(statement.buffer)
+    return found
+
+
+def buffers_read(body: tuple[nodes.Statement, ...]) -> set[str]:
+    """The buffers that statements read, those inside included."""
+    found: set[str] = set()
+    for statement in nodes.walk(body):
+        found |= _reads(statement)
+    return found
+
+
+# ---------------------------------------------------------------- dead writes
+
+
+def _drop_dead(
+    body: tuple[nodes.Statement, ...], private: set[str], whole: tuple[nodes.Statement, ...]
+) -> tuple[nodes.Statement, ...]:
+    """Without writes to storage that is not read afterwards (nor on a later turn of a loop of the
+    sketch around them; the loops over lanes touch one lane per turn)."""
+    order = nodes.walk(whole)
+    last_read: dict[str, int] = {}
+    for position, statement in enumerate(order):
+        for buffer in _reads(statement):
+            last_read[buffer] = position
+    # A loop that reads the storage and may turn again keeps the writes before its end.
+    kept_until: dict[str, int] = dict(last_read)
+    for position, statement in enumerate(order):
+        if isinstance(statement, nodes.SerialLoop):
+            inside = nodes.walk(statement.body)
+            for buffer in buffers_read(statement.body):
+                end = position + len(inside) + 1
+                kept_until[buffer] = max(kept_until.get(buffer, -1), end)
+    counter = iter(range(len(order)))
+
+    def dead(buffer: str, at: int) -> bool:
+        return buffer in private and kept_until.get(buffer, -1) <= at
+
+    def visit(statements: tuple[nodes.Statement, ...]) -> tuple[nodes.Statement, ...]:
+        found = []
+        for statement in statements:
+            at = next(counter)
+            if isinstance(statement, nodes.Write) and dead(statement.buffer, at):
+                continue
+            found.append(nodes.with_bodies(statement, visit))
+        return _without_overwritten(found, private)
+
+    return visit(body)
+
+
+def _without_overwritten(
+    body: list[nodes.Statement], private: set[str]
+) -> tuple[nodes.Statement, ...]:
+    """Without writes that a later statement of the same body repeats before any read."""
+    found: list[nodes.Statement] = []
+    overwritten: set[tuple[str, object]] = set()
+    for statement in reversed(body):
+        if isinstance(statement, nodes.Write) and statement.buffer in private:
+            key = (statement.buffer, statement.index)
+            if key in overwritten:
+                continue
+            overwritten.add(key)
+        read = _reads(statement) | buffers_read(nodes.children(statement))
+        overwritten = {key for key in overwritten if key[0] not in read}
+        found.append(statement)
+    return tuple(reversed(found))
+
+
+def _drop_writes(
+    body: tuple[nodes.Statement, ...], unread: set[str]
+) -> tuple[nodes.Statement, ...]:
+    return tuple(
+        nodes.with_bodies(statement, lambda inner: _drop_writes(inner, unread))
+        for statement in body
+        if not (isinstance(statement, nodes.Write) and statement.buffer in unread)
+    )
+
+
+# ---------------------------------------------------------------- unused locals, empty loops
+
+
+def _indices(statement: nodes.Statement) -> tuple[ir.Expr, ...]:
+    """The index and bound expressions of a statement, without those inside its values."""
+    match statement:
+        case nodes.Write(index=index) | nodes.AtomicUpdate(index=index):
+            return (index,)
+        case nodes.Branch(condition=condition):
+            return (condition,)
+        case nodes.TileCall(tiles=tiles):
+            return tuple(x for view in tiles for x in (*view.lower, *view.upper, *view.strides))
+        case nodes.Loop(lower=lower, upper=upper) | nodes.LaneLoop(lower=lower, upper=upper):
+            return (lower, upper)
+        case nodes.SerialLoop(start=start, stop=stop, step=step):
+            return (start, stop, step)
+        case nodes.MatrixProduct():
+            views = (statement.left, statement.right, statement.destination)
+            strided = tuple(x for view in views for x in (view.origin, view.row, view.column))
+            return (*strided, statement.rows, statement.columns, statement.depth)
+        case _:
+            return ()
+
+
+def _sweep(body: tuple[nodes.Statement, ...]) -> tuple[nodes.Statement, ...]:
+    """Without locals that nothing uses and loops that do nothing."""
+    used: set[str] = set()
+    for statement in nodes.walk(body):
+        used |= {name for index in _indices(statement) for name in names(index)}
+        for part in (part for value in _values(statement) for part in _parts(value)):
+            match part:
+                case nodes.Local(name):
+                    used.add(name)
+                case nodes.Scalar(value=index) | nodes.Element(index=index):
+                    used |= names(index)
+                case nodes.Select(condition=condition):
+                    used |= names(condition)
+                case _:
+                    pass
+        if isinstance(statement, nodes.LaneLoop):
+            used |= {reduction.name for reduction in statement.reductions}
+    return _swept(body, used)
+
+
+def _swept(body: tuple[nodes.Statement, ...], used: set[str]) -> tuple[nodes.Statement, ...]:
+    found: list[nodes.Statement] = []
+    for statement in body:
+        if isinstance(statement, nodes.Define | nodes.Assign) and statement.name not in used:
+            continue
+        changed = nodes.with_bodies(statement, lambda inner: _swept(inner, used))
+        empty = not _effects(nodes.children(changed))
+        block = nodes.Loop | nodes.LaneLoop | nodes.SerialLoop | nodes.Branch
+        if empty and isinstance(changed, block):
+            continue
+        found.append(changed)
+    return tuple(found)
+
+
+def _effects(body: tuple[nodes.Statement, ...]) -> bool:
+    return any(not isinstance(statement, nodes.Note | nodes.Define) for statement in body)
+
+
+# ---------------------------------------------------------------- rows
+
+
+def add_rows(body: tuple[nodes.Statement, ...], fresh: Fresh) -> tuple[nodes.Statement, ...]:
+    """The statements with row pointers before their lane loops; `fresh` makes unused names."""
+    found: list[nodes.Statement] = []
+    for statement in body:
+        match statement:
+            case nodes.LaneLoop():
+                found += _Rows(statement.variable, fresh).run(statement)
+            case _:
+                found.append(nodes.with_bodies(statement, lambda inner: add_rows(inner, fresh)))
+    return tuple(found)
+
+
+@attrs.define
+class _Rows:
+    variable: str
+    fresh: Fresh
+    rows: dict[tuple[str, ir.Expr], nodes.Row] = attrs.field(factory=dict)
+    written: set[str] = attrs.field(factory=set)
+    changing: frozenset[str] = frozenset()  # names that mean something else in another lane
+    origins: tuple[Span, ...] = ()  # of the statement in hand
+
+    def run(self, loop: nodes.LaneLoop) -> list[nodes.Statement]:
+        """The row pointers of a lane loop, and the loop that uses them."""
+        inside = nodes.walk(loop.body)
+        named = {s.name for s in inside if isinstance(s, nodes.Define | nodes.Assign)}
+        targets = [s.target for s in inside if isinstance(s, nodes.Accumulate)]
+        named |= {target.name for target in targets if isinstance(target, nodes.Local)}
+        self.changing = frozenset(named)
+        body = tuple(self._statement(statement) for statement in loop.body)
+        rows = [attrs.evolve(row, writable=row.name in self.written) for row in self.rows.values()]
+        return [*rows, attrs.evolve(loop, body=body)]
+
+    def _statement(self, statement: nodes.Statement) -> nodes.Statement:
+        self.origins = statement.origins or self.origins
+        match statement:
+            case nodes.Define() | nodes.Assign():
+                return attrs.evolve(statement, value=self._value(statement.value))
+            case nodes.Write():
+                buffer, index = self._place(statement.buffer, statement.index, _kind(statement))
+                self.written.add(buffer)
+                value = self._value(statement.value)
+                return attrs.evolve(statement, buffer=buffer, index=index, value=value)
+            case nodes.Accumulate(target=nodes.Element() as target):
+                buffer, index = self._place(target.buffer, target.index, target.dtype)
+                self.written.add(buffer)
+                moved = attrs.evolve(target, buffer=buffer, index=index)
+                return attrs.evolve(statement, target=moved, value=self._value(statement.value))
+            case nodes.Accumulate() | nodes.AtomicUpdate():
+                return attrs.evolve(statement, value=self._value(statement.value))
+            case nodes.Branch():
+                return nodes.with_bodies(statement, lambda arm: tuple(map(self._statement, arm)))
+            case _:
+                return statement
+
+    def _value(self, value: nodes.Value) -> nodes.Value:
+        match value:
+            case nodes.Element(buffer, index, dtype):
+                moved, at = self._place(buffer, index, dtype)
+                return attrs.evolve(value, buffer=moved, index=at)
+            case _:
+                return nodes.with_operands(value, self._value)
+
+    def _place(self, buffer: str, index: ir.Expr, dtype: DType) -> tuple[str, ir.Expr]:
+        base = _base(index, self.variable)
+        if base is None or isinstance(base, ir.Literal):
+            return buffer, index
+        if any(reference.name in self.changing for reference in references(base)):
+            return buffer, index
+        key = (buffer, base)
+        if key not in self.rows:
+            name = self.fresh(f"{buffer}_row")
+            self.rows[key] = nodes.Row(name, buffer, base, dtype, origins=self.origins)
+        return self.rows[key].name, ir.Ref(self.variable, ir.NameKind.LOOP)
+
+
+def _kind(write: nodes.Write) -> DType:
+    return write.value.dtype if not isinstance(write.value, nodes.Apply) else write.value.result
+
+
+def _terms(index: ir.Expr) -> list[ir.Expr]:
+    if isinstance(index, ir.Binary) and index.operator == "+":
+        return [*_terms(index.left), *_terms(index.right)]
+    return [index]
+
+
+def _base(index: ir.Expr, variable: str) -> ir.Expr | None:
+    """`index - variable` where that does not depend on the variable, else None."""
+    terms = _terms(index)
+    lanes = [term for term in terms if isinstance(term, ir.Ref) and term.name == variable]
+    others = [term for term in terms if not (isinstance(term, ir.Ref) and term.name == variable)]
+    if len(lanes) != 1:
+        return None
+    if any(reference.name == variable for term in others for reference in references(term)):
+        return None
+    if not others:
+        return ir.Literal(0)
+    base = others[0]
+    for term in others[1:]:
+        base = ir.Binary("+", base, term)
+    return base
+
+
+# ---------------------------------------------------------------- unroll and jam
+
+#: Rows per pass; measured on Zen 4: 4 rows gain 1.2x over one, 8 rows 1.4x.
+ROWS = 8
+
+
+def unroll_and_jam(
+    body: tuple[nodes.Statement, ...],
+    fresh: Callable[[str], str],
+    constants: Mapping[str, ir.Expr],
+) -> tuple[nodes.Statement, ...]:
+    """The statements with eligible loops over rows jammed; `fresh` makes unused names, `constants`
+    gives compile-time values by name."""
+    found: list[nodes.Statement] = []
+    for statement in body:
+        match statement:
+            case nodes.Loop() if (lanes := _sum_of_rows(statement)) is not None:
+                most = _at_most(statement.upper, constants)
+                if statement.lower == ir.Literal(0) and most is not None and most < ROWS:
+                    found.append(statement)
+                else:
+                    found += _jammed(statement, lanes, fresh)
+            case nodes.LaneLoop():
+                found.append(statement)
+            case _:
+                found.append(
+                    nodes.with_bodies(
+                        statement, lambda inner: unroll_and_jam(inner, fresh, constants)
+                    )
+                )
+    return tuple(found)
+
+
+def _at_most(bound: ir.Expr, constants: Mapping[str, ir.Expr]) -> int | None:
+    """A compile-time upper bound of a loop's end, or None."""
+    match bound:
+        case ir.Literal(int(value)):
+            return value
+        case ir.Ref(name) if name in constants:
+            return _at_most(constants[name], constants)
+        case ir.Binary("min", left, right):
+            known = (_at_most(side, constants) for side in (left, right))
+            return min((value for value in known if value is not None), default=None)
+        case _:
+            return None
+
+
+def _sum_of_rows(loop: nodes.Loop) -> nodes.LaneLoop | None:
+    """The lane loop inside, if all it does is to add values to an element that stays put."""
+    inner = [s for s in loop.body if not isinstance(s, nodes.Note)]
+    if len(inner) != 1 or not isinstance(inner[0], nodes.LaneLoop) or inner[0].reductions:
+        return None
+    lanes = inner[0]
+    last = lanes.body[-1]
+    if not isinstance(last, nodes.Accumulate) or last.operation != "reduce_sum":
+        return None
+    if not isinstance(last.target, nodes.Element) or not last.target.dtype.is_float:
+        return None
+    if any(not isinstance(s, nodes.Define) or s.mutable for s in lanes.body[:-1]):
+        return None
+    steady = (last.target.index, lanes.lower, lanes.upper)
+    if any(r.name == loop.variable for index in steady for r in references(index)):
+        return None
+    return lanes
+
+
+def _jammed(
+    loop: nodes.Loop, lanes: nodes.LaneLoop, fresh: Callable[[str], str]
+) -> list[nodes.Statement]:
+    last = lanes.body[-1]
+    assert isinstance(last, nodes.Accumulate)  # as _sum_of_rows found
+    dtype = last.target.dtype
+    whole, part, offset = (fresh(f"{loop.variable}_{name}") for name in ("whole", "sum", "next"))
+    row = ir.Binary("+", _variable(loop.variable), _variable(offset))
+    moved = tuple(_moved(statement, {loop.variable: row}) for statement in lanes.body[:-1])
+    added = nodes.Accumulate(
+        last.operation, nodes.Local(part, dtype), last.value, origins=last.origins
+    )
+    some = nodes.Loop(
+        offset,
+        ir.Literal(0),
+        ir.Literal(ROWS),
+        (*moved, _moved(added, {loop.variable: row})),
+        unrolled=True,
+        origins=loop.origins,
+    )
+    body = (
+        nodes.Define(part, dtype, nodes.Number(0.0, dtype), mutable=True),
+        some,
+        attrs.evolve(last, value=nodes.Local(part, dtype)),
+    )
+    count = ir.Binary("max", ir.Binary("-", loop.upper, loop.lower), ir.Literal(0))
+    if loop.lower == ir.Literal(0):
+        count = ir.Binary("max", loop.upper, ir.Literal(0))
+    full = ir.Binary("*", ir.Binary("//", count, ir.Literal(ROWS)), ir.Literal(ROWS))
+    end = full if loop.lower == ir.Literal(0) else ir.Binary("+", loop.lower, full)
+    notes = [statement for statement in loop.body if isinstance(statement, nodes.Note)]
+    return [
+        *notes,
+        nodes.Define(whole, DType.I64, nodes.Scalar(end, DType.I64)),
+        nodes.Loop(
+            loop.variable,
+            loop.lower,
+            _variable(whole),
+            (attrs.evolve(lanes, body=body),),
+            step=ROWS,
+            origins=loop.origins,
+        ),
+        nodes.Loop(loop.variable, _variable(whole), loop.upper, (lanes,), origins=loop.origins),
+    ]
+
+
+def _variable(name: str) -> ir.Ref:
+    return ir.Ref(name, ir.NameKind.LOOP)
+
+
+def _moved(statement: nodes.Statement, names: dict[str, ir.Expr]) -> nodes.Statement:
+    """The statement with a loop variable replaced."""
+    match statement:
+        case nodes.Define(value=value) | nodes.Accumulate(value=value):
+            return attrs.evolve(statement, value=_moved_value(value, names))
+        case _:
+            return statement
+
+
+def _moved_value(value: nodes.Value, names: dict[str, ir.Expr]) -> nodes.Value:
+    match value:
+        case nodes.Element(index=index):
+            return attrs.evolve(value, index=substitute(index, names))
+        case nodes.Scalar(value=index):
+            return attrs.evolve(value, value=substitute(index, names))
+        case nodes.Select(condition=condition):
+            value = attrs.evolve(value, condition=substitute(condition, names))
+        case _:
+            pass
+    return nodes.with_operands(value, lambda inner: _moved_value(inner, names))
+
+
+# ---------------------------------------------------------------- streams
+
+#: Elements of a block. Small enough for the first-level cache beside the inputs; measured on
+#: Zen 4: 1024 beats 4096 by a third.
+BLOCK = 1024
+
+
+def unread_outputs(sketch: ir.Sketch, programs: list[nodes.Program]) -> frozenset[str]:
+    """The out tensors that are written element by element and read nowhere."""
+    names = {tensor.name for tensor in sketch.tensors if tensor.role is ir.Role.OUT}
+    for program in programs:
+        rows = {s.name: s.buffer for s in nodes.walk(program.body) if isinstance(s, nodes.Row)}
+        names -= {rows.get(name, name) for name in buffers_read(program.body)}
+    return frozenset(names)
+
+
+def add_streams(
+    body: tuple[nodes.Statement, ...], outputs: frozenset[str], fresh: Fresh
+) -> tuple[nodes.Statement, ...]:
+    """The statements with streamed lane loops where they fill rows of `outputs`; `fresh` makes
+    unused names."""
+    found: list[nodes.Statement] = []
+    for statement in body:
+        match statement:
+            case nodes.LaneLoop():
+                rows = _streamed(found, statement, outputs)
+                if rows:
+                    found = [other for other in found if other not in rows]
+                    found.append(_blocked(statement, rows, fresh))
+                else:
+                    found.append(statement)
+            case _:
+                found.append(
+                    nodes.with_bodies(statement, lambda inner: add_streams(inner, outputs, fresh))
+                )
+    return tuple(found)
+
+
+def streamed_tensors(body: tuple[nodes.Statement, ...]) -> list[str]:
+    """The tensors that a program streams, in order of appearance."""
+    names = [
+        row.row.buffer
+        for statement in nodes.walk(body)
+        if isinstance(statement, nodes.StreamedLoop)
+        for row in statement.rows
+    ]
+    return list(dict.fromkeys(names))
+
+
+def _blocked(loop: nodes.LaneLoop, rows: list[nodes.Row], fresh: Fresh) -> nodes.StreamedLoop:
+    """The loop in blocks: written rows count from the start of the block."""
+    block = fresh("block")
+    names = {row.name for row in rows}
+    lane = ir.Ref(loop.variable, ir.NameKind.LOOP)
+    index = ir.Binary("-", lane, ir.Ref(block, ir.NameKind.LOOP))
+    body = tuple(
+        attrs.evolve(s, index=index) if isinstance(s, nodes.Write) and s.buffer in names else s
+        for s in loop.body
+    )
+    streamed = tuple(nodes.StreamedRow(row, fresh(f"{row.buffer}_block")) for row in rows)
+    return nodes.StreamedLoop(
+        block,
+        fresh(f"{block}_end"),
+        BLOCK,
+        streamed,
+        attrs.evolve(loop, body=body),
+        origins=loop.origins,
+    )
+
+
+def _streamed(
+    before: list[nodes.Statement], loop: nodes.LaneLoop, outputs: frozenset[str]
+) -> list[nodes.Row]:
+    """The rows, defined just before the loop, that it may stream."""
+    if loop.reductions or _short(loop.upper):
+        return []
+    written = {s.buffer for s in loop.body if isinstance(s, nodes.Write)}
+    touched = {s.buffer for s in nodes.walk(loop.body) if isinstance(s, nodes.Write)}
+    lane = ir.Ref(loop.variable, ir.NameKind.LOOP)
+    rows = []
+    for statement in reversed(before):
+        if not isinstance(statement, nodes.Row):
+            break
+        writes = [s for s in loop.body if isinstance(s, nodes.Write) and s.buffer == statement.name]
+        if statement.buffer in outputs and statement.name in written:
+            # A second row of the tensor might hold the same elements.
+            others = [s for s in before if isinstance(s, nodes.Row) and s.name in touched]
+            alone = sum(s.buffer == statement.buffer for s in others) == 1
+            if alone and len(writes) == 1 and writes[0].index == lane:
+                rows.append(statement)
+    return rows[::-1]
+
+
+def _short(upper: ir.Expr) -> bool:
+    """Whether the lanes are known to fill no more than a few cache lines."""
+    match upper:
+        case ir.Literal(value):
+            return value < BLOCK // 16
+        case ir.Binary("min", left, right):
+            return _short(left) or _short(right)
+        case _:
+            return False
