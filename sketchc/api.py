@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, Source, UsageError
 from sketchc.base.types import Scalar
-from sketchc.parsing.reading import read
+from sketchc.parsing.parser import read
 from sketchc.reporting.text import SketchReport, distinct
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from sketchc.base import diagnostics, records
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Fix, Severity, Source, UsageError
 from sketchc.cli.texts import difference
 from sketchc.cli.texts import write as replace
-from sketchc.parsing.parser import parse
-from sketchc.parsing.reading import read
+from sketchc.parsing.parser import parse, read
 
 #: Fixes may uncover further findings; each round carries out all that do not touch each other.
 _ROUNDS = 20

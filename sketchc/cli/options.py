@@ -118,7 +118,7 @@ def _sketch_error(source: Source, diagnostics: tuple[Diagnostic, ...]) -> Sketch
 def read_source(path: str) -> Source:
     """The text of a sketch file; "-" is standard input. Raises `UsageError` or `SketchError`."""
     from sketchc.base.diagnostics import DiagnosticError
-    from sketchc.parsing.reading import read
+    from sketchc.parsing.parser import read
 
     try:
         return read(path)

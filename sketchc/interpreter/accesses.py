@@ -1,8 +1,10 @@
 """Loads, stores, atomics and fetches of the interpreter, compiled to closures.
 
+Where an access goes is found at run time: the element of each lane, and the lanes that have one.
 Plain slices take a short cut over NumPy's basic indexing; every other form goes lane by lane
-(`interpreter.addresses`). With `check_domains`, the lanes found are compared with the domains and
-guards that the checker inferred.
+(`Locator`). Validity follows from slices, index tiles, tensor bounds and `where=` as they are (R1,
+R5, R13), not from inferred domains; with `check_domains`, the lanes found are compared with the
+domains and guards that the checker inferred.
 """
 
 from __future__ import annotations
@@ -12,27 +14,239 @@ from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 
+from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
-from sketchc.interpreter.addresses import Addresses, Locator, compile_access, holds
-from sketchc.interpreter.expressions import compile_domain, compile_scalar
+from sketchc.interpreter.expressions import (
+    Axes,
+    IndexFunction,
+    ScalarFunction,
+    Values,
+    compile_domain,
+    compile_scalar,
+)
 from sketchc.interpreter.memory import MASKED, STRAY, Action, Index, Places, Site, State, Window
 from sketchc.interpreter.operations import Outcome, convert
 from sketchc.interpreter.tiles import (
     Array,
     Box,
     Extents,
+    TileValue,
     box_shape,
     full_box,
     intersect,
     is_empty,
     lanes,
+    operand_box,
     poison,
+    relative,
+    select,
     tile_dtype,
     to_tensor,
+    with_part,
 )
 from sketchc.interpreter.violations import launch_error, show_element, show_values
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
+from sketchc.ir.symbolic import conjuncts
+
+
+@records.frozen
+class Addresses:
+    """The elements `chosen` are named by the lanes of `box`, in row-major order: by all of them, or
+    by those for which `mask` holds. `placed` are the positions in storage of all lanes, with what
+    `Places` has for lanes without one.
+
+    `stray`: the first element that a loaded index names outside the tensor, if any.
+    `wrong`: the first element that a scalar subscript names outside, if any."""
+
+    box: Box
+    chosen: Index
+    mask: Array | None = None
+    placed: Array | None = None
+    stray: tuple[tuple[int, ...], int] | None = None
+    wrong: tuple[tuple[int, ...], int] | None = None
+
+    def places(self, window: Window) -> Array:
+        """What `placed` is, also where a short cut left it out."""
+        if self.wrong is not None:
+            return np.full(box_shape(self.box), STRAY)
+        if self.placed is not None:
+            return self.placed
+        data = window.memory.data
+        return window.part(np.arange(data.size).reshape(data.shape), self.chosen)
+
+
+#: A lane predicate: its index tile, and the axes on which it can vary.
+Condition: TypeAlias = tuple[TileValue, Axes]
+Tiles: TypeAlias = tuple[TileValue, ...]
+
+
+@records.frozen
+class _Dimension:
+    """One dimension of an accessed tensor: how it is subscripted (and whether by an index from
+    memory), the element index of each lane with the axes on which it varies, its size, and how far
+    apart in storage its elements are. `parts` are a slice's bounds and step, `axis` the tile's."""
+
+    kind: type
+    loaded: bool
+    index: IndexFunction
+    axes: Axes
+    size: int
+    step: int
+    parts: tuple[ScalarFunction, ...]
+    axis: int
+
+
+@records.frozen
+class Locator:
+    """Locates the lanes of one access at run time: the general path.
+
+    `wheres` is the lane predicate, in parts; `padded` says that lanes without an element keep their
+    place in the box (a load with pad=, a store), not that they lose it; `fills`, that pad= also
+    stands for the elements that a scalar subscript names outside."""
+
+    dimensions: tuple[_Dimension, ...]
+    wheres: tuple[tuple[IndexFunction, Axes], ...]
+    padded: bool
+    fills: bool = False
+
+    def reach(
+        self,
+        values: Values,
+        extents: Extents,
+        valid: Box,
+        too_long: Callable[[int, int, int], None],
+    ) -> Addresses:
+        """What the valid lanes of a tile reach, as far as they are inside all slices and index
+        tiles.
+
+        `too_long` is told the place, the length and the lanes of a slice that has too few of them.
+        Raises `ZeroDivisionError` for a step of 0.
+        """
+        box = full_box(extents)
+        for place, dimension in enumerate(self.dimensions):
+            if dimension.parts:
+                lower, upper, step = (int(part(values)) for part in dimension.parts)
+                count, extent = max(0, -(-(upper - lower) // step)), extents[dimension.axis]
+                if count > extent:
+                    too_long(place, count, extent)
+                box = with_part(box, dimension.axis, (0, min(count, extent)))
+        tiles = tuple(dimension.index(values) for dimension in self.dimensions)
+        wheres = [(function(values), axes) for function, axes in self.wheres]
+        for tile in (*tiles, *(tile for tile, _ in wheres)):
+            box = intersect(box, operand_box(tile, extents))
+        box = intersect(box, valid)
+        inside, loaded = self._bounds(tiles)
+        conditions = (*wheres, *inside)
+        if not self.padded:
+            for condition in conditions:
+                box = _narrowed(box, extents, condition)
+        wanted = np.ones(box_shape(box), np.bool_)
+        for tile, _ in conditions:
+            wanted = wanted & holds(tile, extents, box)
+        if not self.padded and not wanted.all():
+            msg = "the valid lanes of a load without pad= are not intervals"
+            raise InternalError(msg)
+        wrong = self._outside(tiles, extents, box, wanted, ir.ScalarSubscript)
+        mask = wanted
+        for tile in loaded:
+            mask = mask & holds(tile, extents, box)
+        stray = None
+        if loaded:
+            stray = self._outside(tiles, extents, box, wanted, ir.IndexSubscript)
+        positions = np.zeros(mask.shape, np.int64)
+        for tile, dimension in zip(tiles, self.dimensions, strict=True):
+            positions = positions + select(tile, extents, box).astype(np.int64) * dimension.step
+        placed = np.where(mask, positions, np.where(wanted, STRAY, MASKED))
+        return Addresses(box, positions[mask], mask, placed, stray, wrong)
+
+    def _bounds(self, tiles: Tiles) -> tuple[list[Condition], list[TileValue]]:
+        """That each index lies in the tensor: computed ones, and loaded ones."""
+        inside: list[Condition] = []
+        loaded: list[TileValue] = []
+        for tile, dimension in zip(tiles, self.dimensions, strict=True):
+            if dimension.kind is ir.ScalarSubscript and not self.fills:
+                continue
+            array = np.logical_and(tile.array >= 0, tile.array < dimension.size)
+            condition = records.evolve(tile, array=array)
+            if dimension.loaded:
+                loaded.append(condition)
+            else:
+                inside.append((condition, dimension.axes))
+        return inside, loaded
+
+    def _outside(
+        self, tiles: Tiles, extents: Extents, box: Box, wanted: Array, kind: type
+    ) -> tuple[tuple[int, ...], int] | None:
+        """The first wanted element out of range in a dimension subscripted in this way."""
+        shape = wanted.shape
+        for axis, (tile, dimension) in enumerate(zip(tiles, self.dimensions, strict=True)):
+            if dimension.kind is not kind:
+                continue
+            index = np.broadcast_to(select(tile, extents, box), shape)
+            bad = wanted & ((index < 0) | (index >= dimension.size))
+            if bad.any():
+                lane = tuple(int(n) for n in np.argwhere(bad)[0]) if bad.ndim else ()
+                parts = (np.broadcast_to(select(t, extents, box), shape)[lane] for t in tiles)
+                return tuple(int(part) for part in parts), axis
+        return None
+
+
+def holds(tile: TileValue, extents: Extents, box: Box) -> Array:
+    """Where a predicate is valid and true, over the lanes of `box`."""
+    result = np.zeros(box_shape(box), np.bool_)
+    common = intersect(box, operand_box(tile, extents))
+    found = np.broadcast_to(select(tile, extents, common), box_shape(common))
+    result[lanes(relative(common, box))] = found
+    return result
+
+
+def _narrowed(box: Box, extents: Extents, condition: Condition) -> Box:
+    """The part of `box` at which a condition holds: an interval of the axis on which it varies.
+
+    One that varies on none decides for all lanes. One that varies on several usually holds
+    everywhere; otherwise the lanes at which it does must form a box.
+    """
+    tile, axes = condition
+    rank = len(extents)
+    if len(axes) == 1:
+        (own,) = axes
+        return _with(box, own + rank, _line(box, extents, tile, own))
+    found = holds(tile, extents, box)
+    if found.all():
+        return box
+    if not found.any():
+        return tuple((start, start) for start, _ in box)
+    result = box
+    for axis in range(rank):
+        others = tuple(n for n in range(rank) if n != axis)
+        result = _with(result, axis, np.flatnonzero(found.any(axis=others)))
+    return result
+
+
+def _line(box: Box, extents: Extents, tile: TileValue, own: int) -> Array:
+    """Where a predicate holds along the one axis on which it varies, counted from the box's start;
+    the other axes may have no lanes."""
+    parts = tile.valid
+    if any(start >= stop for start, stop in (*parts[:own], *parts[own:][1:])):
+        return np.zeros(0, np.int64)
+    alone = TileValue("", tile.dtype, (tile.extents[own],), tile.array.reshape(-1), (parts[own],))
+    return np.flatnonzero(holds(alone, (extents[own],), (box[own],)))
+
+
+def _with(box: Box, axis: int, found: Array) -> Box:
+    """`box` with the lanes `found`, counted from its start, on one axis."""
+    start, _ = box[axis]
+    part = (start, start)
+    if found.size:
+        first, last = int(found[0]), int(found[-1])
+        if last - first + 1 != found.size:
+            msg = "the valid lanes of a load without pad= are not an interval"
+            raise InternalError(msg)
+        part = (start + first, start + last + 1)
+    return with_part(box, axis, part)
+
 
 #: A basic index of a tensor.
 BasicIndex: TypeAlias = tuple[int | slice, ...]
@@ -107,12 +321,25 @@ class Accesses(State):
     def _addressing(
         self, statement: Moved, site: Site, *, padded: bool, fills: bool = False
     ) -> Addressing:
-        """The general path."""
+        """The general path, over `walk.element_indices`."""
         access, where = statement.access, statement.where
         window = self.windows[access.tensor]
-        extents = self.declared[statement.tile].extents
-        compiled = compile_access(access, extents, where, self.indices)
-        locator = Locator(compiled, window.shape, window.steps(), padded, fills)
+        dimensions = []
+        axis = 0
+        elements = walk.element_indices(access, self.declared[statement.tile].extents)
+        known = zip(access.subscripts, elements, window.shape, window.steps(), strict=True)
+        for part, element, size, step in known:
+            parts: tuple[ScalarFunction, ...] = ()
+            if isinstance(part, ir.SliceSubscript):
+                parts = tuple(map(compile_scalar, (part.lower, part.upper, part.step)))
+            by_tile = part if isinstance(part, ir.IndexSubscript) else None
+            loaded = by_tile is not None and by_tile.loaded
+            index, axes = self.indices.compile(element), self.indices.axes(element)
+            dimensions.append(_Dimension(type(part), loaded, index, axes, size, step, parts, axis))
+            axis += bool(parts) or (by_tile is not None and by_tile.axis is not None)
+        wheres = () if where is None else tuple(conjuncts(where))
+        predicate = tuple((self.indices.compile(part), self.indices.axes(part)) for part in wheres)
+        locator = Locator(tuple(dimensions), predicate, padded, fills)
         promised = self._promised(access)
 
         def addressing(actual: Extents, valid: Box) -> Addresses:
@@ -120,11 +347,10 @@ class Accesses(State):
                 self._slice_too_long(window, site, place, length, extent)
 
             try:
-                box, tiles = compiled.lanes_of(self.values, actual, too_long)
+                reach = locator.reach(self.values, actual, valid, too_long)
             except ZeroDivisionError as error:
                 msg = f"the step of a slice of {window.name} is 0"
                 raise launch_error(msg, site.span) from error
-            reach = locator.reach(self.values, actual, intersect(box, valid), tiles)
             if reach.wrong is not None:
                 self._out_of_range(window, site, *reach.wrong, promised)
             return reach

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from sketchc.base import records
-from sketchc.base.diagnostics import NOWHERE, Diagnostic, DiagnosticError, Severity, Span
+from sketchc.base.diagnostics import NOWHERE, Diagnostic, DiagnosticError, Span, error
 
 #: kind of violation -> (code, words at the carets, what to do about it)
 KINDS: dict[str, tuple[str, str, str]] = {
@@ -64,15 +64,7 @@ class Violation:
         )
         if symbols:
             notes += (f"executed with {show_values(symbols)}",)
-        return Diagnostic(
-            code,
-            Severity.ERROR,
-            self.text,
-            self.span,
-            label=label,
-            notes=notes,
-            help=advice,
-        )
+        return error(self.span, code, self.text, label=label, notes=notes, help=advice)
 
 
 @records.define
@@ -94,9 +86,7 @@ class Violations:
 
 def launch_error(message: str, span: Span, *notes: str, advice: str = "") -> DiagnosticError:
     """A condition that does not hold at launch (SK0801)."""
-    return DiagnosticError(
-        [Diagnostic("SK0801", Severity.ERROR, message, span, notes=notes, help=advice)]
-    )
+    return DiagnosticError([error(span, "SK0801", message, notes=notes, help=advice)])
 
 
 def show_values(values: Mapping[str, object]) -> str:

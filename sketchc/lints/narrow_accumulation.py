@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sketchc.base.diagnostics import Diagnostic, Label, Severity
+from sketchc.base.diagnostics import Diagnostic, Label, warning
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
@@ -18,7 +18,7 @@ _DIGITS = {DType.F16: "11", DType.BF16: "8"}
 _NOTE = "the error grows with the number of terms, and small terms are lost altogether"
 
 
-def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+def narrow_accumulation(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """One warning for each narrow tile or tensor, at the first statement that accumulates into it;
     tiles hinted as accumulators have one already (SK0602)."""
     seen: set[str] = set()
@@ -69,11 +69,10 @@ def _steps(statement: ir.Compute, made: set[str]) -> bool:
 
 def _report(tree: syntax.Sketch, statement: ir.Compute, tile: ir.Tile) -> Diagnostic:
     made = alloc_of(tree, tile)
-    return Diagnostic(
-        "SK0651",
-        Severity.WARNING,
-        f"`{statement.operation}` accumulates in {tile.dtype.value}",
+    return warning(
         statement.span,
+        "SK0651",
+        f"`{statement.operation}` accumulates in {tile.dtype.value}",
         f"each partial result is rounded to {_DIGITS[tile.dtype]} bits",
         labels=(Label(tile.span, f"`{tile.source_name}` is {tile.dtype.value}"),),
         notes=(_NOTE,),
@@ -83,11 +82,10 @@ def _report(tree: syntax.Sketch, statement: ir.Compute, tile: ir.Tile) -> Diagno
 
 
 def _report_atomic(statement: ir.Atomic, tensor: ir.Tensor) -> Diagnostic:
-    return Diagnostic(
-        "SK0651",
-        Severity.WARNING,
-        f"`atomic_add` accumulates in {tensor.dtype.value}",
+    return warning(
         statement.span,
+        "SK0651",
+        f"`atomic_add` accumulates in {tensor.dtype.value}",
         f"each partial result is rounded to {_DIGITS[tensor.dtype]} bits",
         labels=(Label(tensor.span, f"`{tensor.name}` is {tensor.dtype.value}"),),
         notes=(_NOTE,),

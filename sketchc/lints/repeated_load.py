@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, warning
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.walk import bodies, expressions, names, reads, writes
-from sketchc.lints.unused_load import needless
+from sketchc.lints.unused import needless
 from sketchc.lints.uses import alloc_of, loop_of, stored
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import statement_text
 
 
-def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+def repeated_loads(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """Both kinds, in program order; what nothing depends on is another finding (SK0650), and would
     be no tile to copy from: its mending removes it."""
     elsewhere = needless(sketch, tree)
@@ -73,15 +73,13 @@ def _report_twice(
     if made is not None and made.dtype is None:
         # The load may be what the tile has its type from.
         edits.append(Edit(made.span, statement_text(records.evolve(made, dtype=other.dtype))))
-    return Diagnostic(
-        "SK0653",
-        Severity.WARNING,
-        f"these elements are in `{name}` already",
+    return warning(
         second.span,
+        "SK0653",
+        f"these elements are in `{name}` already",
         "loaded a second time",
         labels=(Label(first.span, "first loaded here"),),
         help=f"use `{name}`, or `copy` it where a second tile is written later",
-        # Integers may be indices, whose ranges a copy does not keep.
         fixes=(Fix(f"copy `{name}`", tuple(edits), safe=True),)
         if one.dtype.is_float and named
         else (),
@@ -118,11 +116,10 @@ def _invariant(
 
 def _report_invariant(loop: ir.For, load: ir.Load, fix: Fix | None) -> Diagnostic:
     name = loop.text.split()[1] if loop.text else loop.variable
-    return Diagnostic(
-        "SK0654",
-        Severity.WARNING,
-        f"the load brings the same elements in every iteration of `{name}`",
+    return warning(
         load.span,
+        "SK0654",
+        f"the load brings the same elements in every iteration of `{name}`",
         f"does not depend on `{name}`",
         labels=(Label(loop.span, "this loop"),),
         help="load once, before the loop",

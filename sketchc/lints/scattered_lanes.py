@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Severity
+from sketchc.base.diagnostics import Diagnostic, warning
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
@@ -19,7 +19,7 @@ _ONE = ir.Literal(1)
 _LINE = 32
 
 
-def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+def scattered_lanes(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """Loads and stores of many lanes whose innermost dimension stands still, or jumps, and that do
     not, together with their neighbours, touch all that lies between.
 
@@ -249,11 +249,10 @@ def _product(extents: list[ir.Expr]) -> _Gap:
 
 def _report(statement: ir.Load | ir.Store, why: str) -> Diagnostic:
     verb = "load" if isinstance(statement, ir.Load) else "store"
-    return Diagnostic(
-        "SK0652",
-        Severity.WARNING,
-        f"the {verb} is not contiguous: {why}",
+    return warning(
         statement.access.span,
+        "SK0652",
+        f"the {verb} is not contiguous: {why}",
         "each lane touches a memory line of its own",
         notes=(
             "hardware moves whole lines (32 to 128 bytes); of such an access one element of each "

@@ -16,7 +16,7 @@ from sketchc.base.diagnostics import Severity, UsageError, has_errors
 from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.cli.consoles import coloured
-from sketchc.parsing.reading import sketch_files
+from sketchc.parsing.parser import sketch_files
 from sketchc.reporting.text import render_proofs, render_text
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> int:
       sketchc fmt --check --diff examples/rms.sketch
       sketchc fmt - < draft.sketch
     """
-    from sketchc.parsing.reading import STANDARD_INPUT, sketch_files
+    from sketchc.parsing.parser import STANDARD_INPUT, sketch_files
 
     paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))
     status = 0
@@ -62,8 +62,7 @@ def formatted(path: str) -> tuple[Source, str]:
     """
     from sketchc.cli.options import show_diagnostics
     from sketchc.parsing.formatter import format_file
-    from sketchc.parsing.parser import parse
-    from sketchc.parsing.reading import read
+    from sketchc.parsing.parser import parse, read
 
     source = Source(path, "")
     try:

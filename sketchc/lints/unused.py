@@ -1,19 +1,20 @@
-"""A load into a tile that nothing reads afterwards, or that feeds nothing but such tiles
-(SK0650)."""
+"""What nothing depends on: loads into tiles that nothing reads, or that feed nothing but such tiles
+(SK0650), tiles that are made and never used (SK0659), and params (SK0661)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Span, warning
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.walk import bodies, reads, writes
 from sketchc.lints.uses import alloc_of, exposed, left_out
 from sketchc.parsing import syntax
+from sketchc.parsing.prepass import prepass
 
 
-def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+def unused_loads(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """Loads whose tile is read nowhere, or only on the way to what is never stored, or is written
     anew before anything reads it."""
     elsewhere = left_out(sketch, tree)
@@ -23,7 +24,7 @@ def run(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
         for load, body in _unread(sketch, phase, elsewhere):
             told.add(load.span)
             keeps = _keeps_its_type(sketch, tree, phase, load)
-            yield _report(load, sketch.tile(load.tile), _removal([load], [body]), keeps)
+            yield _report_load(load, sketch.tile(load.tile), _removal([load], [body]), keeps)
         for load in (each for each in walk.statements(phase.body) if isinstance(each, ir.Load)):
             tile = sketch.tile(load.tile)
             if load.span in told or load.tile not in dead or tile.initial is not None:
@@ -148,12 +149,11 @@ def _keeps_its_type(sketch: ir.Sketch, tree: syntax.Sketch, phase: ir.Phase, loa
     )
 
 
-def _report(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...], safe: bool) -> Diagnostic:
-    return Diagnostic(
-        "SK0650",
-        Severity.WARNING,
-        f"`{tile.source_name}` is loaded here, and nothing reads it",
+def _report_load(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...], safe: bool) -> Diagnostic:
+    return warning(
         load.span,
+        "SK0650",
+        f"`{tile.source_name}` is loaded here, and nothing reads it",
         "moves bytes for nothing",
         help="remove the load, or use what it brings",
         fixes=(Fix("remove the load", edits, safe),) if edits else (),
@@ -162,12 +162,56 @@ def _report(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...], safe: bool) -
 
 def _report_chain(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...]) -> Diagnostic:
     fix = Fix("remove the load and what is computed of it", edits, safe=True)
-    return Diagnostic(
-        "SK0650",
-        Severity.WARNING,
-        f"`{tile.source_name}` is loaded here, and nothing that is stored depends on it",
+    return warning(
         load.span,
+        "SK0650",
+        f"`{tile.source_name}` is loaded here, and nothing that is stored depends on it",
         "moves bytes for nothing",
         help="remove the load and what is computed of it, or use the result",
         fixes=(fix,) if edits else (),
     )
+
+
+def unused_tiles(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+    """Allocs of tiles that no statement reads or writes."""
+    elsewhere = left_out(sketch, tree)
+    for phase in sketch.phases:
+        statements = list(walk.statements(phase.body))
+        used = {tile for each in statements for tile in (*reads(each), *writes(each))}
+        for body in bodies(phase.body):
+            for statement in body:
+                if not isinstance(statement, ir.Alloc) or statement.tile in used:
+                    continue
+                tile = sketch.tile(statement.tile)
+                if tile.source_name not in elsewhere:
+                    yield _report_tile(tile, statement, alone=len(body) == 1)
+
+
+def _report_tile(tile: ir.Tile, alloc: ir.Alloc, alone: bool) -> Diagnostic:
+    fix = Fix("remove it", (Edit(alloc.span, "pass" if alone else ""),), safe=True)
+    return warning(
+        tile.span,
+        "SK0659",
+        f"`{tile.source_name}` is never used",
+        "takes scratch for nothing",
+        fixes=(fix,),
+    )
+
+
+def unused_params(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+    """Params that no statement, extent, condition or used let names, in branches that these
+    constants do not take either."""
+    del sketch
+    read = prepass(tree).read
+    for section in tree.sections:
+        if not isinstance(section, syntax.ParamsSection):
+            continue
+        for param in section.params:
+            if param.name not in read:
+                yield warning(
+                    param.span,
+                    "SK0661",
+                    f"`{param.name}` is never used",
+                    "nothing depends on it",
+                    help="use it where a constant stands in its place, or take it out",
+                )

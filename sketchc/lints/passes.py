@@ -1,0 +1,316 @@
+"""Passes over the same data that one could do (SK0655): loops side by side, or launches that load
+the same elements or what the one before has stored; and the maximum before a sum of exponentials
+(SK0656). Loops count and name as they like: regions are compared in a normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import TypeAlias
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Diagnostic, Label, Span, warning
+from sketchc.ir import nodes as ir
+from sketchc.ir import walk
+from sketchc.ir.symbolic import normalize, rebuild
+from sketchc.ir.walk import bodies, references, subscript_parts, substitute, writes
+from sketchc.lints.uses import exposed, stored
+from sketchc.parsing import syntax
+
+#: One subscript: its parts in normal form.
+_Part: TypeAlias = tuple[ir.Expr, ...]
+_COUNTER = "counter "
+
+
+@records.frozen
+class Space:
+    """Loops around a statement, outermost first, as if each counted 0, 1, ...: how often each runs
+    and whether in parallel, and what the variables are in terms of the counters."""
+
+    counts: tuple[tuple[ir.Expr, bool], ...] = ()
+    variables: tuple[tuple[str, ir.Expr], ...] = ()
+
+    def within(self, loop: ir.For) -> Space:
+        """The space of the loop's body."""
+        known = dict(self.variables)
+        start, stop, step = (substitute(e, known) for e in (loop.start, loop.stop, loop.step))
+        count = _normal(ir.Binary("cdiv", ir.Binary("-", stop, start), step))
+        counter = ir.Ref(f"{_COUNTER}{len(self.counts)}", ir.NameKind.LOOP)
+        value = ir.Binary("+", start, ir.Binary("*", step, counter))
+        return Space(
+            (*self.counts, (count, loop.parallel)), (*self.variables, (loop.variable, value))
+        )
+
+
+@records.frozen
+class Region:
+    """The elements of a tensor or view that one iteration touches."""
+
+    tensor: str
+    parts: tuple[_Part, ...]
+
+    @property
+    def counters(self) -> int:
+        """How many of the loops around it it depends on."""
+        used = {ref.name for part in self.parts for e in part for ref in references(e)}
+        return sum(name.startswith(_COUNTER) for name in used)
+
+
+def region(access: ir.Access, space: Space) -> Region:
+    """What `access` touches in an iteration of `space`. Index tiles keep the names of bindings."""
+    known = dict(space.variables)
+    return Region(
+        access.tensor,
+        tuple(
+            tuple(_normal(substitute(part, known)) for part in subscript_parts(subscript))
+            for subscript in access.subscripts
+        ),
+    )
+
+
+def _normal(expression: ir.Expr) -> ir.Expr:
+    return rebuild(normalize(expression))
+
+
+def separate_passes(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+    """Pairs of sibling loops with equal ranges that load the same elements."""
+    del tree
+    for phase in sketch.phases:
+        for body in bodies(phase.body):
+            loops = [
+                (position, statement)
+                for position, statement in enumerate(body)
+                if isinstance(statement, ir.For) and not statement.parallel
+            ]
+            for (start, first), (end, second) in pairwise(loops):
+                yield from _pair(sketch, first, second, body[start + 1 : end])
+
+
+def _pair(
+    sketch: ir.Sketch, first: ir.For, second: ir.For, between: tuple[ir.Statement, ...]
+) -> Iterator[Diagnostic]:
+    one, other = Space().within(first), Space().within(second)
+    if one.counts != other.counts:
+        return
+    common = _common(first, one, second, other)
+    if common is None or stored(sketch, first.body) & _loaded(sketch, second.body):
+        return
+    made = {
+        tile for statement in walk.statements((*first.body, *between)) for tile in writes(statement)
+    }
+    needed = exposed(second.body) & made
+    if not needed:
+        yield report_passes(first.span, second.span, common.span)
+    elif not stored(sketch, second.body) and needed <= _maxima(first) and _sums(second):
+        yield _report_online(first, second, common)
+
+
+def _loaded(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> set[str]:
+    return {
+        sketch.tensor(statement.access.tensor).name
+        for statement in walk.statements(body)
+        if isinstance(statement, ir.Load)
+    }
+
+
+def _common(first: ir.For, one: Space, second: ir.For, other: Space) -> ir.Load | None:
+    """A load of the second loop that the first does, too."""
+    known = {region(each.access, one) for each in first.body if isinstance(each, ir.Load)}
+    loads = (each for each in second.body if isinstance(each, ir.Load))
+    return next((load for load in loads if region(load.access, other) in known), None)
+
+
+def _maxima(loop: ir.For) -> set[str]:
+    """Tiles that the loop updates with `max` of themselves."""
+    return {
+        statement.destination
+        for statement in walk.statements(loop.body)
+        if isinstance(statement, ir.Compute)
+        and statement.operation == "max"
+        and any(
+            isinstance(operand, ir.TileOperand) and operand.tile == statement.destination
+            for operand in statement.operands
+        )
+    }
+
+
+def _sums(loop: ir.For) -> bool:
+    names = {each.operation for each in walk.statements(loop.body) if isinstance(each, ir.Compute)}
+    return "reduce_sum" in names and bool(names & {"exp", "exp2"})
+
+
+def report_passes(first: Span, second: Span, common: Span) -> Diagnostic:
+    """Two passes, and what the second loads again (SK0655)."""
+    return warning(
+        common,
+        "SK0655",
+        "two passes over the same data could be one",
+        "loaded again",
+        labels=(
+            Label(first, "the first pass"),
+            Label(second, "the second needs nothing that the first computes"),
+        ),
+        help="do the work of both in one loop: the elements are then moved once",
+    )
+
+
+def _report_online(first: ir.For, second: ir.For, common: ir.Load) -> Diagnostic:
+    return warning(
+        common.span,
+        "SK0656",
+        "the maximum and the sum of exponentials can be taken in one pass",
+        "loaded again",
+        labels=(Label(first.span, "finds the maximum"), Label(second.span, "sums with it")),
+        notes=(
+            "carry both: with the new maximum m' of a block, s' = s*exp(m - m') + sum(exp(x - m')) "
+            "(online softmax, Milakov and Gimelshein 2018)",
+        ),
+        help="see examples/online_softmax.sketch",
+    )
+
+
+def fusable_launches(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
+    """One warning for each two neighbours on equal grids that could be one launch."""
+    del tree
+    for first, second in _neighbours(sketch.steps):
+        found = _launches(sketch, sketch.phases[first], sketch.phases[second])
+        if found is not None:
+            yield found
+
+
+def _neighbours(steps: Iterable[ir.HostStep]) -> Iterator[tuple[int, int]]:
+    steps = tuple(steps)
+    for one, other in pairwise(steps):
+        if isinstance(one, ir.Launch) and isinstance(other, ir.Launch):
+            yield one.phase, other.phase
+    for step in steps:
+        match step:
+            case ir.HostFor(body=body):
+                yield from _neighbours(body)
+            case ir.HostIf(body=body, orelse=orelse):
+                yield from _neighbours(body)
+                yield from _neighbours(orelse)
+            case _:
+                pass
+
+
+@records.frozen
+class _Touch:
+    """One access: its base tensor, and where and what it touches; None below a branch, or where
+    only some lanes are touched."""
+
+    tensor: str
+    place: tuple[Space, Region] | None
+    span: Span
+
+    @property
+    def equal(self) -> tuple[object, ...] | None:
+        """What is equal for accesses of the same elements in the same iterations, none of which
+        touches what another does."""
+        if self.place is None or self.place[1].counters != len(self.place[0].counts):
+            return None
+        return (self.place[0].counts, self.place[1])
+
+
+@records.define
+class _Touches:
+    """What a phase loads and stores; `counts` holds the loops of every list of statements,
+    `straight` is lost where loops stand side by side or in branches."""
+
+    loads: list[_Touch] = records.field(factory=list)
+    stores: list[_Touch] = records.field(factory=list)
+    straight: bool = True
+    counts: tuple[tuple[ir.Expr, bool], ...] = ()
+
+    @property
+    def grid(self) -> tuple[tuple[ir.Expr, bool], ...]:
+        return tuple(count for count in self.counts if count[1])
+
+
+def _touches(sketch: ir.Sketch, phase: ir.Phase) -> _Touches:
+    result = _Touches()
+
+    def visit(body: tuple[ir.Statement, ...], space: Space | None) -> None:
+        loops = sum(isinstance(each, ir.For | ir.If) for each in body)
+        result.straight = result.straight and loops <= 1
+        if space is not None and len(space.counts) > len(result.counts):
+            result.counts = space.counts
+        for statement in body:
+            match statement:
+                case ir.Load(access=access, where=where):
+                    within = None if where is not None else space
+                    result.loads.append(touch(access, within, statement.span))
+                case ir.Fetch(access=access):
+                    result.loads.append(touch(access, None, statement.span))
+                case ir.Store(access=access, where=where):
+                    within = None if where is not None else space
+                    result.stores.append(touch(access, within, statement.span))
+                case ir.Atomic(access=access):
+                    result.stores.append(touch(access, None, statement.span))
+                case ir.For():
+                    visit(statement.body, None if space is None else space.within(statement))
+                case ir.If():
+                    result.straight = False
+                    visit(walk.inside(statement), None)
+                case _:
+                    pass
+
+    def touch(access: ir.Access, space: Space | None, span: Span) -> _Touch:
+        place = None if space is None else (space, region(access, space))
+        return _Touch(sketch.tensor(access.tensor).name, place, span)
+
+    visit(phase.body, Space())
+    return result
+
+
+def _launches(sketch: ir.Sketch, first: ir.Phase, second: ir.Phase) -> Diagnostic | None:
+    one, other = _touches(sketch, first), _touches(sketch, second)
+    if not (one.straight and other.straight and one.grid and one.counts == other.counts):
+        return None
+    stored, loaded = ({each.tensor for each in part} for part in (one.stores, one.loads))
+    if {each.tensor for each in other.stores} & (stored | loaded):
+        return None
+    at_first, at_second = (
+        next(each.span for each in phase.body if isinstance(each, ir.For))
+        for phase in (first, second)
+    )
+    handed = [load for load in other.loads if load.tensor in stored]
+    if handed:
+        if all(_handed_over(load, one) for load in handed):
+            return _report_launches(at_first, at_second, handed[0].span)
+        return None
+    known = {load.equal for load in one.loads if _innermost(load, one)}
+    again = (load for load in other.loads if _innermost(load, other) and load.equal in known)
+    common = next(again, None)
+    return None if common is None else report_passes(at_first, at_second, common.span)
+
+
+def _innermost(touch: _Touch, touches: _Touches) -> bool:
+    """Whether it lies in all loops and meets no other iteration."""
+    return touch.equal is not None and touch.equal[0] == touches.counts
+
+
+def _handed_over(load: _Touch, first: _Touches) -> bool:
+    """Whether the same iteration of the first launch stores what is loaded, and nothing else does:
+    what a whole loop adds up is complete after it only."""
+    stores = [store for store in first.stores if store.tensor == load.tensor]
+    return (
+        len(stores) == 1
+        and _innermost(stores[0], first)
+        and load.equal is not None
+        and load.equal == stores[0].equal
+    )
+
+
+def _report_launches(first: Span, second: Span, load: Span) -> Diagnostic:
+    return warning(
+        load,
+        "SK0655",
+        "two launches over the same data could be one",
+        "the same iteration of the launch before has just stored it",
+        labels=(
+            Label(first, "the first launch"),
+            Label(second, "the second needs nothing of its other iterations"),
+        ),
+        help="do the work of both in one loop: what the first computes is in its tile",
+    )
